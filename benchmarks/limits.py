@@ -29,7 +29,6 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 import regard
-from regard.attention import product
 
 WARM = 3
 """Steps before any is counted."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard import record
 from regard.attention import SCORES, General
-from regard.models import decoder as decoders
+from regard.models import recurrent_decoder
 from regard.models.recurrent_decoder import RecurrentDecoder
 
 E, D, M = 3, 5, 7
@@ -51,7 +51,7 @@ def test_equals_step_by_step_with_all_gradients(place: dict[str, Any], score: st
     with record(decoder):
         apart = run(decoder, given)
     assert together.grad_fn is not None and apart.grad_fn is not None
-    assert "Unrolled" in together.grad_fn.name() and "Unrolled" not in apart.grad_fn.name()
+    assert "FusedDecoder" in together.grad_fn.name() and "FusedDecoder" not in apart.grad_fn.name()
     torch.testing.assert_close(together, apart, atol=1e-10, rtol=0)
     weights = torch.randn_like(apart)
     grads = [torch.autograd.grad((each * weights).sum(), inputs) for each in (together, apart)]
@@ -86,7 +86,7 @@ class Own(General):
 
 
 def test_what_it_does_not_know_is_left_to_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoders, "unroll", lambda *args: pytest.fail("it took all steps at once"))
+    monkeypatch.setattr(recurrent_decoder, "run_decoder", lambda *args: pytest.fail("it took all steps at once"))
     run(*make("general", PLACES[0], cell="gru"))
     decoder, given = make("general", PLACES[0])
     nothing = torch.tensor([[True] * 4, [False] * 4])

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import OneDNNMode, product, products
+from regard.fast import onednn
+from regard.fast.onednn import OneDNNMode, onednn_matmul
 
 sizes = st.integers(1, 40)
 
@@ -20,9 +21,9 @@ sizes = st.integers(1, 40)
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
     """Multiply small matrices as large ones are; yields the shapes of what went to oneDNN."""
-    monkeypatch.setattr(products, "LARGE", 1)
+    monkeypatch.setattr(onednn, "MIN_MULTIPLICATIONS", 1)
     seen: list[tuple[int, ...]] = []
-    multiplied = products.by_onednn
+    multiplied = onednn.linear_by_onednn
 
     def seeing(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         for each in (states, weight):  # of others it makes no speed
@@ -30,12 +31,12 @@ def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, 
         seen.append(tuple(states.shape))
         return multiplied(states, weight, bias)
 
-    monkeypatch.setattr(products, "by_onednn", seeing)
+    monkeypatch.setattr(onednn, "linear_by_onednn", seeing)
     with torch.no_grad():
         yield seen
 
 
-pytestmark = pytest.mark.skipif(not products.there(), reason="needs a PyTorch with oneDNN")
+pytestmark = pytest.mark.skipif(not onednn.available(), reason="needs a PyTorch with oneDNN")
 
 
 @given(rows=sizes, depth=sizes, columns=sizes, turned=st.tuples(st.booleans(), st.booleans()), bias=st.booleans())
@@ -44,7 +45,7 @@ def test_a_product(rows: int, depth: int, columns: int, turned: tuple[bool, bool
     right = torch.randn(columns, depth).t() if turned[1] else torch.randn(depth, columns)
     offset = torch.randn(columns) if bias else None
     expected = left.double() @ right.double() + (0 if offset is None else offset.double())
-    torch.testing.assert_close(product(left, right, offset), expected.float(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(onednn_matmul(left, right, offset), expected.float(), atol=1e-5, rtol=1e-5)
 
 
 @given(shape=st.lists(st.integers(1, 5), max_size=3), width=sizes, made=sizes, bias=st.booleans())
@@ -58,19 +59,19 @@ def test_a_layer(shape: list[int], width: int, made: int, bias: bool) -> None:
 @given(rows=st.integers(0, 5000))
 def test_rows_are_filled_up_to_few_counts(rows: int) -> None:
     given_rows = torch.ones(rows, 2)
-    found = products.filled_up(given_rows)
+    found = onednn.pad_rows(given_rows)
     assert torch.equal(found[:rows], given_rows) and not found[rows:].any()
-    assert len(found) < max(rows + products.FEWEST, rows * 1.25 + 1)
+    assert len(found) < max(rows + onednn.ROW_MULTIPLE, rows * 1.25 + 1)
 
 
 def test_of_thousands_of_counts_few_are_left() -> None:
-    assert len({len(products.filled_up(torch.empty(rows, 0))) for rows in range(1, 5000)}) < 40
+    assert len({len(onednn.pad_rows(torch.empty(rows, 0))) for rows in range(1, 5000)}) < 40
 
 
 def test_parts_of_wider_matrices_are_copied_first(small_ones_too: list[tuple[int, ...]]) -> None:
     wide, weight = torch.randn(7, 12), torch.randn(4, 12)
-    product(wide[:, :8], wide[:, 2:10].t())
-    product(wide[::2, :8], wide[:3, 2:10].t())
+    onednn_matmul(wide[:, :8], wide[:, 2:10].t())
+    onednn_matmul(wide[::2, :8], wide[:3, 2:10].t())
     with OneDNNMode():
         F.linear(wide[:, :8], weight[:, :8])
         F.linear(wide.view(7, 3, 4).transpose(0, 1), torch.randn(5, 12)[:, ::3])
@@ -83,10 +84,10 @@ def test_large_products_go_to_onednn_and_small_ones_do_not(
     states, weight = torch.randn(7, 8), torch.randn(4, 8)
     for least, expected in ((7 * 8 * 4, [(16, 8), (7, 8)]), (7 * 8 * 4 + 1, [])):
         small_ones_too.clear()
-        monkeypatch.setattr(products, "LARGE", least)
+        monkeypatch.setattr(onednn, "MIN_MULTIPLICATIONS", least)
         with OneDNNMode():
             F.linear(states, weight)
-        product(states, weight.t())
+        onednn_matmul(states, weight.t())
         assert small_ones_too == expected
 
 
@@ -105,7 +106,7 @@ def test_a_bias_of_another_form(bias: Tensor) -> None:
     """Of these oneDNN would read what does not belong to them."""
     states, weight = torch.randn(7, 8), torch.randn(4, 8)
     expected = states @ weight.t() + bias
-    torch.testing.assert_close(product(states, weight.t(), bias), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(onednn_matmul(states, weight.t(), bias), expected, atol=1e-5, rtol=1e-5)
     if bias.dim() == 1:
         with OneDNNMode():
             torch.testing.assert_close(F.linear(states, weight, bias), expected, atol=1e-5, rtol=1e-5)
@@ -115,7 +116,7 @@ def test_a_bias_of_another_form(bias: Tensor) -> None:
 def test_gradients_are_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
     states, weight = torch.randn(7, 8), torch.randn(4, 8, requires_grad=True)
     with torch.enable_grad(), OneDNNMode():
-        (F.linear(states, weight).sum() + product(states, weight.t()).sum()).backward()
+        (F.linear(states, weight).sum() + onednn_matmul(states, weight.t()).sum()).backward()
     assert weight.grad is not None
     with forward_ad.dual_level(), OneDNNMode():
         dual = F.linear(forward_ad.make_dual(states, states), weight)
@@ -161,10 +162,10 @@ def test_what_is_not_plain_is_left_to_pytorch(small_ones_too: list[tuple[int, ..
 def test_without_onednn_all_is_as_before(
     small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(products, "there", lambda: False)
+    monkeypatch.setattr(onednn, "available", lambda: False)
     states, weight = torch.randn(7, 8), torch.randn(4, 8)
     expected = F.linear(states, weight)
     with OneDNNMode():
         assert torch.equal(F.linear(states, weight), expected)
-    assert torch.equal(product(states, weight.t()), states @ weight.t())
+    assert torch.equal(onednn_matmul(states, weight.t()), states @ weight.t())
     assert not small_ones_too

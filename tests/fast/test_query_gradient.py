@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard import record
 from regard.attention import keep_heads
-from regard.models import QueryGradient, QueryModel, QueryModelConfig
+from regard.models import QueryModel, QueryModelConfig
 from regard.tasks import Batch
 from regard.training.objective import AnswerObjective
 from regard.training.settings import QueryTraining
@@ -49,7 +49,7 @@ def check(model: QueryModel, inputs: Tensor, targets: Tensor) -> None:
     logits = model(inputs)
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     loss.backward()
-    written = QueryGradient.of(model)
+    written = model.fast_gradient()
     assert written is not None
     found, answers, grads = written(inputs, targets)
     assert torch.allclose(found, loss, rtol=0, atol=1e-10)
@@ -81,18 +81,18 @@ def test_agrees_without_some_heads(generator: torch.Generator) -> None:
 
 
 def test_what_it_does_not_know_is_left_to_autograd() -> None:
-    assert QueryGradient.of(model_of(WIDE)) is not None
-    assert QueryGradient.of(model_of(dataclasses.replace(WIDE, score="general"))) is None
-    assert QueryGradient.of(model_of(WIDE, vary_len=True)) is None
+    assert model_of(WIDE).fast_gradient() is not None
+    assert model_of(dataclasses.replace(WIDE, score="general")).fast_gradient() is None
+    assert model_of(WIDE, vary_len=True).fast_gradient() is None
     frozen = model_of(WIDE)
     frozen.embedding.weight.requires_grad_(False)
-    assert QueryGradient.of(frozen) is None
+    assert frozen.fast_gradient() is None
 
     class Own(QueryModel):
         """One that may do anything else."""
 
     own = Own(WIDE, letters=5, input_len=11, outputs=3, classes=13)
-    assert QueryGradient.of(own) is None
+    assert own.fast_gradient() is None
 
 
 def test_whoever_records_sees_the_weights_and_has_the_same_loss(generator: torch.Generator) -> None:

@@ -11,9 +11,10 @@ from torch import Tensor
 from regard import record
 from regard.attention import Positions, explicit_weights, intervene, keep_heads
 from regard.data import PAD, collate
-from regard.decoding import Hypothesis, beam_search, greedy_search, products, sample
-from regard.decoding.incremental import ModuleDecoder, compact_rows, make_decoder
-from regard.fast.transformer import FastTransformer, supports
+from regard.decoding import Hypothesis, beam_search, greedy_search, sample
+from regard.decoding.incremental import ModuleDecoder, compact_rows, make_decoder, supports
+from regard.fast import onednn
+from regard.fast.transformer import FastTransformer
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
 
 SYMBOLS = 23
@@ -25,7 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "rotary with biases": {"positions": "rotary", "bias": True, "pre_norm": False},
     "learned": {"positions": "learned"},
     "concatenated": {"positions": "concatenated"},
-    "one's own": {"positions": "tests.decoding.test_written_out:Slope"},
+    "one's own": {"positions": "tests.fast.test_transformer:Slope"},
     "gelu": {"activation": "gelu", "norm_epsilon": 1e-3},
     "swish, untied": {"activation": "swish", "tied": False},
 }
@@ -125,7 +126,7 @@ def test_a_source_of_nothing_is_answered() -> None:
 def test_large_matrices_are_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     model, source = make(bias=True, output_bias=True).float(), sources(9, 4, 4)
     expected = beam_search(ModuleDecoder(model), source, source != PAD, width=3, max_len=20)
-    monkeypatch.setattr(products, "LARGE", 1)
+    monkeypatch.setattr(onednn, "MIN_PACKED", 1)
     found = beam_search(model, source, source != PAD, width=3, max_len=20)
     for [one], [other] in zip(found, expected, strict=True):
         assert one.tokens == other.tokens

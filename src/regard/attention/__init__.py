@@ -1,4 +1,4 @@
-"""Attention: scores, masks, single- and multi-head attention, positions, blocks, recording."""
+"""Attention: scores, masks, single- and multi-head attention, positions, blocks, hooks, records."""
 
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
         make_encoder_layer,
     )
     from regard.attention.dropout import Dropout
+    from regard.attention.functional import (
+        attention_forward,
+        attention_weights,
+        tempered_weights,
+        uniform_weights,
+        weighted_sum,
+    )
     from regard.attention.hooks import (
         AttentionHook,
         AttentionLayer,
@@ -28,9 +35,9 @@ if TYPE_CHECKING:
         trace_layer,
     )
     from regard.attention.interventions import Intervention, intervene, temper
-    from regard.attention.layer_record import Record
+    from regard.attention.layer_record import AttentionTrace, Record
     from regard.attention.masks import as_weights_mask, causal_mask, length_mask
-    from regard.attention.multihead import KeyValues, MultiHeadAttention
+    from regard.attention.multihead import KeyValues, MultiHeadAttention, keep_heads
     from regard.attention.positions import (
         Concatenated,
         LearnedPositions,
@@ -40,7 +47,6 @@ if TYPE_CHECKING:
         find_positions,
         make_positions,
     )
-    from regard.attention.pruning import keep_heads
     from regard.attention.records import Records, short_name
     from regard.attention.scores import (
         SCORES,
@@ -55,9 +61,6 @@ if TYPE_CHECKING:
     )
     from regard.attention.single import Attention
     from regard.attention.torch_conversion import from_torch, to_torch
-    from regard.attention.trace import AttentionTrace
-    from regard.attention.weights import attention_weights, tempered_weights, uniform_weights, weighted_sum
-    from regard.fast.onednn import OneDNNMode, product
 
 late(__name__)
 
@@ -85,7 +88,6 @@ __all__ = [
     "KeyValues",
     "LearnedPositions",
     "MultiHeadAttention",
-    "OneDNNMode",
     "Positions",
     "Record",
     "Records",
@@ -94,6 +96,7 @@ __all__ = [
     "Score",
     "Sinusoidal",
     "as_weights_mask",
+    "attention_forward",
     "attention_layer",
     "attention_layers",
     "attention_weights",
@@ -110,7 +113,6 @@ __all__ = [
     "make_encoder_layer",
     "make_positions",
     "make_score",
-    "product",
     "short_name",
     "temper",
     "tempered_weights",

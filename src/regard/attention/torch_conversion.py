@@ -1,7 +1,7 @@
-"""Layers from PyTorch's own, and to them: the same parameters, and the same answers.
+"""Conversion of PyTorch's attention layers to Regard's and back, with the same parameters and outputs.
 
-    mine = from_torch(nn.TransformerEncoderLayer(512, 8, batch_first=True))
-    theirs = to_torch(mine)
+    layer = from_torch(nn.TransformerEncoderLayer(512, 8, batch_first=True))
+    original = to_torch(layer)
 
 | PyTorch | Regard |
 |---|---|
@@ -10,8 +10,8 @@
 | `nn.TransformerDecoderLayer`, `nn.TransformerDecoder` | `DecoderLayer`, `Decoder` |
 | `nn.Transformer` | an `nn.ModuleDict` of `encoder` and `decoder` |
 
-What the other side does not have is refused: keys of its own, other activations than ReLU, grouped heads, other
-scores, rotary positions. Dropout inside of the feed-forward network is PyTorch's alone; answers are equal in
+Features without a counterpart raise an error: learned extra keys, activations other than ReLU, grouped heads,
+other scores, rotary positions. Only PyTorch has dropout inside the feed-forward network; outputs are equal in
 evaluation mode.
 """
 
@@ -30,18 +30,20 @@ from regard.errors import InputError
 
 
 def from_torch(layer: nn.Module) -> nn.Module:
-    """Return Regard's layer with copies of the parameters of one of PyTorch's (see the table).
+    """Return Regard's counterpart of a PyTorch layer, with copies of its parameters (see the table).
 
-    Raises `InputError` for a layer that has no counterpart.
+    Raises `InputError` for a layer without a counterpart.
+
+    >>> type(from_torch(nn.MultiheadAttention(12, 3))).__name__
+    'MultiHeadAttention'
     """
-    made = _from(layer)
-    return made.train(layer.training)
+    return _from(layer).train(layer.training)
 
 
 def to_torch(layer: nn.Module) -> nn.Module:
-    """Return PyTorch's layer, batch first, with copies of the parameters of one of Regard's (see the table).
+    """Return PyTorch's counterpart of a layer, batch first, with copies of its parameters (see the table).
 
-    Raises `InputError` for a layer that has no counterpart.
+    Raises `InputError` for a layer without a counterpart.
     """
     return _to(layer).train(layer.training)
 
@@ -50,14 +52,14 @@ def _from(layer: Any) -> nn.Module:
     if isinstance(layer, nn.MultiheadAttention):
         return _attention_from(layer)
     if isinstance(layer, nn.TransformerEncoderLayer):
-        made: Any = EncoderLayer(*_sizes(layer), **_options(layer))
-        parts = [(made.self_attention, layer.self_attn)]
-        residuals = [(made.attention_residual, layer.norm1), (made.feed_forward_residual, layer.norm2)]
+        converted: Any = EncoderLayer(*_sizes(layer), **_options(layer))
+        parts = [(converted.self_attention, layer.self_attn)]
+        residuals = [(converted.attention_residual, layer.norm1), (converted.feed_forward_residual, layer.norm2)]
     elif isinstance(layer, nn.TransformerDecoderLayer):
-        made = DecoderLayer(*_sizes(layer), **_options(layer))
-        parts = [(made.self_attention, layer.self_attn), (made.cross, layer.multihead_attn)]
-        residuals = [(made.self_residual, layer.norm1), (made.cross_residual, layer.norm2)]
-        residuals.append((made.feed_forward_residual, layer.norm3))
+        converted = DecoderLayer(*_sizes(layer), **_options(layer))
+        parts = [(converted.self_attention, layer.self_attn), (converted.cross, layer.multihead_attn)]
+        residuals = [(converted.self_residual, layer.norm1), (converted.cross_residual, layer.norm2)]
+        residuals.append((converted.feed_forward_residual, layer.norm3))
     elif isinstance(layer, nn.TransformerEncoder | nn.TransformerDecoder):
         return _stack_from(layer)
     elif isinstance(layer, nn.Transformer):
@@ -66,15 +68,15 @@ def _from(layer: Any) -> nn.Module:
         raise InputError(
             f"{type(layer).__name__} has no counterpart: give nn.MultiheadAttention or a part of nn.Transformer"
         )
-    for mine, theirs in parts:
-        mine.load_state_dict(_attention_from(theirs).state_dict())
-        mine.dropout = theirs.dropout
+    for attention, original in parts:
+        attention.load_state_dict(_attention_from(original).state_dict())
+        attention.dropout = original.dropout
     for residual, norm in residuals:
         residual.norm = copy.deepcopy(norm)
-    made.feed_forward.inner.load_state_dict(layer.linear1.state_dict())
-    made.feed_forward.outer.load_state_dict(layer.linear2.state_dict())
-    placed: nn.Module = made.to(layer.linear1.weight)
-    return placed
+    converted.feed_forward.inner.load_state_dict(layer.linear1.state_dict())
+    converted.feed_forward.outer.load_state_dict(layer.linear2.state_dict())
+    on_device: nn.Module = converted.to(layer.linear1.weight)
+    return on_device
 
 
 def _sizes(layer: Any) -> tuple[int, int, int]:
@@ -101,7 +103,7 @@ def _attention_from(layer: nn.MultiheadAttention) -> MultiHeadAttention:
         raise InputError("add_bias_kv and add_zero_attn have no counterpart: leave them out")
     if layer.kdim != layer.vdim:
         raise InputError(f"kdim {layer.kdim} and vdim {layer.vdim} have no counterpart: give one width for both")
-    made = MultiHeadAttention(
+    attention = MultiHeadAttention(
         layer.embed_dim,
         layer.num_heads,
         memory_width=layer.kdim,
@@ -114,7 +116,7 @@ def _attention_from(layer: nn.MultiheadAttention) -> MultiHeadAttention:
         weights = [layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight]
     biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
     for projection, weight, bias in zip(
-        (made.query, made.key, made.value, made.output),
+        (attention.query, attention.key, attention.value, attention.output),
         (*weights, layer.out_proj.weight),
         (*biases, layer.out_proj.bias),
         strict=True,
@@ -122,16 +124,16 @@ def _attention_from(layer: nn.MultiheadAttention) -> MultiHeadAttention:
         projection.weight = nn.Parameter(weight.detach().clone())
         if bias is not None:
             projection.bias = nn.Parameter(bias.detach().clone())
-    return made
+    return attention
 
 
 def _stack_from(stack: Any) -> nn.Module:
-    layers = [_from(each) for each in stack.layers]
-    kind: Any = Encoder if isinstance(stack, nn.TransformerEncoder) else Decoder
-    made: nn.Module = kind(len(layers), *_sizes(stack.layers[0]))
-    made.layers = nn.ModuleList(layers)
-    made.norm = nn.Identity() if stack.norm is None else copy.deepcopy(stack.norm)
-    return made
+    layers = [_from(layer) for layer in stack.layers]
+    stack_class: Any = Encoder if isinstance(stack, nn.TransformerEncoder) else Decoder
+    converted: nn.Module = stack_class(len(layers), *_sizes(stack.layers[0]))
+    converted.layers = nn.ModuleList(layers)
+    converted.norm = nn.Identity() if stack.norm is None else copy.deepcopy(stack.norm)
+    return converted
 
 
 def _to(layer: Any) -> nn.Module:
@@ -140,20 +142,21 @@ def _to(layer: Any) -> nn.Module:
     if isinstance(layer, EncoderLayer | DecoderLayer):
         return _layer_to(layer)
     if isinstance(layer, Encoder | Decoder):
-        layers = [_to(each) for each in layer.layers]
-        kind: Any = nn.TransformerEncoder if isinstance(layer, Encoder) else nn.TransformerDecoder
+        layers = [_to(part) for part in layer.layers]
+        stack_class: Any = nn.TransformerEncoder if isinstance(layer, Encoder) else nn.TransformerDecoder
         norm = None if isinstance(layer.norm, nn.Identity) else copy.deepcopy(layer.norm)
         options = {"enable_nested_tensor": False} if isinstance(layer, Encoder) else {}
-        made: nn.Module = kind(layers[0], len(layers), norm, **options)
-        made.layers = nn.ModuleList(layers)
-        return made
+        stack: nn.Module = stack_class(layers[0], len(layers), norm, **options)
+        stack.layers = nn.ModuleList(layers)
+        return stack
     if isinstance(layer, nn.ModuleDict) and set(layer) == {"encoder", "decoder"}:
         encoder, decoder = _to(layer["encoder"]), _to(layer["decoder"])
-        first: Any = layer["encoder"].layers
-        mine: Any = first[0].self_attention
-        whole = nn.Transformer(mine.query.in_features, mine.heads, 1, 1, 1, batch_first=True)
-        whole.encoder, whole.decoder = encoder, decoder  # later: what it is given it draws anew
-        return whole
+        encoder_layers: Any = layer["encoder"].layers
+        attention = encoder_layers[0].self_attention
+        transformer = nn.Transformer(attention.query.in_features, attention.heads, 1, 1, 1, batch_first=True)
+        # Set after construction: the constructor initializes parts passed to it again.
+        transformer.encoder, transformer.decoder = encoder, decoder
+        return transformer
     raise InputError(f"{type(layer).__name__} has no counterpart: give MultiHeadAttention or a block of layers")
 
 
@@ -164,7 +167,7 @@ def _attention_to(layer: MultiHeadAttention) -> nn.MultiheadAttention:
         raise InputError(
             "PyTorch has no counterpart for grouped heads, heads of another width, other scores and rotation"
         )
-    made: Any = nn.MultiheadAttention(
+    attention: Any = nn.MultiheadAttention(
         width,
         layer.heads,
         dropout=layer.dropout,
@@ -173,47 +176,47 @@ def _attention_to(layer: MultiHeadAttention) -> nn.MultiheadAttention:
         vdim=layer.value.in_features,
         batch_first=True,
     )
-    parts = (layer.query, layer.key, layer.value)
+    projections = (layer.query, layer.key, layer.value)
     with torch.no_grad():
-        if made.in_proj_weight is not None:
-            made.in_proj_weight.copy_(torch.cat([each.weight for each in parts]))
+        if attention.in_proj_weight is not None:
+            attention.in_proj_weight.copy_(torch.cat([projection.weight for projection in projections]))
         else:
-            for name, each in zip(("q", "k", "v"), parts, strict=True):
-                getattr(made, f"{name}_proj_weight").copy_(each.weight)
-        if made.in_proj_bias is not None:
-            made.in_proj_bias.copy_(torch.cat([each.bias for each in parts]))
-        made.out_proj.load_state_dict(layer.output.state_dict())
-    placed: nn.MultiheadAttention = made.to(layer.query.weight)
-    return placed
+            for name, projection in zip(("q", "k", "v"), projections, strict=True):
+                getattr(attention, f"{name}_proj_weight").copy_(projection.weight)
+        if attention.in_proj_bias is not None:
+            attention.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))
+        attention.out_proj.load_state_dict(layer.output.state_dict())
+    on_device: nn.MultiheadAttention = attention.to(layer.query.weight)
+    return on_device
 
 
 def _layer_to(layer: Any) -> nn.Module:
     attention: Any = layer.self_attention
-    encodes = isinstance(layer, EncoderLayer)
+    is_encoder = isinstance(layer, EncoderLayer)
     if not isinstance(attention, MultiHeadAttention):
         raise InputError("PyTorch has no counterpart for attention without heads")
-    last: Residual = layer.feed_forward_residual
+    residual: Residual = layer.feed_forward_residual
     network: FeedForward = layer.feed_forward
     if network.activation != "relu":
         raise InputError(f"activation {network.activation} is not converted: build the layer with relu")
-    kind: Any = nn.TransformerEncoderLayer if encodes else nn.TransformerDecoderLayer
-    made: Any = kind(
+    layer_class: Any = nn.TransformerEncoderLayer if is_encoder else nn.TransformerDecoderLayer
+    converted: Any = layer_class(
         attention.query.in_features,
         attention.heads,
         network.inner.out_features,
-        last.dropout.rate,
-        norm_first=last.pre_norm,
+        residual.dropout.rate,
+        norm_first=residual.pre_norm,
         batch_first=True,
     )
-    made.self_attn = _attention_to(attention)
-    if encodes:
-        norms = [layer.attention_residual.norm, last.norm]
+    converted.self_attn = _attention_to(attention)
+    if is_encoder:
+        norms = [layer.attention_residual.norm, residual.norm]
     else:
-        made.multihead_attn = _attention_to(layer.cross)
-        norms = [layer.self_residual.norm, layer.cross_residual.norm, last.norm]
+        converted.multihead_attn = _attention_to(layer.cross)
+        norms = [layer.self_residual.norm, layer.cross_residual.norm, residual.norm]
     for number, norm in enumerate(norms):
-        setattr(made, f"norm{number + 1}", copy.deepcopy(norm))
-    made.linear1.load_state_dict(network.inner.state_dict())
-    made.linear2.load_state_dict(network.outer.state_dict())
-    placed: nn.Module = made.to(network.inner.weight)
-    return placed
+        setattr(converted, f"norm{number + 1}", copy.deepcopy(norm))
+    converted.linear1.load_state_dict(network.inner.state_dict())
+    converted.linear2.load_state_dict(network.outer.state_dict())
+    on_device: nn.Module = converted.to(network.inner.weight)
+    return on_device

@@ -1,4 +1,4 @@
-"""What a search tried: every prefix that it kept, as a tree, and what it might have written next."""
+"""The tree of all prefixes that a search kept, with the alternatives for the next token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,77 +17,79 @@ from regard.models import Seq2Seq
 from regard.result import Result
 
 FOLLOWERS = 8
-"""Tokens that are told of those that might come next, the likeliest."""
+"""Number of alternatives for the next token that are stored."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Possible(Result):
-    """A token that might come next."""
+    """An alternative for the next token."""
 
     label: str
     probability: float
-    """After the prefix (0 to 1)."""
+    """Probability after the prefix (0 to 1)."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Branch(Result):
-    """One token that a search wrote after a prefix."""
+    """One token that a search added to a prefix."""
 
     parent: int | None
-    """Number of the branch before it; None at the beginning."""
+    """Number of the previous branch; None at the beginning."""
     step: int
-    """Of the token in the answer, from 0."""
+    """Position of the token in the answer, from 0."""
     label: str
     token: int
     probability: float
-    """Of the token after its prefix (0 to 1)."""
+    """Probability of the token after its prefix (0 to 1)."""
     log_probability: float
-    """Of the whole prefix, this token included: natural logarithm."""
+    """Natural logarithm of the probability of the whole prefix, including this token."""
     ended: bool
     """Whether the token is the end of the sequence."""
     followers: list[Possible] = field(default_factory=list)
-    """What might have come next, the likeliest first; nothing where the search went no further."""
+    """Alternatives for the next token, the likeliest first; empty where the search stopped."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SearchTree(Result):
-    """All that a search kept."""
+    """All prefixes that a search kept."""
 
     input: str
     beam: int
     begin: list[Possible]
-    """What the answer might have begun with."""
+    """Alternatives for the first token."""
     branches: list[Branch]
-    """Each after its parent."""
+    """All branches; each comes after its parent."""
     best: list[int]
-    """Numbers of the branches of the answer, from its first token on."""
+    """Numbers of the answer's branches, from its first token on."""
 
     def path(self, number: int) -> list[int]:
-        """Return the tokens up to a branch, the end of sequence not among them."""
-        found: list[int] = []
-        at: int | None = number
-        while at is not None:
-            found, at = [self.branches[at].token, *found], self.branches[at].parent
-        return found[:-1] if self.branches[number].ended else found
+        """Return the tokens up to a branch, without the end of sequence."""
+        tokens: list[int] = []
+        current: int | None = number
+        while current is not None:
+            tokens, current = [self.branches[current].token, *tokens], self.branches[current].parent
+        return tokens[:-1] if self.branches[number].ended else tokens
 
     @property
     def leaves(self) -> list[int]:
-        """Numbers of the branches that nothing follows."""
-        parents = {each.parent for each in self.branches}
+        """Numbers of the branches without children."""
+        parents = {branch.parent for branch in self.branches}
         return [number for number in range(len(self.branches)) if number not in parents]
 
     def summary(self) -> str:
-        """Say how much was tried."""
-        ended = sum(each.ended for each in self.branches)
+        """Return input, beam and the numbers of tokens and answers in one line."""
+        ended = sum(branch.ended for branch in self.branches)
         return f"{self.input!r}, beam {self.beam}: {len(self.branches)} tokens tried, {ended} answers"
 
     def table(self) -> Tree:
-        """Return the tree, the branches of the answer bold."""
+        """Return the tree with the answer's branches in bold."""
         root = Tree(Text(self.input))
-        places: dict[int | None, Tree] = {None: root}
-        for number, each in enumerate(self.branches):
-            words = Text(f"{each.label} {each.probability:.1%}", style="bold" if number in self.best else "dim")
-            places[number] = places[each.parent].add(words)
+        nodes: dict[int | None, Tree] = {None: root}
+        for number, branch in enumerate(self.branches):
+            style = "bold" if number in self.best else "dim"
+            nodes[number] = nodes[branch.parent].add(
+                Text(f"{branch.label} {branch.probability:.1%}", style=style)
+            )
         return root
 
 
@@ -101,9 +103,9 @@ def search_tree(
     length_penalty: float,
     max_len: int,
 ) -> SearchTree:
-    """Return what a beam search (of width 1: a greedy one) tries while it answers a text.
+    """Return the tree of a beam search for one text; a beam of 1 is greedy search.
 
-    Raises `InputError` where numbers do not fit.
+    Raises `InputError` for numbers out of range and for a blank text.
     """
     check_range("beam", beam, 1, 100)
     if is_blank(text):
@@ -111,18 +113,18 @@ def search_tree(
     model.eval()
     indices = source_vocabulary.encode(text)
     source = collate([indices]).to(next(model.parameters()).device)
-    found = _Watcher(target_vocabulary)
-    most = longest_answer(indices, max_len)
+    builder = _TreeBuilder(target_vocabulary)
+    limit = longest_answer(indices, max_len)
     [[best]] = beam_search(
-        model, source, source != PAD, width=beam, max_len=most, alpha=length_penalty, on_step=found.on_step
+        model, source, source != PAD, width=beam, max_len=limit, alpha=length_penalty, on_step=builder.add_step
     )
-    tree = SearchTree(input=text, beam=beam, begin=found.begin, branches=found.branches, best=[])
-    tree.best.extend(_best(tree, best.tokens, finished=best.finished))
+    tree = SearchTree(input=text, beam=beam, begin=builder.begin, branches=builder.branches, best=[])
+    tree.best.extend(_answer_branches(tree, best.tokens, finished=best.finished))
     return tree
 
 
-class _Watcher:
-    """Takes note of what a search keeps, step by step."""
+class _TreeBuilder:
+    """Collects the branches of a search step by step."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -130,38 +132,42 @@ class _Watcher:
         self.branches: list[Branch] = []
         self.alive: list[int | None] = [None]
 
-    def on_step(self, step: Step) -> None:
-        """Take note of one step of the search of one source."""
-        found = step.found[0].exp()
-        for place, number in enumerate(self.alive):
+    def add_step(self, step: Step) -> None:
+        """Add one step of the search of one source."""
+        probabilities = step.log_probs[0].exp()
+        for prefix, number in enumerate(self.alive):
             followers = self.begin if number is None else self.branches[number].followers
-            followers.extend(self._followers(found[place]))
+            followers.extend(self._followers(probabilities[prefix]))
         for _, parent, total in step.ends:
-            self._branch(parent, EOS, total, found)
+            self._add_branch(parent, EOS, total, probabilities)
         if step.last:
             return
-        going = zip(*(each[0].tolist() for each in (step.parents, step.tokens, step.totals)), strict=True)
+        new_prefixes = zip(
+            step.parents[0].tolist(), step.tokens[0].tolist(), step.totals[0].tolist(), strict=True
+        )
         self.alive = [
-            self._branch(parent, token, total, found) for parent, token, total in going if total > -torch.inf
+            self._add_branch(parent, token, total, probabilities)
+            for parent, token, total in new_prefixes
+            if total > -torch.inf
         ]
 
-    def _followers(self, found: Tensor) -> list[Possible]:
-        shares, tokens = found.topk(min(FOLLOWERS, len(found)))
-        labels = [label for each in tokens.tolist() for label in self.vocabulary.labels([each])]
+    def _followers(self, probabilities: Tensor) -> list[Possible]:
+        shares, tokens = probabilities.topk(min(FOLLOWERS, len(probabilities)))
+        labels = [label for token in tokens.tolist() for label in self.vocabulary.labels([token])]
         return [
             Possible(label=label, probability=share) for label, share in zip(labels, shares.tolist(), strict=True)
         ]
 
-    def _branch(self, parent: int, token: int, total: float, found: Tensor) -> int:
-        before = self.alive[parent]
+    def _add_branch(self, parent: int, token: int, total: float, probabilities: Tensor) -> int:
+        previous = self.alive[parent]
         [label] = self.vocabulary.labels([token])
         self.branches.append(
             Branch(
-                parent=before,
-                step=0 if before is None else self.branches[before].step + 1,
+                parent=previous,
+                step=0 if previous is None else self.branches[previous].step + 1,
                 label=label,
                 token=token,
-                probability=found[parent, token].item(),
+                probability=probabilities[parent, token].item(),
                 log_probability=total,
                 ended=token == EOS,
             )
@@ -169,12 +175,12 @@ class _Watcher:
         return len(self.branches) - 1
 
 
-def _best(tree: SearchTree, tokens: Sequence[int], *, finished: bool) -> list[int]:
+def _answer_branches(tree: SearchTree, tokens: Sequence[int], *, finished: bool) -> list[int]:
     """Return the branches of an answer, from its first token on."""
     for number in tree.leaves:
         if tree.branches[number].ended == finished and tree.path(number) == list(tokens):
-            found = [number]
-            while (parent := tree.branches[found[0]].parent) is not None:
-                found.insert(0, parent)
-            return found
+            numbers = [number]
+            while (parent := tree.branches[numbers[0]].parent) is not None:
+                numbers.insert(0, parent)
+            return numbers
     return []

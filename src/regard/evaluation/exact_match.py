@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from regard.attention import OneDNNMode
+from regard.fast.onednn import OneDNNMode
 from regard.models import AnswerModel
 from regard.tasks import Batch, Task
 from regard.training import exact

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention import OneDNNMode
 from regard.data import PAD, PairBatch, Vocabulary, collate
 from regard.data.vocabulary import is_blank, unblanked
-from regard.decoding.products import vocabulary_layer
+from regard.fast.onednn import OneDNNMode, packed_logits
 from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
@@ -60,7 +59,7 @@ def score_pairs(
     asked = [index for index, (source, _) in enumerate(pairs) if not is_blank(source)]
     order = sorted(asked, key=lambda index: tuple(map(len, encoded[index])))
     batches = [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
-    logits = vocabulary_layer(model)
+    logits = packed_logits(model)
 
     def score(indices: list[int]) -> list[Scored]:
         sources, targets = zip(*(encoded[index] for index in indices), strict=True)

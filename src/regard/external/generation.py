@@ -103,7 +103,7 @@ def _cut(keeper: Keeper, model: str, steps: int) -> None:
     for name in keeper.cached:
         parts = keeper.recorder.parts.get(name)
         if parts is not None and parts.kind != "encoder" and is_inside(name, model):
-            parts.forget(steps)
+            parts.truncate(steps)
     keeper.read.cut(model, steps)
 
 
@@ -112,15 +112,15 @@ def _follow(keeper: Keeper, beams: Tensor) -> None:
     steps = beams.shape[1]
     for name in keeper.cached:
         parts = keeper.recorder.parts.get(name)
-        if parts is None or len(parts.found) < steps or parts.kind == "encoder":
+        if parts is None or len(parts.calls) < steps or parts.kind == "encoder":
             continue
-        for step, part in enumerate(parts.found[:steps]):
+        for step, part in enumerate(parts.calls[:steps]):
             rows, there = beams[:, step].clamp(min=0), beams[:, step] >= 0
             mask = part.mask
             if mask is not None:
                 mask = mask.expand(len(part.weights), *mask.shape[1:])[rows] & there[:, None, None, None]
             weights = part.weights[rows] * there[:, None, None, None]
-            parts.found[step] = part._replace(weights=weights, mask=mask)
-        parts.end -= sum(len(part.steps) for part in parts.found[steps:])
-        del parts.found[steps:]
+            parts.calls[step] = part._replace(weights=weights, mask=mask)
+        parts.end -= sum(len(part.steps) for part in parts.calls[steps:])
+        del parts.calls[steps:]
         parts.record = None

@@ -52,7 +52,7 @@ def intervene(
     passes = Passes(model)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
     toucher = Toucher(passes, layer, change)
-    with watching(model, toucher, at=at) as likely, note_intervention(model, change.said(layer)):
+    with watching(model, toucher, at=at) as likely, note_intervention(model, change.describe(layer)):
         check_layers([layer], passes, likely)
         yield
     if passes.ran and not toucher.done:

@@ -194,7 +194,7 @@ class Keeper:
             return
         before = self.recorder.parts.get(name)
         if self.passes.start:
-            changed = before is not None and before.found[-1].weights.shape[-1] != weights.shape[-1]
+            changed = before is not None and before.calls[-1].weights.shape[-1] != weights.shape[-1]
             no_steps = call.kind == "cross" and changed
         else:
             no_steps = call.kind == "decoder" and bool(weights[..., call.queries :].any())
@@ -210,7 +210,7 @@ class Keeper:
         before = self.recorder.parts.get(name)
         if not self.passes.start or before is None or name in self.doubted:
             return
-        was, now = (tuple(each.shape[:2]) for each in (before.found[-1].weights, weights))
+        was, now = (tuple(each.shape[:2]) for each in (before.calls[-1].weights, weights))
         if was != now:
             self.doubted.add(name)
             warnings.warn(
@@ -226,13 +226,13 @@ class Keeper:
         if before is None or self.passes.cache is not None or not (call.queries == 1 or call.flat):
             return False
         if call.flat and number == 1 and not self.recorder.partial:
-            before.found, before.end = [_as_step(before.found[0])], 1
+            before.calls, before.end = [_as_step(before.calls[0])], 1
         if before.end != number:
             return False
         places = [0] if rows is None or number in rows else []
         part = Part(*self._worked_out(call, places), [number] * len(places))
         part = _as_step(part) if call.flat else part
-        last = before.found[-1].weights
+        last = before.calls[-1].weights
         keys, known = part.weights.shape[-1], last.shape[-1]
         same_layout = last.shape[:2] == part.weights.shape[:2]
         if not same_layout or not (keys == known > 1 or keys == known + 1 == number + 1):

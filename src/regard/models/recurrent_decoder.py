@@ -1,7 +1,7 @@
-"""The recurrent decoder with attention, and every place where its context may go.
+"""The recurrent decoder with attention, with all places for the context.
 
-Letters: y target tokens, e their embeddings, s the cell's states, h the memory's, c contexts, o what the output
-layer reads. At step t:
+Letters: y target tokens, e their embeddings, s the cell's states, h the memory's, c contexts, o inputs of the
+output layer. At step t:
 
     weights  = softmax(score(q, h))        c_t = weights h
 
@@ -14,12 +14,13 @@ layer reads. At step t:
 
     logits_t = V o_t + b        s_0 = tanh(W_0 last state of the encoder), or zero
 
-With input feeding (Luong 2015, section 3.3; only for `output`) the cell reads [e_t; o_{t-1}]. How this differs
-from the papers: Bahdanau's output goes through a maxout layer that also reads the previous token, Luong's cells
-are stacked; the LSTM's cell starts as its state does, from a matrix of its own.
+With input feeding (Luong 2015, section 3.3; only for `output`) the cell reads [e_t; o_{t-1}]. Differences from
+the papers: Bahdanau's output goes through a maxout layer that also reads the previous token; Luong's cells are
+stacked; the initial cell of the LSTM comes from a matrix of its own, as its state does.
 
-Where the cell reads nothing that attention made, all its steps run in one fused kernel, and attention is one
-call. Where it does, and nobody looks on, `unrolled` takes all steps of an LSTM in one operation.
+If the cell reads no result of attention, all its steps run in one fused kernel, and attention is one call.
+Otherwise `fast.fused_rnn_attention` runs all steps of an LSTM as one operation, unless attention is recorded or
+changed.
 """
 
 from typing import Literal, NamedTuple
@@ -27,11 +28,12 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attention, Score
+from regard import fast
+from regard.attention import Additive, Attention, Concat, Dot, General, ScaledDot, Score
 from regard.errors import InputError
-from regard.fast.fused_rnn_attention import Places, unroll
+from regard.fast.fused_rnn_attention import Wiring, run_decoder
+from regard.fast.step_attention import AdditiveAttention, ProductAttention
 from regard.models.cells import CELLS, Cell, CellWeights
-from regard.models.looking import looking_at
 
 ContextTo = Literal["cell", "output", "both"]
 Query = Literal["previous", "current"]
@@ -39,12 +41,12 @@ Start = Literal["last", "zero"]
 
 
 class Memory(NamedTuple):
-    """What the decoder may look at."""
+    """Encoder states that the decoder attends to."""
 
     states: Tensor
-    """(B, Ts, M), the encoder's states: the values."""
+    """(B, Ts, M), the values."""
     prepared: Tensor
-    """(B, Ts, any), what the score makes of them once: the keys."""
+    """(B, Ts, any), the keys, prepared by the score."""
     mask: Tensor
     """(B, 1, Ts) bool, True before the end."""
     last: Tensor
@@ -52,15 +54,15 @@ class Memory(NamedTuple):
 
 
 class RecurrentState(NamedTuple):
-    """Between two steps, for B sources with K hypotheses each."""
+    """State between two steps, for B sources with K hypotheses each."""
 
     cell: tuple[Tensor, ...]
     """State of a GRU, or state and cell of an LSTM: (B, K, D) each."""
     fed: Tensor | None
-    """(B, K, D) o of the last step, which input feeding gives to the next."""
+    """(B, K, D), the last output for input feeding."""
     memory: Memory
     time: int = 0
-    """Steps behind it."""
+    """Number of steps taken."""
 
     def choose(self, hypotheses: Tensor) -> "RecurrentState":
         """Return the state of some hypotheses of each source, (B, K') int64."""
@@ -79,10 +81,10 @@ class RecurrentState(NamedTuple):
 
 
 class RecurrentDecoder(nn.Module):
-    """See the module's docstring; reads embeddings and returns what the output layer reads.
+    """Recurrent decoder from embeddings to the inputs of the output layer (see the module for the equations).
 
     `score`: its queries are the cell's states (`width`), its keys the memory's (`memory_width`); None for no
-    attention. Raises `InputError` where `context`, `query` and `input_feeding` exclude each other.
+    attention. Raises `InputError` if `context`, `query` and `input_feeding` exclude each other.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class RecurrentDecoder(nn.Module):
 
     @property
     def stepwise(self) -> bool:
-        """Whether the cell reads what attention made, so that one step has to wait for the one before."""
+        """Whether the cell reads a result of attention, so that each step depends on the previous one."""
         return self.input_feeding or self.context in ("cell", "both")
 
     def remember(self, states: Tensor, last: Tensor, mask: Tensor) -> Memory:
@@ -131,57 +133,56 @@ class RecurrentDecoder(nn.Module):
     def start(self, memory: Memory) -> RecurrentState:
         """Return the state before the first step, with one hypothesis for each source."""
         if self.bridge is None:
-            started = self.zeros.expand(len(memory.last), 1, -1)
+            initial = self.zeros.expand(len(memory.last), 1, -1)
         else:
-            started = torch.tanh(self.bridge(memory.last)).unsqueeze(1)
-        cell = started.split(self.rnn.hidden_size, dim=-1)
+            initial = torch.tanh(self.bridge(memory.last)).unsqueeze(1)
+        cell = initial.split(self.rnn.hidden_size, dim=-1)
         return RecurrentState(cell, torch.zeros_like(cell[0]) if self.input_feeding else None, memory)
 
     def forward(self, embedded: Tensor, memory: Memory) -> Tensor:
         """Return o (B, Tt, D) of all embedded target steps (B, Tt, E)."""
         state = self.start(memory)
         if self.stepwise:
-            together = self._unrolled(embedded, state)
-            return self._one_by_one(embedded, state) if together is None else together
-        begin = tuple(part.transpose(0, 1).contiguous() for part in state.cell)
-        states, _ = self.rnn(embedded, begin if len(begin) == 2 else begin[0])
+            outputs = self._run_fused(embedded, state)
+            return self._run_steps(embedded, state) if outputs is None else outputs
+        initial = tuple(part.transpose(0, 1).contiguous() for part in state.cell)
+        states: Tensor = self.rnn(embedded, initial if len(initial) == 2 else initial[0])[0]
         if self.cross is None:
-            found: Tensor = states
-            return found
+            return states
         queries = states
         if self.query == "previous":
             queries = torch.cat([state.cell[0], states[:, :-1]], dim=1)
         return self._join(self._context(queries, memory), states)
 
     def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Take one step with embeddings (B, K, E): returns o (B, K, D) and the state after it."""
-        weights = CellWeights.of(self.rnn, embedded.shape[-1])
+        """Take one step with embeddings (B, K, E): returns o (B, K, D) and the next state."""
+        weights = CellWeights.split(self.rnn, embedded.shape[-1])
         return self._advance(weights.gates(embedded), state, weights)
 
-    def _unrolled(self, embedded: Tensor, state: RecurrentState) -> Tensor | None:
-        """Take all steps in one operation; None while attention is observed, and for what that does not know."""
+    def _run_fused(self, embedded: Tensor, state: RecurrentState) -> Tensor | None:
+        """Take all steps in one operation; None where that is not supported."""
         memory, cross = state.memory, self.cross
-        plain = torch.is_autocast_enabled(embedded.device.type) or torch.compiler.is_compiling()
-        if plain or cross is None or cross.hook is not None or len(state.cell) != 2:
+        eager = not torch.is_autocast_enabled(embedded.device.type) and not torch.compiler.is_compiling()
+        if not eager or not fast.enabled() or cross is None or cross.hook is not None or len(state.cell) != 2:
             return None
-        looking = looking_at(cross.score, memory.prepared, memory.states, memory.mask)
-        if looking is None:
+        attention = _step_attention(cross.score, memory)
+        if attention is None:
             return None
-        weights = CellWeights.of(self.rnn, embedded.shape[-1])
-        places = Places(
-            cell=self.context in ("cell", "both"),
-            feeds=self.input_feeding,
-            previous=self.query == "previous",
+        weights = CellWeights.split(self.rnn, embedded.shape[-1])
+        wiring = Wiring(
+            context_to_cell=self.context in ("cell", "both"),
+            input_feeding=self.input_feeding,
+            query_previous=self.query == "previous",
         )
-        begin = (state.cell[0].squeeze(1), state.cell[1].squeeze(1))
-        of_gates = (weights.of_extra, weights.of_state, weights.state_bias)
+        initial = (state.cell[0].squeeze(1), state.cell[1].squeeze(1))
+        gate_weights = (weights.extra, weights.state, weights.state_bias)
         combine = None if self.combine is None else self.combine.weight
-        return unroll(places, looking, weights.gates(embedded), begin, of_gates, combine)
+        return run_decoder(wiring, attention, weights.gates(embedded), initial, gate_weights, combine)
 
-    def _one_by_one(self, embedded: Tensor, state: RecurrentState) -> Tensor:
+    def _run_steps(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         """Take all steps in turn."""
-        outputs, weights = [], CellWeights.of(self.rnn, embedded.shape[-1])
-        # Split, not sliced: the gradient of a slice is a tensor as large as the whole.
+        outputs, weights = [], CellWeights.split(self.rnn, embedded.shape[-1])
+        # `split` instead of slices: the gradient of each slice would be a tensor as large as the whole.
         for gates in weights.gates(embedded).split(1, dim=1):
             output, state = self._advance(gates, state, weights)
             outputs.append(output)
@@ -190,11 +191,11 @@ class RecurrentDecoder(nn.Module):
     def _advance(
         self, gates: Tensor, state: RecurrentState, weights: CellWeights
     ) -> tuple[Tensor, RecurrentState]:
-        """Take one step, given the embeddings' part of the gates (B, K, any)."""
-        before, extra = state.cell[0], state.fed
+        """Take one step with the embeddings' part of the gates (B, K, any)."""
+        previous, extra = state.cell[0], state.fed
         context = None
         if self.query == "previous" and self.cross is not None:
-            context = self._context(before, state.memory, state.time)
+            context = self._context(previous, state.memory, state.time)
         if self.context in ("cell", "both"):
             extra = context
         cell = weights.advance(gates, extra, state.cell)
@@ -215,3 +216,18 @@ class RecurrentDecoder(nn.Module):
     def _join(self, context: Tensor, states: Tensor) -> Tensor:
         assert self.combine is not None
         return torch.tanh(self.combine(torch.cat([context, states], dim=-1)))
+
+
+def _step_attention(score: Score, memory: Memory) -> ProductAttention | None:
+    """Return the fast attention for a score; None for other scores, and if a sample has nothing to attend."""
+    states = (memory.prepared, memory.states)
+    if type(score) in (Dot, ScaledDot, General):
+        attention = ProductAttention(memory.mask, states, score.scale(score.width))
+    elif type(score) is Additive:
+        attention = AdditiveAttention(memory.mask, (*states, score.query.weight, score.energy.weight))
+    elif type(score) is Concat:
+        query_weight = score.both.weight[:, : score.width]
+        attention = AdditiveAttention(memory.mask, (*states, query_weight, score.energy.weight))
+    else:
+        return None
+    return attention if bool(memory.mask.any(-1).all()) else None

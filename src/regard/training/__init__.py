@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
+    from regard.fast.threads import limit_threads
     from regard.training.building import build_model, load_parameters
     from regard.training.config import PARTS, ModelPart, Origin, RunConfig, TaskPart, TrainingPart
     from regard.training.flags import changed, changed_config, make_config, stored_config
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from regard.training.stopping import Interrupted
     from regard.training.stored import digest, renamed
     from regard.training.tensors import digest_tensors, kept, pack
-    from regard.training.threads import limit_threads
     from regard.training.trust import trust
     from regard.training.world import ALONE, World, join_world
 

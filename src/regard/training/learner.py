@@ -184,6 +184,6 @@ def _spread(objective: Objective[Any, Any], settings: TrainingConfig, world: Wor
             if isinstance(module, EncoderLayer | DecoderLayer):
                 module.compile(dynamic=True)
     if world.size > 1 and not settings.sharded:
-        objective.written_out = None  # it adds up over the processes what autograd hands it
+        objective.fast_gradient = None  # DDP sums the gradients that autograd computes
         return nn.parallel.DistributedDataParallel(objective)
     return objective

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from regard.data import PAD, PairBatch
 from regard.errors import InputError
-from regard.models import AnswerModel, QueryGradient, Seq2Seq, TaskModel
+from regard.fast.query_gradient import QueryGradient
+from regard.models import AnswerModel, Seq2Seq, TaskModel
 from regard.tasks import Batch
 from regard.training.guided import guiding
 from regard.training.loss import cross_entropy
@@ -26,8 +27,8 @@ class Objective(nn.Module, Generic[Model, AnyBatch]):
     """
 
     model: Model
-    written_out: QueryGradient | None = None
-    """What knows the model's gradient without autograd."""
+    fast_gradient: QueryGradient | None = None
+    """Computes loss and gradients without autograd."""
 
     def __init__(self, model: Model, settings: TrainingConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -45,22 +46,22 @@ class Objective(nn.Module, Generic[Model, AnyBatch]):
 class AnswerObjective(Objective[AnswerModel, Batch]):
     """The cross-entropy of every output step's class.
 
-    Where the model's gradient is written out (`models/query_gradient`), and nobody looks on, the loss has no way
-    back: the parameters have their gradients already.
+    With a fast gradient (`fast.query_gradient`), and while attention is not recorded, the loss has no autograd
+    history: the parameters have their gradients already.
     """
 
     def __init__(self, model: AnswerModel, settings: TrainingConfig, generator: torch.Generator) -> None:
         super().__init__(model, settings, generator)
-        self.written_out = QueryGradient.of(model)
+        self.fast_gradient = model.fast_gradient()
 
     def forward(self, batch: Batch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, and which samples are right; step and tokens do not matter."""
         del step, tokens
-        written = self.written_out
-        if written is None or batch.mask is not None or written.observed or not torch.is_grad_enabled():
+        fast = self.fast_gradient
+        if fast is None or batch.mask is not None or fast.hooked or not torch.is_grad_enabled():
             logits = self.model(batch.inputs, batch.mask)
             return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), exact(logits, batch.targets)
-        loss, logits, grads = written(batch.inputs, batch.targets)
+        loss, logits, grads = fast(batch.inputs, batch.targets)
         for parameter, grad in grads.items():
             parameter.grad = grad
         return loss, exact(logits, batch.targets)

@@ -10,8 +10,8 @@ from typing import Literal
 
 from torch import nn
 
-from regard.fast.adam import Adam
 from regard.models import ModelConfig
+from regard.training.adam import Adam
 from regard.training.freezing import trained_parameters
 
 Decay = Literal["one_cycle", "inverse_sqrt"]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.fast.adam import Adam
+from regard.training.adam import Adam
 
 
 def test_moves_as_pytorchs_own_class_to_the_last_bit(generator: torch.Generator) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from regard import attention
 from regard.data import collate
-from regard.decoding import beam_search, products
-from regard.decoding.products import LARGE, vocabulary_layer
+from regard.decoding import beam_search
+from regard.fast import onednn
+from regard.fast.onednn import MIN_PACKED, PackedLinear, packed_logits
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
 
 WIDTH = 16
-SYMBOLS = LARGE // WIDTH + 3
+SYMBOLS = MIN_PACKED // WIDTH + 3
 
 
 @pytest.fixture(params=["recurrent", "transformer"])
@@ -33,19 +33,19 @@ def test_it_makes_the_logits_of_the_model(model: Seq2Seq, shape: tuple[int, ...]
     states = torch.randn(*shape, WIDTH)
     with torch.inference_mode():
         expected = copy.deepcopy(model).double().logits(states.double())
-        found = vocabulary_layer(model)(states)
+        found = packed_logits(model)(states)
     torch.testing.assert_close(found, expected.float(), atol=1e-5, rtol=1e-5)
 
 
 def test_it_is_laid_out_where_that_pays(model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
-    laid_out = torch.backends.mkldnn.is_available()
-    assert (vocabulary_layer(model) != model.logits) == laid_out
+    laid_out = onednn.available()
+    assert (packed_logits(model) != model.logits) == laid_out
     double = copy.deepcopy(model).double()
-    assert vocabulary_layer(double) == double.logits
+    assert packed_logits(double) == double.logits
     with torch.autocast("cpu", torch.bfloat16):
-        assert vocabulary_layer(model) == model.logits
-    monkeypatch.setattr(products, "LARGE", SYMBOLS * WIDTH + 1)
-    assert vocabulary_layer(model) == model.logits
+        assert packed_logits(model) == model.logits
+    monkeypatch.setattr(onednn, "MIN_PACKED", SYMBOLS * WIDTH + 1)
+    assert packed_logits(model) == model.logits
 
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 127, 128, 129, 300])
@@ -54,7 +54,7 @@ def test_a_small_matrix_and_many_rows(rows: int, bias: bool) -> None:
     """Of many rows oneDNN makes the product, filled up; of few MKL."""
     weight, states, sums = torch.randn(384, 128), torch.randn(rows, 128), torch.randn(rows, 384)
     offset = torch.randn(384) if bias else None
-    made = products.Product(weight, offset)
+    made = PackedLinear(weight, offset)
     expected = states.double() @ weight.t().double() + (0 if offset is None else offset.double())
     torch.testing.assert_close(made(states), expected.float(), atol=1e-4, rtol=1e-5)
     torch.testing.assert_close(made.add_to(sums.clone(), states), (expected + sums).float(), atol=1e-4, rtol=1e-5)
@@ -81,5 +81,5 @@ def test_a_search_meets_the_parameters_of_its_own_time(model: Seq2Seq, monkeypat
                 parameter.neg_()
     second = answers()
     assert second != first
-    monkeypatch.setattr(attention.products, "there", lambda: False)
+    monkeypatch.setattr(onednn, "available", lambda: False)
     assert answers() == second

@@ -3,7 +3,7 @@
 import torch
 
 from regard.attention import AttentionTrace
-from regard.attention.trace import joined
+from regard.attention.layer_record import concat_traces
 
 
 def _step(number: int, generator: torch.Generator) -> AttentionTrace:
@@ -19,7 +19,7 @@ def _step(number: int, generator: torch.Generator) -> AttentionTrace:
 def test_a_key_that_came_later_has_no_score_before(generator: torch.Generator) -> None:
     steps = [_step(number, generator) for number in range(3)]
     weights = torch.cat([torch.nn.functional.pad(each.weights, (0, 2 - at)) for at, each in enumerate(steps)], 2)
-    found = joined(steps, weights, None)
+    found = concat_traces(steps, weights, None)
     assert found.query.shape == found.context.shape == (1, 2, 3, 3)
     torch.testing.assert_close(found.scores.softmax(-1), weights)
     assert (found.scores[0, 0].isinf() == torch.ones(3, 3).triu(1).bool()).all()

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.training import limit_threads, threads
+from regard.fast import threads
+from regard.fast.threads import limit_threads
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +15,7 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine on which nobody has said anything."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(threads, "_own_choices", lambda: (2, 1))
+    monkeypatch.setattr(threads, "_defaults", lambda: (2, 1))
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield

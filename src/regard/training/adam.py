@@ -1,0 +1,94 @@
+"""Adam (Kingma and Ba 2015, algorithm 1) over named parameters.
+
+`torch.optim.Adam` and `fast.adam` do the arithmetic. This class gives each parameter a factor on the learning
+rate, and keeps the moments by the parameter's name, as a checkpoint stores them.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from regard import fast
+from regard.fast.adam import fused_adam_step
+
+EPSILON = 1e-8
+"""Added to the root of the second moment; the paper's value."""
+
+
+class Adam:
+    """Adam with a learning rate for each step, times a factor for each parameter.
+
+    `lr_factors`: factor by parameter name. `moments`: `step`, `mean` and `square` by parameter name.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        *,
+        betas: tuple[float, float],
+        lr_factors: Mapping[str, float],
+    ) -> None:
+        self.parameters = dict(parameters)
+        self.betas = betas
+        self.lr_factors = dict(lr_factors)
+        self._groups: dict[float, list[str]] = defaultdict(list)
+        for name in self.parameters:
+            self._groups[self.lr_factors[name]].append(name)
+        # The step counts are views of one tensor, so that one operation increments all. A GPU's kernel reads them
+        # there.
+        device = next((parameter.device for parameter in self.parameters.values()), None)
+        self._counts = torch.zeros(len(self.parameters), device=device)
+        self.moments = {
+            name: {
+                "step": count,
+                "mean": torch.zeros_like(parameter, requires_grad=False),
+                "square": torch.zeros_like(parameter, requires_grad=False),
+            }
+            for count, (name, parameter) in zip(self._counts.unbind(), self.parameters.items(), strict=True)
+        }
+
+    def zero_grad(self) -> None:
+        """Drop the gradients of the last step."""
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def step(self, lr: float) -> None:
+        """Update every parameter that has a gradient, with the rate `lr` times its factor."""
+        names = [name for name, parameter in self.parameters.items() if parameter.grad is not None]
+        if fast.enabled():
+            self._fused_step(lr, set(names))
+        else:
+            self._reference_step(lr, names)
+
+    def _reference_step(self, lr: float, names: list[str]) -> None:
+        groups = [{"params": [self.parameters[name]], "lr": lr * self.lr_factors[name]} for name in names]
+        optimizer = torch.optim.Adam(groups, betas=self.betas, eps=EPSILON, foreach=False)
+        for name in names:
+            moments = self.moments[name]
+            optimizer.state[self.parameters[name]] = {
+                "step": moments["step"],
+                "exp_avg": moments["mean"],
+                "exp_avg_sq": moments["square"],
+            }
+        optimizer.step()
+
+    def _fused_step(self, lr: float, with_grad: set[str]) -> None:
+        if len(with_grad) == len(self.parameters):
+            self._counts += 1
+        else:
+            for name in with_grad:
+                self.moments[name]["step"] += 1
+        for factor, group in self._groups.items():
+            names = [name for name in group if name in with_grad]
+            parameters = [self.parameters[name] for name in names]
+            if names:
+                fused_adam_step(
+                    parameters,
+                    [parameter.grad for parameter in parameters if parameter.grad is not None],
+                    [self.moments[name] for name in names],
+                    lr=lr * factor,
+                    betas=self.betas,
+                    epsilon=EPSILON,
+                )
