@@ -46,10 +46,10 @@ def test_a_layer_holds_one_observer_and_nothing_else_of_ours(model: nn.ModuleDic
             held.name = "other"
         layer(states)
         assert layer.hook is held
-        assert vars(layer).keys() - before.keys() <= {"observer"}
+        assert vars(layer).keys() - before.keys() <= {"hook"}
     assert layer.hook is None
     layer(states)
-    assert vars(layer) | {"observer": None} == before | {"observer": None}
+    assert vars(layer) | {"hook": None} == before | {"hook": None}
 
 
 def test_every_layer_says_how_many_heads_it_has(model: nn.ModuleDict) -> None:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.attention.scores import pairwise_scores
+from regard.attention.scores import additive_scores, pairwise_scores
 from regard.fast import additive
 from regard.fast.additive import blockwise_scores
 from tests.memory import grown_mib
@@ -59,7 +59,7 @@ def test_nothing_to_score_is_nothing(empty: tuple[int, int, int]) -> None:
 
 def test_autocast_keeps_to_its_dtype() -> None:
     query, keys = torch.randn(2, 3, 4, dtype=torch.bfloat16), torch.randn(2, 5, 4, dtype=torch.bfloat16)
-    scores = blockwise_scores(query, keys, torch.randn(4))
+    scores = additive_scores(query, keys, torch.randn(4))
     assert scores.dtype == torch.bfloat16
 
 

@@ -19,7 +19,7 @@ LANES = 16
 def padded_softmax(scores: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the softmax of `scores` (..., N) over the last dimension, computed in `dtype`."""
     missing = LANES - scores.shape[-1]
-    # `is_compiling` comes before `enabled`: compiled code must not read the environment.
-    if scores.device.type != "cpu" or missing <= 0 or torch.compiler.is_compiling() or not enabled():
+    # `is_compiling` comes first: compiled code must not read the environment, nor depend on the length of a row.
+    if scores.device.type != "cpu" or torch.compiler.is_compiling() or missing <= 0 or not enabled():
         return scores.softmax(-1, dtype=dtype)
     return F.pad(scores, (0, missing), value=-torch.inf).softmax(-1, dtype=dtype)[..., :-missing]
