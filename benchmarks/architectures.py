@@ -1,4 +1,4 @@
-"""Small random models of Hugging Face's architectures, built from their configs and never downloaded."""
+"""Small random transformers models, built from their configs without a download."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,52 +7,52 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-Sort = Literal["encoder", "decoder", "encoder-decoder", "vision", "speech", "two towers"]
+Category = Literal["encoder", "decoder", "encoder-decoder", "vision", "speech", "two towers"]
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One architecture, and sizes that make it small."""
+    """One architecture, with a small config."""
 
     name: str
-    """Of its model, as transformers calls it."""
-    sort: Sort
+    """Model type in transformers."""
+    category: Category
     sizes: Mapping[str, Any]
     model: str = ""
-    """The class, where it is not the one of its name with a head that writes, or without head."""
-    heads_differ: bool = False
-    """Whether groups of heads share their keys."""
+    """Class of the model, if it is not the auto class for the category."""
+    grouped_heads: bool = False
+    """Whether groups of heads share keys."""
     window: bool = False
-    """Whether layers see a window only."""
+    """Whether some layers attend to a window only."""
     implementations: tuple[str, ...] = ("eager", "sdpa")
-    """What its attention can be computed with on a processor."""
+    """Attention implementations that run on a CPU."""
     generates: bool = True
-    """Whether it generates with a cache."""
-    excuse: str = ""
-    """Why it cannot be recorded as others can."""
+    """Whether the model generates with a cache."""
+    unsupported: str = ""
+    """Why the model cannot be recorded; empty if it can."""
     note: str = ""
-    """What a reader of the table should know."""
+    """Remark for the table."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """What it is given besides."""
+    """Additional inputs."""
 
 
 def build(architecture: Architecture, implementation: str = "") -> nn.Module:
-    """Build a model with weights large enough that heads differ, always the same ones."""
+    """Build a model with fixed random weights, large enough that heads differ."""
     import transformers
 
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(architecture.name, **architecture.sizes)
-    config.use_cache = architecture.generates and architecture.sort != "encoder"
-    automatic: Any = transformers.AutoModel
-    if architecture.sort == "decoder":
-        automatic = transformers.AutoModelForCausalLM
-    elif architecture.sort == "encoder-decoder":
-        automatic = transformers.AutoModelForSeq2SeqLM
+    config.use_cache = architecture.generates and architecture.category != "encoder"
+    auto_class: Any = transformers.AutoModel
+    if architecture.category == "decoder":
+        auto_class = transformers.AutoModelForCausalLM
+    elif architecture.category == "encoder-decoder":
+        auto_class = transformers.AutoModelForSeq2SeqLM
     elif architecture.name == "whisper":
-        automatic = transformers.AutoModelForSpeechSeq2Seq
+        auto_class = transformers.AutoModelForSpeechSeq2Seq
     if architecture.model:
-        automatic = getattr(transformers, architecture.model)
-    create = automatic._from_config if architecture.model else automatic.from_config
+        auto_class = getattr(transformers, architecture.model)
+    create = auto_class._from_config if architecture.model else auto_class.from_config
     options = {"attn_implementation": implementation} if implementation else {}
     model: nn.Module = create(config, **options).eval()
     with torch.no_grad():
@@ -63,31 +63,31 @@ def build(architecture: Architecture, implementation: str = "") -> nn.Module:
 
 
 def make_inputs(architecture: Architecture, padding: str = "right", batch: int = 2) -> dict[str, Any]:
-    """Make inputs of `batch` sequences, of which the second is shorter."""
+    """Return inputs of `batch` sequences; all but the first are padded."""
     generator = torch.Generator().manual_seed(1)
 
     def tokens(length: int) -> Tensor:
         return torch.randint(3, 60, (batch, length), generator=generator)
 
     length = 9
-    there = torch.ones(batch, length, dtype=torch.long)
+    mask = torch.ones(batch, length, dtype=torch.long)
     if padding != "none":
-        there[1:, slice(-3, None) if padding == "right" else slice(3)] = 0
-    text = {"input_ids": tokens(length) * there, "attention_mask": there}
-    given: dict[str, Any] = dict(text)
-    if architecture.sort == "encoder-decoder":
-        given |= {"decoder_input_ids": tokens(7)}
-    elif architecture.sort == "vision":
-        given = {"pixel_values": torch.randn(batch, 3, 16, 16, generator=generator)}
-    elif architecture.sort == "two towers":
-        given |= {"pixel_values": torch.randn(batch, 3, 16, 16, generator=generator)}
+        mask[1:, slice(-3, None) if padding == "right" else slice(3)] = 0
+    text = {"input_ids": tokens(length) * mask, "attention_mask": mask}
+    inputs: dict[str, Any] = dict(text)
+    if architecture.category == "encoder-decoder":
+        inputs |= {"decoder_input_ids": tokens(7)}
+    elif architecture.category == "vision":
+        inputs = {"pixel_values": torch.randn(batch, 3, 16, 16, generator=generator)}
+    elif architecture.category == "two towers":
+        inputs |= {"pixel_values": torch.randn(batch, 3, 16, 16, generator=generator)}
     elif architecture.name == "whisper":
-        given = {
+        inputs = {
             "input_features": torch.randn(batch, 8, 24, generator=generator),
             "decoder_input_ids": tokens(7),
         }
     elif architecture.name == "audio-spectrogram-transformer":
-        given = {"input_values": torch.randn(batch, 24, 16, generator=generator)}
-    elif architecture.sort == "speech":
-        given = {"input_values": torch.randn(batch, 400, generator=generator)}
-    return given | dict(architecture.inputs)
+        inputs = {"input_values": torch.randn(batch, 24, 16, generator=generator)}
+    elif architecture.category == "speech":
+        inputs = {"input_values": torch.randn(batch, 400, generator=generator)}
+    return inputs | dict(architecture.inputs)

@@ -1,8 +1,8 @@
-"""Every architecture of the installed transformers: build it small, record it, compare with what it computes.
+"""Build, record and check every architecture of the installed transformers, in small sizes.
 
-The reference is independent of Regard: an eager copy of the model runs while a `TorchFunctionMode` keeps what
-leaves each softmax (and what each call of PyTorch's fused kernel stands for, in float64), with the module that
-ran. Every such tensor must be in the record, or the module must be named in a warning or in `records.left_out`.
+The reference is independent of Regard: an eager copy of the model runs while a `TorchFunctionMode` stores the
+result of each softmax, and the weights of each call of PyTorch's fused kernel (in float64), with the calling
+module. Every such tensor must be in the record, or a warning or `records.left_out` must name the module.
 """
 
 import inspect
@@ -24,9 +24,9 @@ import regard
 
 CLOSE = 2e-5
 LENGTH, PROMPT, NEW = 13, 7, 6
-"""Tokens of an input, of a prompt, and written after it: each more than any window or top-k of the configs."""
+"""Tokens of an input, of a prompt, and generated after it: each more than any window or top-k of the configs."""
 MOST = 20_000_000
-"""Parameters of a small model, at most."""
+"""Largest number of parameters of a small model."""
 MAPPINGS = (
     "CAUSAL_LM",
     "SEQ_TO_SEQ_CAUSAL_LM",
@@ -47,22 +47,22 @@ SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
 
 @dataclass
 class Result:
-    """What the checks found of one architecture."""
+    """Results of the checks for one architecture."""
 
     name: str
     kind: str = ""
-    """The class of its model."""
+    """Class name of the model."""
     family: str = ""
     status: str = ""
-    """exact, warned, not built, or wrong."""
+    """exact, warned, not built, no attention, or wrong."""
     why: str = ""
     layers: int = 0
     left_out: int = 0
     difference: float = 0.0
     unmasked: list[str] = field(default_factory=list)
-    """Records in which the fully masked input has weights, or a mask that allows something."""
+    """Records in which the fully masked input has weights, or a mask that allows a key."""
     checks: dict[str, str] = field(default_factory=dict)
-    """By check: yes, -, or what was wrong."""
+    """By check: yes, - (not applicable), or the problem."""
 
 
 def model_names() -> list[str]:
@@ -72,8 +72,8 @@ def model_names() -> list[str]:
     return list(CONFIG_MAPPING_NAMES)
 
 
-def classes_of(config: Any) -> list[Any]:
-    """Return the classes of models that read a config, those that write first."""
+def find_classes(config: Any) -> list[Any]:
+    """Return the model classes for a config, those that generate first."""
     from transformers import PreTrainedModel
     from transformers.models.auto import modeling_auto
 
@@ -102,10 +102,10 @@ def classes_of(config: Any) -> list[Any]:
 
 
 @cache
-def class_of(name: str) -> Any:
-    """Return the first class that makes a small model of a type; raises what the last one raised."""
+def choose_class(name: str) -> Any:
+    """Return the first class that builds a small model of a type; raises the error of the last one."""
     error: Exception = NotImplementedError("no class of models reads it")
-    for kind in classes_of(tiny_config(name)):
+    for kind in find_classes(tiny_config(name)):
         try:
             with torch.device("meta"):
                 size = sum(parameter.numel() for parameter in kind(tiny_config(name)).parameters())
@@ -118,8 +118,8 @@ def class_of(name: str) -> Any:
 
 
 def build(name: str, implementation: str = "") -> nn.Module:
-    """Build a small random model, always the same one, with weights large enough that heads differ."""
-    kind = class_of(name)
+    """Build a small model with fixed random weights, large enough that heads differ."""
+    kind = choose_class(name)
     options = {"attn_implementation": implementation} if implementation else {}
     torch.manual_seed(0)
     model: nn.Module = kind._from_config(tiny_config(name), **options).eval()
@@ -132,13 +132,13 @@ def build(name: str, implementation: str = "") -> nn.Module:
     return model
 
 
-def implementation_of(model: nn.Module) -> str:
-    """Return the implementation that a model chose by itself."""
+def find_implementation(model: nn.Module) -> str:
+    """Return the attention implementation that a model chose."""
     return str(getattr(model.config, "_attn_implementation", "") or "eager")
 
 
 def make_inputs(model: Any, masked: str = "") -> Iterator[dict[str, Any]]:
-    """Yield inputs that a model may take, the likeliest first; `masked`: "", "right", "left" or "row"."""
+    """Yield possible inputs of a model, the likeliest first; `masked`: "", "right", "left" or "row"."""
     generator = torch.Generator().manual_seed(1)
     taken = inspect.signature(model.forward).parameters
     config = model.config
@@ -215,7 +215,7 @@ def _size(config: Any) -> int:
 
 
 class Softmaxes(TorchFunctionMode):
-    """Keeps the weights of everything that attends, by the module that runs, without any help of Regard's."""
+    """Stores the attention weights of every module, independently of Regard."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class Softmaxes(TorchFunctionMode):
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Follow what runs."""
+        """Store weights inside the block."""
         hooks = [
             nn.modules.module.register_module_forward_pre_hook(self._begin),
             nn.modules.module.register_module_forward_hook(self._end, always_call=True),
@@ -239,7 +239,7 @@ class Softmaxes(TorchFunctionMode):
 
     def _begin(self, module: nn.Module, _: Any) -> None:
         around = self.running[-1] if self.running else ""
-        self.running.append(self.names.get(id(module), around))  # one that was made just now has no name
+        self.running.append(self.names.get(id(module), around))  # a module created during the pass has no name
 
     def _end(self, module: nn.Module, _: Any, __: Any) -> None:
         self.running.pop()
@@ -253,7 +253,7 @@ class Softmaxes(TorchFunctionMode):
             if dim in (-1, output.dim() - 1) and output.dim() > 2:
                 self.found.append((name, output.detach()))
         elif function is F.scaled_dot_product_attention:
-            self.found.append((name, _of_kernel(*args, **kwargs)))
+            self.found.append((name, _sdpa_weights(*args, **kwargs)))
         elif function is F.multi_head_attention_forward:
             given = dict(zip(inspect.signature(function).parameters, args, strict=False)) | kwargs
             given |= {"need_weights": True, "average_attn_weights": False}
@@ -263,7 +263,7 @@ class Softmaxes(TorchFunctionMode):
         return output
 
 
-def _of_kernel(
+def _sdpa_weights(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -273,7 +273,7 @@ def _of_kernel(
     scale: Any = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Return the weights of a call of PyTorch's kernel, in float64; a row that sees nothing is zero."""
+    """Return the weights of a call of SDPA, computed in float64; a fully masked row is zero."""
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     scores = query.double() @ key.double().transpose(-2, -1) * (scale or query.shape[-1] ** -0.5)
@@ -288,21 +288,21 @@ def _of_kernel(
 
 
 def distance(record: Any, reference: Tensor) -> float:
-    """Return the largest difference of a record from a reference, of another layout where there is one."""
+    """Return the largest difference of a record from a reference, in the best matching layout."""
     weights = record.weights
     best = float("inf")
     for each in _layouts(reference, weights):
-        seen = (weights != 0).any(-1, keepdim=True)  # rows that see nothing are zero in a record
+        seen = (weights != 0).any(-1, keepdim=True)  # fully masked rows are zero in a record
         best = min(best, float((weights - each.nan_to_num(0.0) * seen).abs().max()))
     return best
 
 
 def _layouts(reference: Tensor, like: Tensor) -> Iterator[Tensor]:
-    """Yield a reference as (B, H, Tq, Tk): heads folded into the batch, in groups, with a sink, in bands."""
+    """Yield a reference as (B, H, Tq, Tk), from folded heads, groups, weights with a sink, or windows."""
     keys = like.shape[-1]
     banded = reference.dim() == 4 and reference.shape[2] == like.shape[1] and reference.shape[1] >= keys > 1
     if banded and like.shape[2] == keys:
-        yield _of_bands(reference, like)
+        yield _expand_windows(reference, like)
     for each in (reference, reference[..., :-1], reference[..., 1:]):
         if each.shape[-1] == keys and each.numel() == like.numel():
             yield each.reshape(like.shape)
@@ -312,8 +312,8 @@ def _layouts(reference: Tensor, like: Tensor) -> Iterator[Tensor]:
                 yield each.reshape(like.shape)
 
 
-def _of_bands(bands: Tensor, like: Tensor) -> Tensor:
-    """Return weights (B, H, T, T) of bands (B, T', H, W), T' >= T: query t has those of keys t - W // 2 on."""
+def _expand_windows(bands: Tensor, like: Tensor) -> Tensor:
+    """Return weights (B, H, T, T) from windows (B, T', H, W), T' >= T; window t begins at key t - W // 2."""
     steps, width = like.shape[2], bands.shape[3]
     whole = torch.zeros(*like.shape[:3], steps + width)
     for query in range(steps):
@@ -321,8 +321,8 @@ def _of_bands(bands: Tensor, like: Tensor) -> Tensor:
     return whole[..., width // 2 : width // 2 + like.shape[3]]
 
 
-def streams_of(name: str, reference: Tensor, records: Any) -> list[Tensor]:
-    """Return a reference as the parts that are recorded apart: ProphetNet has several streams in one softmax."""
+def split_streams(name: str, reference: Tensor, records: Any) -> list[Tensor]:
+    """Return the parts of a reference with their own records: ProphetNet has several streams in a softmax."""
     count = sum(each.startswith(f"{name}.stream") for each in records)
     if not count:
         return [reference]
@@ -333,14 +333,14 @@ def streams_of(name: str, reference: Tensor, records: Any) -> list[Tensor]:
 
 
 def is_attention(name: str, weights: Tensor, batch: int) -> bool:
-    """Say whether what left a softmax looks like weights over keys, not like the choice of an expert."""
+    """Return whether the result of a softmax is over keys, and not over experts."""
     if re.search(r"router|gate|expert|moe\b|_hc$", name.rpartition(".")[2]):
         return False
     return weights.dim() > 3 or (len(weights) > batch and len(weights) % batch == 0)
 
 
-def outputs_of(output: Any) -> list[Tensor]:
-    """Return the tensors of numbers in what a model returned, without caches and weights."""
+def find_outputs(output: Any) -> list[Tensor]:
+    """Return the floating-point tensors in a model's output, without caches and weights."""
     if isinstance(output, Tensor):
         return [output] if output.is_floating_point() else []
     if hasattr(output, "items"):
@@ -348,10 +348,10 @@ def outputs_of(output: Any) -> list[Tensor]:
             one
             for key, each in output.items()
             if "attentions" not in key and "past" not in key and "cache" not in key
-            for one in outputs_of(each)
+            for one in find_outputs(each)
         ]
     if isinstance(output, tuple | list):
-        return [one for each in output for one in outputs_of(each)]
+        return [one for each in output for one in find_outputs(each)]
     return []
 
 
@@ -359,8 +359,8 @@ class WrongError(Exception):
     """A record or an output differs from the reference."""
 
 
-def first_given(model: nn.Module, masked: str = "") -> dict[str, Any]:
-    """Return the first inputs that a model takes; raises what its first refusal raised."""
+def first_accepted_inputs(model: nn.Module, masked: str = "") -> dict[str, Any]:
+    """Return the first inputs that a model accepts; raises its first error if it accepts none."""
     errors = []
     for given in make_inputs(model, masked):
         try:
@@ -378,15 +378,15 @@ def first_given(model: nn.Module, masked: str = "") -> dict[str, Any]:
 
 
 def run(model: nn.Module, given: dict[str, Any]) -> Any:
-    """Run a model, with the same random numbers every time."""
+    """Run a model with fixed random numbers."""
     torch.manual_seed(0)
     with torch.no_grad():
         return model(**given)
 
 
 def compare_outputs(plain: Any, recorded: Any) -> None:
-    """Raise `WrongError` where the outputs differ by more than rounding."""
-    for one, other in zip(outputs_of(plain), outputs_of(recorded), strict=False):
+    """Raise `WrongError` if the outputs differ by more than rounding."""
+    for one, other in zip(find_outputs(plain), find_outputs(recorded), strict=False):
         scale = max(float(one.nan_to_num(0, 0, 0).abs().max()) if one.numel() else 0, 1.0)
         if one.shape != other.shape or not torch.allclose(
             one, other, atol=CLOSE * scale, rtol=1e-4, equal_nan=True
@@ -396,10 +396,10 @@ def compare_outputs(plain: Any, recorded: Any) -> None:
 
 
 def compare(result: Result, records: Any, references: list[tuple[str, Tensor]], said: str, batch: int) -> None:
-    """Compare records with references, each with each; whatever is missing must be said."""
+    """Match records and references; a warning must name each missing one."""
     left = dict(records)
     unmatched = []
-    parts = [(name, part) for name, each in references for part in streams_of(name, each, records)]
+    parts = [(name, part) for name, each in references for part in split_streams(name, each, records)]
     for name, reference in parts:
         near = {each: distance(record, reference) for each, record in left.items()}
         best = min(near, key=lambda each: near[each], default="")
@@ -431,10 +431,10 @@ def compare(result: Result, records: Any, references: list[tuple[str, Tensor]], 
         raise WrongError(f"silently missing: {silent[0]} ({len(silent)})")
 
 
-def references_of(
+def make_references(
     name: str, given: dict[str, Any], implementation: str = ""
 ) -> tuple[list[tuple[str, Tensor]], Any]:
-    """Return the weights of a copy, and its output."""
+    """Return the weights of a copy of the model, and its output."""
     model = build(name, implementation)
     watch = Softmaxes(model)
     with watch.watching():
@@ -443,17 +443,17 @@ def references_of(
 
 
 def check_weights(result: Result, masked: str) -> None:
-    """Weights and outputs, of inputs longer than any window or top-k."""
+    """Check weights and outputs for inputs longer than any window or top-k."""
     model = build(result.name)
     try:
-        given = first_given(model, masked)
+        given = first_accepted_inputs(model, masked)
     except Exception as error:
-        raise NotImplementedError from error  # it takes no mask
+        raise NotImplementedError from error  # the model takes no mask
     if masked and "attention_mask" not in given:
         raise NotImplementedError
     model = build(result.name)
     plain = run(model, given)
-    references, _ = references_of(result.name, given)
+    references, _ = make_references(result.name, given)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with regard.record(model) as records:
@@ -479,23 +479,23 @@ def check_weights(result: Result, masked: str) -> None:
     ):
         raise WrongError("nothing recorded, nothing said")
     if "nothing was recorded" in said:
-        result.why = "nothing is recorded, which a warning says"
+        result.why = "nothing is recorded, and a warning says so"
     elif "not recorded: " in said:
         result.why = said.partition("not recorded: ")[2].partition(" with weights")[0]
 
 
 def check_implementation(result: Result, implementation: str) -> None:
-    """The output under record with one implementation."""
+    """Check weights and outputs with one implementation."""
     try:
         model = build(result.name, implementation)
     except ValueError as error:
         raise NotImplementedError from error
-    given = first_given(build(result.name))
+    given = first_accepted_inputs(build(result.name))
     try:
         plain = run(model, given)
-    except Exception as error:  # the model does not run with it, recorded or not
+    except Exception as error:  # the model does not run with this implementation
         raise NotImplementedError from error
-    references, _ = references_of(result.name, given, implementation)
+    references, _ = make_references(result.name, given, implementation)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with regard.record(model) as records:
@@ -506,14 +506,14 @@ def check_implementation(result: Result, implementation: str) -> None:
 
 
 def check_generation(result: Result, **options: Any) -> None:
-    """Rows of what is generated step by step, beyond the window, against a pass without a cache."""
+    """Compare the rows of generated steps, beyond the window, with one pass without a cache."""
     model: Any = build(result.name)
     if (
         not getattr(model, "can_generate", lambda: False)()
         or "input_ids" not in inspect.signature(model.forward).parameters
     ):
         raise NotImplementedError
-    given = first_given(model)
+    given = first_accepted_inputs(model)
     pair = getattr(model.config, "is_encoder_decoder", False)
     prompt = {
         key: each[:, :PROMPT] if key in ("input_ids", "attention_mask") and not pair else each
@@ -539,7 +539,7 @@ def check_generation(result: Result, **options: Any) -> None:
     if not isinstance(sequences, Tensor) or not isinstance(expected, Tensor):
         raise NotImplementedError
     if not torch.equal(expected, sequences):
-        raise WrongError("generates something else while it is recorded")
+        raise WrongError("generates another sequence while it is recorded")
     read = sequences[:, :-1]
     if pair:
         whole = given | {"decoder_input_ids": read}
@@ -552,12 +552,12 @@ def check_generation(result: Result, **options: Any) -> None:
     ):
         whole["use_cache"] = False
     try:
-        references, at_once = references_of(result.name, whole)
-    except Exception as error:  # the model takes its whole result only step by step
+        references, at_once = make_references(result.name, whole)
+    except Exception as error:  # the model cannot read its whole result in one pass
         raise NotImplementedError from error
     told = torch.stack(steps.logits, dim=1)
     if told.shape[0] == len(read) and not torch.allclose(told, at_once.logits[:, -NEW:], atol=1e-3, rtol=1e-3):
-        raise NotImplementedError  # with a cache, the model itself computes something else
+        raise NotImplementedError  # with a cache, the model computes something else
     said = " ".join(str(each.message) for each in caught)
     if "no steps" in said:
         result.why = said.partition(": ")[0] + ", so that columns of generated steps do not match"
@@ -575,21 +575,21 @@ CHECKS: dict[str, Callable[[Result], None]] = {
 
 
 def examine(name: str) -> Result:
-    """Build one architecture, and check it in all ways."""
+    """Build one architecture, and run all checks on it."""
     result = Result(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             model = build(name)
             result.kind, result.family = type(model).__name__, type(model).__module__.split(".")[2]
-            given = first_given(model)
-            references, _ = references_of(name, given)
+            given = first_accepted_inputs(model)
+            references, _ = make_references(name, given)
         except Exception as error:
             result.status, result.why = "not built", f"{type(error).__name__}: {_line(error)}"
             return result
         batch = len(next(iter(given.values())))
         if not any(is_attention(each, weights, batch) for each, weights in references):
-            result.status, result.why = "no attention", "no softmax over keys runs in it"
+            result.status, result.why = "no attention", "it computes no softmax over keys"
             return result
         for check, function in CHECKS.items():
             try:

@@ -1,4 +1,4 @@
-"""What is checked of every architecture of Hugging Face's: see `models`."""
+"""Checks of every architecture in the table of `models`."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,10 +13,10 @@ import regard
 from regard.attention import Records
 
 CLOSE = 1e-5
-"""The largest difference from a model's own weights that counts as right, in float32."""
-NEW = 5
-"""Tokens that are generated."""
-WAYS: dict[str, dict[str, Any]] = {
+"""Largest allowed difference from a model's own weights, in float32."""
+NEW_TOKENS = 5
+"""Number of generated tokens."""
+STRATEGIES: dict[str, dict[str, Any]] = {
     "greedy": {"do_sample": False},
     "sampling": {"do_sample": True},
     "beams": {"num_beams": 3, "do_sample": False},
@@ -24,41 +24,41 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 class WrongError(Exception):
-    """What was recorded is not what the model does."""
+    """The record differs from the model."""
 
 
 @dataclass
 class Row:
-    """What was found of one architecture."""
+    """Results of the checks for one architecture."""
 
     architecture: Architecture
     layers: int = 0
     difference: float = 0.0
     more: int = 0
-    """Layers that the model itself does not report."""
+    """Recorded layers whose weights the model itself does not return."""
     found: dict[str, str] = field(default_factory=dict)
-    """By check: yes, -, or what was wrong."""
+    """By check: yes, - (not applicable), or the problem."""
 
     @property
     def right(self) -> bool:
-        """Whether nothing was wrong."""
+        """Whether all checks passed."""
         return all(each in ("yes", "-") for each in self.found.values())
 
 
 class Wrapper(nn.Module):
-    """A module of one's own around a model, or around several."""
+    """A custom module that contains one or more models."""
 
     def __init__(self, *models: nn.Module) -> None:
         super().__init__()
         self.inner = nn.ModuleList(models)
 
     def forward(self, **given: Any) -> Any:
-        """Ask every model, and return what the last one says."""
+        """Run every model, and return the output of the last one."""
         return [model(**given) for model in self.inner][-1]
 
 
 def reported(output: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yield the weights that a model reports, with the name that it has for them."""
+    """Yield the weights in a model's output, with the names of their fields."""
     for key, value in output.items():
         if hasattr(value, "to_tuple"):
             yield from reported(value, f"{key}.")
@@ -74,12 +74,12 @@ def reported(output: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
 
 def _streams(each: Tensor) -> Iterator[Tensor]:
     if (each < 0).any():
-        each = each.softmax(-1)  # scores under the name of weights
+        each = each.softmax(-1)  # scores in a field named attentions
     yield from each.unbind(1) if each.dim() == 5 else [each]
 
 
 def distance(record: regard.Record, expected: Tensor) -> float:
-    """Return the largest difference of weights, also from bands or the mean of heads, which models report."""
+    """Return the largest difference of weights; a model may return windows, or the mean of heads."""
     found = record.weights
     if found.shape[:3] != expected.shape[:3]:
         return float("inf")
@@ -87,7 +87,7 @@ def distance(record: regard.Record, expected: Tensor) -> float:
         found = _bands(found, expected.shape[3])
     elif found.shape[1] > 1 and bool((expected == expected[:, :1]).all()):
         found = found.mean(1, keepdim=True)
-    if record.mask is not None:  # of queries that see nothing there is nothing to compare
+    if record.mask is not None:  # queries that may attend to nothing are not compared
         sees = record.mask.expand_as(record.weights).any(-1, keepdim=True) | (record.weights != 0).any(
             -1, keepdim=True
         )
@@ -96,7 +96,7 @@ def distance(record: regard.Record, expected: Tensor) -> float:
 
 
 def _bands(whole: Tensor, window: int) -> Tensor:
-    """Return of each query only the keys around it, as Longformer reports them."""
+    """Return only the keys in the window of each query, as Longformer returns them."""
     steps = torch.arange(whole.shape[2])
     keys = steps[:, None] - window // 2 + torch.arange(window)
     inside = (keys >= 0) & (keys < whole.shape[3])
@@ -105,13 +105,13 @@ def _bands(whole: Tensor, window: int) -> Tensor:
 
 
 def compare(records: Records, output: Any, row: Row) -> None:
-    """Compare what was recorded with what a model reports; raises `WrongError`."""
+    """Compare records with the weights that a model returns; raises `WrongError`."""
     left = dict(records)
     if not left:
         raise WrongError("nothing recorded")
     for key, expected in reported(output):
         if "ngram" in key and not any("stream" in name for name in records):
-            continue  # of which a step shows other keys than the whole
+            continue  # in single steps these streams have other keys
         near = {name: distance(record, expected) for name, record in left.items()}
         name = min(near, key=lambda each: near[each], default="")
         if not name or not near[name] <= CLOSE:
@@ -125,9 +125,9 @@ def compare(records: Records, output: Any, row: Row) -> None:
 
 
 def check_masks(records: Records) -> None:
-    """Raise `WrongError` where something masked has weight, or something free has none.
+    """Raise `WrongError` if a masked key has weight, or an allowed key has none.
 
-    Queries that see nothing are left aside.
+    Queries that may attend to nothing are ignored.
     """
     for name, record in records.items():
         mask = (
@@ -136,33 +136,33 @@ def check_masks(records: Records) -> None:
         sees = mask.any(-1, keepdim=True)
         if (record.weights[~mask & sees] > 1e-30).any():
             raise WrongError(f"{name}: something masked has weight")
-        if (record.weights[mask & sees] == 0).float().mean() > 0.01:  # which may be too little for float32
+        if (record.weights[mask & sees] == 0).float().mean() > 0.01:  # a weight may round to zero in float32
             raise WrongError(f"{name}: something that may be attended has none")
 
 
 def run(model: nn.Module, given: dict[str, Any], **options: Any) -> tuple[Any, Records]:
-    """Run a model and record it."""
+    """Run and record a model."""
     with torch.no_grad(), regard.record(model, **options) as records:
         output = model(**given)
     return output, records
 
 
-def own(architecture: Architecture, given: dict[str, Any]) -> Any:
-    """Return what the model itself reports."""
+def reference_output(architecture: Architecture, given: dict[str, Any]) -> Any:
+    """Return the output of the model with its own weights."""
     model = build(architecture, "eager")
     with torch.no_grad():
-        model(**given)  # BigBird chooses its attention in its first pass
+        model(**given)  # BigBird chooses its attention in the first pass
         return model(**given, output_attentions=True)
 
 
 def implementations(model: nn.Module) -> dict[int, str]:
-    """Return what all configs of a model name."""
+    """Return the attention implementation in each config of a model."""
     configs: list[Any] = [getattr(each, "config", None) for each in model.modules()]
     return {id(each): each._attn_implementation for each in configs if hasattr(each, "_attn_implementation")}
 
 
 def check_weights(row: Row, padding: str) -> None:
-    """Weights, masks and outputs, with one kind of padding."""
+    """Check weights, masks and outputs with one kind of padding."""
     given = make_inputs(row.architecture, padding)
     model = build(row.architecture)
     before = implementations(model)
@@ -174,12 +174,12 @@ def check_weights(row: Row, padding: str) -> None:
     scale = max(float(plain.abs().max()), 1.0)
     if not float((output[0] - plain).abs().max()) <= CLOSE * scale:
         raise WrongError(f"the output is off by {float((output[0] - plain).abs().max()):.1g}")
-    compare(records, own(row.architecture, given), row)
+    compare(records, reference_output(row.architecture, given), row)
     check_masks(records)
 
 
 def runs_as_written(model: Any, given: dict[str, Any]) -> bool:
-    """Say whether a model runs with FlexAttention that is not compiled: some architectures do not."""
+    """Return whether a model runs with FlexAttention that is not compiled: some architectures do not."""
     with torch.no_grad(), torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -190,7 +190,7 @@ def runs_as_written(model: Any, given: dict[str, Any]) -> bool:
 
 
 def check_implementation(row: Row, name: str) -> None:
-    """Weights, with one implementation of attention."""
+    """Check weights with one implementation of attention."""
     model = build(row.architecture)
     try:
         model.set_attn_implementation(name)  # type: ignore[operator]
@@ -203,22 +203,22 @@ def check_implementation(row: Row, name: str) -> None:
     _, records = run(model, given)
     if implementations(model) != before:
         raise WrongError("the implementation is another one afterwards")
-    compare(records, own(row.architecture, given), row)
+    compare(records, reference_output(row.architecture, given), row)
 
 
 def check_inside(row: Row) -> None:
-    """Weights, inside a module of one's own, and `DataParallel`."""
+    """Check weights inside a custom module, and inside `DataParallel`."""
     given = make_inputs(row.architecture)
     model = build(row.architecture)
     for outer in (Wrapper(model), nn.DataParallel(model)):
         _, records = run(outer, given)
-        compare(records, own(row.architecture, given), row)
+        compare(records, reference_output(row.architecture, given), row)
         if not all(name.startswith(("inner.0", "module")) for name in records):
             raise WrongError("names do not say where the model is")
 
 
 def check_repeated(row: Row) -> None:
-    """Every run of a layer that runs twice has its own record."""
+    """Check that each run of a layer that runs twice has its own record."""
     given = make_inputs(row.architecture)
     model = build(row.architecture)
     _, once = run(Wrapper(model), given)
@@ -232,7 +232,7 @@ def check_repeated(row: Row) -> None:
 
 
 def check_mixed(row: Row) -> None:
-    """Several implementations beside each other stay what they were, also after an exception."""
+    """Check that the implementations of several models do not change, even after an exception."""
     models = [build(row.architecture, each) for each in row.architecture.implementations]
     if len(models) < 2:
         raise NotImplementedError
@@ -241,7 +241,7 @@ def check_mixed(row: Row) -> None:
     _, records = run(both, given)
     if implementations(both) != before:
         raise WrongError("an implementation is another one afterwards")
-    compare(_beginning(records, "inner.0"), own(row.architecture, given), row)
+    compare(_beginning(records, "inner.0"), reference_output(row.architecture, given), row)
     try:
         with regard.record(both):
             raise KeyError
@@ -255,9 +255,9 @@ def _beginning(records: Records, start: str) -> Any:
 
 
 def check_generation(row: Row, way: str) -> None:
-    """What was recorded step by step is what the whole result gives at once."""
+    """Compare the records of single steps with one pass over the whole result."""
     architecture = row.architecture
-    writes = architecture.sort in ("decoder", "encoder-decoder") or architecture.name == "whisper"
+    writes = architecture.category in ("decoder", "encoder-decoder") or architecture.name == "whisper"
     if not architecture.generates or not writes:
         raise NotImplementedError
     given = make_inputs(architecture, "none")
@@ -265,19 +265,21 @@ def check_generation(row: Row, way: str) -> None:
     model = build(architecture)
     torch.manual_seed(3)
     with torch.no_grad(), regard.record(model) as records:
-        sequences = model.generate(**given, min_new_tokens=NEW, max_new_tokens=NEW, **WAYS[way])  # type: ignore[operator]
-    if architecture.name == "whisper":  # which takes the first token away again
+        sequences = model.generate(
+            **given, min_new_tokens=NEW_TOKENS, max_new_tokens=NEW_TOKENS, **STRATEGIES[way]
+        )  # type: ignore[operator]
+    if architecture.name == "whisper":  # Whisper removes the first token
         sequences = torch.nn.functional.pad(sequences, (1, 0), value=1)
     read = sequences[:, :-1]
-    if architecture.sort != "decoder":
+    if architecture.category != "decoder":
         whole = given | {"decoder_input_ids": read}
     else:
         whole = {"input_ids": read, "attention_mask": torch.ones_like(read)}
-    compare(records, own(architecture, whole), row)
+    compare(records, reference_output(architecture, whole), row)
 
 
 def check_excuse(row: Row) -> str:
-    """Say whether a model that cannot be recorded is refused with a warning, and runs as it does otherwise."""
+    """Return "yes" if an unsupported model gives a warning, and the same output as without recording."""
     given, model = make_inputs(row.architecture), build(row.architecture)
     with torch.no_grad(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -299,14 +301,14 @@ CHECKS: dict[str, Callable[[Row], None]] = {
     "inside": check_inside,
     "repeated": check_repeated,
     "mixed": check_mixed,
-    **{way: lambda row, way=way: check_generation(row, way) for way in WAYS},  # type: ignore[misc]
+    **{way: lambda row, way=way: check_generation(row, way) for way in STRATEGIES},  # type: ignore[misc]
 }
 
 
 def examine(architecture: Architecture) -> Row:
-    """Check one architecture in all ways."""
+    """Run all checks on one architecture."""
     row = Row(architecture)
-    if architecture.excuse:
+    if architecture.unsupported:
         row.found = {"": check_excuse(row)}
         return row
     for name, check in CHECKS.items():
@@ -320,6 +322,6 @@ def examine(architecture: Architecture) -> Row:
             row.found[name] = "yes"
         except NotImplementedError:
             row.found[name] = "-"
-        except Exception as error:  # a crash is a finding
+        except Exception as error:  # an exception is a result of the check
             row.found[name] = " ".join(str(error).split())[:90] or type(error).__name__
     return row

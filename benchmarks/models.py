@@ -1,11 +1,11 @@
-"""Which architectures of Hugging Face's are recorded rightly: writes docs/models.md.
+"""Check which transformers architectures are recorded correctly, and write docs/models.md.
 
     python benchmarks/models.py [--only NAME ...] [--out docs/models.md]
 
-Every architecture is a small random model, built from its config and never downloaded. What `regard.record`
-finds is compared with what a copy of the model reports when it works attention out by itself (`eager`,
-`output_attentions`). Then all other architectures of the installed transformers follow, with fewer checks and a
-reference of their own: see `every_architecture`.
+Every architecture is a small random model, built from its config without a download. The weights of
+`regard.record` are compared with those that a copy of the model returns (`eager`, `output_attentions`). Then all
+architectures of the installed transformers follow, with fewer checks and another reference: see
+`every_architecture`.
 """
 
 import argparse
@@ -23,48 +23,50 @@ from small_models import ARCHITECTURES
 
 HEADER = """# Models that are recorded
 
-`regard.record(model)` on small random models of {count} architectures of Hugging Face's (transformers
-{transformers}, PyTorch {torch}), made by `make models` and never downloaded. What it keeps is compared with what
-a copy of the model reports that works its attention out by itself (`attn_implementation="eager"`,
-`output_attentions=True`). {right} of {count} are right in every way; the rest is named below the table.
-Of models that always work attention out by hand, what they report is also what is recorded: there, the table says
-that it is asked for, named, masked and joined rightly.
+`make models` runs `regard.record(model)` on small random models of {count} transformers architectures
+(transformers {transformers}, PyTorch {torch}), without a download. The recorded weights are compared with those
+that a copy of the model returns (`attn_implementation="eager"`, `output_attentions=True`). {right} of {count}
+pass every check; the list below the table names the others. Some models always compute attention in their own
+code, and the weights that they return are also the recorded ones. For these, the table checks names, masks and
+the order of generated steps.
 
-- *Layers*: records of one pass; *+n* are those of which the model itself reports nothing.
-- *Off by*: the largest difference of any weight in all these checks, in float32.
-- *Padding*: with padding on the right and on the left, weights, masks and outputs are the model's.
-- *eager, sdpa, flex*: set to each implementation that the model accepts, and set to the same one afterwards.
-- *Inside*: in a module of one's own, and in `DataParallel`. *Repeated*: called twice, it has two records of each
-  layer. *Mixed*: beside a copy of another implementation, and after an exception.
-- *Greedy, sampling, beams*: what was recorded of each generated token, with a cache, is what the model reports of
-  the whole result.
+- *Layers*: records of one pass; *+n* are layers whose weights the model itself does not return.
+- *Off by*: the largest difference of any weight in all checks, in float32.
+- *Padding*: weights, masks and outputs are the model's, with padding on the right and on the left.
+- *eager, sdpa, flex*: the same with each implementation that the model accepts; its setting does not change.
+- *Inside*: in a custom module, and in `DataParallel`. *Repeated*: each of two calls has its own records.
+  *Mixed*: together with a copy of another implementation, and after an exception.
+- *Greedy, sampling, beams*: the rows of each token generated with a cache equal those of one pass over the
+  result.
 
-A `-` means that the model has no such thing. G: groups of heads share their keys. W: some layers see a window.
+A `-` means that a check does not apply. G: groups of heads share keys. W: some layers attend to a window.
 
 """
 
 
 def as_table(rows: list[Row]) -> str:
-    """Return the rows as a table."""
+    """Return the table of the checked architectures."""
     import transformers
 
-    right = sum(row.right and not row.architecture.excuse for row in rows)
+    right = sum(row.right and not row.architecture.unsupported for row in rows)
     versions = {"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0]}
     columns = ["Architecture", "", "Layers", "Off by", *CHECKS]
     lines = [HEADER.format(count=len(rows), right=right, **versions) + f"| {' | '.join(columns)} |"]
     lines.append("|---" * len(columns) + "|")
-    recorded = [row for row in rows if not row.architecture.excuse]
-    for sort in dict.fromkeys(row.architecture.sort for row in recorded):
-        lines.append(f"| **{sort}** |" + " |" * (len(columns) - 1))
-        lines += [_line(row) for row in recorded if row.architecture.sort == sort]
+    recorded = [row for row in rows if not row.architecture.unsupported]
+    for category in dict.fromkeys(row.architecture.category for row in recorded):
+        lines.append(f"| **{category}** |" + " |" * (len(columns) - 1))
+        lines += [_line(row) for row in recorded if row.architecture.category == category]
     notes = [f"- **{row.architecture.name}**: {row.architecture.note}" for row in rows if row.architecture.note]
     excuses = [
-        f"- **{row.architecture.name}**: {row.architecture.excuse}" for row in rows if row.architecture.excuse
+        f"- **{row.architecture.name}**: {row.architecture.unsupported}"
+        for row in rows
+        if row.architecture.unsupported
     ]
-    return "\n".join([*lines, "", "What to know of some:", "", *notes, "", WITHOUT, "", *excuses, ""])
+    return "\n".join([*lines, "", "Remarks:", "", *notes, "", WITHOUT, "", *excuses, ""])
 
 
-WITHOUT = "What cannot be recorded, which `record` says in a warning:"
+WITHOUT = "Not recorded, with a warning:"
 
 
 EVERY = """
@@ -73,33 +75,34 @@ EVERY = """
 All {count} types of config in transformers {transformers}, each built with sizes derived from its default config
 (`benchmarks/tiny_configs.py`): **{exact} exact**, **{warned} warned** (some attention is not recorded, and a
 warning names it with its cause), {wrong} wrong, {none} without softmax attention, {unbuilt} not built. No check
-ends in a traceback, and nothing is missing silently. {both} of these are in the table above too.
+ends in an exception, and no layer is missing without a warning. {both} of these are also in the table above.
 
-The reference does not come from Regard: a copy of the model runs while every softmax, and every call of PyTorch's
-fused kernel (worked out in float64), is kept with the module that ran. Each must be in the record, or be named.
+The reference is independent of Regard: a copy of the model runs while the result of every softmax, and the
+weights of every call of PyTorch's fused kernel (computed in float64), are stored with the calling module. Each
+must be in the record, or a warning must name the module.
 
-- *Layers*: records of one pass; *Not recorded*: modules that `records.left_out` names: of hybrid models, those
-  without softmax attention.
-- *plain*: weights and output, of 13 tokens where windows, chunks and top-k of the configs are 4.
-- *right*, *left*: the same with padding. *row*: the second input is masked as a whole; the output is the plain
-  one, and the input has no weights, except in the models that are listed below the table.
+- *Layers*: records of one pass; *Not recorded*: modules in `records.left_out`, which are those without softmax
+  attention in hybrid models.
+- *plain*: weights and output for 13 tokens, with windows, chunks and top-k of 4.
+- *right*, *left*: the same with padding. *row*: the second input is fully masked; the output is the same as
+  without recording, and the input has no weights, except in the models listed below the table.
 - *eager*: weights and output with that implementation.
-- *generate*: what each of 6 tokens after 7 attended to, beyond the window, against one pass without a cache.
-  A `-` also stands where the model itself computes something else with its cache.
+- *generate*: the weights of 6 tokens after a prompt of 7, beyond the window, against one pass without a cache.
+  A `-` also means that the model computes something else with its cache.
 
 """
 CAUSES = {
     r"requires the (\w+) library": "need the library {}, which is not installed",
-    r"no class of models reads it": "are configs of a part, or of a whole without a class of its own",
+    r"no class of models reads it": "are configs of a part, or of a composite without a model class",
     r"no inputs are known|missing \d+ required|forward\(\) missing|Exactly 1|exactly one of|have to specify"
-    r"|cannot be `?None|NoneType|Expected 5|5D tensor": "take inputs that the checks do not make",
+    r"|cannot be `?None|NoneType|Expected 5|5D tensor": "need inputs that the checks do not make",
     r"parameters in its smallest": "are too large in the sizes derived here",
 }
-"""By a pattern of what stopped a build: why, for people."""
+"""By pattern of an error: the reason why a model was not built."""
 
 
 def every_table(results: list[Result], both: int) -> str:
-    """Return the results of all architectures as a section: a table, and lists of what is not in it."""
+    """Return the section on all architectures: a table, and lists of those not in it."""
     import transformers
 
     counts = Counter(result.status for result in results)
@@ -121,7 +124,7 @@ def every_table(results: list[Result], both: int) -> str:
             marks = ["yes" if each == "yes" else "-" if each == "-" else "no" for each in result.checks.values()]
             cells = [result.name, result.kind, str(result.layers), str(result.left_out or ""), off, *marks]
             lines.append(f"| {' | '.join([*cells, result.status])} |")
-    lines += ["", "Warned, with the first module that is named, or the cause:", ""]
+    lines += ["", "Warned, with the first named module or the cause:", ""]
     lines += [f"- **{each.name}**: {each.why}" for each in results if each.status == "warned"]
     wrong = [each for each in results if each.status == "wrong"]
     if wrong:
@@ -131,11 +134,11 @@ def every_table(results: list[Result], both: int) -> str:
         ]
     unmasked = [each.name for each in results if each.unmasked]
     if unmasked:
-        lines += ["", "Weights in the fully masked input, because the model itself gives them to it:", ""]
+        lines += ["", "Models that give weights to a fully masked input:", ""]
         lines.append(", ".join(unmasked) + ".")
     lines += ["", "Without softmax attention:", ""]
     lines.append(", ".join(each.name for each in results if each.status == "no attention") + ".")
-    lines += ["", "Not built, and why:", ""]
+    lines += ["", "Not built, with the reason:", ""]
     groups: dict[str, list[str]] = {}
     for each in results:
         if each.status == "not built":
@@ -148,11 +151,11 @@ def _cause(why: str) -> str:
     for pattern, cause in CAUSES.items():
         if found := re.search(pattern, why):
             return cause.format(*found.groups())
-    return "have sizes that the rules do not make fit"
+    return "have sizes that the rules cannot make consistent"
 
 
 def _line(row: Row) -> str:
-    marks = ("G" if row.architecture.heads_differ else "") + ("W" if row.architecture.window else "")
+    marks = ("G" if row.architecture.grouped_heads else "") + ("W" if row.architecture.window else "")
     layers = f"{row.layers}" + (f" (+{row.more})" if row.more else "")
     cells = [
         row.architecture.name,
@@ -165,7 +168,7 @@ def _line(row: Row) -> str:
 
 
 def main() -> None:
-    """Check all architectures, or some, and write the table."""
+    """Check all architectures, or those named by --only, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--out", type=Path, default=None)

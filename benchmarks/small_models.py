@@ -1,4 +1,4 @@
-"""Sizes that make models of Hugging Face's architectures small: see `architectures` for what is said of each."""
+"""Configs of small transformers models; see `architectures` for the fields."""
 
 from typing import Any
 
@@ -110,7 +110,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("mobilebert", "encoder", TEXT | {"embedding_size": 16, "intra_bottleneck_size": 16}),
     Architecture("layoutlm", "encoder", TEXT),
     Architecture("nomic_bert", "encoder", TEXT),
-    Architecture("eurobert", "encoder", GROUPED, heads_differ=True),
+    Architecture("eurobert", "encoder", GROUPED, grouped_heads=True),
     Architecture(
         "deberta", "encoder", TEXT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, **HAND
     ),
@@ -139,7 +139,7 @@ ARCHITECTURES: list[Architecture] = [
         "encoder",
         TEXT | {"embedding_size": 32},
         **HAND,
-        note="what it reports are scores; their softmax is recorded.",
+        note="the model returns scores; their softmax is recorded.",
     ),
     Architecture("convbert", "encoder", TEXT | {"embedding_size": 16, "conv_kernel_size": 3}, **HAND),
     Architecture("roformer", "encoder", TEXT | {"embedding_size": 16}, **HAND),
@@ -149,7 +149,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("flaubert", "encoder", XLM, **HAND),
     Architecture("ibert", "encoder", TEXT, **HAND),
     *[
-        Architecture(name, "decoder", GROUPED, heads_differ=True)
+        Architecture(name, "decoder", GROUPED, grouped_heads=True)
         for name in (
             "llama",
             "qwen2",
@@ -164,18 +164,18 @@ ARCHITECTURES: list[Architecture] = [
         )
     ],
     Architecture("gpt2", "decoder", GPT),
-    Architecture("gpt_bigcode", "decoder", GPT, heads_differ=True),
+    Architecture("gpt_bigcode", "decoder", GPT, grouped_heads=True),
     Architecture("opt", "decoder", TEXT | {"ffn_dim": 48, "word_embed_proj_dim": 32}),
     Architecture("gpt_neox", "decoder", TEXT),
     Architecture("phi", "decoder", TEXT),
-    Architecture("stablelm", "decoder", TEXT | {"num_key_value_heads": 2}, heads_differ=True),
-    Architecture("starcoder2", "decoder", GROUPED, heads_differ=True),
-    Architecture("mistral", "decoder", GROUPED | {"sliding_window": 4}, heads_differ=True, window=True),
-    Architecture("mixtral", "decoder", GROUPED | MOE, heads_differ=True),
-    Architecture("gemma2", "decoder", GROUPED | {"sliding_window": 4}, heads_differ=True, window=True, **HAND),
-    Architecture("gemma3_text", "decoder", GROUPED | {"sliding_window": 4}, heads_differ=True, window=True),
+    Architecture("stablelm", "decoder", TEXT | {"num_key_value_heads": 2}, grouped_heads=True),
+    Architecture("starcoder2", "decoder", GROUPED, grouped_heads=True),
+    Architecture("mistral", "decoder", GROUPED | {"sliding_window": 4}, grouped_heads=True, window=True),
+    Architecture("mixtral", "decoder", GROUPED | MOE, grouped_heads=True),
+    Architecture("gemma2", "decoder", GROUPED | {"sliding_window": 4}, grouped_heads=True, window=True, **HAND),
+    Architecture("gemma3_text", "decoder", GROUPED | {"sliding_window": 4}, grouped_heads=True, window=True),
     Architecture(
-        "gpt_oss", "decoder", GROUPED | MOE | {"sliding_window": 4}, heads_differ=True, window=True, **HAND
+        "gpt_oss", "decoder", GROUPED | MOE | {"sliding_window": 4}, grouped_heads=True, window=True, **HAND
     ),
     Architecture(
         "deepseek_v3",
@@ -204,7 +204,7 @@ ARCHITECTURES: list[Architecture] = [
         {"vocab_size": 60, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 80},
         **HAND,
     ),
-    Architecture("falcon", "decoder", TEXT | {"alibi": False}, heads_differ=True),
+    Architecture("falcon", "decoder", TEXT | {"alibi": False}, grouped_heads=True),
     Architecture("openai-gpt", "decoder", GPT, generates=False, **HAND),
     Architecture(
         "xglm",
@@ -249,7 +249,7 @@ ARCHITECTURES: list[Architecture] = [
         | {"num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4, "num_buckets": 8}
         | {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "relative_max_distance": 16},
         **HAND,
-        note="each stream that predicts has records of its own, in a pass without a cache.",
+        note="each predicting stream has its own records, in a pass without a cache.",
     ),
     Architecture("vit", "vision", IMAGE),
     Architecture("deit", "vision", IMAGE),
@@ -259,7 +259,7 @@ ARCHITECTURES: list[Architecture] = [
         "siglip_vision_model",
         "vision",
         IMAGE,
-        note="the model itself does not report the attention that pools; it is one of PyTorch's layers.",
+        note="the model returns no weights of its pooling attention, which is a PyTorch layer.",
     ),
     Architecture("yolos", "vision", IMAGE | {"image_size": [16, 16], "num_detection_tokens": 3}),
     Architecture(
@@ -274,7 +274,7 @@ ARCHITECTURES: list[Architecture] = [
             "window_size": 4,
         },
         window=True,
-        note="an input has as many maps as windows; the model itself reports one layer of each stage.",
+        note="an input has one map for each window; the model returns the weights of one layer of each stage.",
     ),
     Architecture(
         "segformer",
@@ -287,7 +287,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("hubert", "speech", SOUND),
     Architecture("unispeech", "speech", SOUND),
     Architecture(
-        "wavlm", "speech", SOUND, **HAND, note="the model itself reports the mean of all heads; each is recorded."
+        "wavlm", "speech", SOUND, **HAND, note="the model returns the mean of all heads; each head is recorded."
     ),
     Architecture(
         "whisper",
@@ -312,21 +312,21 @@ ARCHITECTURES: list[Architecture] = [
             "axial_pos_embds_dim": [16, 16],
         }
         | {"lsh_attn_chunk_length": 4, "num_buckets": 2, "is_decoder": False, "pad_token_id": 0},
-        excuse="its queries see what a hash puts beside them, in rounds of their own: there is no matrix over"
+        unsupported="its queries attend to steps with the same hash, in several rounds: there is no matrix over"
         " keys.",
     ),
     Architecture(
         "mamba",
         "decoder",
         {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4},
-        excuse="it has no attention.",
+        unsupported="it has no attention.",
     ),
     Architecture(
         "fnet",
         "encoder",
         {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
         | {"max_position_embeddings": 80, "pad_token_id": 0},
-        excuse="it mixes tokens by a Fourier transform, without attention.",
+        unsupported="it mixes tokens by a Fourier transform, without attention.",
     ),
     Architecture(
         "clip",

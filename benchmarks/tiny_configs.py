@@ -1,9 +1,9 @@
-"""Tiny configs of any architecture of Hugging Face's, derived from the default config by rules over field names.
+"""Tiny configs of any transformers architecture, derived from its default config by rules on field names.
 
     config = tiny_config("qwen3_next")
 
-Widths, heads, layers, vocabularies, experts, windows and nested configs shrink alike. `OVERRIDES` holds what the
-rules cannot know. Windows and top-k are smaller than the inputs of the checks.
+Widths, heads, layers, vocabularies, experts, windows and nested configs shrink alike. `OVERRIDES` holds the
+exceptions. Windows and top-k are smaller than the inputs of the checks.
 """
 
 import dataclasses
@@ -94,11 +94,11 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "time_series_transformer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
     "youtu": {},
 }
-"""By model type: fields that the rules get wrong."""
+"""By model type: fields for which the rules are wrong."""
 
 
 def tiny_config(name: str) -> Any:
-    """Return a small config of a model type; raises what the config class raises where the sizes do not fit."""
+    """Return a small config of a model type; raises the error of the config class if the sizes do not fit."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     return _tiny(CONFIG_MAPPING[name])
@@ -106,45 +106,45 @@ def tiny_config(name: str) -> Any:
 
 def _tiny(kind: Any) -> Any:
     default = _default(kind)
-    given = sizes_of(kind, default)
-    given |= OVERRIDES.get(kind.model_type, {})
-    return kind(**given)
+    fields = small_fields(kind, default)
+    fields |= OVERRIDES.get(kind.model_type, {})
+    return kind(**fields)
 
 
 def _default(kind: Any) -> Any:
     try:
         return kind()
-    except Exception:  # a composite that needs its parts
+    except Exception:  # a composite config needs its parts
         return None
 
 
-def sizes_of(kind: Any, default: Any) -> dict[str, Any]:
-    """Return the fields of a config class that must shrink, with their small values."""
+def small_fields(kind: Any, default: Any) -> dict[str, Any]:
+    """Return small values for the fields of a config class."""
     subs = getattr(kind, "sub_configs", {})
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         name = field.name
         value = _value(default, field)
         if name in subs:
-            given[name] = _sub(subs[name], value)
+            fields[name] = _nested(subs[name], value)
             continue
         small = _small(name, value)
         if small is not None:
-            given[name] = small
-    _adapt_layers(kind, default, given)
-    _adapt_heads(kind, default, given)
-    return given
+            fields[name] = small
+    _adapt_layers(kind, default, fields)
+    _adapt_heads(kind, default, fields)
+    return fields
 
 
 def _value(default: Any, field: Any) -> Any:
-    """Return the default of a field, as the config completed it where that is one value."""
+    """Return the default of a field, completed by the config if it is a single value."""
     try:
         return getattr(default, field.name)
-    except Exception:  # no default config, or one that differs from layer to layer
+    except Exception:  # no default config, or a value that differs by layer
         return None if field.default is dataclasses.MISSING else field.default
 
 
-def _sub(kind: Any, value: Any) -> Any:
+def _nested(kind: Any, value: Any) -> Any:
     if hasattr(value, "model_type") and value.model_type:
         kind = type(value)
     if not hasattr(kind, "__dataclass_fields__") or kind.__name__ in ("AutoConfig", "PreTrainedConfig"):
@@ -153,7 +153,7 @@ def _sub(kind: Any, value: Any) -> Any:
 
 
 def _small(name: str, value: Any) -> Any:
-    """Return the small value of a field; None where it stays."""
+    """Return the small value of a field; None if it does not change."""
     if name.endswith(("token_id", "token_index", "token_ids")):
         return _token(name, value)
     if isinstance(value, bool) or value is None:
@@ -179,23 +179,23 @@ def _token(name: str, value: Any) -> Any:
     return None
 
 
-def _adapt_heads(kind: Any, default: Any, given: dict[str, Any]) -> None:
-    """Let heads of latent attention have keys of their own, and rotations fit the width of a head."""
-    if "kv_lora_rank" in given and "num_key_value_heads" in given:
-        given["num_key_value_heads"] = given.get("num_attention_heads", HEADS)
+def _adapt_heads(kind: Any, default: Any, fields: dict[str, Any]) -> None:
+    """Give heads of latent attention their own keys, and fit rotary dimensions to the width of a head."""
+    if "kv_lora_rank" in fields and "num_key_value_heads" in fields:
+        fields["num_key_value_heads"] = fields.get("num_attention_heads", HEADS)
     for name in ("rope_parameters", "rope_scaling"):
         rope = getattr(default, name, None) if default is not None else None
         takes = "mrope_section" in (getattr(kind, "ignore_keys_at_rope_validation", None) or ())
         if isinstance(rope, dict) and rope and (takes or "mrope_section" in rope):
             sections = rope.get("mrope_section") or [16, 24, 24]
-            width = given.get("head_dim") or WIDTH // HEADS
+            width = fields.get("head_dim") or WIDTH // HEADS
             width = int(width * rope.get("partial_rotary_factor", 1)) // 2
             sizes = [max(width * each // sum(sections), 1) for each in sections]
-            given[name] = rope | {"mrope_section": [width - sum(sizes[1:]), *sizes[1:]]}
+            fields[name] = rope | {"mrope_section": [width - sum(sizes[1:]), *sizes[1:]]}
 
 
-def _adapt_layers(kind: Any, default: Any, given: dict[str, Any]) -> None:
-    """Keep a layer of every kind, and at least two layers."""
+def _adapt_layers(kind: Any, default: Any, fields: dict[str, Any]) -> None:
+    """Keep one layer of every kind, and at least two layers."""
     for alias in ("layer_types", "layers_block_type", "layer_type", "mlp_layer_types", "ffn_layer_types"):
         types = getattr(default, alias, None)
         name = getattr(kind, "attribute_map", {}).get(alias, alias)
@@ -204,13 +204,13 @@ def _adapt_layers(kind: Any, default: Any, given: dict[str, Any]) -> None:
         if not isinstance(types, list) or not all(isinstance(each, str) for each in types):
             continue
         distinct = list(dict.fromkeys(types))
-        count = given.get("num_hidden_layers", LAYERS)
+        count = fields.get("num_hidden_layers", LAYERS)
         if alias in ("layer_types", "layers_block_type", "layer_type"):
             chosen = distinct if len(distinct) > 1 else distinct * LAYERS
-            given[name] = chosen
+            fields[name] = chosen
             count = len(chosen)
             for each in ("num_hidden_layers", "num_layers", "n_layer"):
-                if each in given:
-                    given[each] = count
+                if each in fields:
+                    fields[each] = count
         else:
-            given[name] = (distinct * count)[:count]
+            fields[name] = (distinct * count)[:count]

@@ -113,4 +113,4 @@ def test_only_fast_paths_call_private_functions_of_pytorch() -> None:
             ):
                 private.append(f"{path.relative_to(SOURCE)}: {ast.unparse(node.func)}")
     # Capturing PyTorch's own layers needs their fast path, which looks at the types of its inputs.
-    assert private == ["external/fastpath.py: torch._C.DisableTorchFunction"]
+    assert private == ["external/torch_calls.py: torch._C.DisableTorchFunction"]

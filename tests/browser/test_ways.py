@@ -294,9 +294,9 @@ def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
 
 
 def test_a_row_of_a_long_input_is_asked_for(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.external import naming
+    from regard.external import layer_maps
 
-    monkeypatch.setattr(naming, "LONG", 39)
+    monkeypatch.setattr(layer_maps, "LONG", 39)
     ids = {"input_ids": torch.arange(40).unsqueeze(0)}
     subject = regard.look(Words(), lambda text: ids, inputs=["long"])
     with served(subject) as address:

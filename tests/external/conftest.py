@@ -1,4 +1,4 @@
-"""Small models of Hugging Face's, as `make models` builds them; without transformers, tests skip."""
+"""Small transformers models, as `make models` builds them; tests are skipped without transformers."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ TEXTS = [
 
 @pytest.fixture(scope="session")
 def small() -> Iterator[Any]:
-    """The module of architectures, with all of them by name as `known`."""
+    """The module `architectures`, with all architectures by name in `known`."""
     pytest.importorskip("transformers", reason="needs the extra peers")
     sys.path.insert(0, BENCHMARKS)
     try:
@@ -46,7 +46,7 @@ def tokenizer(small: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def model_of(small: Any) -> Callable[[str], Any]:
-    """Build a small model by its name: an architecture of the table, or one with a head of its own."""
+    """Build a small model by name: an architecture of the table, or a variant with another output layer."""
     import torch
     import transformers
 
@@ -70,7 +70,7 @@ def model_of(small: Any) -> Callable[[str], Any]:
 def folders(
     model_of: Callable[[str], Any], tokenizer: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:
-    """Save a small model and its tokenizer as transformers does, once: returns the folder, not to be changed."""
+    """Save a small model and its tokenizer once, as transformers does; tests must not change the folder."""
     root, done = tmp_path_factory.mktemp("folders"), set[str]()
 
     def folder(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Every architecture of the table is recorded rightly; what cannot be, says so."""
+"""Every architecture of the table is recorded correctly, or gives a warning."""
 
 import ast
 from pathlib import Path
@@ -8,13 +8,13 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "benchmarks" / "small_models.py"
 QUICK = ["albert", "bart", "gemma2", "gptj", "t5", "longformer", "clip", "mamba", "siglip_vision_model"]
-"""Through the interface, by hand, with two masks, caps, biases, bands, two towers; and one without attention."""
+"""With and without the interface, two masks, caps, biases, windows, two towers; and one without attention."""
 PARTS = 10
-"""Of all architectures of the installed transformers, each a test of its own."""
+"""Number of tests over which all architectures of the installed transformers are divided."""
 
 
 def names() -> list[str]:
-    """The names in the table, read without importing transformers."""
+    """Return the names in the table, without importing transformers."""
     tree = ast.parse(SOURCE.read_text(encoding="utf-8"))
     calls = [
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Architecture"
@@ -24,7 +24,7 @@ def names() -> list[str]:
     return single + [name for loop in loops for name in ast.literal_eval(loop)]
 
 
-def test_there_are_enough_architectures() -> None:
+def test_table_has_at_least_90_architectures() -> None:
     assert len(set(names())) == len(names()) >= 90
 
 
@@ -55,9 +55,9 @@ def test_every_architecture_is_recorded_or_named(small: Any, part: int) -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in sorted(names())]
 )
-def test_an_architecture_is_recorded_rightly(small: Any, name: str) -> None:
+def test_architecture_is_recorded_correctly(small: Any, name: str) -> None:
     from model_checks import examine
 
     row = examine(small.known[name])
     assert row.right, {check: found for check, found in row.found.items() if found not in ("yes", "-")}
-    assert row.layers or row.architecture.excuse
+    assert row.layers or row.architecture.unsupported

@@ -1,4 +1,4 @@
-"""Heads folded into the batch: they are told from samples, whatever the order."""
+"""Heads folded into the batch are separated from samples, in any order."""
 
 import warnings
 from typing import Any
@@ -53,7 +53,7 @@ class Folded(nn.Module):
 
 
 class Around(nn.Module):
-    """A model with one such layer."""
+    """A model with one layer of folded heads."""
 
     def __init__(self, order: str, name: str = "num_heads") -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Around(nn.Module):
 
 
 def by_head(layer: Any, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the weights (B, H, T, T) and values (B, H, T, d), worked out apart."""
+    """Return the weights (B, H, T, T) and values (B, H, T, d), computed separately."""
     states = states.transpose(0, 1) if layer.order == "steps first" else states
     q, k, v = (each(states).unflatten(-1, (H, -1)).transpose(1, 2) for each in layer.projections[:3])
     return (q @ k.transpose(-2, -1)).softmax(-1), v
@@ -74,49 +74,49 @@ def by_head(layer: Any, states: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("batch", "steps"), [(2, 5), (3, 3), (1, 4), (4, 4), (6, 4)])
 @torch.no_grad()
-def test_heads_and_samples_are_told_apart(order: str, batch: int, steps: int) -> None:
+def test_folded_heads_are_separated_from_samples(order: str, batch: int, steps: int) -> None:
     torch.manual_seed(batch)
     model = Around(order)
     states = torch.randn(*((steps, batch) if order == "steps first" else (batch, steps)), D)
     weights, values = by_head(model.attention, states)
     plain = model(states)
-    with regard.record(model, at="attention.inner.drop") as records:
+    with regard.record(model, modules="attention.inner.drop") as records:
         torch.testing.assert_close(model(states), plain, rtol=0, atol=0)
     torch.testing.assert_close(records["attention.inner.drop"].weights, weights)
     weights[:, 1] = 0
     without = (weights @ values).transpose(1, 2).flatten(2)
     without = without.transpose(0, 1) if order == "steps first" else without
-    with regard.intervene(model, "attention.inner.drop", heads=[1], at="attention.inner.drop"):
+    with regard.intervene(model, "attention.inner.drop", heads=[1], modules="attention.inner.drop"):
         torch.testing.assert_close(model(states), model.attention.projections[3](without))
-    with regard.intervene(model, "attention.inner.drop", heads=[], at="attention.inner.drop"):
+    with regard.intervene(model, "attention.inner.drop", heads=[], modules="attention.inner.drop"):
         torch.testing.assert_close(model(states), plain, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead"])
 @torch.no_grad()
-def test_each_name_of_a_number_of_heads_is_known(name: str) -> None:
+def test_every_attribute_with_the_number_of_heads_is_found(name: str) -> None:
     model, states = Around("heads side by side", name), torch.randn(2, 5, D)
-    with regard.record(model, at="attention.inner.drop") as records:
+    with regard.record(model, modules="attention.inner.drop") as records:
         model(states)
     assert records["attention.inner.drop"].weights.shape == (2, H, 5, 5)
 
 
 @torch.no_grad()
-def test_where_heads_cannot_be_told_is_said() -> None:
+def test_unclear_folding_gives_a_warning() -> None:
     model, states = Around("heads side by side", "somehow"), torch.randn(2, 5, D)
     with pytest.warns(
-        UserWarning, match=r"at 'attention.inner.drop': heads cannot be told from samples in weights"
+        UserWarning, match=r"module 'attention.inner.drop': heads cannot be told from samples in weights"
     ):
-        with regard.record(model, at="attention.inner.drop") as records:
+        with regard.record(model, modules="attention.inner.drop") as records:
             model(states)
     assert records["attention.inner.drop"].weights.shape == (8, 1, 5, 5)
     with pytest.raises(InputError, match="heads cannot be told from samples"):
-        with regard.intervene(model, "attention.inner.drop", heads=[0], at="attention.inner.drop"):
+        with regard.intervene(model, "attention.inner.drop", heads=[0], modules="attention.inner.drop"):
             model(states)
 
 
 class Single(nn.Module):
-    """One head without a name for it, and one of many modules of one head each."""
+    """One head without an attribute for it, and several modules of one head each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,31 +128,31 @@ class Single(nn.Module):
 
 
 @torch.no_grad()
-def test_a_module_for_each_head_is_not_unfolded() -> None:
+def test_one_module_for_each_head_is_not_unfolded() -> None:
     model, states = Single(), torch.randn(4, 5, D)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with regard.record(model, at="heads_.*") as records:
+        with regard.record(model, modules="heads_.*") as records:
             model(states)
     assert [each.weights.shape for each in records.values()] == [(4, 1, 5, 5)] * 2
 
 
 @torch.no_grad()
-def test_looking_for_heads_leaves_random_numbers_as_they_were() -> None:
+def test_probing_keeps_the_random_state() -> None:
     model, states = Around("heads side by side"), torch.randn(2, 5, D)
     model.attention.inner.drop = nn.Dropout(0.5)
     torch.manual_seed(1)
     plain = model(states)
     torch.manual_seed(1)
-    with regard.record(model, at="attention.inner.drop"):
+    with regard.record(model, modules="attention.inner.drop"):
         torch.testing.assert_close(model(states), plain, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("order", ORDERS[:2])
 @torch.no_grad()
-def test_a_single_step_is_unfolded_as_those_before_it(order: str) -> None:
+def test_single_step_is_unfolded_like_earlier_steps(order: str) -> None:
     model = Around(order)
-    with regard.record(model, at="attention.inner.drop") as records:
+    with regard.record(model, modules="attention.inner.drop") as records:
         for batch in (1, 3):
             model(torch.randn(batch, 5, D))
         model(torch.randn(3, 1, D))
@@ -160,7 +160,7 @@ def test_a_single_step_is_unfolded_as_those_before_it(order: str) -> None:
 
 
 class Counting(nn.Module):
-    """Self-attention that keeps its earlier steps, counts its calls, and writes to a log."""
+    """Self-attention that stores its earlier steps, counts its calls, and writes to a log."""
 
     def __init__(self, *, folded: bool) -> None:
         super().__init__()
@@ -186,11 +186,11 @@ class Counting(nn.Module):
 
 @pytest.mark.filterwarnings("ignore:.*heads cannot be told from samples")
 @pytest.mark.parametrize("folded", [True, False])
-def test_looking_for_heads_leaves_the_state_of_a_module_as_it_was(folded: bool) -> None:
+def test_probing_keeps_the_state_of_a_module(folded: bool) -> None:
     plain, recorded = Counting(folded=folded), Counting(folded=folded)
     recorded.load_state_dict(plain.state_dict())
     states = torch.randn(3, 5, 8)
-    with torch.no_grad(), regard.record(recorded, at="drop"):
+    with torch.no_grad(), regard.record(recorded, modules="drop"):
         for step in range(5):
             same = states[:, step : step + 1]
             assert torch.equal(plain(same), recorded(same))

@@ -1,4 +1,4 @@
-"""Rows of generated tokens: their columns and labels, against one pass over the whole result without a cache."""
+"""Rows of generated tokens equal those of one pass over the whole result without a cache."""
 
 from collections.abc import Callable
 from typing import Any
@@ -54,7 +54,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 class Words:
-    """A tokenizer that calls token 7 `w7`."""
+    """A tokenizer whose token 7 is `w7`."""
 
     all_special_tokens: tuple[str, ...] = ()
 
@@ -68,7 +68,7 @@ class Words:
 
 
 def build(name: str, implementation: str = "sdpa") -> Any:
-    """Build a small random model, always the same one."""
+    """Build a small model with fixed random weights."""
     kind, more = MODELS[name]
     torch.manual_seed(0)
     config = getattr(transformers, kind)(**SIZES | more)
@@ -80,7 +80,8 @@ def build(name: str, implementation: str = "sdpa") -> Any:
 
 
 def check(name: str, records: regard.Records, sequences: Tensor, padded: int = 0) -> None:
-    """Compare records with what the model reports of a whole result; the first sequence has `padded` steps."""
+    """Compare records with the weights that the model returns for a whole result; the first sequence has `padded`
+    steps."""
     read = sequences[:, :-1]
     there = torch.ones_like(read)
     there[0, :padded] = 0
@@ -115,7 +116,7 @@ QUICK = [
         for way in WAYS
     ],
 )
-def test_rows_have_their_columns_and_labels(name: str, way: str) -> None:
+def test_generated_rows_have_columns_and_labels(name: str, way: str) -> None:
     model, prompt = build(name), PROMPT if way == "beams" else PROMPT[:1]
     with torch.no_grad(), regard.record(model, tokenizer=Words()) as records:
         sequences = model.generate(prompt, attention_mask=torch.ones_like(prompt), **STEPS, **WAYS[way])
@@ -123,7 +124,7 @@ def test_rows_have_their_columns_and_labels(name: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["greedy", "static"])
-def test_padding_keeps_its_name(way: str) -> None:
+def test_padding_keeps_its_label(way: str) -> None:
     model, there = build("window"), torch.ones_like(PROMPT)
     there[0, :3] = 0
     with torch.no_grad(), regard.record(model, tokenizer=Words()) as records:
@@ -131,7 +132,7 @@ def test_padding_keeps_its_name(way: str) -> None:
     check("window", records, sequences, padded=3)
 
 
-def test_the_draft_of_another_model_leaves_no_rows() -> None:
+def test_rejected_drafts_of_an_assistant_leave_no_rows() -> None:
     model, helper = build("window"), build("window")
     for parameter in helper.parameters():
         parameter.data += 0.02 * torch.randn_like(parameter)
@@ -141,7 +142,7 @@ def test_the_draft_of_another_model_leaves_no_rows() -> None:
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
-def test_a_given_cache_goes_on(kind: str) -> None:
+def test_generation_continues_a_given_cache(kind: str) -> None:
     model = build("window")
     make: dict[str, Callable[[], Any]] = {
         "dynamic": lambda: transformers.DynamicCache(config=model.config),
@@ -154,7 +155,7 @@ def test_a_given_cache_goes_on(kind: str) -> None:
     check("window", records, sequences)
 
 
-def test_an_encoder_reads_its_input_anew_while_the_decoder_goes_on(small: Any) -> None:
+def test_encoder_input_is_new_while_the_decoder_continues(small: Any) -> None:
     model, source = small.build(small.known["bart"]), torch.arange(5, 14)[None]
     with torch.no_grad(), regard.record(model, tokenizer=Words()) as records:
         first = model(source, decoder_input_ids=torch.tensor([[1, 9, 8]]), use_cache=True)

@@ -1,4 +1,4 @@
-"""Recording models of Hugging Face's: what the table of architectures does not ask of each."""
+"""Recording of transformers models, beyond the checks of every architecture."""
 
 import copy
 import pickle
@@ -28,7 +28,7 @@ def run(model: nn.Module, given: dict[str, Any], **options: Any) -> tuple[Any, A
     return output, records
 
 
-def test_a_few_heads_and_rows_are_those_of_all(small: Any, name: str) -> None:
+def test_selected_heads_and_rows_equal_those_of_all(small: Any, name: str) -> None:
     model, given = small.build(small.known[name]), small.make_inputs(small.known[name])
     _, whole = run(model, given)
     with torch.no_grad():
@@ -45,18 +45,18 @@ def test_a_few_heads_and_rows_are_those_of_all(small: Any, name: str) -> None:
             assert torch.equal(mask, every.expand_as(whole[layer].weights)[:, [3, 1]][:, :, [5, 0]])
 
 
-def test_only_the_layers_asked_for_are_worked_out(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.external import inputs
+def test_only_requested_layers_are_computed(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.external import interface_call
 
     model, given = small.build(small.known["llama"]), small.make_inputs(small.known["llama"])
     asked: list[str] = []
-    eager = inputs.Inputs.weights
+    eager = interface_call.InterfaceCall.weights
 
     def count(self: Any, chosen: Any) -> Any:
         asked.append("eager")
         return eager(self, chosen)
 
-    monkeypatch.setattr(inputs.Inputs, "weights", count)
+    monkeypatch.setattr(interface_call.InterfaceCall, "weights", count)
     _, records = run(model, given, layers=["model.1.self_attn"])
     assert list(records) == ["model.layers.1.self_attn"] and len(asked) == 1
     with pytest.raises(InputError, match=r"'model.7.self_attn' is unknown: did you mean model.1.self_attn"):
@@ -66,7 +66,7 @@ def test_only_the_layers_asked_for_are_worked_out(small: Any, monkeypatch: pytes
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_what_the_caller_asks_for_it_gets(small: Any, name: str) -> None:
+def test_caller_gets_the_outputs_it_asked_for(small: Any, name: str) -> None:
     model, given = small.build(small.known[name], "eager"), small.make_inputs(small.known[name])
     with torch.no_grad():
         expected = model(**given, output_attentions=True)
@@ -80,8 +80,8 @@ def test_what_the_caller_asks_for_it_gets(small: Any, name: str) -> None:
     assert not plain.get(key) and len(found_tuple) == len(as_tuple)
 
 
-def test_masks_are_the_models(small: Any) -> None:
-    """T5 adds its biases and the least number there is to the scores."""
+def test_masks_equal_those_of_the_model(small: Any) -> None:
+    """T5 adds its biases and the smallest float to the scores."""
     model, given = small.build(small.known["t5"]), small.make_inputs(small.known["t5"])
     _, records = run(model, given)
     there = given["attention_mask"].bool()[:, None, None]
@@ -94,7 +94,7 @@ def test_masks_are_the_models(small: Any) -> None:
     assert [each.kind for each in (encoder, decoder, cross)] == ["encoder", "decoder", "cross"]
 
 
-def test_half_precision_has_softmaxes_in_float32(small: Any) -> None:
+def test_half_precision_uses_float32_softmax(small: Any) -> None:
     known = small.known["bert"]
     given = small.make_inputs(known)
     model = small.build(known).to(torch.bfloat16)
@@ -120,7 +120,7 @@ def test_gradients_flow(small: Any, name: str) -> None:
 
 
 def test_threads_do_not_mix(small: Any) -> None:
-    """Another thread runs the same model, records it, and ends first or last."""
+    """Another thread runs and records the same model, and ends first or last."""
     known = small.known["llama"]
     model, given = small.build(known), small.make_inputs(known)
     other = {"input_ids": torch.full((1, 4), 7)}
@@ -148,7 +148,7 @@ def test_threads_do_not_mix(small: Any) -> None:
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_copies_made_while_recording_are_recorded_by_nobody(small: Any, name: str) -> None:
+def test_copies_made_while_recording_are_not_recorded(small: Any, name: str) -> None:
     known = small.known[name]
     model, given = small.build(known), small.make_inputs(known)
     with torch.no_grad(), record(model) as records:
@@ -163,8 +163,8 @@ def test_copies_made_while_recording_are_recorded_by_nobody(small: Any, name: st
     assert records
 
 
-def test_beams_that_end_early_have_no_rows_after_their_end(small: Any) -> None:
-    """Each hypothesis that is returned has the rows of its own ancestors, whichever ended when."""
+def test_finished_beams_have_no_more_rows(small: Any) -> None:
+    """Each returned hypothesis has the rows of its own ancestors."""
     known = small.known["bart"]
     model, given = small.build(known), small.make_inputs(known, batch=3)
     given.pop("decoder_input_ids")
@@ -203,7 +203,7 @@ def test_padding_on_the_left_while_generating(small: Any) -> None:
         assert each.mask is not None and not each.mask[1, :, :, :3].any()
 
 
-def test_rows_of_what_is_yet_to_come(small: Any) -> None:
+def test_rows_of_later_steps(small: Any) -> None:
     known = small.known["llama"]
     model, given = small.build(known), small.make_inputs(known, "none")
     options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
@@ -219,8 +219,8 @@ def test_rows_of_what_is_yet_to_come(small: Any) -> None:
         none["model.0.self_attn"].weights  # noqa: B018
 
 
-def test_a_model_that_changes_its_layers_in_its_first_pass(small: Any) -> None:
-    """BigBird puts full attention in the place of sparse one when inputs are short."""
+def test_model_that_replaces_layers_in_its_first_pass(small: Any) -> None:
+    """BigBird replaces sparse attention with full attention for short inputs."""
     known = small.known["big_bird"]
     model, given = small.build(known), small.make_inputs(known)
     _, first = run(model, given)
@@ -230,8 +230,8 @@ def test_a_model_that_changes_its_layers_in_its_first_pass(small: Any) -> None:
         assert torch.equal(one.weights, other.weights)
 
 
-def test_bands_unfolded_give_the_context_of_the_layer(small: Any) -> None:
-    """Also of the keys that everybody sees, and of what those see, for which other projections are used."""
+def test_expanded_windows_give_the_context_of_the_layer(small: Any) -> None:
+    """This includes global keys, and the rows of global queries, which use other projections."""
     known = small.known["longformer"]
     model, given = small.build(known), small.make_inputs(known)
     seen: Tensor = torch.zeros_like(given["input_ids"])
@@ -277,7 +277,7 @@ def test_equal_lengths_of_source_and_target_keep_their_own_tokens(small: Any) ->
     assert (shown.query_labels, shown.key_labels) == (target, source)
 
 
-def test_models_without_attention_are_said_to_have_none(small: Any) -> None:
+def test_models_without_attention_give_a_warning(small: Any) -> None:
     model, given = small.build(small.known["fnet"]), small.make_inputs(small.known["fnet"])
     with pytest.warns(UserWarning, match="FNetModel ran, and nothing was recorded"):
         run(model, given)

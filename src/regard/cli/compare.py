@@ -172,7 +172,7 @@ def _compare_folders(folders: list[str], argv: list[str]) -> None:
         check_writable(flags.html)
     texts = [line for line in read_text(flags.texts, "give a file of texts").splitlines() if line.strip()]
     one, other = (look(each, trust_code=flags.trust_code) for each in folders)
-    found = one.beside(other, texts)
+    found = one.compare_with(other, texts)
     print_table(found.table(), None if sys.stdout.isatty() else PIPED)
     if flags.json is not None:
         write_json(flags.json, found.json())

@@ -11,7 +11,7 @@ from regard.cli.screen import open_on_screen
 from regard.cli.terminal import print_table
 from regard.errors import InputError, unknown
 from regard.external import look
-from regard.external.asked import BETWEEN
+from regard.external.model_input import TARGET_SEPARATOR
 from regard.fast.memory import keep_memory
 from regard.io import write_json
 from regard.io.reading import is_folder, read_text
@@ -123,7 +123,7 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
 
 
 def _given(flags: LookFlags) -> str:
-    return f"{flags.text}{BETWEEN}{flags.target}" if flags.target is not None else str(flags.text)
+    return f"{flags.text}{TARGET_SEPARATOR}{flags.target}" if flags.target is not None else str(flags.text)
 
 
 def _chosen(found: AttentionMap, flags: LookFlags) -> AttentionMap:

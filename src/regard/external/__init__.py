@@ -1,28 +1,27 @@
-"""Models that were not built here, as subjects: PyTorch's layers, Hugging Face's models, anybody's own."""
+"""External models, which Regard did not build: PyTorch modules, transformers models, and a user's own."""
 
 from typing import TYPE_CHECKING
 
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.external.comparing import Beside
-    from regard.external.intervening import intervene
-    from regard.external.long import LongRecord, LongRecords, record_long
-    from regard.external.looking import look
-    from regard.external.model import ForeignModel
-    from regard.external.patching import Patched, patch
-    from regard.external.pruned import ForeignPruned
-    from regard.external.recording import record
+    from regard.external.comparison import ModelComparison
+    from regard.external.head_pruning import PrunedExternalModel
+    from regard.external.loading import look
+    from regard.external.long_inputs import LongRecord, LongRecords, record_long
+    from regard.external.model import ExternalModel
+    from regard.external.patching import PatchingResult, patch
+    from regard.external.recording import intervene, record
 
 late(__name__)
 
 __all__ = [
-    "Beside",
-    "ForeignModel",
-    "ForeignPruned",
+    "ExternalModel",
     "LongRecord",
     "LongRecords",
-    "Patched",
+    "ModelComparison",
+    "PatchingResult",
+    "PrunedExternalModel",
     "intervene",
     "look",
     "patch",

@@ -1,11 +1,15 @@
-"""Generation by models of Hugging Face's: what each step attended to, of the sequences that came out.
+"""Join the passes of a generation into one record per returned sequence.
 
-A step's record goes on with those before it (see `caches`). In a beam the hypotheses change places at every
-step: the model is asked which one each token of a result came from, and the rows of each step are put in that
-order. Drafted tokens that were rejected (prompt lookup, assisted generation) leave no rows. Passes that a logits
-processor makes are left out: with guidance, the pass without the prompt.
+A transformers model stores what it has read in a cache, and receives the cache with the next step.
+`CacheFollower` reads from it at which step a pass begins, and collects the tokens for labels.
+
+In a beam search hypotheses change places at every step. `generate` is asked which hypothesis each token of a
+result came from, and the rows of each step are reordered accordingly. Rejected draft tokens (prompt lookup,
+assisted generation) leave no rows. Passes inside a logits processor are ignored: with classifier-free guidance,
+the pass without the prompt.
 """
 
+import inspect
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,113 +17,193 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.external.caches import length_of
-from regard.external.interface import is_peer
-from regard.external.keeper import Keeper
-from regard.external.labels import is_inside
+from regard.external.attention_interface import is_transformers_model
+from regard.external.capture_session import CaptureSession
+from regard.external.forward_tracker import ForwardTracker, InertWhenCopied, ThreadList, remove_hooks
+from regard.external.modules import is_peft_model
+from regard.external.token_labels import TokenLabels, is_inside
 
-_local = threading.local()
+_sessions = ThreadList[CaptureSession]()
+"""The sessions that record in this thread."""
 _lock = threading.Lock()
-_count = 0
+_recordings = 0
+"""Number of recordings, in all threads, that need the patched methods."""
 
 
 @contextmanager
-def following_generation(model: nn.Module, keeper: Keeper) -> Iterator[None]:
-    """Put the records of what a model generates in the block into the order of what comes out."""
-    if not any(map(is_peer, keeper.passes.modules.values())):
+def follow_caches(session: CaptureSession) -> Iterator[None]:
+    """Track the step of each pass of the transformers models inside the block, and their tokens."""
+    follower = CacheFollower(session.tracker, session.token_labels)
+    hooks: list[Any] = []
+    for model in session.tracker.modules.values():
+        if is_transformers_model(model) or is_peft_model(model):
+            hooks.append(model.register_forward_pre_hook(follower.begin, with_kwargs=True))
+            hooks.append(model.register_forward_hook(follower.end, always_call=True))
+    with remove_hooks(hooks):
+        yield
+
+
+class CacheFollower(InertWhenCopied):
+    """Hooks that read the inputs of models."""
+
+    def __init__(self, tracker: ForwardTracker | None = None, token_labels: TokenLabels | None = None) -> None:
+        self.tracker, self.token_labels = tracker, token_labels
+        self.outer: list[tuple[int, Any]] = []
+        """Steps and caches of the models around the running one."""
+
+    def begin(self, model: nn.Module, args: Any, options: dict[str, Any]) -> None:
+        """Note the first step of a pass, and its tokens."""
+        tracker, labels = self.tracker, self.token_labels
+        if tracker is None or labels is None or not tracker.active:
+            return
+        parameters = inspect.signature(model.forward).parameters
+        inputs = dict(zip(parameters, args, strict=False)) | options
+        config: Any = getattr(model, "config", None)
+        cache = inputs.get("past_key_values")
+        self.outer.append((tracker.start, tracker.cache))
+        if len(self.outer) == 1:
+            tracker.begin_sequence(cache_length(cache), cache)
+            encoder_decoder = getattr(config, "is_encoder_decoder", False)
+            targets = _token_tensor(inputs, "labels") if encoder_decoder else None
+            labels.begin_pass(targets, getattr(config, "pad_token_id", None))
+        elif cache is not tracker.cache:  # an encoder reads its input anew while the decoder continues
+            tracker.start, tracker.cache = cache_length(cache), cache
+        name, start = tracker.names.get(id(model), ""), tracker.start
+        if "decoder_input_ids" not in parameters:
+            self._note_tokens(name, _token_tensor(inputs, "input_ids"), inputs.get("attention_mask"), start)
+            usual = getattr(config, "is_decoder", False) or getattr(config, "is_encoder_decoder", False)
+            default = parameters["is_decoder"].default if "is_decoder" in parameters else usual
+            if inputs.get("encoder_hidden_states") is not None and inputs.get("is_decoder", default):
+                labels.writers.add(name)
+            return
+        # The tokens of an encoder-decoder are those of its two parts.
+        encoder, decoder = self._part_name(model, "get_encoder"), self._part_name(model, "get_decoder")
+        self._note_tokens(encoder, _token_tensor(inputs, "input_ids"), inputs.get("attention_mask"), 0)
+        written, mask = _token_tensor(inputs, "decoder_input_ids"), inputs.get("decoder_attention_mask")
+        self._note_tokens(decoder, written, mask, start)
+        if decoder is not None:
+            labels.writers.add(decoder)
+
+    def _note_tokens(self, name: str | None, tokens: Tensor | None, mask: Any, start: int) -> None:
+        if name is not None and tokens is not None and self.token_labels is not None:
+            self.token_labels.add_tokens(name, tokens, mask, start)
+
+    def _part_name(self, model: nn.Module, getter: str) -> str | None:
+        """Return the name of a model's encoder or decoder; None if the model defines none."""
+        part = getattr(model, getter)() if hasattr(model, getter) else None
+        return None if part is None or part is model or self.tracker is None else self.tracker.names.get(id(part))
+
+    def end(self, model: nn.Module, args: Any, output: Any) -> None:
+        """Note the most likely token of each step, and the end of the pass."""
+        del model, args
+        tracker, labels = self.tracker, self.token_labels
+        if tracker is None or labels is None or not tracker.active:
+            return
+        logits = getattr(output, "logits", None)
+        if labels.labeler and labels.writers and isinstance(logits, Tensor) and logits.dim() == 3:
+            labels.add_logits(logits, tracker.start)
+        tracker.start, tracker.cache = self.outer.pop()
+        if not self.outer:
+            tracker.end_sequence()
+
+
+def _token_tensor(inputs: dict[str, Any], name: str) -> Tensor | None:
+    tokens = inputs.get(name)
+    return tokens if isinstance(tokens, Tensor) and tokens.dim() == 2 else None
+
+
+def cache_length(cache: Any) -> int:
+    """Return the number of steps in a cache."""
+    return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
+
+
+@contextmanager
+def follow_generation(session: CaptureSession) -> Iterator[None]:
+    """Reorder the records of a generation inside the block to match the returned sequences."""
+    if not any(map(is_transformers_model, session.tracker.modules.values())):
         yield
         return
     from transformers import GenerationMixin, LogitsProcessorList
 
     with _lock:
         _install(GenerationMixin, LogitsProcessorList)
-    keepers = _here()
-    keepers.append(keeper)
+    _sessions.active.append(session)
     try:
         yield
     finally:
-        keepers.remove(keeper)
+        _sessions.active.remove(session)
         with _lock:
-            _remove(GenerationMixin, LogitsProcessorList)
-
-
-def _here() -> list[Keeper]:
-    """Return who records in this thread."""
-    if not hasattr(_local, "keepers"):
-        _local.keepers = []
-    found: list[Keeper] = _local.keepers
-    return found
+            _uninstall(GenerationMixin, LogitsProcessorList)
 
 
 def _install(mixin: Any, processors: Any) -> None:
-    """Let every model ask for its beams, and its processors be left out, as long as anybody records."""
-    global _count
-    _count += 1
-    if _count > 1:
+    """Patch `generate` and the logits processors as long as there is a recording in any thread."""
+    global _recordings
+    _recordings += 1
+    if _recordings > 1:
         return
-    original, process = mixin.generate, processors.__call__
+    original_generate, original_process = mixin.generate, processors.__call__
 
-    def leave_out(self: Any, *args: Any, **options: Any) -> Any:
+    def process(self: Any, *args: Any, **options: Any) -> Any:
         with ExitStack() as stack:
-            for keeper in _here():
-                stack.enter_context(keeper.passes.pause())
-            return process(self, *args, **options)
-
-    leave_out.__wrapped__ = process  # type: ignore[attr-defined]
-    processors.__call__ = leave_out
+            for session in _sessions.active:
+                stack.enter_context(session.tracker.pause())
+            return original_process(self, *args, **options)
 
     def generate(self: Any, *args: Any, **options: Any) -> Any:
-        keepers = [keeper for keeper in _here() if id(self) in keeper.passes.names]
-        if not keepers:
-            return original(self, *args, **options)
+        sessions = [session for session in _sessions.active if id(self) in session.tracker.names]
+        if not sessions:
+            return original_generate(self, *args, **options)
         config = options.get("generation_config") or self.generation_config
-        asked = options.get("return_dict_in_generate", config.return_dict_in_generate)
-        output = original(self, *args, **(options | {"return_dict_in_generate": True}))
+        wants_dict = options.get("return_dict_in_generate", config.return_dict_in_generate)
+        output = original_generate(self, *args, **(options | {"return_dict_in_generate": True}))
         beams = getattr(output, "beam_indices", None)
-        steps = length_of(getattr(output, "past_key_values", None))
-        for keeper in keepers:
+        steps = cache_length(getattr(output, "past_key_values", None))
+        for session in sessions:
             if beams is not None:
-                _follow(keeper, beams)
+                _reorder_beams(session, beams)
             if steps:
-                _cut(keeper, keeper.passes.names[id(self)], steps)
+                _drop_rejected(session, session.tracker.names[id(self)], steps)
             if hasattr(output, "sequences"):
-                keeper.read.result(output.sequences, beams=beams is not None)
-        return output if asked or not hasattr(output, "sequences") else output.sequences
+                session.token_labels.add_result(output.sequences, beams=beams is not None)
+        return output if wants_dict or not hasattr(output, "sequences") else output.sequences
 
-    generate.__wrapped__ = original  # type: ignore[attr-defined]
+    process.__wrapped__ = original_process  # type: ignore[attr-defined]
+    processors.__call__ = process
+    generate.__wrapped__ = original_generate  # type: ignore[attr-defined]
     mixin.generate = generate
 
 
-def _remove(mixin: Any, processors: Any) -> None:
-    global _count
-    _count -= 1
-    if not _count:
+def _uninstall(mixin: Any, processors: Any) -> None:
+    global _recordings
+    _recordings -= 1
+    if not _recordings:
         mixin.generate = mixin.generate.__wrapped__
         processors.__call__ = processors.__call__.__wrapped__
 
 
-def _cut(keeper: Keeper, model: str, steps: int) -> None:
-    """Take back the rows of drafted tokens that were rejected: those at `steps` and after."""
-    for name in keeper.cached:
-        parts = keeper.recorder.parts.get(name)
+def _drop_rejected(session: CaptureSession, model: str, steps: int) -> None:
+    """Drop the rows of rejected draft tokens: those at step `steps` and later."""
+    for name in session.with_cache:
+        parts = session.recorder.parts.get(name)
         if parts is not None and parts.kind != "encoder" and is_inside(name, model):
             parts.truncate(steps)
-    keeper.read.cut(model, steps)
+    session.token_labels.cut(model, steps)
 
 
-def _follow(keeper: Keeper, beams: Tensor) -> None:
-    """Keep of every step the rows from which the results came; `beams` (results, steps), -1 after the end."""
+def _reorder_beams(session: CaptureSession, beams: Tensor) -> None:
+    """Keep the rows of each step from which the results came; `beams` (results, steps) is -1 after the end."""
     steps = beams.shape[1]
-    for name in keeper.cached:
-        parts = keeper.recorder.parts.get(name)
+    for name in session.with_cache:
+        parts = session.recorder.parts.get(name)
         if parts is None or len(parts.calls) < steps or parts.kind == "encoder":
             continue
         for step, part in enumerate(parts.calls[:steps]):
-            rows, there = beams[:, step].clamp(min=0), beams[:, step] >= 0
+            rows, exists = beams[:, step].clamp(min=0), beams[:, step] >= 0
             mask = part.mask
             if mask is not None:
-                mask = mask.expand(len(part.weights), *mask.shape[1:])[rows] & there[:, None, None, None]
-            weights = part.weights[rows] * there[:, None, None, None]
+                mask = mask.expand(len(part.weights), *mask.shape[1:])[rows] & exists[:, None, None, None]
+            weights = part.weights[rows] * exists[:, None, None, None]
             parts.calls[step] = part._replace(weights=weights, mask=mask)
         parts.end -= sum(len(part.steps) for part in parts.calls[steps:])
         del parts.calls[steps:]

@@ -1,16 +1,15 @@
-"""Activation patching (Vig et al. 2020, section 3; Meng et al. 2022, section 2.1): which heads and layers carry
-what makes a model answer one way and not the other?
+"""Activation patching (Vig et al. 2020, section 3; Meng et al. 2022, section 2.1): find the heads and layers that
+make a model give one answer and not the other.
 
-    found = regard.patch(subject, "The doctor said he", "The nurse said he", answers=("doctor", "nurse"))
+    result = regard.patch(subject, "The doctor said he", "The nurse said he", answers=("doctor", "nurse"))
 
-The model runs on a clean input and on a corrupted one. Then it runs on the corrupted one again, with what a
-single head (or all heads of a layer) works out put back as it was in the clean run, and the effect is how much of
-the difference that brings back:
+The model runs on a clean input and on a corrupted one. Then it runs on the corrupted input again, with the
+context of a single head (or of all heads of a layer) replaced by that of the clean run:
 
     effect = (difference patched - difference corrupted) / (difference clean - difference corrupted)
 
-0: nothing, 1: all of it. The difference is that of the logits of two answers, at the last step. What is patched
-is each head's context, before the projection that joins them.
+The effect is 0 if the head restores nothing, and 1 if it restores the whole difference. The difference is that of
+the logits of two answers at the last step. Patched is each head's context, before the output projection.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,54 +25,55 @@ from torch import Tensor, nn
 
 from regard.attention import short_name
 from regard.errors import InputError, begun
-from regard.external.asked import asked_of
-from regard.external.families import Pairs, Writer, called, states_of
-from regard.external.model import ForeignModel
-from regard.external.readers import OwnReader
-from regard.external.recording import as_recorded
-from regard.external.removing import removables
+from regard.external.adapters import CustomModel, call_model, find_states
+from regard.external.forward_tracker import remove_hooks
+from regard.external.head_pruning import prunable_layers
+from regard.external.language_models import CausalLMAdapter, Seq2SeqAdapter
+from regard.external.model import ExternalModel
+from regard.external.model_input import as_input
+from regard.external.recording import recorded_path
 from regard.io import write_file
 from regard.result import Result
 from regard.viz import Layer
 from regard.viz.endings import PICTURES, check_ending
 
-SAME = 1e-6
-"""Difference of the logit differences, in nats, below which there is nothing to bring back."""
+MIN_DIFFERENCE = 1e-6
+"""Smallest change of the logit difference, in nats, that can be divided into effects."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Patched(Result):
-    """How much of a difference between two inputs each head and layer brings back."""
+class PatchingResult(Result):
+    """The share of the difference between two inputs that each head and each layer restores."""
 
     clean: str
     corrupted: str
     answers: tuple[str, str]
-    """The token that the clean input calls for, and the one that the corrupted input does."""
+    """The token for the clean input, and the one for the corrupted input."""
     difference_clean: float
-    """Logit of the first answer less that of the second, after the clean input."""
+    """Logit of the first answer minus that of the second, for the clean input."""
     difference_corrupted: float
     heads: dict[str, list[float]]
-    """By layer: the effect of each head, patched alone; 0 nothing, 1 all of the difference."""
+    """By layer: the effect of each head, patched alone."""
     layers: dict[str, float]
     """By layer: the effect of all its heads together."""
 
     def summary(self) -> str:
-        """Name the head with the largest effect."""
+        """Return the head with the largest effect, in one line."""
         value, layer, head = max(
             (value, layer, head) for layer, values in self.heads.items() for head, value in enumerate(values)
         )
-        return f"{layer} head {head} brings back most, {value:.1%} of the difference"
+        return f"{layer} head {head} restores most, {value:.1%} of the difference"
 
     def table(self) -> Table:
-        """Return a line for each layer."""
+        """Return a table with a row for each layer."""
         most = max(map(len, self.heads.values()))
         table = Table("layer", *(f"head {head}" for head in range(most)), "all heads", box=None, pad_edge=False)
         first, second = self.answers
-        table.title = f"Share of the difference {first!r} - {second!r} that is brought back"
+        table.title = f"Share of the difference {first!r} - {second!r} that is restored"
         table.title_justify = "left"
         for layer, values in self.heads.items():
             blank = [""] * (most - len(values))
-            table.add_row(layer, *(f"{each:+.3f}" for each in values), *blank, f"{self.layers[layer]:+.3f}")
+            table.add_row(layer, *(f"{value:+.3f}" for value in values), *blank, f"{self.layers[layer]:+.3f}")
         return table
 
     def plot(self, path: str | Path) -> Path:
@@ -83,195 +83,191 @@ class Patched(Result):
         path = Path(path)
         check_ending(path, PICTURES)
         first, second = self.answers
-        title = f"{self.clean!r} put into {self.corrupted!r}: share of {first!r} - {second!r} brought back"
+        title = f"{self.clean!r} patched into {self.corrupted!r}: share of {first!r} - {second!r} restored"
         write_file(path, draw_table(self.heads, title, path.suffix.lower()[1:]))
         return path
 
 
 def patch(
-    subject: ForeignModel,
+    subject: ExternalModel,
     clean: Any,
     corrupted: Any,
     *,
     answers: tuple[str, str] | None = None,
     metric: Callable[[Tensor], Tensor] | None = None,
-) -> Patched:
-    """Put what each head works out on a clean input into a run on a corrupted one, and return what that brings
-    back.
+) -> PatchingResult:
+    """Patch each head's context from a clean run into a corrupted run, and return what each restores.
 
-    `clean`, `corrupted`: inputs of as many tokens each. `answers`: two texts, whose first tokens' logits are
-    compared at the last step (None: what the model answers to each). `metric`: instead of that difference, a
-    function of the logits (T, C), or of the first tensor (T, ...) that a model of one's own returns. Raises
-    `InputError` where the inputs are not of one length, where both runs answer alike, or for a model whose heads
-    cannot be told apart.
+    `clean`, `corrupted`: inputs with the same number of tokens. `answers`: two texts, whose first tokens' logits
+    are compared at the last step (None: the model's answers to the inputs). `metric`: a function of the logits
+    (T, C), or of the first tensor (T, ...) that a custom model returns, instead of the logit difference. Raises
+    `InputError` for inputs of different lengths, if both runs answer alike, or if the heads of the model cannot
+    be separated.
     """
-    _check_given(subject, answers)
-    if not isinstance(subject.family, Writer | Pairs) and metric is None:
-        raise InputError(f"{subject.name} writes nothing whose logits could be compared: give metric")
-    runs = [_given(subject, each) for each in (clean, corrupted)]
+    _check_arguments(subject, answers)
+    if not isinstance(subject.adapter, CausalLMAdapter | Seq2SeqAdapter) and metric is None:
+        raise InputError(f"{subject.name} generates nothing whose logits could be compared: give metric")
+    runs = [_arguments(subject, value) for value in (clean, corrupted)]
     _check_lengths(runs)
-    found = contexts_of(subject.model, subject.layers)
-    if not found:
+    contexts = find_contexts(subject.model, subject.layers)
+    if not contexts:
         raise InputError(
-            f"the heads of {type(subject.model).__name__} cannot be told apart: no layer can be patched"
+            f"the heads of {type(subject.model).__name__} cannot be separated: no layer can be patched"
         )
-    with torch.no_grad(), as_recorded(subject.model):
-        kept: dict[str, Tensor] = {}
+    with torch.no_grad(), recorded_path(subject.model):
+        clean_contexts: dict[str, Tensor] = {}
         with ExitStack() as stack:
-            for name, each in found.items():
-                stack.enter_context(each.changing(partial(_keep, kept, name)))
+            for name, layer in contexts.items():
+                stack.enter_context(layer.replace(partial(_store, clean_contexts, name)))
             logits = [_logits(subject, runs[0])]
         logits.append(_logits(subject, runs[1]))
-        tokens = _tokens(subject, answers, logits)
-        measure = metric or (lambda each: each[-1, tokens[0]] - each[-1, tokens[1]])
-        whole, nothing = (float(measure(each)) for each in logits)
-        if abs(whole - nothing) < SAME:
-            raise InputError("both inputs are answered alike: there is nothing to bring back")
+        tokens = _answer_tokens(subject, answers, logits)
+        measure = metric or (lambda values: values[-1, tokens[0]] - values[-1, tokens[1]])
+        difference_clean, difference_corrupted = (float(measure(values)) for values in logits)
+        if abs(difference_clean - difference_corrupted) < MIN_DIFFERENCE:
+            raise InputError("both inputs are answered alike: there is no difference to restore")
 
         def effect(name: str, heads: Sequence[int]) -> float:
-            each = found[name]
-            with each.changing(each.put(kept[name], heads)):
-                return (float(measure(_logits(subject, runs[1]))) - nothing) / (whole - nothing)
+            layer = contexts[name]
+            with layer.replace(layer.insert(clean_contexts[name], heads)):
+                patched = float(measure(_logits(subject, runs[1])))
+            return (patched - difference_corrupted) / (difference_clean - difference_corrupted)
 
-        return Patched(
-            clean=asked_of(clean).text,
-            corrupted=asked_of(corrupted).text,
-            answers=subject_words(subject, tokens),
-            difference_clean=whole,
-            difference_corrupted=nothing,
-            heads={name: [effect(name, [head]) for head in range(each.heads)] for name, each in found.items()},
-            layers={name: effect(name, range(each.heads)) for name, each in found.items()},
+        first, second = subject.called(list(tokens))
+        return PatchingResult(
+            clean=as_input(clean).text,
+            corrupted=as_input(corrupted).text,
+            answers=(first, second),
+            difference_clean=difference_clean,
+            difference_corrupted=difference_corrupted,
+            heads={
+                name: [effect(name, [head]) for head in range(layer.heads)] for name, layer in contexts.items()
+            },
+            layers={name: effect(name, range(layer.heads)) for name, layer in contexts.items()},
         )
 
 
-def _keep(kept: dict[str, Tensor], name: str, states: Tensor) -> Tensor:
-    kept[name] = states.clone()
+def _store(contexts: dict[str, Tensor], name: str, states: Tensor) -> Tensor:
+    contexts[name] = states.clone()
     return states
 
 
-def _check_given(subject: object, answers: object) -> None:
-    if not isinstance(subject, ForeignModel):
+def _check_arguments(subject: object, answers: object) -> None:
+    if not isinstance(subject, ExternalModel):
         raise InputError(f"{begun(str(subject))} is no model to patch: give what look() returns")
     texts = answers if isinstance(answers, tuple | list) else [answers]
-    if answers is not None and (len(texts) != 2 or not all(isinstance(each, str) for each in texts)):
-        raise InputError(f"answers {begun(str(answers))} are no two texts: give two, as in ('doctor', 'nurse')")
+    if answers is not None and (len(texts) != 2 or not all(isinstance(text, str) for text in texts)):
+        raise InputError(f"answers={begun(str(answers))} are not two texts: give two, as in ('doctor', 'nurse')")
 
 
-def _given(subject: ForeignModel, input: Any) -> Any:
-    asked = asked_of(input)
-    if isinstance(subject.family, Writer):
-        return subject.family.texts.tensors(subject.model, asked.given)
-    return subject.family.plain(subject.model, subject.family.feed(subject.model, asked))
+def _arguments(subject: ExternalModel, value: Any) -> Any:
+    model_input = as_input(value)
+    if isinstance(subject.adapter, CausalLMAdapter):
+        return subject.adapter.texts.tensors(subject.model, model_input.value)
+    prepared = subject.adapter.prepare(subject.model, model_input)
+    return subject.adapter.plain_arguments(subject.model, prepared)
 
 
 def _check_lengths(runs: Sequence[Any]) -> None:
-    shapes = [[tuple(each.shape) for each in (run.values() if isinstance(run, dict) else run)] for run in runs]
+    shapes = [
+        [tuple(tensor.shape) for tensor in (run.values() if isinstance(run, dict) else run)] for run in runs
+    ]
     if shapes[0] != shapes[1]:
-        counts = " and ".join(str(each[0][-1]) for each in shapes)
-        raise InputError(f"inputs have {counts} tokens: patching needs as many in both")
+        counts = " and ".join(str(sizes[0][-1]) for sizes in shapes)
+        raise InputError(f"inputs have {counts} tokens: give two inputs with the same number")
 
 
-def _logits(subject: ForeignModel, given: Any) -> Tensor:
+def _logits(subject: ExternalModel, arguments: Any) -> Tensor:
     """Return the logits (T, C) of one run."""
-    output = called(subject.model, given)
-    own = isinstance(subject.family, OwnReader)
-    logits = states_of(output) if own else subject.family.logits(output)
+    output = call_model(subject.model, arguments)
+    is_custom = isinstance(subject.adapter, CustomModel)
+    logits = find_states(output) if is_custom else subject.adapter.logits(output)
     if logits is None:
         raise InputError(f"{subject.name} returns no logits: nothing can be compared")
     return logits[0].float()
 
 
-def _tokens(subject: ForeignModel, answers: tuple[str, str] | None, logits: Sequence[Tensor]) -> tuple[int, int]:
-    """Return the tokens that are compared: the first ones of two texts, or what is answered to each input."""
+def _answer_tokens(
+    subject: ExternalModel, answers: tuple[str, str] | None, logits: Sequence[Tensor]
+) -> tuple[int, int]:
+    """Return the compared tokens: the first ones of two texts, or the most likely one for each input."""
     if answers is None:
         return int(logits[0][-1].argmax()), int(logits[1][-1].argmax())
-    texts = getattr(subject.family, "texts", None)
+    texts = getattr(subject.adapter, "texts", None)
     if texts is None:
         raise InputError(f"{subject.name} has no tokenizer for answers: give metric")
-    first, second = (_first_token(texts, each) for each in answers)
+    first, second = (_first_token(texts, text) for text in answers)
     return first, second
 
 
 def _first_token(texts: Any, text: str) -> int:
-    """Return the token that begins a text, special ones left out."""
+    """Return the first token of a text that is not special."""
     ids = texts.target_ids(text)
     if not ids:
-        raise InputError(f"answer {text!r} is no token: give another")
+        raise InputError(f"answer {text!r} has no token: give another")
     return int(ids[0])
 
 
-def subject_words(subject: ForeignModel, tokens: tuple[int, int]) -> tuple[str, str]:
-    """Return what two tokens are called."""
-    first, second = subject.called(list(tokens))
-    return first, second
+class HeadContexts:
+    """The contexts of a layer's heads side by side, before the output projection.
 
+    `is_torch`: the projection is a `nn.MultiheadAttention`, which never calls its output projection as a module.
+    """
 
-class Contexts:
-    """Where the heads of a layer stand side by side: before the projection that joins them."""
-
-    def __init__(self, projection: nn.Module, heads: int, *, of_torch: bool) -> None:
-        self.projection, self.heads, self.of_torch = projection, heads, of_torch
+    def __init__(self, projection: nn.Module, heads: int, *, is_torch: bool) -> None:
+        self.projection, self.heads, self.is_torch = projection, heads, is_torch
 
     @contextmanager
-    def changing(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-        """Go on in the block with what `change` returns of all contexts of a call, (B, Tq, H Dv)."""
-        if self.of_torch:
-            with _bare(self.projection) as joined:
+    def replace(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+        """Replace all contexts (B, Tq, H Dv) of a call by the result of `change` inside the block."""
+        if self.is_torch:
+            with _identity_projection(self.projection) as project:
                 handle = self.projection.register_forward_hook(
-                    lambda module, given, output: (joined(change(output[0])), *output[1:])
+                    lambda module, args, output: (project(change(output[0])), *output[1:])
                 )
-                with _removed(handle):
+                with remove_hooks([handle]):
                     yield
             return
-        handle = self.projection.register_forward_pre_hook(lambda module, given: (change(given[0]), *given[1:]))
-        with _removed(handle):
+        handle = self.projection.register_forward_pre_hook(lambda module, args: (change(args[0]), *args[1:]))
+        with remove_hooks([handle]):
             yield
 
-    def put(self, clean: Tensor, chosen: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        """Return a change that puts some heads back as they were in the clean run."""
+    def insert(self, clean: Tensor, heads: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        """Return a change that inserts the contexts of some heads from the clean run."""
 
         def change(states: Tensor) -> Tensor:
-            found = states.unflatten(-1, (self.heads, -1)).clone()
-            found[..., list(chosen), :] = clean.unflatten(-1, (self.heads, -1))[..., list(chosen), :]
-            joined: Tensor = found.flatten(-2)
+            patched = states.unflatten(-1, (self.heads, -1)).clone()
+            patched[..., list(heads), :] = clean.unflatten(-1, (self.heads, -1))[..., list(heads), :]
+            joined: Tensor = patched.flatten(-2)
             return joined
 
         return change
 
 
-def contexts_of(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Contexts]:
-    """Return by layer where its heads stand side by side, as far as its parts show."""
-    found = {
-        name: Contexts(each.output, each.heads, of_torch=False)
-        for name, each in removables(model, layers).items()
+def find_contexts(model: nn.Module, layers: Sequence[Layer]) -> dict[str, HeadContexts]:
+    """Return, by layer, the contexts of its heads, for layers whose output projection is known."""
+    contexts = {
+        name: HeadContexts(layer.output, layer.heads, is_torch=False)
+        for name, layer in prunable_layers(model, layers).items()
     }
     modules = {short_name(name): module for name, module in model.named_modules()}
     for layer in layers:
         module = modules.get(layer.name)
         if isinstance(module, nn.MultiheadAttention):
-            found[layer.name] = Contexts(module, layer.heads, of_torch=True)
-    return {layer.name: found[layer.name] for layer in layers if layer.name in found}
+            contexts[layer.name] = HeadContexts(module, layer.heads, is_torch=True)
+    return {layer.name: contexts[layer.name] for layer in layers if layer.name in contexts}
 
 
 @contextmanager
-def _bare(layer: Any) -> Iterator[nn.Module]:
-    """Let a layer of PyTorch's, which never calls its projection as a module, return its contexts; yields the
+def _identity_projection(layer: Any) -> Iterator[nn.Module]:
+    """Let a `nn.MultiheadAttention` return its contexts, by an identity as projection; yields the real
     projection."""
-    joined = layer.out_proj
-    same = nn.Linear(joined.in_features, joined.in_features).to(joined.weight)
-    nn.init.eye_(same.weight)
-    nn.init.zeros_(same.bias)
-    layer.out_proj = same
+    projection = layer.out_proj
+    identity = nn.Linear(projection.in_features, projection.in_features).to(projection.weight)
+    nn.init.eye_(identity.weight)
+    nn.init.zeros_(identity.bias)
+    layer.out_proj = identity
     try:
-        yield joined
+        yield projection
     finally:
-        layer.out_proj = joined
-
-
-@contextmanager
-def _removed(handle: Any) -> Iterator[None]:
-    """Remove a hook after the block."""
-    try:
-        yield
-    finally:
-        handle.remove()
+        layer.out_proj = projection

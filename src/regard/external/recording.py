@@ -1,42 +1,61 @@
-"""Recording of any model: layers of Regard's, of PyTorch's, and whatever else attends inside.
+"""Record and change the attention of any model.
 
     with regard.record(model) as records:
         model(inputs)
 
-- Regard's own layers hand over what they do: see `regard.attention`.
-- Calls of PyTorch's fused kernel, and its layers, are seen wherever they are made: see `kernel`.
-- Attention functions of Hugging Face's models are seen where they are looked up (`interface`). Models that look
-  none up are asked through what they return (`outputs`).
-- Whatever else is a tensor of rows that sum to one, and passes a named place: see `places`.
+`capture` chooses the mechanisms. Where two of them see the same call, the one with the lower priority number
+records it.
+
+    priority  mechanism            which models                      why
+    1         Regard's own hooks   Regard's attention layers         they hand over exact weights
+    2         attention_interface  transformers models that look up  the model's own eager function computes
+                                   their attention function          weights with its caps, sinks and biases
+    3         torch_calls          any module that calls SDPA or     computed beside the fused kernel; slow,
+                                   nn.MultiheadAttention             so on only if the code may call them
+    4         output_attentions    transformers models that compute  they return weights on request; to change
+                                   attention in their own code       them, torch_calls changes the softmax
+    5         named_modules        any model, with modules=          nothing else sees these weights: the user
+                                                                     names the module that they pass through
+
+`generation` and `follow_caches` add no weights: they put the records of several passes into one sequence.
 """
 
+import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from regard.attention import Records, short_name
+from regard.attention import Intervention, Records, attention_layers, short_name
+from regard.attention import intervene as intervene_in_own
 from regard.attention.hooks import AttentionLayer, disable_compile
-from regard.attention.interventions import active_interventions
+from regard.attention.interventions import To, active_interventions, note_intervention
 from regard.attention.recording import make_recorder, record_layers
 from regard.attention.records import Recorder
 from regard.errors import InputError, unknown
-from regard.external.caches import following_caches
-from regard.external.fastpath import like_fast_path
-from regard.external.generation import following_generation
-from regard.external.interface import asks_interface, through_interface
-from regard.external.keeper import Keeper
-from regard.external.kernel import KernelCalls, may_call
-from regard.external.labels import Pieces, Read
-from regard.external.outputs import by_hand, names_in, through_outputs
-from regard.external.passes import Passes
-from regard.external.places import at_places
-from regard.external.unseen import BY_HAND, left_out, mixes_steps
-from regard.external.wrappers import module_of, virtual_tokens
+from regard.external.attention_interface import capture_interface, uses_interface
+from regard.external.capture_session import CaptureSession, InterventionSession
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.generation import follow_caches, follow_generation
+from regard.external.modules import prompt_length, resolve_module
+from regard.external.named_modules import capture_named_modules
+from regard.external.output_attentions import capture_outputs, models_without_interface, names_in_code
+from regard.external.texts import TokenLabeler
+from regard.external.token_labels import TokenLabels, is_inside
+from regard.external.torch_calls import TorchCallMode, match_fast_path, may_call_torch_attention
+
+MIXER = re.compile(
+    r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"
+    r"|Retention|mLSTMLayer)(V?[0-9]+)?$"
+)
+"""Endings of class names whose modules mix the steps of a sequence."""
+SOFTMAX = re.compile(r"softmax|scaled_dot_product|multi_head_attention|attention_forward|flex_attention", re.I)
+NO_SOFTMAX = "without softmax attention"
+HIDDEN_WEIGHTS = "with weights that no hook sees: name the module that they pass through with modules="
 
 
 @contextmanager
@@ -47,141 +66,238 @@ def record(
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | None = None,
     inside: bool = False,
-    at: str | None = None,
+    modules: str | None = None,
     tokenizer: Any = None,
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Iterator[Records]:
-    """Record the attention of any model: yields a mapping from layer name to `Record`.
+    """Record the attention of any model; yields a mapping from layer name to `Record`.
 
-    `model`: a module, a run, or what `regard.look` returns.
-    It fills as the model runs. A pass begins the records of its layers anew, or goes on with them where it takes
-    the next steps of the same sequences, as generation with a cache does, in a beam too: then each row is that of
-    the hypothesis which was returned. A layer that runs several times in a pass is `name`, `name#1`, ... .
-    `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is worked out: a few rows
-    of a long input cost a few rows. `inside`: keep queries, keys, values, scores and contexts of Regard's own
-    layers as well, in `Record.inside`. `at` names modules, with `*` for any part of a name, through which weights
-    pass that nothing else sees: `blocks.*.attn_drop`. Labels travel with every record; with the `tokenizer` of a
-    model of Hugging Face's, every layer and input has those of its own tokens.
+    The mapping fills as the model runs. A new pass replaces the records of its layers. A pass that continues the
+    same sequences (generation with a cache, beam search included) extends them; in a beam search each row belongs
+    to the returned hypothesis. A layer that runs several times in a pass is `name`, `name#1`, ...
 
-    The output is that of the model's own code, and gradients flow as usual. Weights are in float32 or better; a
-    warning names each layer whose weights, times its values, are not what it returned. Warns where the model ran
-    and nothing was recorded. Only the thread that records is recorded. Raises `InputError` for a layer or place
-    that the model has not, and, as it runs, for a head or row out of range.
+    `model`: a module, a run, or the result of `regard.look`. `layers`, `heads` and `rows` (query steps) limit
+    what is computed: a few rows of a long input cost a few rows. `inside`: also keep queries, keys, values,
+    scores and contexts of Regard's own layers, in `Record.inside`. `modules`: name pattern of modules through
+    which weights pass that no other mechanism sees, such as `blocks.*.attn_drop`. `tokenizer`: label every layer
+    of a transformers model with its own tokens. `query_labels`, `key_labels`: labels for every record.
+
+    The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. A
+    warning names each layer whose weights times values differ from its output, and warns if the model ran and
+    nothing was recorded. Only passes in the recording thread are recorded. Raises `InputError` for an unknown
+    layer or module, and, while the model runs, for a head or row out of range.
+
+        >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+        >>> with record(layer) as records:
+        ...     _ = layer(torch.zeros(1, 3, 8))
+        >>> records["self_attn"].weights.shape  # (B, H, Tq, Tk)
+        torch.Size([1, 2, 3, 3])
     """
-    model, at = module_of(model, at)
-    check_names(layers)
+    model, modules = resolve_module(model, modules)
+    check_layer_list(layers)
     recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
     recorder.interventions = partial(active_interventions, model)
-    passes = Passes(model)
-    read = Read(None if tokenizer is None else Pieces(tokenizer), virtual_tokens(passes.modules.values()))
-    recorder.tokens = None if tokenizer is None else read.of
-    keeper = Keeper(recorder, passes, layers, read)
-    recorder.left_out = lambda: left_out(keeper, recorder.parts)
-    own = own_layers(passes)
-    with watching(model, keeper, at=at) as peers, record_layers(own, recorder, layers):
-        check_layers(layers, passes, peers)
+    tracker = ForwardTracker(model)
+    labeler = None if tokenizer is None else TokenLabeler(tokenizer)
+    token_labels = TokenLabels(labeler, prompt_length(tracker.modules.values()))
+    recorder.tokens = None if tokenizer is None else token_labels.label_layer
+    session = CaptureSession(recorder, tracker, layers, token_labels)
+    recorder.left_out = lambda: find_missing_layers(session, recorder.parts)
+    with capture(model, session, modules) as likely, record_layers(regard_layers(tracker), recorder, layers):
+        check_layers(layers, tracker, likely)
         yield Records(recorder)
-    nothing_recorded(model, keeper, set(recorder.parts))
+    warn_if_nothing_recorded(model, session, set(recorder.parts))
     if recorder.parts:
-        unseen = {name: why for name, why in recorder.left_out().items() if why.endswith(BY_HAND)}
-        if unseen:
-            name, why = next(iter(unseen.items()))
-            more = f", and {len(unseen) - 1} more like it (records.left_out)" if len(unseen) > 1 else ""
+        hidden = {name: why for name, why in recorder.left_out().items() if why.endswith(HIDDEN_WEIGHTS)}
+        if hidden:
+            name, why = next(iter(hidden.items()))
+            more = f", and {len(hidden) - 1} more like it (records.left_out)" if len(hidden) > 1 else ""
             warnings.warn(f"not recorded: {name} ({why}){more}", stacklevel=3)
 
 
 @contextmanager
-def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iterator[set[str]]:
-    """Let a keeper see all attention of a model but that of Regard's layers; yields layers known to attend."""
-    own, modules = set(own_layers(keeper.passes)), keeper.passes.modules.values()
-    calls = keeper.touches or may_call({type(module) for module in modules})
-    alone = at is None and not calls and not by_hand(modules)
-    with ExitStack() as stack:
-        stack.enter_context(disable_compile())
-        some = (each for each in modules if asks_interface(each) or mixes_steps(each))
-        stack.enter_context(keeper.passes.watching(some if alone else None))
-        peers = stack.enter_context(through_interface(model, keeper))
-        if not keeper.touches:
-            stack.enter_context(following_generation(model, keeper))
-            stack.enter_context(through_outputs(model, keeper))
-        # After what is returned has been looked at, a pass is over.
-        stack.enter_context(following_caches(model, keeper))
-        if at is not None:
-            stack.enter_context(at_places(at, keeper))
-        if calls:
-            stack.enter_context(like_fast_path(keeper.passes))
-            stack.enter_context(KernelCalls(keeper, own))
-        yield own | peers
+def intervene(
+    model: Any,
+    layer: str,
+    *,
+    heads: Sequence[int] | None = None,
+    to: To | float = "off",
+    query: int | None = None,
+    key: int | None = None,
+    modules: str | None = None,
+) -> Iterator[None]:
+    """Change the attention weights of some `heads` of a layer inside the block (None: all heads).
+
+        with regard.intervene(model, "encoder.layer.0.attention.self", heads=[2], to="uniform"):
+            model(inputs)
+
+    `model`: a module, a run, or the result of `regard.look`. `layer`: its name as in records; `.layers` may be
+    left out. `to`: "off", "uniform", or, with `query` and `key`, the weight (0 to 1) of that query on that key;
+    the other weights of the row keep their proportions. The change applies to every input of a batch and every
+    hypothesis of a search. In generation with a cache, `query` is the step. `modules`: as in `record`; `layer` is
+    then one of the matching modules.
+
+    Records show the changed weights, in any nesting order of the blocks. Gradients flow as usual. Raises
+    `InputError` for an unknown layer, and, while the model runs, for a head or step out of range. Warns if the
+    layer did not run.
+    """
+    model, modules = resolve_module(model, modules)
+    own = attention_layers(model)
+    if layer in own or layer in map(short_name, own):
+        with intervene_in_own(model, layer, heads=heads, to=to, query=query, key=key):
+            yield
+        return
+    tracker = ForwardTracker(model)
+    change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
+    session = InterventionSession(tracker, layer, change)
+    with capture(model, session, modules) as likely, note_intervention(model, change.describe(layer)):
+        check_layers([layer], tracker, likely)
+        yield
+    if tracker.ran and not session.applied:
+        warnings.warn(
+            f"{type(model).__name__} ran, and {layer} did not attend, so nothing was changed: record the model to"
+            " see which layers do",
+            stacklevel=3,
+        )
 
 
 @contextmanager
-def as_recorded(model: nn.Module) -> Iterator[None]:
-    """Run a model in the block on the path on which it is recorded, where layers call their parts' hooks."""
-    with watching(model, Keeper(Recorder(), Passes(model), (), Read(None))):
+def capture(model: nn.Module, session: CaptureSession, named: str | None = None) -> Iterator[set[str]]:
+    """Install every mechanism that the model needs, except Regard's own hooks; yields layers known to attend.
+
+    `named`: name pattern of modules through which weights pass. The module docstring says which mechanism is for
+    which model.
+    """
+    own, modules = set(regard_layers(session.tracker)), session.tracker.modules.values()
+    torch_calls = session.intervenes or may_call_torch_attention({type(module) for module in modules})
+    # Tracking every module costs time. If only the interface captures, its layers and their parents are enough.
+    interface_only = named is None and not torch_calls and not models_without_interface(modules)
+    with ExitStack() as stack:
+        stack.enter_context(disable_compile())
+        attending = (module for module in modules if uses_interface(module) or is_sequence_mixer(module))
+        stack.enter_context(session.tracker.track(attending if interface_only else None))
+        interface_layers = stack.enter_context(capture_interface(session))
+        if not session.intervenes:
+            stack.enter_context(follow_generation(session))
+            stack.enter_context(capture_outputs(model, session))
+        # Hooks run in order of registration: outputs are read before `follow_caches` ends the pass.
+        stack.enter_context(follow_caches(session))
+        if named is not None:
+            stack.enter_context(capture_named_modules(named, session))
+        if torch_calls:
+            stack.enter_context(match_fast_path(session.tracker))
+            stack.enter_context(TorchCallMode(session, own))
+        yield own | interface_layers
+
+
+@contextmanager
+def recorded_path(model: nn.Module) -> Iterator[None]:
+    """Run a model inside the block on the code path that recording uses, where submodules call their hooks."""
+    with capture(model, CaptureSession(Recorder(), ForwardTracker(model), (), TokenLabels(None))):
         yield
 
 
-def own_layers(passes: Passes) -> dict[str, AttentionLayer]:
-    """Return the attention layers of a model that are Regard's, by their dotted names."""
-    return {name: each for name, each in passes.modules.items() if isinstance(each, AttentionLayer)}
+def regard_layers(tracker: ForwardTracker) -> dict[str, AttentionLayer]:
+    """Return Regard's own attention layers in a model, by dotted name."""
+    return {name: module for name, module in tracker.modules.items() if isinstance(module, AttentionLayer)}
 
 
-def check_names(layers: Collection[str] | None) -> None:
-    """Raise `InputError` for one name that is given instead of several."""
+def check_layer_list(layers: Collection[str] | None) -> None:
+    """Raise `InputError` for a single name instead of a list of names."""
     if isinstance(layers, str):
         raise InputError(f"layers is the text {layers!r}: give a list of names, [{layers!r}]")
 
 
-def check_layers(layers: Collection[str] | None, passes: Passes, likely: set[str]) -> None:
-    """Refuse names that are no modules', with near ones among those that attend."""
-    known = {each for name in passes.names.values() for each in (name, short_name(name))}
+def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely: set[str]) -> None:
+    """Raise `InputError` for names of no module; suggests near names among layers that attend."""
+    known = {alias for name in tracker.names.values() for alias in (name, short_name(name))}
     attending = likely | {name for name in known if "att" in name.lower()}
     for name in layers or ():
         if name.split("#")[0] not in known:
             raise unknown("layer", name, sorted(attending or known))
 
 
-def _warn_of_unseen(keeper: Keeper, recorded: Collection[str]) -> bool:
-    """Warn of modules beside the recorded ones that attend unseen; say whether any does."""
+def is_sequence_mixer(module: nn.Module) -> bool:
+    """Return whether a module mixes the steps of a sequence, judged by the name of its class."""
+    cls = type(module)
+    return MIXER.search(cls.__name__) is not None and not cls.__module__.startswith(("torch.", "regard."))
+
+
+def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> dict[str, str]:
+    """Return the layers that ran and were not recorded: by name, the class and the reason.
+
+    `recorded`: names of records. A layer inside a recorded one, or around one, counts as recorded. Two kinds are
+    missing: layers without a softmax (Mamba, gated delta rules, short convolutions, linear attention), and
+    attention whose weights no hook sees.
+    """
+    names = {name.split("#")[0].rpartition(".stream")[0] or name.split("#")[0] for name in recorded}
+    if not names <= session.tracker.modules.keys():  # the model returned weights without naming the layer
+        return {}
+    missing: dict[str, str] = {}
+    for name, module in session.tracker.modules.items():
+        if name not in session.tracker.seen or not is_sequence_mixer(module) or not session.wants(name):
+            continue
+        if any(is_inside(name, layer) or is_inside(layer, name) for layer in names):
+            continue
+        if not any(is_inside(name, layer) for layer in missing):
+            reason = HIDDEN_WEIGHTS if _computes_softmax(module) else NO_SOFTMAX
+            missing[name] = f"{type(module).__name__} {reason}"
+    return missing
+
+
+def _computes_softmax(module: nn.Module) -> bool:
+    classes: list[Any] = [type(part) for part in module.modules()]
+    return nn.Softmax in classes or any(SOFTMAX.search(name) for cls in classes for name in _inherited_names(cls))
+
+
+@cache
+def _inherited_names(cls: Any) -> set[str]:
+    """Return the names that the code of a class and of its bases uses."""
+    bases = (base for base in cls.__mro__ if not base.__module__.startswith("torch."))
+    return {name for base in bases for name in names_in_code(base)}
+
+
+def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded: Collection[str]) -> None:
+    """Warn if a model ran and recording missed all requested layers, or attention that cannot be seen."""
+    if session.layers is not None and not session.layers:
+        return
+    if not session.tracker.ran or _warn_of_invisible_attention(session, recorded) or recorded:
+        return
+    name = type(model).__name__
+    if session.layers is not None:
+        message = f"{', '.join(session.layers)} did not attend: record without layers to see which do"
+    else:
+        message = (
+            "nothing was recorded: it calls no attention that is known; name the module through which its weights"
+            " pass, as in record(model, modules='blocks.*.attn_drop')"
+        )
+    warnings.warn(f"{name} ran, and {message}", stacklevel=4)
+
+
+def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[str]) -> bool:
+    """Warn of modules outside the recorded ones whose attention cannot be seen; returns whether there are any."""
     warned = False
-    for name, module in keeper.passes.modules.items():
-        how = _unseen(module)
-        if how and keeper.wants(name) and not any(each.startswith(name) for each in recorded):
-            warnings.warn(f"{name or type(module).__name__} attends by {how}", stacklevel=5)
+    for name, module in session.tracker.modules.items():
+        cause = _invisible_attention(module)
+        if cause and session.wants(name) and not any(layer.startswith(name) for layer in recorded):
+            warnings.warn(f"{name or type(module).__name__} attends by {cause}", stacklevel=5)
             warned = True
     return warned
 
 
-def _unseen(module: Any) -> str:
-    """Return how a module attends which cannot be seen, and what to do; "" where it does not."""
+def _invisible_attention(module: Any) -> str:
+    """Return the kind of attention of a module that cannot be seen, with the remedy; "" without one."""
     if isinstance(module, torch.jit.ScriptModule):
         if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
             return "compiled TorchScript, which is not seen: record the module that it was made of"
         return ""
-    kind: Any = type(module)
-    if kind.__module__.startswith(("torch.", "transformers.", "regard.")):
+    cls: Any = type(module)
+    if cls.__module__.startswith(("torch.", "transformers.", "regard.")):
         return ""
-    if "flex_attention" in names_in(kind):
+    if "flex_attention" in names_in_code(cls):
         return (
-            "flex_attention, which is not seen: name where its weights pass, with at=, or take"
-            " scaled_dot_product_attention meanwhile"
+            "flex_attention, which is not seen: name the module that its weights pass through with modules=, or"
+            " use scaled_dot_product_attention while recording"
         )
     return ""
-
-
-def nothing_recorded(model: nn.Module, keeper: Keeper, recorded: Collection[str]) -> None:
-    """Warn where a model ran, and nothing of what was asked for was recorded, or not all that attends."""
-    if keeper.layers is not None and not keeper.layers:
-        return
-    if not keeper.passes.ran or _warn_of_unseen(keeper, recorded) or recorded:
-        return
-    name = type(model).__name__
-    if keeper.layers is not None:
-        message = f"{', '.join(keeper.layers)} did not attend: record without layers to see which do"
-    else:
-        message = (
-            "nothing was recorded: it calls no attention that is known; name the module through which its weights"
-            " pass, as in record(model, at='blocks.*.attn_drop')"
-        )
-    warnings.warn(f"{name} ran, and {message}", stacklevel=4)

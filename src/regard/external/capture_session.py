@@ -1,0 +1,305 @@
+"""A session decides which attention calls of one model are recorded, and stores or changes their weights.
+
+Every mechanism of `recording.capture` reports its calls here: it asks for the name of a call with
+`next_call_name`, then hands the weights over with `record_call`.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from regard.attention import Intervention
+from regard.attention.layer_record import Kind, Part
+from regard.attention.records import Recorder, check_indices, short_name
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.token_labels import TokenLabels
+
+ROW_SUM_TOLERANCE = 1e-2
+"""Largest distance from one of the sum of a row of weights; half precision needs as much."""
+BLOCK = 64
+"""Rows computed at once if only some weights are kept. More rows would need more memory and save no time."""
+HALF = (torch.bfloat16, torch.float16)
+ROUNDING = {torch.float64: 1e-8, torch.float32: 1e-3}
+"""Largest difference between two ways to compute the same tensor, as a share of its largest number.
+Half precision: 3e-2."""
+
+RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
+
+
+def select_rows(mask: Tensor, rows: Sequence[int] | slice) -> Tensor:
+    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk)."""
+    return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., rows, :]
+
+
+def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
+    """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key."""
+    if mask is None or bool((attends := mask.any(-1, keepdim=True)).all()):
+        return weights
+    return weights.masked_fill(~attends, 0.0)
+
+
+def nonzero_keys(weights: Tensor) -> Tensor:
+    """Return a mask (B, 1, Tq, Tk) of the keys to which some head gives weight."""
+    return (weights != 0).any(1, keepdim=True)
+
+
+def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
+    """Return an output (..., D) with `rows` (...) taken from `changed`; other rows stay bit for bit the same."""
+    return torch.where(rows[..., None], changed, output.reshape(changed.shape)).reshape(output.shape)
+
+
+def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None = None) -> float | None:
+    """Return the largest difference as a share of the largest expected number; None if it is within rounding.
+
+    `attends` broadcasts to both; rows where it is False do not count. Numbers that are not finite do not count.
+    """
+    if not expected.numel():
+        return None
+    tolerance = ROUNDING.get(expected.dtype, 3e-2)
+    # The usual case first, without a mask: it decides most calls with two reductions.
+    largest, difference = expected.abs().max(), (actual - expected).abs().max()
+    if bool(difference <= tolerance * largest):
+        return None
+    counts = expected.isfinite() if attends is None else expected.isfinite() & attends
+    largest = expected.abs().where(counts, 0.0).max()
+    difference = (actual - expected).abs().where(counts, 0.0).max()
+    return None if bool(difference <= tolerance * largest) else float(difference / largest)
+
+
+def are_attention_weights(value: Any) -> bool:
+    """Return whether a value is a tensor whose rows sum to one, or to zero."""
+    if not isinstance(value, Tensor) or value.dim() < 2 or not value.is_floating_point() or not value.numel():
+        return False
+    sums = value.detach().float().sum(-1)
+    valid = ((sums - 1).abs() < ROW_SUM_TOLERANCE) | (sums == 0)
+    return bool(valid.all() and (value >= 0).all() and (sums != 0).any())
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionCall:
+    """One call of attention, whose weights can be computed row by row."""
+
+    queries: int
+    rows: RowFunction
+    """Returns the weights (B, H, Tq, Tk) of some queries, and a mask that broadcasts to them, True = may
+    attend."""
+    kind: Kind | None = None
+    first_key: int = 0
+    flat: bool = False
+    """Whether the weights came as (N, Tk). If the layer runs again, N are the samples of one step."""
+
+    @classmethod
+    def from_weights(cls, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> "AttentionCall":
+        """Return a call whose weights (B, H, Tq, Tk) are known."""
+
+        def rows(chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
+            return weights[:, :, chosen], mask if mask is None else select_rows(mask, chosen)
+
+        return cls(queries=weights.shape[2], rows=rows, kind=kind)
+
+
+class CaptureSession:
+    """The recording of one model: which calls to record, and where their weights go."""
+
+    intervenes: ClassVar[bool] = False
+    """Whether the session changes weights instead of recording them."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        tracker: ForwardTracker,
+        layers: Collection[str] | None,
+        token_labels: TokenLabels,
+    ) -> None:
+        self.recorder, self.tracker, self.layers, self.token_labels = recorder, tracker, layers, token_labels
+        self.kernel_callers: set[str] = set()
+        """Modules whose calls of PyTorch's attention were captured."""
+        self.mismatched: set[str] = set()
+        """Layers for which a warning said that the recorded weights differ from those of the model."""
+        self.non_step_keys: set[str] = set()
+        """Records with keys that are no steps (compressed keys), so that columns of different passes do not
+        match."""
+        self.with_cache: set[str] = set()
+        """Records made with a cache present, to which more steps may be added."""
+        self._single_query: dict[str, int] = {}
+        """By layer: the value of `_many_query_calls` at its last call with a single query."""
+        self._many_query_calls = 0
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether only some rows or heads of a call are needed."""
+        return self.recorder.partial
+
+    def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
+        """Return the weights (B, H, Tq, Tk) with which a layer continues: here, the same."""
+        del mask, first_key
+        return weights
+
+    def warn_mismatch(self, name: str, cause: str) -> None:
+        """Warn, once for each layer, that the recorded weights differ from those that the model used."""
+        layer = name.split("#")[0]
+        if layer not in self.mismatched:
+            self.mismatched.add(layer)
+            warnings.warn(f"weights of {layer!r} are not those that the model used: {cause}", stacklevel=2)
+
+    def wants(self, name: str) -> bool:
+        """Return whether a call is to be recorded, by its own name or by the name of its layer."""
+        layer = name.split("#")[0]
+        names = (name, layer, short_name(name), short_name(layer))
+        return self.layers is None or any(alias in self.layers for alias in names)
+
+    def next_call_name(self, name: str) -> str | None:
+        """Count a call of a layer, and return the name of the call; None if it is not to be recorded."""
+        if self.tracker.paused:
+            return None
+        numbered = self.tracker.number(name)
+        if numbered == name:  # a new pass drops the numbered calls of an earlier one
+            for record_name in [earlier for earlier in self.recorder.parts if earlier.startswith(f"{name}#")]:
+                if not self.tracker.start:
+                    del self.recorder.parts[record_name]
+        return numbered if self.wants(numbered) else None
+
+    def record_call(self, name: str, call: AttentionCall) -> None:
+        """Record the requested heads and rows of a call: in blocks of rows, or everything at once."""
+        layer, _, number = name.partition("#")
+        # If a layer with many queries ran in between, the whole model runs again, and this is no next step.
+        is_next_step = self._single_query.get(layer) == self._many_query_calls
+        if call.queries > 1 and not call.flat:
+            self._many_query_calls += 1
+        else:
+            self._single_query[layer] = self._many_query_calls
+        if number and is_next_step and self._record_step(layer, int(number), call):
+            return
+        start, end = self.tracker.start, self.tracker.start + call.queries
+        rows = self.recorder.rows
+        if rows is None:
+            positions: Sequence[int] = range(call.queries)
+        else:
+            if self.tracker.cache is None and call.queries > 1:  # otherwise later passes may bring the rows
+                check_indices("rows", rows, end)
+            positions = [row - start for row in rows if start <= row < end]
+        weights, mask = self._compute(call, positions)
+        if self.tracker.cache is not None:
+            self.with_cache.add(name)
+            self._check_keys(name, weights if mask is None else weights * mask, call)
+            if start and name in self.non_step_keys:
+                self.recorder.parts.pop(name, None)
+        self.token_labels.kinds[layer] = call.kind
+        part = Part(weights, mask, [start + position for position in positions], call.first_key)
+        self._check_shape(name, weights)
+        self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
+
+    def _check_keys(self, name: str, weights: Tensor, call: AttentionCall) -> None:
+        """Warn of keys that are no steps, because columns of later passes belong to other keys.
+
+        Examples: keys beyond the queries of a first pass, and keys of another sequence whose number changes, as
+        in a layer that attends to both sequences at once.
+        """
+        if name in self.non_step_keys:
+            return
+        before = self.recorder.parts.get(name)
+        if self.tracker.start:
+            changed = before is not None and before.calls[-1].weights.shape[-1] != weights.shape[-1]
+            no_steps = call.kind == "cross" and changed
+        else:
+            no_steps = call.kind == "decoder" and bool(weights[..., call.queries :].any())
+        if no_steps:
+            self.non_step_keys.add(name)
+            warnings.warn(
+                f"{name} has keys that are no steps: only the last pass of a generation is recorded", stacklevel=2
+            )
+
+    def _check_shape(self, name: str, weights: Tensor) -> None:
+        """Warn if a pass cannot extend the one before, because the number of samples or heads changed."""
+        before = self.recorder.parts.get(name)
+        if not self.tracker.start or before is None or name in self.mismatched:
+            return
+        earlier, now = (tuple(tensor.shape[:2]) for tensor in (before.calls[-1].weights, weights))
+        if earlier != now:
+            self.mismatched.add(name)
+            warnings.warn(
+                f"{name} had (samples, heads) {earlier} in earlier passes and has {now} now: only passes from"
+                f" step {self.tracker.start} on are recorded",
+                stacklevel=2,
+            )
+
+    def _record_step(self, layer: str, number: int, call: AttentionCall) -> bool:
+        """Record call `number` of a layer as its next step; returns whether it is one.
+
+        A decoder that attends once for each word makes such calls: each call so far had a single query.
+        """
+        before, rows = self.recorder.parts.get(layer), self.recorder.rows
+        if before is None or self.tracker.cache is not None or not (call.queries == 1 or call.flat):
+            return False
+        if call.flat and number == 1 and not self.recorder.partial:
+            before.calls, before.end = [_as_step(before.calls[0])], 1
+        if before.end != number:
+            return False
+        positions = [0] if rows is None or number in rows else []
+        part = Part(*self._compute(call, positions), [number] * len(positions))
+        part = _as_step(part) if call.flat else part
+        last = before.calls[-1].weights
+        keys, last_keys = part.weights.shape[-1], last.shape[-1]
+        same_layout = last.shape[:2] == part.weights.shape[:2]
+        # The keys are those of a fixed memory, or of all steps so far.
+        if not same_layout or not (keys == last_keys > 1 or keys == last_keys + 1 == number + 1):
+            return False
+        self.recorder.go_on(layer, part, queries=1, start=number, kind=before.kind)
+        return True
+
+    def _compute(self, call: AttentionCall, positions: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        if not self.recorder.partial:
+            return call.rows(slice(None))
+        blocks = [positions[start : start + BLOCK] for start in range(0, len(positions), BLOCK)] or [[]]
+        parts = [self._select_heads(*call.rows(list(block))) for block in blocks]
+        masks = [mask for _, mask in parts if mask is not None]
+        return torch.cat([weights for weights, _ in parts], dim=2), torch.cat(masks, dim=2) if masks else None
+
+    def _select_heads(self, weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        mask = mask if mask is None else self.recorder.select_heads(mask.expand_as(weights))
+        return self.recorder.select_heads(weights), mask
+
+
+def _as_step(part: Part) -> Part:
+    """Return weights (1, 1, N, Tk) as those of one step of N samples, (N, 1, 1, Tk)."""
+    mask = None if part.mask is None else part.mask.transpose(0, 2)
+    return part._replace(weights=part.weights.transpose(0, 2), mask=mask, steps=part.steps[:1])
+
+
+class InterventionSession(CaptureSession):
+    """Changes the weights of one layer before other sessions record them, and records nothing itself."""
+
+    intervenes = True
+
+    def __init__(self, tracker: ForwardTracker, layer: str, change: Intervention) -> None:
+        super().__init__(Recorder(), tracker, [layer], TokenLabels(None))
+        self.change = change
+        self.applied = False
+        """Whether any weights were changed."""
+        self.softmax_weights: dict[int, Tensor] = {}
+        """By the id of a layer that computes its own softmax: the weights that were changed last."""
+
+    def intervenes_on(self, layer: str) -> bool:
+        """Return whether the weights of some call of a layer are changed."""
+        return any(name.split("#")[0] in (layer, short_name(layer)) for name in self.layers or ())
+
+    def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
+        """Return changed weights; in generation step by step, a single weight is set in the step of its query.
+
+        Raises `InputError` for a head, query or key out of range.
+        """
+        self.applied = True
+        if self.change.query is None or self.change.key is None:
+            return self.change.apply(weights, mask, None)
+        row, key = self.change.query - self.tracker.start, self.change.key - first_key
+        if self.tracker.cache is not None and not (0 <= row < weights.shape[2] and 0 <= key < weights.shape[3]):
+            return weights  # the query belongs to another step
+        return dataclasses.replace(self.change, query=row, key=key).apply(weights, mask, None)
+
+    def record_call(self, name: str, call: AttentionCall) -> None:
+        """Record nothing."""

@@ -1,0 +1,162 @@
+"""Compare two models, checkpoints or prunings over the same inputs: their answers and their heads.
+
+print(regard.look("before").compare_with(regard.look("after"), texts))
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from regard.errors import InputError
+from regard.interpret import HeadRoles, head_importance
+from regard.interpret.roles import FEWEST
+from regard.result import Result, plain
+from regard.viz import AttentionMap
+from regard.viz.alike import check_beside, layers_alike
+
+if TYPE_CHECKING:
+    from regard.viz.widget import AttentionWidget
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ModelComparison(Result):
+    """Two models over the same inputs. Every pair has the value of the first model, then that of the second."""
+
+    names: tuple[str, str]
+    samples: int
+    measure: str
+    """Name of the loss."""
+    losses: tuple[float, float]
+    added: tuple[dict[str, list[float]], dict[str, list[float]]]
+    """By layer: the increase of the loss when each head is off."""
+    entropy: tuple[dict[str, list[float]], dict[str, list[float]]]
+    """By layer: the mean entropy of the rows of each head, in nats; 0 if it attends to a single step."""
+    predictions: list[tuple[str | None, str | None]]
+    """Answers to each input."""
+    apart: dict[str, list[float]]
+    """By layer that both have with as many heads: the distance of the weights of each head, as the mean share of
+    a row (0 to 1) that is on other steps."""
+    alike: dict[str, str]
+    """By shared layer of the first model: its name in the second."""
+    roles: tuple[HeadRoles, HeadRoles] | None = None
+    """Roles of the heads; None over fewer than ten inputs, which are too few to describe roles."""
+    maps: tuple[list[AttentionMap], list[AttentionMap]] = field(default=([], []))
+    """Attention map of each input."""
+
+    def summary(self) -> str:
+        """Return one line with both losses."""
+        first, second = self.names
+        return f"{self.measure} {self.losses[0]:.4f} of {first}, {self.losses[1]:.4f} of {second}"
+
+    def table(self) -> RenderableType:
+        """Return a table with a row for each shared head, and the answers that differ."""
+        added = [f"added, {name}" for name in self.names]
+        entropy = [f"entropy, {name}" for name in self.names]
+        heads = Table("layer", "head", *added, *entropy, "apart", box=None)
+        heads.title = f"{self.summary()}, over {self.samples} inputs"
+        for name in self.names if self.roles else ():
+            heads.add_column(f"looks at, {name}")
+        for layer, values in self.apart.items():
+            both = (layer, self.alike[layer])
+            for head, value in enumerate(values):
+                cells = [f"{losses[name][head]:+.4f}" for name, losses in zip(both, self.added, strict=True)]
+                cells += [f"{rows[name][head]:.3f}" for name, rows in zip(both, self.entropy, strict=True)]
+                roles = [
+                    heads_of_model.of(name, head).description
+                    for name, heads_of_model in zip(both, self.roles or (), strict=False)
+                ]
+                heads.add_row(layer, str(head), *cells, f"{value:.1%}", *roles)
+        answers = Table(*self.names, box=None)
+        for first, second in self.predictions:
+            if first != second:
+                answers.add_row(str(first), str(second))
+        parts: list[RenderableType] = [heads] if self.apart else [Text(str(heads.title))]
+        if answers.rows:
+            parts += [Text("\nAnswers that differ", style="italic"), answers]
+        notes = [] if self.roles else ["Roles of heads need ten inputs or more."]
+        if not self.apart:
+            notes.append("Heads are not compared: no layer has the same number of heads in both models.")
+        return Group(*parts, *(Text(note, style="dim") for note in notes))
+
+    def json(self) -> dict[str, Any]:
+        """Return all figures as plain values, without the maps, which have their own files."""
+        return {name: plain(value) for name, value in vars(self).items() if name != "maps"}
+
+    def view(self) -> "AttentionWidget":
+        """Return a notebook widget that shows both models side by side, under one cursor."""
+        from regard.viz.widget import view
+
+        return view(self.maps[0], beside=self._second_maps())
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write a page that shows both models side by side, under one cursor."""
+        from regard.viz.page import write_page
+
+        return write_page(path, self.maps[0], beside=self._second_maps())
+
+    def _second_maps(self) -> list[tuple[str, AttentionMap]]:
+        return [(self.names[1], attention) for attention in self.maps[1]]
+
+
+def compare_models(first: Any, second: Any, inputs: Sequence[Any]) -> ModelComparison:
+    """Compare two subjects that have these inputs; raises `InputError` if their losses measure different
+    things."""
+    if first.measure != second.measure:
+        raise InputError(
+            f"{first.name} has a {first.measure}, {second.name} a {second.measure}: they cannot be compared"
+        )
+    check_beside(first, [second])
+    models = (first, second)
+    with torch.no_grad():
+        importance = [head_importance(model, samples=len(inputs)) for model in models]
+    maps: list[list[AttentionMap]] = [[model.attend(value) for value in inputs] for model in models]
+    heads = [{layer.name: layer.heads for layer in model.layers} for model in models]
+    matching = layers_alike(first.layers, second.layers)
+    shared = {name: other for name, other in matching.items() if heads[0][name] == heads[1][other]}
+    return ModelComparison(
+        names=(first.name, second.name),
+        samples=len(inputs),
+        measure=first.measure,
+        losses=(importance[0].loss, importance[1].loss),
+        added=(importance[0].added, importance[1].added),
+        entropy=(_mean_entropy(maps[0]), _mean_entropy(maps[1])),
+        predictions=[(_text(one.prediction), _text(two.prediction)) for one, two in zip(*maps, strict=True)],
+        apart={name: _distance(maps, name, other) for name, other in shared.items()},
+        alike=shared,
+        roles=(first.roles(), second.roles()) if len(inputs) >= FEWEST else None,
+        maps=(maps[0], maps[1]),
+    )
+
+
+def _text(prediction: Any) -> str | None:
+    return None if prediction is None else str(prediction)
+
+
+def _mean_entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:
+    """Return the mean entropy, in nats, of the rows of each head, by layer."""
+    entropy = {}
+    for name in maps[0].layers:
+        weights = [attention.layers[name].weights for attention in maps]
+        # 1e-30 instead of 0: the term of a zero weight is then 0, not NaN.
+        rows = [-(values * np.log(np.maximum(values, 1e-30))).sum(-1).mean(-1) for values in weights]
+        entropy[name] = np.mean(rows, 0).tolist()
+    return entropy
+
+
+def _distance(maps: Sequence[Sequence[AttentionMap]], layer: str, other: str) -> list[float]:
+    """Return, by head, the mean share of a row that is on other steps; answers are cut to the shorter length."""
+    shares = []
+    for first, second in zip(*maps, strict=True):
+        ours, theirs = first.layers[layer].weights, second.layers[other].weights
+        rows, columns = (min(sizes) for sizes in zip(ours.shape[1:], theirs.shape[1:], strict=True))
+        difference = np.abs(ours[:, :rows, :columns] - theirs[:, :rows, :columns])
+        shares.append(difference.sum(-1).mean(-1) / 2)
+    distance: list[float] = np.mean(shares, 0).tolist()
+    return distance

@@ -1,0 +1,264 @@
+"""Remove heads of a transformers model permanently, and save the smaller model in a folder.
+
+After every removal the model must answer as it did with the heads switched off. Otherwise the heads are put back,
+and an error names the layer.
+"""
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from regard.attention import short_name
+from regard.errors import InputError
+from regard.external import shrinking
+from regard.external.modules import check_prunable, count_parameters
+from regard.external.recording import intervene
+from regard.external.shrinking import (
+    FUSED,
+    KEYS,
+    OUTPUTS,
+    QUERIES,
+    VALUES,
+    find_part,
+    give_own_biases,
+    projection_width,
+    shrink,
+)
+from regard.interpret import Pruned, take_out
+from regard.io import new_folder, write_file
+from regard.result import plain
+from regard.viz import Layer
+
+KEPT = "kept_heads"
+"""Config entry with the remaining heads."""
+CODE = "modeling_pruned"
+"""Name of the module in the folder that builds the pruned model."""
+TOLERANCE = 1e-3
+"""Largest difference between the outputs without heads and with the heads off, as a share of the largest
+output."""
+
+
+class PrunableLayer:
+    """A layer whose heads can be removed."""
+
+    def __init__(self, name: str, layer: nn.Module, output_name: str, output: nn.Module, heads: int) -> None:
+        self.name, self.layer, self.output_name, self.output, self.heads = name, layer, output_name, output, heads
+        values = find_part(layer, VALUES)
+        width = projection_width(output, 1) // heads
+        self.groups = heads if values is None else projection_width(values, 0) // width
+
+    @property
+    def head_groups(self) -> list[list[int]]:
+        """Groups of heads that share their keys, which can only be removed together."""
+        size = self.heads // self.groups
+        return [list(range(group * size, (group + 1) * size)) for group in range(self.groups)]
+
+
+def prunable_layers(model: nn.Module, layers: Sequence[Layer]) -> dict[str, PrunableLayer]:
+    """Return the layers whose heads can be removed, judged by the names of their submodules."""
+    modules = dict(model.named_modules())
+    full_names = {short_name(name): name for name in modules}
+    prunable = {}
+    for layer in layers:
+        name = full_names.get(layer.name)
+        if name is None or (output_name := _find_output(modules, name)) is None:
+            continue
+        module, output = modules[name], modules[output_name]
+        separate = all(find_part(module, names) is not None for names in (QUERIES, KEYS, VALUES))
+        is_known = separate or find_part(module, [FUSED]) is not None
+        if is_known and projection_width(output, 1) % layer.heads == 0:
+            prunable[layer.name] = PrunableLayer(name, module, output_name, output, layer.heads)
+    return prunable
+
+
+def _find_output(modules: Mapping[str, nn.Module], name: str) -> str | None:
+    """Return the name of the projection after a layer's heads: inside the layer, or next to it."""
+    for parent in (name, name.rpartition(".")[0]):
+        for part in OUTPUTS:
+            output_name = f"{parent}.{part}"
+            if output_name in modules and getattr(modules[output_name], "weight", None) is not None:
+                return output_name
+    return None
+
+
+def prunable_heads(model: nn.Module, layers: Sequence[Layer]) -> dict[str, list[list[int]]]:
+    """Return, by layer, the groups of heads that can be removed, each only as a whole."""
+    return {name: layer.head_groups for name, layer in prunable_layers(model, layers).items()}
+
+
+def remove_heads(
+    model: nn.Module, layers: Sequence[Layer], name: str, kept: Sequence[int], answer: Callable[[], Tensor]
+) -> None:
+    """Remove all heads of a layer except `kept`; `answer`: runs the model, and returns its output.
+
+    Raises `InputError`, and leaves the model unchanged, if its output then differs from that with the heads
+    switched off.
+    """
+    prunable = prunable_layers(model, layers)
+    if name not in prunable:
+        raise InputError(f"heads of {name!r} cannot be removed: choose {', '.join(prunable) or 'another model'}")
+    with intervene(model, name, heads=[head for head in range(prunable[name].heads) if head not in kept]):
+        expected = answer()
+    give_own_biases(model)
+    removal = _Removal(prunable[name], kept)
+    try:
+        difference = float((answer() - expected).abs().max() / expected.abs().max().clamp(min=1))
+    except (RuntimeError, ValueError, AttributeError, TypeError):
+        difference = float("inf")
+    if not difference < TOLERANCE:  # also true for NaN
+        removal.undo()
+        raise InputError(
+            f"heads of {name!r} cannot be removed from {type(model).__name__}: its output differs from that with"
+            " the heads switched off; switch them off instead"
+        )
+
+
+class _Removal:
+    """Heads that were removed from a layer, and can be put back."""
+
+    def __init__(self, prunable: PrunableLayer, kept: Sequence[int]) -> None:
+        self.modules = [prunable.layer, prunable.output, *prunable.layer.modules()]
+        self.before = [(dict(module._parameters), _integers(module)) for module in self.modules]
+        shrink(prunable.layer, prunable.output, prunable.heads, kept)
+
+    def undo(self) -> None:
+        """Put the heads back."""
+        for module, (parameters, integers) in zip(self.modules, self.before, strict=True):
+            module._parameters.update(parameters)
+            vars(module).update(integers)
+
+
+def _integers(module: nn.Module) -> dict[str, int]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, int)}
+
+
+def save_pruned(
+    model: Any, before: Sequence[Layer], left: Mapping[str, Sequence[int]], after: Sequence[Layer], folder: Path
+) -> None:
+    """Save a pruned model as transformers reads it; `left`: by layer, the remaining heads of those `before`."""
+    config, heads = model.config, {layer.name: layer.heads for layer in before}
+    prunable = prunable_layers(model, after)
+    kept = copy.deepcopy(getattr(config, KEPT, None) or {})
+    for layer_name, remaining in left.items():
+        layer = prunable[layer_name]
+        # A model that was pruned before: its heads have other numbers than those of the original model.
+        earlier = kept.get(layer.name) or {"kept": range(heads[layer_name]), "heads": heads[layer_name]}
+        kept[layer.name] = {
+            "output": layer.output_name,
+            "heads": earlier["heads"],
+            "kept": [earlier["kept"][head] for head in remaining],
+        }
+    if getattr(config, KEPT, None) is None and _update_config(config, left, before, after):
+        model.save_pretrained(folder)
+        return
+    setattr(config, KEPT, kept)
+    class_name = _original_class(model)
+    config.auto_map = dict.fromkeys(auto_class_names(model), f"{CODE}.Pruned{class_name}")
+    model.save_pretrained(folder)
+    write_code(model, folder)
+
+
+def _update_config(
+    config: Any, left: Mapping[str, Sequence[int]], before: Sequence[Layer], after: Sequence[Layer]
+) -> bool:
+    """Set the number of heads in a config, if it can describe them; returns whether it can.
+
+    It can if every layer has the same number of heads, of a width that the config names.
+    """
+    counts = {layer.heads for layer in after}
+    if len(counts) != 1 or len(left) != len(before) or getattr(config, "head_dim", None) is None:
+        return False
+    groups, heads = getattr(config, "num_key_value_heads", None), config.num_attention_heads
+    config.num_attention_heads = counts.pop()
+    if groups is not None:
+        config.num_key_value_heads = groups * config.num_attention_heads // heads
+    return True
+
+
+def write_code(model: Any, folder: Path) -> None:
+    """Write the code with which transformers builds a pruned model."""
+    name = _original_class(model)
+    code = (
+        f"{inspect.getsource(shrinking)}\n\nfrom transformers import {name}  # noqa: E402\n\n\n"
+        f"class Pruned{name}({name}):\n"
+        f'    """{name}, with the heads that its config keeps."""\n\n'
+        f"    def __init__(self, config, *args, **options):\n"
+        f"        super().__init__(config, *args, **options)\n"
+        f"        shrink_model(self, config.{KEPT})\n"
+    )
+    write_file(folder / f"{CODE}.py", code.encode())
+
+
+def _original_class(model: Any) -> str:
+    return type(model).__name__.removeprefix("Pruned")
+
+
+def auto_class_names(model: Any) -> list[str]:
+    """Return the auto classes of transformers that build a model; raises `InputError` if there are none."""
+    from transformers.models.auto import modeling_auto
+
+    class_name, names = _original_class(model), []
+    for name, auto_class in vars(modeling_auto).items():
+        mapping = getattr(auto_class, "_model_mapping", None)
+        if name.startswith("AutoModel") and mapping is not None and type(model.config) in mapping:
+            entry = mapping[type(model.config)]
+            classes = entry if isinstance(entry, tuple) else (entry,)
+            names += [name] * (class_name in [cls.__name__ for cls in classes])
+    if not names:
+        raise InputError(
+            f"{class_name} belongs to no auto class of transformers: its heads can be switched off, not saved"
+        )
+    return names
+
+
+def pruned_class(cls: Any) -> Any:
+    """Return the class of a pruned model, for loading its weights."""
+
+    def build(self: Any, config: Any, *args: Any, **options: Any) -> None:
+        cls.__init__(self, config, *args, **options)
+        shrinking.shrink_model(self, getattr(config, KEPT))
+
+    return type(f"Pruned{cls.__name__}", (cls,), {"__init__": build, "__module__": cls.__module__})
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PrunedExternalModel(Pruned):
+    """An external model after pruning, with the removed heads and the change of the loss."""
+
+    subject: Any
+    """The pruned model."""
+
+    def json(self) -> dict[str, Any]:
+        """Return all fields as plain values; the model as the path of its folder."""
+        figures = {name: plain(value) for name, value in vars(self).items() if name != "subject"}
+        return {**figures, "folder": self.subject.where}
+
+
+def prune_model(whole: Any, heads: int, output: Path, *, samples: int, overwrite: bool) -> PrunedExternalModel:
+    """Prune a copy of an `ExternalModel` with inputs; `samples`: largest number of them. See
+    `ExternalModel.prune`."""
+    if output.exists() and not overwrite:
+        raise InputError(f"{str(output)!r} exists already: choose another folder, or overwrite=True")
+    check_prunable(whole.model)
+    subject = dataclasses.replace(copy.deepcopy(whole), prepared=tuple(whole.unseen(samples, 0)))
+    with new_folder(output) as folder:
+        removal = take_out(subject, heads)
+        save_pruned(subject.model, whole.layers, removal.left, subject.layers, folder)
+        if hasattr(whole.tokenizer, "save_pretrained"):
+            whole.tokenizer.save_pretrained(folder)
+    return PrunedExternalModel(
+        subject=dataclasses.replace(subject, name=output.name, where=str(output), prepared=None),
+        removed=removal.removed,
+        samples=removal.before.samples,
+        measure=whole.measure,
+        loss_before=removal.before.loss,
+        loss_after=removal.after.loss,
+        parameters_before=count_parameters(whole.model),
+        parameters_after=count_parameters(subject.model),
+    )

@@ -1,0 +1,273 @@
+"""`look`: turn a PyTorch module, a folder or a name on the Hugging Face Hub into a subject."""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.errors import InputError, begun, check_range
+from regard.external.adapters import Adapter, ClassifierAdapter, CustomModel, EncoderAdapter, Loss, NameSteps
+from regard.external.attention_interface import is_transformers_model
+from regard.external.head_pruning import KEPT, pruned_class
+from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
+from regard.external.model import MAX_GENERATED, ExternalModel
+from regard.external.model_input import ImageProcessor, as_inputs, load_image_processor
+from regard.external.modules import check_weights, find_base_model, unwrap
+from regard.external.texts import TextEncoder, forward_parameters
+from regard.io.reading import is_file, is_folder
+from regard.libraries import calling, check_hub_name, import_library, offline
+from regard.training.run_paths import holds_run
+from regard.training.tensors import warn_unfinite
+
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
+CONFIG = "config.json"
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
+"""A folder with a tokenizer has at least one of these files."""
+TOKENIZER_METHODS = ("convert_ids_to_tokens", "get_vocab", "decode")
+RELOAD = "fetch or copy the folder again"
+NO_DOWNLOAD = "check the name, or add --download (in Python download=True) to fetch it from the Hugging Face Hub"
+HUB_TIMEOUT = 5.0
+"""Seconds to wait for an answer of the Hub."""
+
+
+def look(
+    model: nn.Module | str | Path,
+    tokenizer: Any = None,
+    *,
+    inputs: Iterable[Any] = (),
+    loss: Loss | None = None,
+    names: Callable[[Any], Sequence[str]] | None = None,
+    modules: str | None = None,
+    generate: int = 0,
+    trust_code: bool = False,
+    download: bool = False,
+) -> ExternalModel:
+    """Return any model as a subject, to view its attention, intervene in it, and analyse it.
+
+    `model`: a module, a folder as `save_pretrained` writes it, or a name on the Hugging Face Hub (needs the extra
+    `hub`). A name uses the copy in the local cache; only `download` fetches it. PEFT adapters, weights offloaded
+    by accelerate and `DataParallel` are supported.
+    `tokenizer`: of transformers or tokenizers; or, for a custom module, a function from an input to the arguments
+    of the module: a tensor, a tuple or a dict of tensors.
+    `inputs`: default inputs: texts, pairs of source and target, images, or what the function accepts.
+    `loss`: a function of the model and an input, instead of the model's own loss. `names`: a function that labels
+    the steps of an input. `modules`: name pattern of modules through which weights pass, as in `regard.record`.
+    `generate`: largest number of generated tokens. `trust_code`: run code that comes with a folder. Weights are
+    read from safetensors only. Raises `InputError` if the model cannot be loaded or its inputs are unknown.
+    """
+    if not isinstance(model, nn.Module | str | Path):
+        if isinstance(getattr(model, "model", None), nn.Module):
+            raise InputError(
+                f"{type(model).__name__} is a pipeline: give its parts, look(pipe.model, pipe.tokenizer)"
+            )
+        raise InputError(f"expected a torch module, a folder or a Hub name, got {begun(str(model))}")
+    check_range("generate", generate, 0, MAX_GENERATED)
+    where = type(unwrap(model)).__name__ if isinstance(model, nn.Module) else str(model)
+    folder = None
+    if not isinstance(model, nn.Module):
+        folder = Path(model) if is_folder(Path(model)) else None
+        model, tokenizer = _load(str(model), folder, tokenizer, trust_code=trust_code, download=download)
+    model = unwrap(model)
+    check_weights(model)
+    model.eval()
+    warn_unfinite(model.state_dict(), where)
+    return ExternalModel(
+        model=model,
+        adapter=_choose_adapter(model, tokenizer, loss, names, folder),
+        name=Path(where).name or where,
+        where=where,
+        inputs=as_inputs(inputs),
+        modules=modules,
+        generate=generate,
+    )
+
+
+def _choose_adapter(
+    model: nn.Module, tokenizer: Any, loss: Loss | None, names: NameSteps | None, folder: Path | None
+) -> Adapter:
+    base = find_base_model(model)
+    class_name = type(base).__name__
+    if not is_transformers_model(base) or not (tokenizer is None or _is_tokenizer(tokenizer)):
+        if is_transformers_model(base) and not callable(tokenizer):
+            raise InputError(
+                f"tokenizer {begun(str(tokenizer))} is no tokenizer: give what AutoTokenizer.from_pretrained"
+                f" returns, or a function from an input to the arguments of {class_name}"
+            )
+        if not callable(tokenizer) or _is_tokenizer(tokenizer):
+            raise InputError(
+                f"{class_name} is no transformers model: give look() a function that makes tensors of an input"
+            )
+        return CustomModel(tokenizer, loss, names)
+    parameters = forward_parameters(base)
+    takes_images = "pixel_values" in parameters and "input_ids" not in parameters
+    if not takes_images and "input_ids" not in parameters:  # a model of speech, or of time series
+        raise InputError(
+            f"{class_name} takes {base.main_input_name}, neither texts nor images: from Python, give look() a"
+            " function that makes them, instead of a tokenizer"
+        )
+    generates = getattr(base, "can_generate", lambda: False)()
+    if {"pixel_values", "input_ids"} <= parameters and not generates:
+        raise InputError(
+            f"{class_name} takes a text and an image at once: from Python, give look() a function that makes"
+            " both, instead of a tokenizer"
+        )
+    if tokenizer is None and not takes_images:
+        raise InputError(f"{class_name} reads texts: give look() its tokenizer")
+    inputs: TextEncoder | ImageProcessor = (
+        load_image_processor(model.config, folder) if takes_images else TextEncoder(tokenizer)
+    )
+    if loss is not None:
+        return CustomModel(lambda value: inputs.tensors(model, value), loss, names)
+    if "Classification" in class_name:
+        return ClassifierAdapter(inputs)
+    if isinstance(inputs, TextEncoder):
+        if getattr(model.config, "is_encoder_decoder", False) and generates:
+            return Seq2SeqAdapter(inputs)
+        if "MaskedLM" in class_name:
+            return MaskedLMAdapter(inputs)
+        if generates:
+            return CausalLMAdapter(inputs)
+    return EncoderAdapter(inputs)
+
+
+def _is_tokenizer(value: Any) -> bool:
+    return any(hasattr(value, name) for name in ("convert_ids_to_tokens", "id_to_token"))
+
+
+def _load(
+    name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool, download: bool
+) -> tuple[nn.Module, Any]:
+    """Load a folder or a name on the Hub; returns the model and its tokenizer, or None as the tokenizer."""
+    if folder is not None:
+        _check_folder(folder)
+        purpose = f"to look at {name!r}"
+    else:
+        check_hub_name(name)
+        purpose = f"{name!r} is no folder; a model of that name on the Hub"
+    transformers = import_library("transformers", purpose, "hub")
+    options: dict[str, Any] = {"trust_remote_code": trust_code}
+    no_download = None
+    if folder is None:
+        no_download = _why_unreachable(name) if download else NO_DOWNLOAD
+        options["local_files_only"] = no_download is not None
+    logging: Any = transformers.utils.logging
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with (
+            calling("transformers", f"{name!r} cannot be loaded", RELOAD, prints=folder is None),
+            nullcontext() if folder is None and no_download is None else offline(),
+        ):
+            try:
+                config = transformers.AutoConfig.from_pretrained(name, **options)
+                model, info = _find_class(transformers, config, name, trust_code).from_pretrained(
+                    name,
+                    config=config,
+                    use_safetensors=True,
+                    dtype="float32",
+                    output_loading_info=True,
+                    **options,
+                )
+                if tokenizer is None and "input_ids" in forward_parameters(model):
+                    _check_tokenizer_files(folder)
+                    tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+                    _check_tokenizer(tokenizer, name)
+            except (OSError, ValueError) as error:
+                explained = _explain(error, name, folder, no_download)
+                if explained is None:
+                    raise
+                raise explained from error
+    finally:
+        logging.set_verbosity(verbosity)
+    if missing := sorted(info["missing_keys"]):
+        warnings.warn(
+            f"{len(missing)} parameters are not in the weights of {name!r} and are random: {missing[0]}, ...",
+            stacklevel=3,
+        )
+    return model, tokenizer
+
+
+def _explain(error: Exception, name: str, folder: Path | None, no_download: str | None) -> InputError | None:
+    """Return a one-line error for an exception of transformers; None if its cause is unknown."""
+    if "trust_remote_code" in str(error):
+        return InputError(f"{name!r} needs its own code: read it, and then add --trust-code")
+    if not isinstance(error, OSError):
+        return None
+    if no_download is not None:
+        return InputError(
+            f"{name!r} is not a folder here, and no copy is in the cache of Hugging Face: {no_download}"
+        )
+    if folder is None and "safetensors" in str(error):
+        return InputError(
+            f"{name!r} has no weights in safetensors, and pickled ones can run code: convert them first"
+        )
+    return None
+
+
+def _check_tokenizer(tokenizer: Any, name: str) -> None:
+    """Raise `InputError` for an incomplete tokenizer class, as code in a folder may define one."""
+    missing = [method for method in TOKENIZER_METHODS if not hasattr(tokenizer, method)]
+    if missing or not callable(tokenizer):
+        raise InputError(
+            f"tokenizer class {type(tokenizer).__name__} of {name!r} is no transformers tokenizer"
+            f" (it has no {(missing or ['__call__'])[0]}): name another in tokenizer_config.json"
+        )
+
+
+def _why_unreachable(name: str) -> str | None:
+    """Return why a model cannot be fetched from the Hub; None if it can."""
+    from huggingface_hub import constants, get_session
+
+    if constants.HF_HUB_OFFLINE:
+        return "it cannot be fetched, because HF_HUB_OFFLINE is set"
+    try:
+        get_session().head(f"{constants.ENDPOINT}/{name}/resolve/main/{CONFIG}", timeout=HUB_TIMEOUT)
+    except Exception as error:  # the HTTP client, and so its exceptions, depend on the version of huggingface_hub
+        return f"it cannot be fetched: {begun(' '.join(str(error).split()) or type(error).__name__, 100)}"
+    return None
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise `InputError` for a folder without a model, or with pickled weights only."""
+    if holds_run(folder):
+        raise InputError(f"{str(folder)!r} is a run of Regard: open it with `regard show {folder}`")
+    if not is_file(folder / CONFIG):
+        raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give one as save_pretrained writes it")
+    if any(folder.glob("*.safetensors")):
+        return
+    if any(is_file(folder / name) for name in PICKLED):
+        raise InputError(
+            f"weights in {str(folder)!r} are pickled, which can run code: if you trust them, convert them once"
+            ' with python -c "import transformers as t; t.AutoModel.from_pretrained'
+            f"({str(folder)!r}).save_pretrained('converted')\""
+        )
+    raise InputError(f"folder {str(folder)!r} has no weights: give one with model.safetensors")
+
+
+def _check_tokenizer_files(folder: Path | None) -> None:
+    """Raise `InputError` for a folder without a tokenizer: for some models transformers builds an empty one."""
+    if folder is not None and not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
+        raise InputError(
+            f"folder {str(folder)!r} has no tokenizer: put the model's there with tokenizer.save_pretrained"
+            f"({str(folder)!r}), or from Python give look() one"
+        )
+
+
+def _find_class(transformers: Any, config: Any, name: str, trust_code: bool) -> Any:
+    """Return the class of a model, its pruned class if heads were removed, or an auto class for trusted code."""
+    architecture = (getattr(config, "architectures", None) or [""])[0]
+    known = getattr(transformers, architecture.removeprefix("Pruned"), None)
+    if known is not None:
+        return known if getattr(config, KEPT, None) is None else pruned_class(known)
+    if not trust_code:
+        raise InputError(
+            f"{name!r} is of class {architecture or 'unknown'!r}, which transformers does not know: it needs"
+            " its own code; read that, and then add --trust-code"
+        )
+    auto_map = getattr(config, "auto_map", None) or {}
+    best = next((auto_class for auto_class in auto_map if auto_class.startswith("AutoModelFor")), "AutoModel")
+    return getattr(transformers, best)

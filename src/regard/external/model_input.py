@@ -1,0 +1,246 @@
+"""Inputs of external models, their labels, and images.
+
+A text is its own label, a file has its name, and any other input has its type and its number among the inputs.
+Images are resized and normalized with Pillow, as the folder's `preprocessor_config.json` says.
+"""
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import InputError, begun
+from regard.external.modules import find_device
+from regard.io.reading import damaged, is_file, read_json
+from regard.viz.maps import Patches
+
+TARGET_SEPARATOR = " ||| "
+"""Separates a source and its target in one text."""
+SIZE = 224
+"""Side of an image in pixels, if the config gives none."""
+PREPROCESSOR = "preprocessor_config.json"
+HALF = [0.5, 0.5, 0.5]
+MAX_PIXELS = 50_000_000
+"""Largest image. The array of a larger one alone would fill the memory of a small machine."""
+FORMATS = ("PNG", "JPEG")
+"""Formats of images that come from a page."""
+MAX_IMAGES = 32
+"""Images from a page that are kept; the oldest is dropped first."""
+MAX_LEADING_STEPS = 16
+"""Largest number of steps before the patches: class token, distillation token, registers."""
+
+
+class ModelInput(NamedTuple):
+    """One input: a text with an optional target, or any value that a custom function accepts."""
+
+    value: Any
+    target: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Label of the input."""
+        if self.target is not None:
+            return f"{self.value}{TARGET_SEPARATOR}{self.target}"
+        if isinstance(self.value, Path):
+            return self.value.name
+        return self.value if isinstance(self.value, str) else type(self.value).__name__
+
+
+def as_input(value: Any) -> ModelInput:
+    """Return an input from a text, `source ||| target`, a pair of both, or any other value.
+
+    >>> as_input("Ein Hund ||| A dog")
+    ModelInput(value='Ein Hund', target='A dog')
+    """
+    if isinstance(value, ModelInput):
+        return value
+    if isinstance(value, str):
+        source, separator, target = f" {value} ".partition(TARGET_SEPARATOR)
+        return with_target(source.strip(), target.strip()) if separator else ModelInput(value)
+    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value):
+        return with_target(*value)
+    return ModelInput(value)
+
+
+def with_target(source: Any, target: str) -> ModelInput:
+    """Return a source with its target; raises `InputError` if one of them is empty."""
+    if isinstance(source, str) and not source.strip():
+        raise InputError(f"no source stands before target {begun(target)}: type source{TARGET_SEPARATOR}target")
+    if not target.strip():
+        raise InputError("target is empty: type one, or leave it out")
+    return ModelInput(source, target)
+
+
+def as_inputs(inputs: Any) -> tuple[ModelInput, ...]:
+    """Return inputs from an iterable or from one text; raises `InputError` for anything else."""
+    if isinstance(inputs, str):
+        return (as_input(inputs),)
+    if not isinstance(inputs, Iterable):
+        raise InputError(f"inputs={begun(str(inputs))} is no list: give one, as in ['The cat sat']")
+    return tuple(map(as_input, inputs))
+
+
+def input_name(inputs: Sequence[ModelInput], number: int) -> str:
+    """Return the label of one of some inputs, with its number if others have the same label."""
+    chosen = inputs[number]
+    is_repeated = [other.text for other in inputs].count(chosen.text) > 1
+    return f"{chosen.text} {number}" if is_repeated and not isinstance(chosen.value, str) else chosen.text
+
+
+def find_input(inputs: Sequence[ModelInput], value: Any) -> ModelInput:
+    """Return the input among `inputs` with a label, or a new input from a value."""
+    for number, known in enumerate(inputs if isinstance(value, str) else ()):
+        if not isinstance(known.value, str) and input_name(inputs, number) == value:
+            return known
+    return as_input(value)
+
+
+Channels = Annotated[list[float], msgspec.Meta(min_length=3, max_length=3)]
+
+
+class _Preprocessor(msgspec.Struct):
+    """The used fields of `preprocessor_config.json`."""
+
+    image_mean: Channels | None = None
+    image_std: Channels | None = None
+
+
+class ImageStore:
+    """Images by name, as pixels of a model's size. Copies of a subject share it."""
+
+    def __init__(self) -> None:
+        self._images: dict[str, np.ndarray] = {}
+
+    def __deepcopy__(self, memo: object) -> "ImageStore":
+        return self
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._images
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._images[name]
+
+    def put(self, name: str, pixels: np.ndarray) -> None:
+        """Store an image; it replaces one of the same name."""
+        self._images.pop(name, None)
+        self._images[name] = pixels
+        if len(self._images) > MAX_IMAGES:
+            del self._images[next(iter(self._images))]
+
+
+@dataclass(frozen=True)
+class ImageProcessor:
+    """Makes model inputs of images."""
+
+    height: int = SIZE
+    width: int = SIZE
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    """By colour channel (0 to 1)."""
+    deviation: tuple[float, ...] = (0.5, 0.5, 0.5)
+    store: ImageStore = field(default_factory=ImageStore)
+    """Images that came without a file."""
+
+    def tensors(self, model: Any, image: Any) -> dict[str, Any]:
+        """Return the inputs of a model for an image; raises `InputError` if the image cannot be read.
+
+        `image`: a file, the name of a stored image, or prepared pixels (1, 3, height, width).
+        """
+        size = f"(1, 3, {self.height}, {self.width})"
+        if isinstance(image, Tensor):
+            if image.dim() != 4 or image.shape[:2] != (1, 3):
+                raise InputError(f"image has shape {tuple(image.shape)}: give {size}, or a file")
+            return {"pixel_values": image.to(find_device(model))}
+        if not isinstance(image, str | Path):
+            raise InputError(f"image is of type {type(image).__name__}: give a file, or a tensor {size}")
+        pixels = self.store[str(image)] if image in self.store else self._read(image, None, str(image))
+        values = (pixels.astype(np.float32) / 255 - np.array(self.mean)) / np.array(self.deviation)
+        tensor = torch.tensor(values, dtype=torch.float32).permute(2, 0, 1).unsqueeze(0)
+        return {"pixel_values": tensor.to(find_device(model))}
+
+    def put(self, name: str, content: bytes) -> None:
+        """Store the image of a PNG or JPEG file's bytes; raises `InputError` for other content."""
+        self.store.put(name, self._read(io.BytesIO(content), FORMATS, name))
+
+    def check_name(self, model_input: ModelInput) -> None:
+        """Raise `InputError` for a name that is not stored, so that a page cannot read files of the server."""
+        name = model_input.value
+        if isinstance(name, str) and name not in self.store:
+            raise InputError(f"image {name!r} was not uploaded: choose a file, PNG or JPEG")
+
+    def colours(self, tensor: Tensor) -> np.ndarray:
+        """Return normalized pixels (1, 3, height, width) as colours (height, width, 3), uint8."""
+        values = tensor[0].float().permute(1, 2, 0).cpu().numpy() * np.array(self.deviation) + np.array(self.mean)
+        pixels: np.ndarray = np.rint(values.clip(0, 1) * 255).astype(np.uint8)
+        return pixels
+
+    def _read(self, file: Any, formats: tuple[str, ...] | None, name: str) -> np.ndarray:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+
+        remedy = (
+            "give a file such as .png or .jpg" if formats is None else f"choose a {' or '.join(FORMATS)} file"
+        )
+        try:
+            with Image.open(file, formats=formats) as image:
+                count = image.width * image.height
+                if count > MAX_PIXELS:
+                    raise InputError(f"image {name!r} has {count:,} pixels: give one of at most {MAX_PIXELS:,}")
+                upright = ImageOps.exif_transpose(image).convert("RGB")
+                return np.asarray(upright.resize((self.width, self.height), Image.Resampling.BILINEAR))
+        except InputError:
+            raise
+        except (OSError, UnidentifiedImageError, ValueError, AttributeError, SyntaxError) as error:
+            raise InputError(f"image {name!r} cannot be read: {remedy}") from error
+        except Image.DecompressionBombError as error:
+            raise InputError(f"image {name!r} is too large: give one of at most {MAX_PIXELS:,} pixels") from error
+
+
+def load_image_processor(config: Any, folder: Path | None = None) -> ImageProcessor:
+    """Return the image processor that a model's config and the `preprocessor_config.json` of its folder
+    describe."""
+    height, width = _pair(getattr(config, "image_size", None) or SIZE)
+    values, remedy = _Preprocessor(), "restore a copy, or remove it"
+    if folder is not None and is_file(folder / PREPROCESSOR):
+        values = read_json(folder / PREPROCESSOR, _Preprocessor, remedy)
+        if values.image_std and 0 in values.image_std:
+            raise damaged(folder / PREPROCESSOR, "image_std has a 0", remedy)
+    mean, deviation = values.image_mean or HALF, values.image_std or HALF
+    return ImageProcessor(int(height), int(width), tuple(mean), tuple(deviation))
+
+
+def find_patches(config: Any, count: int) -> Patches | None:
+    """Return which of a layer's `count` steps are patches of the image.
+
+    None if the config does not say, or if the steps of the layer are others, as in a window.
+    """
+    size, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
+    if not size or not patch:
+        return None
+    (height, width), (patch_height, patch_width) = _pair(size), _pair(patch)
+    rows, columns = height // patch_height, width // patch_width
+    first = count - rows * columns - getattr(config, "num_detection_tokens", 0)
+    return Patches(first, rows, columns) if 0 <= first <= MAX_LEADING_STEPS else None
+
+
+def label_patches(config: Any, count: int) -> list[str] | None:
+    """Return a label for each of `count` steps: `row,column` of patches, `[CLS]` or `[number]` of other steps.
+
+    None if the steps are no patches.
+    """
+    patches = find_patches(config, count)
+    if patches is None:
+        return None
+    first, rows, columns = patches
+    leading = ["[CLS]", *(f"[{number}]" for number in range(1, first))][:first]
+    cells = [f"{row},{column}" for row in range(rows) for column in range(columns)]
+    return leading + cells + [f"[{number}]" for number in range(first + rows * columns, count)]
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    return int(height), int(width)

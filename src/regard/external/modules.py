@@ -1,0 +1,128 @@
+"""Find the PyTorch module of a model: inside wrappers (PEFT, `DataParallel`, `torch.compile`), with offloaded
+weights.
+
+Also: the number of parameters, and a randomly initialized copy.
+"""
+
+import copy
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.errors import InputError, begun
+
+
+def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, str | None]:
+    """Return the module of a model, and the name pattern of modules through which its weights pass.
+
+    `model`: a module, a run, or the result of `look`. Raises `InputError` for anything else.
+    """
+    if isinstance(model, nn.Module):
+        return model, modules
+    module = getattr(model, "model", None)
+    if not isinstance(module, nn.Module):
+        value = f"{type(model).__name__} {begun(repr(model))}"
+        raise InputError(f"model is {value}: give a torch module, a run, or what regard.look returns")
+    named = getattr(model, "modules", None)
+    return module, modules or (named if isinstance(named, str) else None)
+
+
+def is_peft_model(module: nn.Module) -> bool:
+    """Return whether a module is a PEFT model, without importing peft."""
+    peft = sys.modules.get("peft")
+    return peft is not None and isinstance(module, peft.PeftModel | peft.PeftMixedModel)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the model inside wrappers.
+
+    A PEFT model with a learned prompt is not unwrapped, because the prompt belongs to the wrapper. Other adapters
+    are in the layers of the inner model.
+    """
+    while True:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif isinstance(getattr(model, "_orig_mod", None), nn.Module):
+            model = model._orig_mod  # type: ignore[assignment]
+        elif is_peft_model(model) and not prompt_length([model]):
+            model = find_base_model(model)
+        else:
+            return model
+
+
+def find_base_model(model: nn.Module) -> nn.Module:
+    """Return the model under PEFT adapters, or the model itself without adapters."""
+    if not is_peft_model(model):
+        return model
+    wrapper: Any = model
+    base: nn.Module = wrapper.base_model if prompt_length([model]) else wrapper.base_model.model
+    return base
+
+
+def prompt_length(modules: Iterable[Any]) -> int:
+    """Return the number of learned steps that PEFT puts before every input (prefix or prompt tuning)."""
+    for module in filter(is_peft_model, modules):
+        config: Any = getattr(module, "active_peft_config", None)
+        if getattr(config, "is_prompt_learning", False):
+            return int(config.num_virtual_tokens)
+    return 0
+
+
+def find_device(model: nn.Module) -> torch.device:
+    """Return the device for inputs of a model. Hooks of accelerate load offloaded weights and move inputs."""
+    for parameter in model.parameters():
+        if parameter.device.type != "meta":
+            return parameter.device
+    return torch.device("cpu")
+
+
+def check_weights(model: nn.Module) -> None:
+    """Raise `InputError` for a model on the meta device, unless hooks of accelerate load its weights."""
+    for name, module in model.named_modules():
+        missing = any(parameter.is_meta for parameter in module.parameters(recurse=False))
+        if missing and not hasattr(module, "_hf_hook"):
+            raise InputError(
+                f"{type(model).__name__} has no weights: {name or 'it'} is on the meta device; load them, as"
+                " from_pretrained does"
+            )
+
+
+def check_prunable(model: nn.Module) -> None:
+    """Raise `InputError` for a model from which no heads can be removed: with adapters, or offloaded weights."""
+    if any(hasattr(module, "base_layer") or is_peft_model(module) for module in model.modules()):
+        raise InputError(
+            f"{type(model).__name__} has PEFT adapters: merge them first, model = model.merge_and_unload()"
+        )
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise InputError(f"{type(model).__name__} has offloaded weights: load it without device_map")
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Return the number of parameters of a model.
+
+    >>> count_parameters(nn.Linear(2, 3))
+    9
+    """
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def random_init(model: nn.Module, seed: int) -> nn.Module:
+    """Return a model with initial parameters, the baseline for what its heads have learned.
+
+    If the class cannot draw initial parameters, those of the model are shuffled.
+    """
+    config, cls = getattr(model, "config", None), type(model)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        if config is not None and hasattr(cls, "_from_config"):
+            transformers_class: Any = cls
+            initial: nn.Module = transformers_class._from_config(copy.deepcopy(config))
+            return initial
+        shuffled = copy.deepcopy(model)
+        for parameter in shuffled.parameters():
+            order = torch.randperm(parameter.numel())
+            parameter.data = parameter.data.flatten()[order].reshape(parameter.shape)
+        return shuffled

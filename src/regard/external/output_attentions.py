@@ -1,0 +1,339 @@
+"""Capture transformers models that compute attention in their own code, through the weights that they return.
+
+Inside the block the models are asked for `output_attentions`; the caller still gets only what it asked for. The
+first module that returned a tensor of weights names its layer. Such a model does not report its mask: a key to
+which no head of a query gives weight counts as masked. A row whose keys are all masked has equal weights on them,
+because its scores are all the same. If those keys are padding, the row is recorded with zero weights and a mask
+that allows no key.
+
+Longformer and LED (Beltagy et al. 2020) return the weights of a window and of a few global keys.
+`LongformerWindows` expands them into rows over all keys.
+"""
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.layer_record import Kind
+from regard.external.attention_interface import is_transformers_model, uses_interface
+from regard.external.capture_session import AttentionCall, CaptureSession, are_attention_weights, nonzero_keys
+from regard.external.forward_tracker import ForwardTracker, InertWhenCopied, remove_hooks
+from regard.external.torch_attention import self_attention_kind
+from regard.external.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
+
+ATTENTIONS = "attentions"
+"""Ending of the names of weights in a model's output."""
+STATES = "hidden_states"
+EVEN = 1e-6
+"""Largest distance between the weights of a row whose scores are all the same."""
+NEEDS_STATES = ("maskformer-swin",)
+"""Model types that return weights only together with hidden states."""
+RETURN_SCORES = ("prophetnet", "squeezebert")
+"""Model types that return scores before the softmax instead of weights."""
+GLOBAL = "is_index_global_attn"
+"""Argument of Longformer's layers, (B, T): which steps attend to all steps, and are attended by all."""
+
+
+@contextmanager
+def capture_outputs(model: nn.Module, session: CaptureSession) -> Iterator[None]:
+    """Capture the weights that transformers models return inside the block."""
+    hook = OutputAttentionsHook(session)
+    hooks: list[Any] = []
+    for part in models_without_interface(session.tracker.modules.values()):
+        hooks.append(part.register_forward_pre_hook(hook.begin, with_kwargs=True))
+        hooks.append(part.register_forward_hook(hook.end, always_call=True))
+    if hooks:
+        hooks += hook.windows.register(model)
+        session.tracker.listeners.append(hook.note_output)
+    with remove_hooks(hooks):
+        yield
+
+
+def models_without_interface(modules: Iterable[nn.Module]) -> list[Any]:
+    """Return the transformers models among some modules that compute attention in their own code."""
+    return [model for model in filter(is_transformers_model, modules) if _computes_attention(model)]
+
+
+def _computes_attention(model: nn.Module) -> bool:
+    modules = list(model.modules())
+    if getattr(model.config, "_attn_implementation", None) == "sdpa" and any(map(_calls_sdpa, modules)):
+        return False  # `torch_calls` captures it
+    return not any(map(uses_interface, modules)) or any(map(_computes_softmax, modules))
+
+
+def _computes_softmax(module: nn.Module) -> bool:
+    """Return whether a class named attention, which does not use the interface, calls a softmax."""
+    if uses_interface(module) or "att" not in type(module).__name__.lower():
+        return False
+    cls: Any = type(module)
+    return any("softmax" in name.lower() for name in names_in_code(cls))
+
+
+def _calls_sdpa(module: nn.Module) -> bool:
+    cls: Any = type(module)
+    return "scaled_dot_product_attention" in names_in_code(cls)
+
+
+@cache
+def names_in_code(cls: Any) -> set[str]:
+    """Return the names that the methods of a class use."""
+    functions = (inspect.unwrap(value) for value in vars(cls).values() if inspect.isfunction(value))
+    return {name for function in functions for name in function.__code__.co_names}
+
+
+class OutputAttentionsHook(InertWhenCopied):
+    """Hooks that ask the outermost model for its weights and record them."""
+
+    def __init__(self, session: CaptureSession | None = None) -> None:
+        self.session, self.depth = session, 0
+        self.windows = LongformerWindows()
+        self.requested: dict[str, Any] = {}
+        """Output options as the caller set them."""
+        self.inputs: dict[str, Any] = {}
+        """Inputs of the outermost model, by the names of its parameters."""
+        self.returned: dict[int, tuple[str, Tensor]] = {}
+        """By the address of a tensor: the innermost module that returned it, and the tensor."""
+        self.candidates: list[tuple[str, Tensor]] = []
+        """Tensors that can be weights, returned by layers with a softmax, with the layer."""
+
+    def begin(self, model: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        """Ask the outermost model for its weights, in an output with names."""
+        if self.session is None or not self.session.tracker.active:
+            return None
+        self.depth += 1
+        if self.depth > 1:
+            return None
+        self.returned.clear()
+        self.candidates.clear()
+        parameters = inspect.signature(model.forward).parameters
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        config: Any = model.config
+        self.inputs = dict(zip(parameters, args, strict=False)) | kwargs
+
+        def requested(name: str, default: bool) -> Any:
+            value = kwargs.get(name)
+            return getattr(config, name, default) if value is None else value
+
+        self.requested = {
+            "output_attentions": requested("output_attentions", False),
+            "return_dict": requested("return_dict", True),
+        }
+        if getattr(config, "model_type", None) in NEEDS_STATES:
+            self.requested["output_hidden_states"] = requested("output_hidden_states", False)
+        return args, kwargs | {name: True for name in self.requested if takes_all or name in parameters}
+
+    def note_output(self, name: str, module: nn.Module, output: Any) -> None:
+        """Note the tensors that a module returns."""
+        if not self.depth:
+            return
+        values = output.values() if isinstance(output, dict) else output
+        for value in values if isinstance(output, dict | tuple | list) else ():
+            if isinstance(value, Tensor) and value.dim() > 2 and value.is_floating_point():
+                if _computes_softmax(module) and are_attention_weights(value):
+                    self.candidates.append((name, value))
+                address = value.untyped_storage().data_ptr()
+                inner = self.returned.get(address)
+                if inner is None or not inner[0].startswith(f"{name}." if name else ""):
+                    self.returned.pop(address, None)
+                    self.returned[address] = name, value
+
+    def end(self, model: nn.Module, _: Any, output: Any) -> Any:
+        """Record the returned weights, and return what the caller asked for."""
+        if self.session is None or not self.session.tracker.active:
+            return None
+        self.depth -= 1
+        if self.depth or not hasattr(output, "to_tuple"):
+            return None
+        with torch.no_grad():
+            self._record(self.session, output, model)
+        self.returned.clear()
+        self.inputs = {}
+        if not self.requested["output_attentions"]:
+            output = _without_fields(output, ATTENTIONS)
+        if not self.requested.get("output_hidden_states", True):
+            output = _without_fields(output, STATES)
+        return output if self.requested["return_dict"] else output.to_tuple()
+
+    def _record(self, session: CaptureSession, output: Any, model: nn.Module) -> None:
+        in_output: dict[int, tuple[str, Tensor]] = {}
+        streams = 1 + getattr(model.config, "ngram", 0)
+        for key, number, weights in _weights_in(output):
+            address = weights.untyped_storage().data_ptr()
+            in_output.setdefault(address, (key, weights))
+            self.returned.setdefault(address, (f"{key}.{number}", weights))
+        if not in_output:  # the model returns no weights even when it is asked
+            candidates = (weights for _, weights in self.candidates)
+            in_output = {weights.untyped_storage().data_ptr(): (ATTENTIONS, weights) for weights in candidates}
+        for address, (layer, _) in self.returned.items():
+            module = session.tracker.modules.get(layer)
+            if module is not None and uses_interface(module):
+                continue  # recorded by `attention_interface`
+            if address not in in_output or layer in session.kernel_callers:
+                continue
+            key, returned = in_output[address]
+            whole = _check_weights(returned, model, session.tracker, layer)
+            if whole is None or (whole.dim() > 4 and streams == 1):
+                continue
+            whole = self.windows.expand(layer, whole)
+            for stream, weights in _split_streams(layer, whole, streams if key.startswith("cross") else 1):
+                if stream != layer and hasattr(session.tracker.cache, "get_seq_length"):
+                    continue  # the steps of their keys change from step to step
+                name = session.next_call_name(stream)
+                if name is not None:
+                    call = _describe(key, weights, _padding(self.inputs, key, weights))
+                    session.record_call(name, call)
+
+
+def _check_weights(returned: Tensor, model: nn.Module, tracker: ForwardTracker, layer: str) -> Tensor | None:
+    """Return weights, also for a model that returns scores; None if they are something else.
+
+    Returned scores do not include an intervention, so the changed weights take their place.
+    """
+    if getattr(model.config, "model_type", None) in RETURN_SCORES:
+        known = layer in tracker.names.values()
+        changed = last_changed_weights(tracker.module(layer)) if known else None
+        if changed is not None and changed.shape == returned.shape:
+            return changed
+        returned = returned if are_attention_weights(returned) else returned.softmax(-1)
+    # In training, dropout keeps rows from summing to one.
+    in_training = model.training and not (returned < 0).any()
+    return returned if are_attention_weights(returned) or not returned.any() or in_training else None
+
+
+def _split_streams(layer: str, weights: Tensor, count: int) -> Iterator[tuple[str, Tensor]]:
+    """Yield weights (B, H, Tq, Tk) with their name: one, or one for each predicting stream of ProphetNet, from
+    (B, N, H, Tq, Tk) or (B, H, N Tq, Tk)."""
+    if weights.dim() == 4:
+        for number, stream in enumerate(weights.chunk(count, dim=2)):
+            yield f"{layer}.stream{number}" if number else layer, stream
+    elif weights.dim() == 5:
+        for number in range(weights.shape[1]):
+            yield f"{layer}.stream{number + 1}", weights[:, number]
+
+
+def _weights_in(output: Any) -> Iterator[tuple[str, int, Tensor]]:
+    """Yield all weights in a model's output, with the names of their fields and their numbers there."""
+    for key, value in output.items():
+        if hasattr(value, "to_tuple"):
+            yield from _weights_in(value)
+        elif key.endswith(ATTENTIONS) and "global" not in key and value is not None:
+            for number, weights in enumerate(_flatten(value)):
+                yield key, number, weights
+
+
+def _flatten(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Sequence):
+        for part in value:
+            yield from _flatten(part)
+
+
+def _without_fields(output: Any, ending: str) -> Any:
+    """Return a model's output without the fields whose names have an ending."""
+    fields = {
+        key: _without_fields(value, ending) if hasattr(value, "to_tuple") else value
+        for key, value in output.items()
+        if not key.endswith(ending)
+    }
+    return type(output)(**fields)
+
+
+def _padding(inputs: dict[str, Any], key: str, weights: Tensor) -> Tensor | None:
+    """Return which keys of weights (B, H, Tq, Tk) are padding, (B, Tk) bool; None without a padding mask."""
+    if key.startswith("cross") and inputs.get("encoder_attention_mask") is not None:
+        mask = inputs["encoder_attention_mask"]
+    else:
+        mask = inputs.get("decoder_attention_mask" if key.startswith("decoder") else "attention_mask")
+    if not isinstance(mask, Tensor) or mask.shape != (weights.shape[0], weights.shape[-1]):
+        return None
+    return mask == 0
+
+
+def _zero_even_rows(weights: Tensor, padding: Tensor) -> Tensor:
+    """Return weights (B, H, Tq, Tk) with zeros in rows that spread evenly over keys that include padding (B, Tk).
+
+    A model returns such rows if all keys are masked.
+    """
+    on_padding = (weights * padding[:, None, None]).any(-1)
+    if not on_padding.any():
+        return weights
+    even = (weights == 0) | ((weights - weights.amax(-1, keepdim=True)).abs() < EVEN)
+    return weights.masked_fill((on_padding & even.all(-1)).all(1)[:, None, :, None], 0.0)
+
+
+def _describe(key: str, weights: Tensor, padding: Tensor | None) -> AttentionCall:
+    if padding is not None:
+        weights = _zero_even_rows(weights, padding)
+    nonzero = nonzero_keys(weights)
+    mask = None if nonzero.all() else nonzero
+    kind: Kind | None = None
+    if key.startswith(("cross", "encoder", "decoder")):
+        kind = "cross" if key.startswith("cross") else "encoder" if key.startswith("encoder") else "decoder"
+    return AttentionCall.from_weights(weights, mask, kind or self_attention_kind(mask, weights.shape[2]))
+
+
+class LongformerWindows(InertWhenCopied):
+    """The global steps of each Longformer layer, and their weights."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self.global_steps: dict[str, Tensor] = {}
+        """By layer: (B, T) bool."""
+        self.global_rows: dict[str, Tensor] = {}
+        """By layer: (B, H, G, T), the weights of the global steps."""
+
+    def register(self, model: nn.Module) -> list[Any]:
+        """Register hooks on the layers of a model; returns the hooks."""
+        hooks: list[Any] = []
+        for name, module in model.named_modules():
+            takes_global = GLOBAL in inspect.signature(module.forward).parameters
+            if takes_global and hasattr(module, WINDOW_ATTRIBUTE):
+                self.names[id(module)] = name
+                hooks.append(module.register_forward_pre_hook(self.begin, with_kwargs=True))
+                hooks.append(module.register_forward_hook(self.end))
+        return hooks
+
+    def begin(self, module: nn.Module, _: Any, kwargs: dict[str, Any]) -> None:
+        """Note which steps are global."""
+        if (name := self.names.get(id(module))) is not None:
+            self.global_steps[name] = kwargs[GLOBAL]
+
+    def end(self, module: nn.Module, _: Any, output: Any) -> None:
+        """Note the weights of the global steps."""
+        if (name := self.names.get(id(module))) is not None:
+            self.global_rows.pop(name, None)
+            if len(output) > 2:
+                self.global_rows[name] = output[2]
+
+    def expand(self, layer: str, weights: Tensor) -> Tensor:
+        """Return weights over all keys, (B, H, Tq, Tk), from windows; weights of other layers are unchanged."""
+        if layer not in self.global_steps:
+            return weights
+        return _expand(weights, self.global_steps[layer], self.global_rows.get(layer))
+
+
+def _expand(windows: Tensor, is_global: Tensor, global_rows: Tensor | None) -> Tensor:
+    """Return (B, H, Tq, Tk) from windows (B, H, T, G + W), `is_global` (B, T) and `global_rows` (B, H, G, T)."""
+    batch, heads, queries, _ = windows.shape
+    steps = is_global.shape[1]
+    count = int(is_global.sum(1).max())
+    width = windows.shape[-1] - count
+    start = torch.arange(queries, device=windows.device)[:, None] - width // 2
+    keys = start + torch.arange(width, device=windows.device)
+    inside = (keys >= 0) & (keys < steps)
+    weights = windows.new_zeros(batch, heads, queries, steps)
+    index = keys.clamp(0, steps - 1).expand(batch, heads, queries, width)
+    weights.scatter_add_(-1, index, windows[..., count:] * inside)
+    for sample in range(batch):
+        positions = is_global[sample].nonzero().squeeze(-1)
+        weights[sample][:, :, positions] += windows[sample, :, :, : len(positions)]
+        for number, position in enumerate(positions.tolist()):
+            if global_rows is not None and position < queries:
+                weights[sample][:, position] = global_rows[sample, :, number]
+    return weights[..., :queries]

@@ -1,0 +1,297 @@
+"""Weights of PyTorch's own attention: `F.scaled_dot_product_attention` and `F.multi_head_attention_forward`.
+
+Both functions run unchanged. Their weights are computed beside them, unless they return them.
+`nn.MultiheadAttention` calls the second one. See `torch_calls` for how calls are intercepted.
+"""
+
+import inspect
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention.layer_record import Kind
+from regard.external.capture_session import (
+    HALF,
+    AttentionCall,
+    CaptureSession,
+    relative_difference,
+    replace_rows,
+    select_rows,
+    zero_masked_rows,
+)
+
+MASKED = -9000.0
+"""A bias up to this masks a score. Models add -inf, the least number, or -10000."""
+MASKED_PER_HEAD = -50.0
+"""The same for a bias that differs by head: Swin adds -100 to a learned bias, and exp(-50) is below rounding."""
+FORBIDDEN = torch.finfo(torch.float32).min / 4
+"""A bias in float32 that masks a score; the sum of two of them is finite."""
+FORWARD = inspect.signature(F.multi_head_attention_forward)
+POSITIONAL = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+"""Positional parameters of `F.scaled_dot_product_attention`."""
+
+Requests = Sequence[tuple[CaptureSession, str]]
+"""The sessions that record a call, and the name of the call in each."""
+
+
+def mask_from_bias(bias: Tensor) -> Tensor:
+    """Return a mask, True = may attend, from a mask or from a bias that is added to the scores."""
+    if bias.dtype == torch.bool:
+        return bias
+    return bias > (MASKED if bias.dim() < 4 or bias.shape[1] == 1 else MASKED_PER_HEAD)
+
+
+def self_attention_kind(mask: Tensor | None, queries: int) -> Kind:
+    """Return "decoder" for a mask (..., Tq, Tk) that hides the future of every query, else "encoder"."""
+    if mask is None or queries < 2 or mask.shape[-2] < 2:
+        return "encoder"
+    return "encoder" if mask.triu(mask.shape[-1] - mask.shape[-2] + 1).any() else "decoder"
+
+
+class SDPACall:
+    """The inputs of one call of `F.scaled_dot_product_attention`, reshaped to (B, H, T, D)."""
+
+    def __init__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> None:
+        if enable_gqa and (groups := query.shape[-3] // key.shape[-3]) > 1:
+            key, value = (tensor.repeat_interleave(groups, dim=-3) for tensor in (key, value))
+        self.dropout, mask = dropout_p, attn_mask
+        self.lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        self.queries, self.scale = query.shape[-2], query.shape[-1] ** -0.5 if scale is None else scale
+        self.query, self.key, self.value = (_as_4d(tensor, self.lead) for tensor in (query, key, value))
+        self.causal = is_causal
+        self.mask = None
+        if mask is not None:
+            self.mask = _as_4d(mask.expand(*mask.shape[:-2], self.queries, self.key.shape[2]), self.lead)
+
+    def context(self, weights: Tensor) -> Tensor:
+        """Return the context (..., Tq, Dv) of weights (B, H, Tq, Tk), with the dimensions of the call."""
+        context = weights.to(self.value.dtype) @ self.value
+        return context.reshape(*self.lead, self.queries, self.value.shape[-1])
+
+    @property
+    def allowed(self) -> Tensor | None:
+        """Mask, True = may attend; None without a mask."""
+        return None if self.mask is None else mask_from_bias(self.mask)
+
+    def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
+        """Return the weights of some queries, and their mask; a row that may attend to nothing is zero."""
+        query = self.query[:, :, rows]
+        with torch.autocast(query.device.type, enabled=False):
+            scores = _float32(query) @ _float32(self.key).transpose(-2, -1) * self.scale
+        mask = None if self.mask is None else select_rows(self.mask, rows)
+        if self.causal:
+            steps = torch.arange(self.key.shape[2], device=query.device)
+            mask = steps <= torch.arange(self.queries, device=query.device)[rows].unsqueeze(-1)
+        if mask is None:
+            return scores.softmax(-1), None
+        # A finite number instead of -inf: a fully masked row is then no NaN, in the backward pass too.
+        allowed, least = mask_from_bias(mask), torch.finfo(scores.dtype).min / 4
+        if mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, least)
+        else:
+            scores = scores + mask.to(scores.dtype).clamp(min=least)
+        return zero_masked_rows(scores.softmax(-1), allowed), allowed
+
+
+def _float32(states: Tensor) -> Tensor:
+    """Return states of half precision in float32, because softmax is computed in float32."""
+    return states.float() if states.dtype in HALF else states
+
+
+def _as_4d(states: Tensor, lead: torch.Size) -> Tensor:
+    """Return states (..., T, D) as (B, H, T, D)."""
+    states = states.expand(*lead, *states.shape[-2:])
+    if len(lead) == 2:
+        return states
+    if len(lead) > 2:
+        return states.reshape(-1, *states.shape[-3:])
+    return states.reshape(-1, 1, *states.shape[-2:])
+
+
+def _record(requests: Requests, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> None:
+    for session, name in requests:
+        session.record_call(name, AttentionCall.from_weights(weights, mask, kind))
+
+
+def _change(requests: Requests, weights: Tensor, mask: Tensor | None) -> Tensor:
+    """Apply the interventions of all sessions to weights, in order."""
+    for session, _ in requests:
+        weights = session.change_weights(weights, mask)
+    return weights
+
+
+def record_sdpa(requests: Requests, *args: Any, **kwargs: Any) -> Tensor:
+    """Run `F.scaled_dot_product_attention`, and record its weights; intervened rows are computed from them."""
+    unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
+    inputs = dict(zip(POSITIONAL, args, strict=False)) | kwargs
+    if any(inputs[name].is_nested for name in POSITIONAL[:3]):
+        names = ", ".join(repr(name) for _, name in requests)
+        warnings.warn(
+            f"attention of {names} is over jagged tensors, which are not recorded: pad them, and give a mask",
+            stacklevel=3,
+        )
+        return unchanged()
+    random_state = torch.get_rng_state() if inputs.get("dropout_p") else None
+    call, output = SDPACall(**inputs), unchanged()
+    if any(session.intervenes for session, _ in requests):
+        before, mask = call.weights(slice(None))
+        weights = _change(requests, before, mask)
+        rows = (weights != before).any(-1).reshape(output.shape[:-1])
+        _record(requests, weights, mask)
+        return replace_rows(output, call.context(F.dropout(weights, call.dropout)), rows)
+    with torch.no_grad():
+        if random_state is not None:
+            _record(requests, *_after_dropout(call, output, random_state))
+        else:
+            for session, name in requests:
+                session.record_call(name, AttentionCall(queries=call.queries, rows=call.weights))
+    return output
+
+
+def _after_dropout(call: SDPACall, output: Tensor, random_state: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return weights and mask after the dropout that the kernel drew from a state of the CPU's generator.
+
+    Kernels that draw dropout differently are detected by their output; then the weights are those before dropout.
+    """
+    weights, mask = call.weights(slice(None))
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(random_state)
+        dropped = F.dropout(weights, call.dropout)
+    return (dropped if relative_difference(call.context(dropped), output) is None else weights), mask
+
+
+def record_multi_head(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """Run `F.multi_head_attention_forward` as its caller asked, and record its weights.
+
+    A caller that asks for no weights gets the fused kernel; then the weights before dropout are computed beside
+    it.
+    """
+    bound = FORWARD.bind(*args, **kwargs)
+    bound.apply_defaults()
+    inputs = dict(bound.arguments)
+    needs_weights, dropout = inputs["need_weights"], inputs["dropout_p"] if inputs["training"] else 0.0
+    output, returned = F.multi_head_attention_forward(**inputs | {"average_attn_weights": False})
+    intervenes = any(session.intervenes for session, _ in requests)
+    with torch.set_grad_enabled(intervenes and torch.is_grad_enabled()):
+        call = _project(inputs)
+    kind: Kind | None = None if inputs["query"] is inputs["key"] else "cross"
+    if returned is None and not intervenes:
+        with torch.no_grad():
+            for session, name in requests:
+                call_kind = kind or self_attention_kind(call.allowed, call.queries)
+                session.record_call(name, AttentionCall(queries=call.queries, rows=call.weights, kind=call_kind))
+        return output, None
+    if returned is None:
+        weights, mask = call.weights(slice(None))
+    else:
+        mask = call.allowed
+        weights = zero_masked_rows(returned if returned.dim() == 4 else returned.unsqueeze(0), mask)
+    changed = _change(requests, weights, mask)
+    if changed is not weights:
+        rows = (changed != weights).any(-1).any(1).T.reshape(output.shape[:-1])
+        context = _project_context(changed if needs_weights else F.dropout(changed, dropout), inputs)
+        output = replace_rows(output, context.to(output.dtype), rows)
+        returned = None if returned is None else changed.to(returned.dtype).reshape(returned.shape)
+    _record(requests, changed, mask, kind or self_attention_kind(mask, call.queries))
+    if returned is not None and inputs["average_attn_weights"]:
+        return output, returned.mean(-3)
+    return output, returned
+
+
+def _project(inputs: dict[str, Any]) -> SDPACall:
+    """Return the projected queries and keys of `F.multi_head_attention_forward`; the values are not projected."""
+    heads, query, key = inputs["num_heads"], inputs["query"], inputs["key"]
+    query, key = (tensor if tensor.dim() == 3 else tensor.unsqueeze(1) for tensor in (query, key))
+    if inputs["use_separate_proj_weight"]:
+        matrices = inputs["q_proj_weight"], inputs["k_proj_weight"]
+    else:
+        matrices = inputs["in_proj_weight"].chunk(3)[:2]
+    biases = (None, None) if inputs["in_proj_bias"] is None else inputs["in_proj_bias"].chunk(3)[:2]
+    batch = query.shape[1]
+    query = F.linear(query, matrices[0], biases[0]).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+    if inputs["static_k"] is None:
+        key = F.linear(key, matrices[1], biases[1])
+        if inputs["bias_k"] is not None:
+            key = torch.cat([key, inputs["bias_k"].expand(1, batch, -1)])
+        key = key.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+    else:
+        key = inputs["static_k"].unflatten(0, (batch, heads))
+    key = F.pad(key, (0, 0, 0, int(inputs["add_zero_attn"])))
+    padding, forbidden = inputs["key_padding_mask"], inputs["attn_mask"]
+    mask = combine_masks(padding, forbidden, (batch, heads, query.shape[2], key.shape[2]))
+    call = SDPACall(query, key, key)
+    call.mask = mask[0, 0] if mask is not None and padding is None and forbidden.dim() == 2 else mask
+    return call
+
+
+def combine_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
+    """Return the masks of a PyTorch layer as one for SDPA, of `shape` (B, H, Tq, Tk) or broadcasting to it.
+
+    In the layer's masks True or a large negative number forbids. In the result True allows, or a number is added
+    to the scores. Keys that the layer itself appends come last, and may be attended.
+    """
+    masks = []
+    if padding is not None:
+        masks.append((padding if padding.dim() == 2 else padding.unsqueeze(0))[:, None, None, :])
+    if mask is not None:
+        masks.append(mask.unflatten(0, shape[:2]) if mask.dim() == 3 else mask[None, None])
+    if not masks:
+        return None
+    if all(part.dtype == torch.bool for part in masks):
+        allowed = ~(masks[0] | masks[-1])
+        return F.pad(allowed, (0, shape[-1] - allowed.shape[-1]), value=True)
+    biases = [
+        torch.zeros_like(part, dtype=torch.float32).masked_fill(part, FORBIDDEN)
+        if part.dtype == torch.bool
+        else part.float().clamp(min=FORBIDDEN)
+        for part in masks
+    ]
+    return F.pad(sum(biases[1:], biases[0]), (0, shape[-1] - biases[0].shape[-1]))
+
+
+def _project_context(weights: Tensor, inputs: dict[str, Any]) -> Tensor:
+    """Return the output (Tq, B, D) of a PyTorch layer for other weights (B, H, Tq, Tk)."""
+    value = inputs["static_v"]
+    if value is None:
+        value = _project_values(inputs)
+        if inputs["bias_v"] is not None:
+            value = torch.cat([value, inputs["bias_v"].expand(1, *value.shape[1:])])
+        value = value.unflatten(-1, (weights.shape[1], -1)).permute(1, 2, 0, 3)  # (B, H, Tk, Dv)
+    value = value.reshape(*weights.shape[:2], -1, value.shape[-1])
+    value = F.pad(
+        value, (0, 0, 0, weights.shape[-1] - value.shape[-2])
+    )  # the key of zeros, if the layer adds one
+    context = (weights.to(value.dtype) @ value).permute(2, 0, 1, 3).flatten(2)
+    output = F.linear(context, inputs["out_proj_weight"], inputs["out_proj_bias"])
+    return output if inputs["query"].dim() == 3 else output.squeeze(1)
+
+
+def _project_values(inputs: dict[str, Any]) -> Tensor:
+    """Return the projected values (Tk, B, D) of a PyTorch layer."""
+    value, bias = inputs["value"], inputs["in_proj_bias"]
+    value = value if value.dim() == 3 else value.unsqueeze(1)
+    separate = inputs["use_separate_proj_weight"]
+    weight = inputs["v_proj_weight"] if separate else inputs["in_proj_weight"].chunk(3)[2]
+    return F.linear(value, weight, None if bias is None else bias.chunk(3)[2])
+
+
+CAPTURED: dict[Any, Any] = {
+    F.scaled_dot_product_attention: record_sdpa,
+    F.multi_head_attention_forward: record_multi_head,
+}
+"""By function: what runs in its place while it is recorded."""

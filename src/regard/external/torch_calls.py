@@ -1,0 +1,254 @@
+"""Intercept PyTorch's attention functions and softmaxes, whichever module calls them.
+
+- Calls of SDPA and of `nn.MultiheadAttention`'s function are recorded under the name of the calling module (see
+  `torch_attention`).
+- The result of a softmax in a layer that computes attention itself can be changed. Such layers are recorded by
+  `output_attentions` or `named_modules`.
+- Without gradients, PyTorch's encoder layers take a fast path, one call that returns no weights. A recorded or
+  intervened pass takes the slow path instead. Both agree within rounding, with two exceptions that
+  `match_fast_path` corrects: `nn.TransformerEncoder` drops padded steps and returns zeros for them, and a row
+  that may attend to nothing is NaN.
+"""
+
+import inspect
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+from torch.overrides import TorchFunctionMode
+
+from regard.errors import InputError
+from regard.external.capture_session import CaptureSession, InterventionSession, nonzero_keys
+from regard.external.forward_tracker import ForwardTracker, ThreadList, capturing_elsewhere
+from regard.external.named_modules import find_heads
+from regard.external.torch_attention import CAPTURED, combine_masks, mask_from_bias
+
+SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
+WINDOW_ATTRIBUTE = "one_sided_attn_window_size"
+"""Attribute of Longformer's layers, whose weights have heads after steps (see `output_attentions`)."""
+
+
+def may_call_torch_attention(classes: Collection[Any]) -> bool:
+    """Return whether modules of some classes may call PyTorch's attention, judged by their code.
+
+    Intercepting every PyTorch call costs time. Regard's own models do not need it, nor do transformers models
+    whose source names none of the functions and uses none of PyTorch's layers.
+    """
+    return any(map(_may_call, classes))
+
+
+@cache
+def _may_call(cls: Any) -> bool:
+    if cls.__module__.startswith("torch.nn.modules.") and cls is not nn.MultiheadAttention:
+        return "transformer" in cls.__module__
+    if cls.__module__.startswith("regard."):
+        return False
+    if not cls.__module__.startswith("transformers."):
+        return True
+    source = inspect.getsource(sys.modules[cls.__module__])
+    return any(function.__name__ in source for function in CAPTURED) or "nn.MultiheadAttention" in source
+
+
+class TorchCallMode(TorchFunctionMode):
+    """Sees every PyTorch call inside the block. Of several modes in a thread, the first to see a call serves all.
+
+    `excluded`: names of modules whose calls are recorded by another mechanism.
+    """
+
+    def __init__(self, session: CaptureSession, excluded: Collection[str]) -> None:
+        super().__init__()
+        self.session, self.excluded = session, excluded
+
+    def __enter__(self) -> "TorchCallMode":
+        _modes.active.append(self)
+        mode: Any = super()
+        mode.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        mode: Any = super()
+        mode.__exit__(*exception)
+        _modes.active.remove(self)
+
+    @property
+    def captures(self) -> bool:
+        """Whether a call of the running module is to be captured."""
+        tracker = self.session.tracker
+        return (
+            bool(tracker.running) and not tracker.captured_elsewhere and tracker.running[-1] not in self.excluded
+        )
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        recording_function = CAPTURED.get(function)
+        if recording_function is None and function not in SOFTMAXES:
+            return function(*args, **kwargs)
+        sessions = [mode.session for mode in _modes.active if mode.captures]
+        with capturing_elsewhere(session.tracker for session in sessions):
+            if recording_function is None:
+                return patch_softmax(sessions, function(*args, **kwargs), args, kwargs)
+            requests = []
+            for session in sessions:
+                caller = session.tracker.running[-1]
+                session.kernel_callers.add(caller)
+                name = session.next_call_name(caller)
+                if name is not None:
+                    requests.append((session, name))
+            if requests:
+                return recording_function(requests, *args, **kwargs)
+            return function(*args, **kwargs)
+
+
+_modes = ThreadList[TorchCallMode]()
+"""The modes that are active in this thread."""
+
+
+def last_changed_weights(layer: nn.Module) -> Tensor | None:
+    """Return the weights that an intervention left in a layer that computes its own softmax; None without one."""
+    for mode in reversed(_modes.active):
+        if isinstance(mode.session, InterventionSession):
+            weights = mode.session.softmax_weights.get(id(layer))
+            if weights is not None:
+                return weights
+    return None
+
+
+def patch_softmax(sessions: Sequence[CaptureSession], weights: Tensor, args: Any, kwargs: Any) -> Tensor:
+    """Apply interventions to the result of a softmax in a layer that computes attention itself."""
+    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    if dim not in (-1, weights.dim() - 1) or weights.dim() < 3:
+        return weights
+    for session in sessions:
+        if not isinstance(session, InterventionSession):
+            continue
+        # The softmax may be a module inside the layer: look at the two innermost running modules.
+        for layer in session.tracker.running[:-3:-1]:
+            if session.intervenes_on(layer):
+                if session.next_call_name(layer) is not None:
+                    weights = _change_softmax(session, layer, weights)
+                    session.softmax_weights[id(session.tracker.module(layer))] = weights.detach()
+                break
+    return weights
+
+
+def _change_softmax(session: InterventionSession, layer: str, weights: Tensor) -> Tensor:
+    """Change weights in a layer's own layout: (B, H, Tq, Tk), (B H, Tq, Tk), or with heads after the steps."""
+
+    def change(by_head: Tensor) -> Tensor:
+        return session.change_weights(by_head, nonzero_keys(by_head))
+
+    module = session.tracker.module(layer)
+    heads = find_heads(module) or 1
+    if weights.dim() == 3:
+        by_head = weights.unflatten(0, (-1, heads)) if len(weights) % heads == 0 else weights.unsqueeze(1)
+        return change(by_head).reshape(weights.shape)
+    if hasattr(module, WINDOW_ATTRIBUTE):
+        if session.change.key is not None:
+            raise InputError(
+                f"{layer} attends in windows, where no single weight can be set: change whole heads instead"
+            )
+        return change(weights.transpose(1, 2)).transpose(1, 2)
+    if weights.dim() > 4:
+        return change(weights.reshape(-1, *weights.shape[-3:])).reshape(weights.shape)
+    return change(weights)
+
+
+FAST_PATH_LAYERS = {
+    nn.MultiheadAttention.forward: ("query", "key", "key_padding_mask", "attn_mask"),
+    nn.TransformerEncoderLayer.forward: ("src", "src", "src_key_padding_mask", "src_mask"),
+}
+"""By the `forward` of a layer: the names of its queries, its keys and its masks."""
+
+
+@contextmanager
+def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
+    """Make PyTorch's layers return on the slow path what their fast path would return."""
+    functions = {*FAST_PATH_LAYERS, nn.TransformerEncoder.forward}
+    if not any(_forward_function(module) in functions for module in tracker.modules.values()):
+        yield
+        return
+    hook = register_module_forward_hook(_FastPathOutput(tracker).replace, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+        # PyTorch 2.13 does not remove this entry, and later behaves as if there were global hooks.
+        getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
+
+
+def _forward_function(module: nn.Module) -> Any:
+    """Return the `forward` of a module's class; None for compiled code."""
+    return inspect.getattr_static(type(module), "forward", None)
+
+
+class _FastPathOutput:
+    def __init__(self, tracker: ForwardTracker) -> None:
+        self.tracker, self.busy = tracker, False
+
+    def replace(self, module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+        """Return the output of the module's fast path; None if it is the same."""
+        function = _forward_function(module)
+        if self.busy or module.training or not self.tracker.active or id(module) not in self.tracker.names:
+            return None
+        if function is not nn.TransformerEncoder.forward and function not in FAST_PATH_LAYERS:
+            return None
+        inputs = inspect.signature(function).bind(module, *args, **kwargs).arguments
+        self.busy = True
+        try:
+            with torch._C.DisableTorchFunction(), capturing_elsewhere([self.tracker]):
+                if function is nn.TransformerEncoder.forward:
+                    return _zero_padded_steps(module, inputs, output)
+                return _restore_masked_rows(module, args, kwargs, inputs, output)
+        finally:
+            self.busy = False
+
+
+def _zero_padded_steps(encoder: Any, inputs: dict[str, Any], output: Tensor) -> Tensor | None:
+    """Return the output (B, T, D) of an encoder with zeros in the steps that its fast path drops.
+
+    A copy of the encoder without layers finds these steps: it decides like the encoder, and returns its input
+    with zeros in them.
+    """
+    if inputs.get("src_key_padding_mask") is None:
+        return None
+    ones = torch.ones_like(inputs["src"]).requires_grad_(inputs["src"].requires_grad)
+    probe = object.__new__(nn.TransformerEncoder)
+    parts = {name: None for name in encoder._modules if name == "norm"}
+    probe.__dict__ = vars(encoder) | {"_modules": parts, "layers": _NoLayers(encoder.layers)}
+    dropped = nn.TransformerEncoder.forward(**inputs | {"self": probe, "src": ones}) == 0
+    if not bool(dropped.any()):
+        return None
+    padded = torch.zeros_like(output) if encoder.norm is None else encoder.norm(torch.zeros_like(output))
+    return torch.where(dropped, padded, output)
+
+
+class _NoLayers(list[nn.Module]):
+    """Layers of which the first can be inspected and none runs."""
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        return iter(())
+
+
+def _restore_masked_rows(module: Any, args: Any, kwargs: Any, inputs: dict[str, Any], output: Any) -> Any:
+    """Return the output (B, T, D) of a layer with fully masked rows as they are without recording."""
+    queries, keys, padding, mask = (inputs.get(name) for name in FAST_PATH_LAYERS[_forward_function(module)])
+    attention = getattr(module, "self_attn", module)
+    if queries is None or keys is None or queries.dim() != 3 or not attention.batch_first:
+        return None
+    shape = (len(queries), attention.num_heads, queries.shape[1], keys.shape[1])
+    combined = combine_masks(padding, mask, shape)
+    if combined is None:
+        return None
+    attends = mask_from_bias(combined).any(-1).all(1)
+    if bool(attends.all()):
+        return None
+    plain, rows = module.forward(*args, **kwargs), attends.expand(len(queries), queries.shape[1])[..., None]
+    if isinstance(output, tuple):
+        return torch.where(rows, output[0], plain[0]), *output[1:]
+    return torch.where(rows, output, plain)

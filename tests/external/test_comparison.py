@@ -1,0 +1,130 @@
+"""Comparisons of two models."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+from tests.external.conftest import TEXTS
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@torch.no_grad()
+def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+    before = model_of("llama")
+    after = copy.deepcopy(before)
+    after.model.layers[1].self_attn.q_proj.weight[:8] = 0  # head 0 of layer 1 attends evenly
+    one, other = regard.look(before, tokenizer), regard.look(after, tokenizer)
+    found = one.compare_with(other, TEXTS)
+    assert found.apart["model.0.self_attn"] == [0, 0, 0, 0]
+    assert found.apart["model.1.self_attn"][0] > 0.05 and found.apart["model.1.self_attn"][1:] == [0, 0, 0]
+    counts = [len(tokenizer(text)["input_ids"]) for text in TEXTS]
+    even = np.mean([np.mean([np.log(row + 1) for row in range(count)]) for count in counts])
+    assert found.entropy[1]["model.1.self_attn"][0] == pytest.approx(even, abs=1e-5)
+    assert found.added[1] == other.importance(TEXTS).added and found.losses[0] == one.importance(TEXTS).loss
+    assert found.predictions[0] == (one.attend(TEXTS[0]).prediction, other.attend(TEXTS[0]).prediction)
+    assert "model.1.self_attn" in str(found) and "ten inputs or more" in str(found)
+
+
+def test_models_with_different_losses_are_not_compared(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+    one, other = (regard.look(model_of(name), tokenizer) for name in ("llama", "bert"))
+    with pytest.raises(InputError, match="they cannot be compared"):
+        one.compare_with(other, TEXTS)
+    guesses = regard.look(model_of("bert-mlm"), tokenizer)
+    said = "has a loss of the next tokens, .* a loss of the masked tokens: they cannot be compared"
+    with pytest.raises(InputError, match=said):
+        one.compare_with(guesses, TEXTS)
+
+
+def test_models_with_different_heads_are_compared_without_heads(
+    model_of: Callable[[str], Any], tokenizer: Any
+) -> None:
+    import transformers
+
+    torch.manual_seed(0)
+    sizes: Any = {"vocab_size": 60, "n_positions": 80, "n_embd": 32, "n_layer": 2, "n_head": 2}
+    other = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).eval()
+    found = regard.look(model_of("llama"), tokenizer).compare_with(regard.look(other, tokenizer), TEXTS)
+    assert not found.apart and "no layer has the same number of heads" in str(found)
+    assert found.summary() in str(found)
+
+
+def test_two_folders_on_the_command_line(
+    folders: Callable[[str], Path], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    both = folders("llama"), folders("gpt2")
+    status, printed, _ = command(
+        "compare", *both, "--texts", tmp_path / "texts.txt", "--json", tmp_path / "a.json"
+    )
+    assert '"maps"' not in (tmp_path / "a.json").read_text()
+    found = regard.look(both[0]).compare_with(regard.look(both[1]), TEXTS)
+    kept = json.loads((tmp_path / "a.json").read_text())
+    assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(found.losses)
+    other = "transformer.h.1.attn"  # as many layers, of other names
+    assert found.alike["model.1.self_attn"] == other and len(found.apart["model.1.self_attn"]) == 4
+    row = next(line.split() for line in printed.splitlines() if "model.1.self_attn" in line)
+    assert row[3] == f"{found.added[1][other][0]:+.4f}" and row[1] == "0"
+    status, _, error = command("compare", *both)
+    assert (status, "give --texts FILE" in error) == (2, True)
+
+
+def test_single_model_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "before").mkdir()
+    way = "models are compared by two folders, as in `regard compare before after --texts FILE`"
+    for words, said in {
+        ("gpt2",): "task 'gpt2' is unknown: choose ",
+        ("before",): f"folder 'before' is given alone: {way}",
+        ("before", "--texts", "a.txt"): f"folder 'before' is given alone: {way}",
+        ("gpt2", "bert-base"): f"'gpt2' is no folder: {way}",
+        ("before", "after"): f"'after' is no folder: {way}",
+    }.items():
+        status, _, error = command("compare", *words)
+        assert (status, said in error, error.count("\n")) == (2, True, 1), error
+    assert "name two folders of models" in command("compare", "gpt2")[2]
+    assert "nothing varies" in command("compare", "recall")[2]
+
+
+def test_comparison_shows_maps_and_roles_of_both_models(
+    model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path
+) -> None:
+    one, other = regard.look(model_of("llama"), tokenizer), regard.look(model_of("gptj"), tokenizer)
+    texts = [f"{text} {more}" for text in TEXTS for more in ("then", "and", "on", "it")]
+    found = one.compare_with(other, texts)
+    assert found.roles is not None and [each.samples for each in found.roles] == [12, 12]
+    roles = one.roles(texts)
+    assert [each.description for each in found.roles[0].heads] == [each.description for each in roles.heads]
+    page = found.to_html(tmp_path / "both.html").read_text()
+    data = json.loads(page.partition('type="application/json">')[2].partition("</script>")[0])
+    assert [each["input"] for each in data["maps"]] == texts
+    assert [(each["name"], each["map"]["input"]) for each in data["beside"]] == [
+        (other.name, text) for text in texts
+    ]
+
+
+def test_two_folders_on_one_page(
+    folders: Callable[[str], Path], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    page = tmp_path / "both.html"
+    asked = ("look", folders("llama"), "--beside", folders("gptj"), "--text", TEXTS[0])
+    assert command(*asked, "--plot", page)[0] == 0 and '"beside": [{"name": "gptj"' in page.read_text()
+    bert = ("look", folders("llama"), "--beside", folders("bert"), "--text", TEXTS[0], "--plot", page)
+    status, _, error = command(*bert)
+    assert (status, error.count("\n")) == (2, 1)
+    assert (
+        "bert has 2 layers (encoder.layer.0.attention.self, encoder.layer.1.attention.self), llama has" in error
+    )
+    assert "none are of one name, nor as many of one kind" in error
+    status, _, error = command(*asked, "--plot", tmp_path / "both.png")
+    assert (status, "beside is shown on pages: give --plot FILE.html" in error) == (2, True)
