@@ -29,6 +29,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 import regard
+from regard.fast.onednn import onednn_matmul
 
 WARM = 3
 """Steps before any is counted."""

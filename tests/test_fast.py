@@ -1,6 +1,7 @@
 """`REGARD_REFERENCE=1` switches every fast path off, and the reference gives the same results."""
 
 import ast
+import ctypes
 import re
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def test_kernels_are_those_of_pytorch(monkeypatch: pytest.MonkeyPatch, generator
 
 @pytest.mark.usefixtures("reference")
 def test_settings_of_the_process_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: pytest.fail("the C library was called"))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: pytest.fail("the C library was called"))
     memory.keep_memory()
     monkeypatch.setattr(torch, "set_num_threads", lambda count: pytest.fail("the number of threads was set"))
     with threads.limit_threads(nn.Linear(2, 2)):
