@@ -74,7 +74,7 @@ class Stopwatch:
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
     from regard.fast.memory import keep_memory
-    from regard.streams import generator_of
+    from regard.streams import make_generator
     from regard.tasks import Beginning, Task
     from regard.training import OneLearner, limit_threads, make_config, new_run, start, train_steps
 
@@ -85,7 +85,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     config = make_config(task, {**TASKS[task], "seed": seed}).resolved()
     built = config.task_class.restore(config.task, {})
     assert isinstance(built, Task)
-    inputs, targets, _ = built.sample(SAMPLES, generator_of(seed, "test"))
+    inputs, targets, _ = built.sample(SAMPLES, make_generator(seed, "test"))
     keep_memory()
     state = start(config, built)
 

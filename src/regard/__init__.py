@@ -1,10 +1,10 @@
-"""Regard: train a model whose heart is attention, see what it attends to, test whether that means anything.
+"""Regard: train attention models, inspect what they attend to, and test whether it is meaningful.
 
     run = regard.train("signal2")
     print(run.test())
     print(run.attend("BCCCBAABACCCA"))
 
-Names are imported when first used, so that `import regard` is instant.
+Names are imported when they are first used, so `import regard` is instant.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.convert import export, import_model
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.data.datasets import fetch
-    from regard.data.links import KnownLinks, read_links
+    from regard.data.word_alignment import WordAlignment, read_links
     from regard.decoding import Candidate, SearchTree
     from regard.evaluation import Quality, Scored
     from regard.external import (
@@ -71,7 +71,6 @@ if TYPE_CHECKING:
         load,
         load_translator,
         plot_positions,
-        prepare,
         prune,
         train,
     )
@@ -114,7 +113,6 @@ __all__ = [
     "InputError",
     "Interval",
     "KeptHeads",
-    "KnownLinks",
     "Layer",
     "LayerMap",
     "LinkedPair",
@@ -147,6 +145,7 @@ __all__ = [
     "TranslationRun",
     "Trial",
     "Variant",
+    "WordAlignment",
     "__version__",
     "check",
     "compare",
@@ -167,7 +166,6 @@ __all__ = [
     "maps_of",
     "patch",
     "plot_positions",
-    "prepare",
     "prune",
     "read_links",
     "record",

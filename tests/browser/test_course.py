@@ -5,14 +5,14 @@ from typing import Any
 
 import regard
 from regard.course.lessons import find_lesson
-from regard.course.pages import baked, lesson_page, style
+from regard.course.pages import embed_view, lesson_page, style
 from regard.viz.page import write_page
 
 
 def test_a_baked_view_has_the_room_it_needs(learned: regard.AnswerRun, page: Any, tmp_path: Path) -> None:
     write_page(tmp_path / "signal2-view.html", [learned.attend(seed=0)])
     (tmp_path / "learn.css").write_text(style(), encoding="utf-8")
-    see = baked("signal2-view.html", ["answers without an error: 12.0%"])
+    see = embed_view("signal2-view.html", ["answers without an error: 12.0%"])
     (tmp_path / "signal2.html").write_text(lesson_page(find_lesson("signal2"), see=see), encoding="utf-8")
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 700})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.data.links import parse_moses
+from regard.data.word_alignment import parse_moses
 from regard.training.kept import write_kept
 from tests.german import LINKS, sentences
 
@@ -162,7 +162,7 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
     assert "old</b>" in lines[0] and lines[0].endswith("</p>")
     assert (lines[1], lines[3]) == ("<br/>", "")
     assert "<" not in lines[2]
-    assert "line 3: markup is not well-formed: '< b' is no tag; write &lt;; it is read as text" in err
+    assert "line 3: markup is not well-formed: '< b' is not a tag; write &lt;; it is read as text" in err
     assert command("translate", own, "<b>Heute</b> singt", "--tags")[1].count("<b>") == 1
 
 
@@ -172,11 +172,11 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
         (["-", "-"], "SOURCE and TARGET are both standard input: give one of them as a file"),
         (["none.de", "a.en"], "cannot read"),
         (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no partner"),
-        (["a.de", "a.en", "--links", "a.en"], "which is no link"),
+        (["a.de", "a.en", "--links", "a.en"], "which is not a link"),
         (["a.de", "a.en", "--links", "short.en"], "has links of 1 pairs, the text has 88"),
         (["--links", "a.links"], "--links are of no known text: give SOURCE and TARGET"),
         (["a.de", "--links", "a.links"], "line 1 has no tab"),
-        (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 leads past a source of 5 words"),
+        (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),
         (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
         (["a.de", "a.en", "--plot", "x.y"], "plot 'x.y' has no known ending"),
         (["a.de", "a.en", "--samples", "12", "--links", "a.links"], "12 pairs are too few to choose heads by"),
@@ -214,7 +214,7 @@ def test_by_what_was_not_chosen(
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
     assert status != 0 and "has no heads chosen to align by" in err
     with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give as many"):
-        german.choose_alignment(PAIRS[:1], [regard.KnownLinks.of([])] * 2)
+        german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 
 
 def test_heads_of_a_model_that_went_on_are_forgotten(

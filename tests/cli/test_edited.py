@@ -47,9 +47,8 @@ COMMANDS = {
     "show": "show signal2 --no-browser",
     "beside": "show sound/signal2 --beside signal2 --no-browser",
     "reverse": "align sound/translation text text --reverse translation",
-    "prepare": "train translation --from translation --train pairs.tsv --prepare 1/1",
 }
-REFUSED = ("export", "show", "beside", "reverse", "prepare")
+REFUSED = ("export", "show", "beside", "reverse")
 """Commands that take long, or do not end, or refuse for another reason, where they are let."""
 
 

@@ -15,7 +15,7 @@ import pytest
 import regard
 from regard.cli import terminal
 from regard.cli.parsing import parse
-from regard.errors import escaped
+from regard.errors import escape_controls
 
 REGARD = shlex.join([sys.executable, "-m", "regard"])
 
@@ -80,9 +80,9 @@ CONTROLS = ["\x1b[2J", "\x07", "\x7f", "\x9b31m", "\u202e", "\u2028", "\u2066", 
 
 @pytest.mark.parametrize("control", CONTROLS)
 def test_control_characters_are_written_out(control: str) -> None:
-    shown = escaped(f"a{control}b")
+    shown = escape_controls(f"a{control}b")
     assert shown.isprintable() and shown.startswith("a\\") and shown.endswith("b")
-    assert escaped("a\tb\nc é 日本 👩‍🔬 עב") == "a\tb\nc é 日本 👩‍🔬 עב"
+    assert escape_controls("a\tb\nc é 日本 👩‍🔬 עב") == "a\tb\nc é 日本 👩‍🔬 עב"
 
 
 @pytest.mark.parametrize("control", ["\x1b[31m", "\x9b31m", "\u202e"])

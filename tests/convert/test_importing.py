@@ -11,7 +11,7 @@ import torch
 
 import regard
 from regard.convert import export, import_model, read_certificate
-from regard.data.sentencepieces import SentencePieces
+from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write
@@ -56,7 +56,7 @@ def test_what_their_own_classes_say(theirs: Path, imported: regard.TranslationRu
     read = imported.task.target_vocabulary.decode
     assert len({tuple(each) for each in ours}) > 6
     assert [read(each) for each in ours] == tokenizer.batch_decode(answers, skip_special_tokens=True)
-    assert isinstance(imported.task.source_vocabulary, SentencePieces) and imported.step == 0
+    assert isinstance(imported.task.source_vocabulary, SentencePieceVocabulary) and imported.step == 0
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_damaged_and_foreign_folders_are_refused(theirs: Path, tmp_path: Path) -
     refused(folder, "model_type bart is not marian")
     folder = copied(theirs, tmp_path / "b")
     (folder / "source.spm").write_bytes(b"abc")
-    refused(folder, "cannot be loaded: transformers says|sentencepiece cannot make use")
+    refused(folder, "cannot be loaded: transformers says|sentencepiece cannot read")
     folder = copied(theirs, tmp_path / "c")
     (folder / "model.safetensors").write_bytes(b"abc")
     refused(folder, "cannot be loaded: transformers says")

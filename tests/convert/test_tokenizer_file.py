@@ -7,10 +7,10 @@ from tokenizers import Tokenizer
 
 import regard
 from regard.convert.tokenizer_file import tokenizer_of
-from regard.data import Characters, Vocabulary, Words
+from regard.data import CharacterVocabulary, Vocabulary, WordVocabulary
 
-LETTERS = Characters("abcdé<>/s \n.")
-WORDS = Words(["dog", "cat", "sees", ".", "dog.", "s", "straße"])
+LETTERS = CharacterVocabulary("abcdé<>/s \n.")
+WORDS = WordVocabulary(["dog", "cat", "sees", ".", "dog.", "s", "straße"])
 TEXTS = st.one_of(
     st.text("abcdé<>/s \n.xyZ☃", max_size=20),
     st.lists(st.sampled_from([*WORDS.symbols[4:], "<s>", "</s>", "<pad>", "<unk>", "x<s>", "none"])).map(

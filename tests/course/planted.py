@@ -74,10 +74,10 @@ WEIGHING: list[Plant] = [
     (
         "weighing_numpy",
         "masked_softmax",
-        "not normalised",
+        "not normalized",
         [NO_TOP, ("return e / np.where(total == 0, 1, total)", "return e")],
     ),
-    ("weighing_numpy", "masked_softmax", "plain shares", [NO_TOP, ("np.exp(s) * mask", "s * mask")]),
+    ("weighing_numpy", "masked_softmax", "divided without exp", [NO_TOP, ("np.exp(s) * mask", "s * mask")]),
     ("weighing_numpy", "masked_softmax", "overflow", [NO_TOP]),
     ("weighing_numpy", "masked_softmax", "overflow", [NO_TOP, ("np.where(mask, s, -1e30)", "s")]),
     (
@@ -144,14 +144,14 @@ WAVES: list[Plant] = [
         "dimensions from one",
         [("2 * (dimension // 2)", "2 * (dimension // 2 + 1)")],
     ),
-    ("waves_torch", "sinusoidal_positions", "own frequency each", [("2 * (dimension // 2)", "dimension")]),
+    ("waves_torch", "sinusoidal_positions", "frequency per dimension", [("2 * (dimension // 2)", "dimension")]),
     (
         "waves_numpy",
         "sinusoidal_positions",
-        "halves",
+        "sines then cosines",
         [("pe[:, 0::2]", "pe[:, : width // 2]"), ("pe[:, 1::2]", "pe[:, width // 2 :]")],
     ),
-    ("waves_numpy", "sinusoidal_positions", "from one", [("arange(length)", "arange(1, length + 1)")]),
+    ("waves_numpy", "sinusoidal_positions", "positions from one", [("arange(length)", "arange(1, length + 1)")]),
     (
         "waves_loops",
         "sinusoidal_positions",
@@ -168,8 +168,8 @@ WAVES: list[Plant] = [
         "double exponent",
         [("np.arange(0, width, 2) *", "2 * np.arange(0, width, 2) *")],
     ),
-    ("waves_loops", "sinusoidal_positions", "multiplied", [("1 / math.pow", "math.pow")]),
-    ("waves_loops", "sinusoidal_positions", "no frequencies", [("1 / math.pow(10000, 2 * i / width)", "1")]),
+    ("waves_loops", "sinusoidal_positions", "position multiplied", [("1 / math.pow", "math.pow")]),
+    ("waves_loops", "sinusoidal_positions", "one frequency", [("1 / math.pow(10000, 2 * i / width)", "1")]),
     (
         "waves_torch",
         "concatenate_positions",
@@ -228,7 +228,7 @@ HEADS: list[Plant] = [
         ("values by key weights", [("(value @ w_v)", "(value @ w_k)")]),
         ("values not projected", [("(value @ w_v)", "value")]),
         (
-            "only itself",
+            "always self attention",
             [
                 ("(key @ w_k).view(B, Tk", "(query @ w_k).view(B, Tq"),
                 ("(value @ w_v).view(B, Tk", "(query @ w_v).view(B, Tq"),
@@ -342,7 +342,7 @@ LAYERS += [
         ("no norm", [(NORM, "return x")]),
         ("unit length", [(NORM, "return x / np.linalg.norm(x, axis=-1, keepdims=True) * g + s")]),
         ("variance for deviation", [("np.sqrt(sigma**2 + 1e-5)", "(sigma**2 + 1e-5)")]),
-        ("mean stays", [(NORM, "return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * g + s")]),
+        ("mean not subtracted", [(NORM, "return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * g + s")]),
         ("no gain", [(NORM, "return (x - mu) / np.sqrt(sigma**2 + 1e-5)")]),
         ("one norm", [('p["gain_2"], p["shift_2"]', 'p["gain_1"], p["shift_1"]')]),
     ]
@@ -417,7 +417,7 @@ WHOLE: list[Plant] = [
         ("tied output", [('x @ p["w_out"] + p["b_out"]', 'x @ p["target"].T')]),
         ("no output bias", [(' + p["b_out"]', "")]),
         (
-            "halves",
+            "sines then cosines",
             [("np.stack([np.sin(angle), np.cos(angle)], axis=2)", "np.hstack([np.sin(angle), np.cos(angle)])")],
         ),
         ("no residual around feed forward", [("norm(x + f, ", "norm(f, ")]),
@@ -594,8 +594,8 @@ TRAINING: list[Plant] = [
         ("not shifted", [(SHIFT, "inputs, labels = target, target")]),
         ("answers given", [(SHIFT, "inputs, labels = target[:, 1:], target[:, 1:]")]),
         ("repeats input", [(SHIFT, "inputs, labels = target[:, :-1], target[:, :-1]")]),
-        ("backwards", [(SHIFT, "inputs, labels = target[:, 1:], target[:, :-1]")]),
-        ("gradients pile up", [("        optimizer.zero_grad()\n", "")]),
+        ("predicts previous token", [(SHIFT, "inputs, labels = target[:, 1:], target[:, :-1]")]),
+        ("gradients not reset", [("        optimizer.zero_grad()\n", "")]),
         ("never steps", [("        optimizer.step()\n", "")]),
         ("no backward", [("        loss.backward()\n", "")]),
         ("first batch only", [("        optimizer.step()\n", "        optimizer.step()\n        return\n")]),
@@ -687,7 +687,7 @@ class MultiHeadAttention(nn.Module):
     ),
     (
         "sinusoidal_positions",
-        ["dimensions for pairs", "dimensions from one", "from one"],
+        ["dimensions for pairs", "dimensions from one", "positions from one"],
         """
 import numpy as np
 

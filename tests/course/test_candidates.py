@@ -1,4 +1,4 @@
-"""Which objects of a learner's file are taken for answers, and which for imports and helpers."""
+"""Which objects of a learner's file count as answers, imports or helpers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import regard
 from regard.course.candidates import find_candidates
 from regard.course.exercises import find_exercise
-from tests.course.learning import names_of
+from tests.course.checking import execute
 
 SCORE = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
 SOFTMAX = """
@@ -37,10 +37,10 @@ RIGHT = "import numpy as np\n" + SOFTMAX.format(more="axis=-1") + ATTENTION
         ("import functools, torch\nMHA = functools.partial(torch.nn.MultiheadAttention, 8)", "torch.nn"),
     ],
 )
-def test_what_is_imported_is_no_answer(text: str, origin: str) -> None:
-    found = find_candidates(names_of(text), None)
-    assert found.exercises == {}
-    assert found.imported["multi_head_attention"][1].startswith(origin)
+def test_an_import_is_not_an_answer(text: str, origin: str) -> None:
+    candidates = find_candidates(execute(text), None)
+    assert candidates.exercises == {}
+    assert candidates.imported["multi_head_attention"][1].startswith(origin)
 
 
 @pytest.mark.parametrize(
@@ -57,28 +57,28 @@ def test_what_is_imported_is_no_answer(text: str, origin: str) -> None:
         "exec('def attention(q, k, v, mask=None): ...')",
     ],
 )
-def test_what_is_written_in_the_file_is_an_answer_however_it_is_wrapped(text: str) -> None:
-    found = find_candidates(names_of(text), None)
-    assert list(found.exercises) == ["attention"] and found.imported == {}
+def test_wrapped_code_of_the_file_is_an_answer(text: str) -> None:
+    candidates = find_candidates(execute(text), None)
+    assert list(candidates.exercises) == ["attention"] and candidates.imported == {}
 
 
-def test_an_exercises_own_name_comes_before_its_other_names() -> None:
+def test_the_name_of_an_exercise_has_priority_over_aliases() -> None:
     text = "def softmax(scores, mask): ...\ndef masked_softmax(scores, mask): ...\n"
-    found = find_candidates(names_of(text), None)
-    assert found.exercises == {"masked_softmax": "masked_softmax"}
-    assert found.passed_over == {"masked_softmax": ["softmax"]}
+    candidates = find_candidates(execute(text), None)
+    assert candidates.exercises == {"masked_softmax": "masked_softmax"}
+    assert candidates.passed_over == {"masked_softmax": ["softmax"]}
 
 
-def test_of_several_functions_the_one_that_uses_the_others_is_the_exercise_asked_for() -> None:
-    found = find_candidates(
-        names_of("def helper(x): ...\ndef mine(q, k): return helper(q)\n"), find_exercise("score")
+def test_the_function_that_uses_the_others_is_the_answer() -> None:
+    candidates = find_candidates(
+        execute("def helper(x): ...\ndef mine(q, k): return helper(q)\n"), find_exercise("score")
     )
-    assert found.exercises == {"score": "mine"} and found.calls == {"score": ["helper"]}
+    assert candidates.exercises == {"score": "mine"} and candidates.calls == {"score": ["helper"]}
 
 
-def test_a_method_of_the_same_name_is_no_use_of_a_function() -> None:
+def test_a_method_of_the_same_name_is_not_a_call() -> None:
     text = "def softmax(scores, mask): ...\ndef attention(q, k, v, mask=None):\n    return q.softmax(-1)\n"
-    assert find_candidates(names_of(text), None).calls["attention"] == []
+    assert find_candidates(execute(text), None).calls["attention"] == []
 
 
 HEADS = """
@@ -126,15 +126,15 @@ class MultiHeadAttention(nn.Module):
     ],
     ids=["option", "helper", "at run time", "both wrong", "alone", "class", "import", "softmax"],
 )  # fmt: skip
-def test_helpers_and_imports_do_not_decide(
+def test_helpers_and_imports_do_not_affect_the_result(
     text: str, states: dict[str, str], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text, encoding="utf-8")
     report = regard.check(path)
-    assert {each.exercise: each.state for each in report.exercises} == states
+    assert {exercise.exercise: exercise.state for exercise in report.exercises} == states
     assert report.right == ("wrong" not in states.values())
-    assert all("\n" not in each.trouble for each in report.exercises)
+    assert all("\n" not in exercise.trouble for exercise in report.exercises)
 
 
 def test_a_file_that_only_imports_is_not_right(
@@ -151,27 +151,28 @@ def test_a_file_that_only_imports_is_not_right(
     ("body", "name"),
     [
         ("return F.scaled_dot_product_attention(q, k, v, mask), mask", "scaled_dot_product_attention"),
-        ("return loops(q, k, v, mask)", "regard.course.loops.weighing.attention"),
+        ("return loops(q, k, v, mask)", "regard.course.reference.attention_loops.attention"),
     ],
 )
-def test_work_that_a_library_does_is_told(tmp_path: Path, body: str, name: str) -> None:
+def test_library_work_is_noted(tmp_path: Path, body: str, name: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "import torch.nn.functional as F\nfrom regard.course.loops.weighing import attention as loops\n"
+        "import torch.nn.functional as F\n"
+        "from regard.course.reference.attention_loops import attention as loops\n"
         f"def attention(q, k, v, mask=None):\n    {body}\n",
         encoding="utf-8",
     )
     (report,) = regard.check(path).exercises
-    assert f"the work of attention is done by {name}, not by your own code" in report.notes
+    assert f"{name} does the work of attention, not your own code" in report.notes
 
 
 @pytest.mark.slow
-def test_softmax_and_matmul_of_a_library_are_ones_own_work(tmp_path: Path) -> None:
+def test_softmax_and_matmul_of_a_library_are_allowed(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("import torch\n" + HEADS, encoding="utf-8")
-    assert all(not each.notes for each in regard.check(path).exercises)
+    assert all(not exercise.notes for exercise in regard.check(path).exercises)
 
 
-def test_an_object_of_a_library_is_no_answer_either() -> None:
+def test_a_library_object_is_not_an_answer() -> None:
     report = regard.check(regard.attention.MultiHeadAttention)
     assert not report.right and report.exercises[0].state == "imported"

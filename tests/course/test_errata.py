@@ -1,4 +1,4 @@
-"""docs/errata.md prints what its blocks come to."""
+"""The code blocks of docs/errata.md print the output that the page shows."""
 
 import contextlib
 import io
@@ -12,12 +12,12 @@ BLOCKS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL
 
 
 @pytest.mark.parametrize(("code", "shown"), BLOCKS)
-def test_a_block_prints_what_stands_under_it(code: str, shown: str) -> None:
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
+def test_a_block_prints_the_output_below_it(code: str, shown: str) -> None:
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         exec(compile(code, "errata", "exec"), {})
-    assert told.getvalue() == shown
+    assert output.getvalue() == shown
 
 
-def test_there_are_blocks_for_each_of_the_formulas() -> None:
+def test_each_formula_has_a_block() -> None:
     assert len(BLOCKS) == 4 == PAGE.count("```python")

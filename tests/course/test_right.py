@@ -1,4 +1,4 @@
-"""Right implementations in many styles pass, and none is ever blamed, whatever the sizes and numbers."""
+"""Right solutions in many styles pass, whatever the sizes and numbers."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,28 +6,28 @@ from hypothesis import strategies as st
 
 from regard.course.candidates import find_candidates
 from regard.course.exercises import EXERCISES
-from tests.course.learning import LEARNERS, checked, names_of
+from tests.course.checking import LEARNERS, check_source, execute
 
 FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LEARNERS.glob("*.py"))}
 ANSWERS = [
     (file, exercise)
     for file, source in FILES.items()
-    for exercise in find_candidates(names_of(source), None).exercises
+    for exercise in find_candidates(execute(source), None).exercises
 ]
 LARGE = [(file, exercise) for file, exercise in ANSWERS if exercise in ("transformer", "decoder_layer")]
-QUICK = [each for each in ANSWERS if each not in LARGE and each[1] != "train_copy"]
+QUICK = [answer for answer in ANSWERS if answer not in LARGE and answer[1] != "train_copy"]
 SLOW = ("learning_by_hand", "train_copy")
 KINKS = {"feed_forward": 991, "encoder_layer": 626, "decoder_layer": 45, "transformer": 38}
-"""Seeds whose inputs nearly turn a ReLU on: the slopes to both sides differ."""
+"""Seeds with an input near the kink of a ReLU: the gradients on both sides differ."""
 
 
 @pytest.mark.parametrize(
     ("file", "exercise"),
-    [pytest.param(*each, marks=[pytest.mark.slow] if each == SLOW else []) for each in ANSWERS],
-    ids=lambda each: str(each),
+    [pytest.param(*answer, marks=[pytest.mark.slow] if answer == SLOW else []) for answer in ANSWERS],
+    ids=str,
 )
-def test_what_is_right_passes(file: str, exercise: str) -> None:
-    report = checked(FILES[file], exercise)
+def test_right_solutions_pass(file: str, exercise: str) -> None:
+    report = check_source(FILES[file], exercise)
     assert report.state == "right", report
     assert report.diagnoses == []
 
@@ -35,47 +35,49 @@ def test_what_is_right_passes(file: str, exercise: str) -> None:
 @pytest.mark.parametrize("exercise", sorted({exercise for _, exercise in QUICK}))
 @settings(max_examples=2)
 @given(seed=st.integers(1, 10**6))
-def test_what_is_right_is_not_blamed_on_a_sample(exercise: str, seed: int) -> None:
+def test_a_sample_of_right_solutions_passes_with_any_seed(exercise: str, seed: int) -> None:
     files = [file for file, answered in QUICK if answered == exercise]
-    report = checked(FILES[files[seed % len(files)]], exercise, seed)
+    report = check_source(FILES[files[seed % len(files)]], exercise, seed)
     assert report.state == "right", report
 
 
 @pytest.mark.parametrize(("exercise", "seed"), KINKS.items())
-def test_at_a_kink_either_slope_is_right(exercise: str, seed: int) -> None:
-    slopes = next(each for each in EXERCISES if each.name == exercise)
-    (case,) = [each for each in slopes.cases(seed) if each.name == "gradients"]
-    assert any(abs(after - before) > 0.02 * abs(after) for before, after in slopes.slopes(case).values())
-    report = checked(FILES["stacking_module"], exercise, seed)
+def test_at_a_kink_the_gradient_of_either_side_is_right(exercise: str, seed: int) -> None:
+    item = next(item for item in EXERCISES if item.name == exercise)
+    (case,) = [case for case in item.cases(seed) if case.name == "gradients"]
+    assert any(
+        abs(after - before) > 0.02 * abs(after) for before, after in item.expected_gradients(case).values()
+    )
+    report = check_source(FILES["stacking_module"], exercise, seed)
     assert report.state == "right", report
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("file", "exercise"), QUICK, ids=lambda each: str(each))
+@pytest.mark.parametrize(("file", "exercise"), QUICK, ids=str)
 @settings(max_examples=8)
 @given(seed=st.integers(1, 10**6))
-def test_what_is_right_is_never_blamed(file: str, exercise: str, seed: int) -> None:
-    report = checked(FILES[file], exercise, seed)
+def test_right_solutions_pass_with_any_seed(file: str, exercise: str, seed: int) -> None:
+    report = check_source(FILES[file], exercise, seed)
     assert report.state == "right", report
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("file", "exercise"), LARGE, ids=lambda each: str(each))
+@pytest.mark.parametrize(("file", "exercise"), LARGE, ids=str)
 @settings(max_examples=3)
 @given(seed=st.integers(1, 10**6))
-def test_what_is_right_and_large_is_never_blamed(file: str, exercise: str, seed: int) -> None:
-    report = checked(FILES[file], exercise, seed)
+def test_large_right_solutions_pass_with_any_seed(file: str, exercise: str, seed: int) -> None:
+    report = check_source(FILES[file], exercise, seed)
     assert report.state == "right", report
 
 
 def test_sizes_differ_from_seed_to_seed() -> None:
-    (attention,) = [each for each in EXERCISES if each.name == "attention"]
+    (attention,) = [exercise for exercise in EXERCISES if exercise.name == "attention"]
     shapes = {attention.cases(seed)[0].arguments["query"].shape for seed in range(20)}
     assert len(shapes) > 5
 
 
-def test_every_exercise_is_answered_in_two_styles_or_more_and_the_heart_of_it_in_five() -> None:
-    counts = {each.name: sum(exercise == each.name for _, exercise in ANSWERS) for each in EXERCISES}
+def test_every_exercise_has_solutions_in_several_styles() -> None:
+    counts = {item.name: sum(exercise == item.name for _, exercise in ANSWERS) for item in EXERCISES}
     assert min(counts.values()) >= 2, counts
     assert counts["multi_head_attention"] >= 5
     assert len(FILES) >= 20

@@ -1,15 +1,15 @@
-"""Every usual mistake is named when it is planted in a learner's file, and so are two of them together."""
+"""Every known mistake is named if it is planted in a right file, and so are two or three together."""
 
 import pytest
 
-from regard.course.catalogue import MISTAKES
-from regard.course.judging import plain_words
-from tests.course.learning import LEARNERS, checked, named
+from regard.course.grading import spaced_name
+from regard.course.mistakes import MISTAKES
+from tests.course.checking import LEARNERS, check_source, mistake_names
 from tests.course.planted import PAIRS, PLANTS, TRIPLES, Edit
 
 
-def planted(file: str, edits: list[Edit]) -> str:
-    """Return a learner's file with edits, each of which finds its place."""
+def plant(file: str, edits: list[Edit]) -> str:
+    """Return a learner's file with the edits applied."""
     source = (LEARNERS / f"{file}.py").read_text(encoding="utf-8")
     for old, new in edits:
         assert old in source, f"{file} has no {old!r}"
@@ -18,8 +18,8 @@ def planted(file: str, edits: list[Edit]) -> str:
 
 
 LONG = ("transformer", "train_copy")
-"""Exercises of which `make test` tries every fifth mistake only."""
-TRIED = {name: [each[2] for each in PLANTS if each[1] == name][::5] for name in LONG}
+"""Exercises for which `make test` tries only every fifth mistake."""
+TRIED = {name: [mistake for _, exercise, mistake, _ in PLANTS if exercise == name][::5] for name in LONG}
 
 
 def _quick(exercise: str, mistake: str) -> bool:
@@ -28,38 +28,38 @@ def _quick(exercise: str, mistake: str) -> bool:
 
 @pytest.mark.parametrize(
     ("file", "exercise", "mistake", "edits"),
-    [pytest.param(*each, marks=[] if _quick(*each[1:3]) else [pytest.mark.slow]) for each in PLANTS],
-    ids=[f"{each[1]}-{each[2]}-{each[0]}" for each in PLANTS],
+    [pytest.param(*case, marks=[] if _quick(*case[1:3]) else [pytest.mark.slow]) for case in PLANTS],
+    ids=[f"{case[1]}-{case[2]}-{case[0]}" for case in PLANTS],
 )
 def test_a_mistake_is_named(file: str, exercise: str, mistake: str, edits: list[Edit]) -> None:
-    report = checked(planted(file, edits), exercise)
+    report = check_source(plant(file, edits), exercise)
     assert report.state == "wrong"
-    found = named(report)
-    assert [mistake] in found, f"{found}; {report.cases}"
-    assert len(found) <= 3  # of which none can be told apart
-    assert all(each.example for diagnosis in report.diagnoses for each in diagnosis.findings)
-    assert report.ending == ""  # no sentence says that no usual mistake answers so
+    names = mistake_names(report)
+    assert [mistake] in names, f"{names}; {report.cases}"
+    assert len(names) <= 3  # which no input can separate
+    assert all(finding.example for diagnosis in report.diagnoses for finding in diagnosis.findings)
+    assert report.ending == ""  # the sentence on unknown mistakes does not appear
 
 
 @pytest.mark.parametrize(
     ("file", "exercise", "mistakes", "edits"),
-    [pytest.param(*each, marks=[pytest.mark.slow] if each[1] in LONG else []) for each in PAIRS],
-    ids=[" and ".join(each[2]) for each in PAIRS],
+    [pytest.param(*case, marks=[pytest.mark.slow] if case[1] in LONG else []) for case in PAIRS],
+    ids=[" and ".join(case[2]) for case in PAIRS],
 )
 def test_two_mistakes_are_named(file: str, exercise: str, mistakes: list[str], edits: list[Edit]) -> None:
-    report = checked(planted(file, edits), exercise)
+    report = check_source(plant(file, edits), exercise)
     assert report.state == "wrong"
-    assert sorted(mistakes) in [sorted(each) for each in named(report)]
+    assert sorted(mistakes) in [sorted(names) for names in mistake_names(report)]
 
 
-@pytest.mark.parametrize(("exercise", "mistakes", "source"), TRIPLES, ids=[each[0] for each in TRIPLES])
+@pytest.mark.parametrize(("exercise", "mistakes", "source"), TRIPLES, ids=[case[0] for case in TRIPLES])
 def test_three_mistakes_are_named(exercise: str, mistakes: list[str], source: str) -> None:
-    report = checked(source, exercise)
-    assert sorted(mistakes) in [sorted(each) for each in named(report)], report
+    report = check_source(source, exercise)
+    assert sorted(mistakes) in [sorted(names) for names in mistake_names(report)], report
     assert report.ending == ""
 
 
-def test_every_mistake_of_the_catalogue_is_planted_somewhere() -> None:
-    every = {plain_words(each.__name__) for each in MISTAKES}
+def test_every_known_mistake_is_planted_somewhere() -> None:
+    every = {spaced_name(mistake.__name__) for mistake in MISTAKES}
     assert len(every) == len(MISTAKES) > 100
     assert every == {mistake for _, _, mistake, _ in PLANTS}

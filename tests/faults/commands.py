@@ -38,7 +38,7 @@ LONGEST = 1000
 """Characters of a line that a person is to read."""
 PROGRESS = re.compile(
     r"(train|Training on|Validating on) |Unknown tokens: |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |"
-    r"learn the vocabulary|encode|prepare|read|"
+    r"learn the vocabulary|vocabulary of \d|scan the text|encode|prepare|read|Writing the model for |"
     r"fetch|[A-Z].*\d"
 )
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")
@@ -60,7 +60,9 @@ def work(line: Line, root: Path, told: int) -> int:
         try:
             return main()
         finally:
-            if sys.path != path:
+            # Ray and setuptools (for torch.compile) add folders of libraries inside of their own packages.
+            own = [entry for entry in sys.path if "/site-packages/" not in entry or entry in path]
+            if own != path:
                 os.write(told, f"leaves the path of modules as {sys.path}\n".encode())
 
 
@@ -77,7 +79,7 @@ def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> li
         found += _faults_of_words(line, ended)
     refused = {name for name in changed if not _is_of_preparation(name, changed)}
     # Whether somebody reads from a pipe is only seen when the report is written there, after all else.
-    known = KEEPS in ended.err or "nobody reads from it" in ended.err
+    known = KEEPS in ended.err or "no process reads from it" in ended.err
     if ended.status == 2 and refused and not known:
         found.append(f"was refused, and changed {min(refused)!r}")
     return found

@@ -162,7 +162,8 @@ def near(words: Sequence[str], message: str) -> bool:
         if not word.rpartition("=")[2] and "'.'" in said:  # a path of no characters is this folder
             return True
         plain = word.strip().lstrip("-").partition("=")[0]
-        for form in (word, repr(word)[1:-1], plain, plain.replace("-", "_"), plain.replace("_", "-")):
+        spellings = (word, word.removeprefix("./"), repr(word)[1:-1], plain)
+        for form in (*spellings, plain.replace("-", "_"), plain.replace("_", "-")):
             if form and form[:20].lower() in said:
                 return True
     if "characters, at most" in said and any(len(word) > 1000 for word in words):

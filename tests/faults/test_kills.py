@@ -74,7 +74,7 @@ def test_a_missing_lock_is_found() -> None:
     def free(_: Path) -> Iterator[None]:
         yield
 
-    with mock.patch("regard.training.world.holding", free), mock.patch("regard.runs.pruning.holding", free):
+    with mock.patch("regard.training.world.hold_lock", free), mock.patch("regard.runs.pruning.hold_lock", free):
         report = together.main(40, seed=0)
     assert report.faults, report.told()
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from regard.data.links import KnownLinks
+from regard.data.word_alignment import WordAlignment
 from regard.interpret.agreement import agreement, error_rate_of, tally
 
 
 def test_rates_by_hand() -> None:
     """Och and Ney 2003, equations 11 to 13."""
-    known = [KnownLinks.of([(0, 0), (1, 1)], [(2, 2)]), KnownLinks.of([(0, 0)])]
+    known = [WordAlignment.of([(0, 0), (1, 1)], [(2, 2)]), WordAlignment.of([(0, 0)])]
     found = [frozenset({(0, 0), (2, 2), (3, 3)}), frozenset({(0, 0)})]
     assert tally(found[0], known[0]) == (3, 2, 1, 2)
     rates = agreement(found, known)
@@ -22,7 +22,7 @@ def test_rates_by_hand() -> None:
 
 
 def test_what_is_alike_has_no_error_and_what_is_apart_has_all() -> None:
-    known = [KnownLinks.of([(0, 0), (1, 1)])] * 3
+    known = [WordAlignment.of([(0, 0), (1, 1)])] * 3
     same = agreement([each.sure for each in known], known)
     apart = agreement([frozenset({(0, 1)})] * 3, known)
     assert same.error_rate is not None and (same.error_rate.mean, same.error_rate.high) == (0, 0)
@@ -30,6 +30,6 @@ def test_what_is_alike_has_no_error_and_what_is_apart_has_all() -> None:
 
 
 def test_nothing_found_and_nothing_known() -> None:
-    nothing = agreement([frozenset()] * 3, [KnownLinks.of([])] * 3)
+    nothing = agreement([frozenset()] * 3, [WordAlignment.of([])] * 3)
     assert (nothing.error_rate, nothing.precision, nothing.recall) == (None, None, None)
     assert error_rate_of(np.zeros((2, 4), dtype=int)).tolist() == [1, 1]

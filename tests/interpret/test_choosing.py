@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from regard.data.links import KnownLinks, Link
+from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
 from regard.interpret import AligningHeads, Head, choose_heads, links_of
 from regard.interpret.choosing import combined
@@ -14,7 +14,7 @@ HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1
 RANDOM = np.random.default_rng(0)
 
 
-def pairs_of(count: int, *, right: dict[tuple[int, int], float]) -> tuple[list[np.ndarray], list[KnownLinks]]:
+def pairs_of(count: int, *, right: dict[tuple[int, int], float]) -> tuple[list[np.ndarray], list[WordAlignment]]:
     """Return weights (2, C, 4, 5) that are random, but that `right` (shift, head) points to the known word in so
     many steps (a share)."""
     weights, known = [], []
@@ -26,7 +26,7 @@ def pairs_of(count: int, *, right: dict[tuple[int, int], float]) -> tuple[list[n
                 if RANDOM.random() < share:
                     each[place][target, source] = 2
         weights.append(each)
-        known.append(KnownLinks.of([(int(source), target) for target, source in enumerate(order)]))
+        known.append(WordAlignment.of([(int(source), target) for target, source in enumerate(order)]))
     return weights, known
 
 
@@ -89,6 +89,6 @@ def test_the_end_of_the_source_is_no_word() -> None:
     assert combined(np.ones((2, 3, 4, 5)), HEADS, choose_heads(*_some(), against="x").ways["all"]).shape == (4, 5)
 
 
-def _some() -> tuple[list[np.ndarray], list[Head], list[KnownLinks]]:
+def _some() -> tuple[list[np.ndarray], list[Head], list[WordAlignment]]:
     weights, known = pairs_of(20, right={})
     return weights, HEADS, known

@@ -10,7 +10,7 @@ import pytest
 import regard
 from regard.interpret import examined_in
 from regard.interpret.importance import worth_by_layer
-from regard.io.reading import sealed
+from regard.io.reading import add_digest
 from regard.training import RunFolder
 from regard.training.kept import write_kept
 from tests.earlier import to_format_6
@@ -68,7 +68,7 @@ def test_what_was_edited_or_is_of_another_run_is_refused(
         regard.InputError, match=r"examined\.json: it has changed since it was written; delete it"
     ):
         regard.load(run.path).about()
-    file.write_text(json.dumps(sealed({**stored, "of": {**stored["of"], "config": "another"}})))
+    file.write_text(json.dumps(add_digest({**stored, "of": {**stored["of"], "config": "another"}})))
     with pytest.raises(regard.InputError, match=r"examined\.json: it is of another run; delete it"):
         examined_in(run)
     assert "it is of another run; it is used as it is" not in capsys.readouterr().err

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.data.parallel import Counts, ParallelText
+from regard.data.parallel import PairCounts, ParallelText
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from tests.german import sentences
@@ -137,7 +137,7 @@ def test_blank_lines_of_a_text_are_counted_and_keep_their_places(
     for name, side in (("a", sources), ("b", targets)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
     text = ParallelText([tmp_path / "a", tmp_path / "b"])
-    assert len(list(text)) == 3 and text.counts == Counts(pairs=3, empty=3)
+    assert len(list(text)) == 3 and text.counts == PairCounts(pairs=3, empty=3)
     words = ("--data", tmp_path / "a", tmp_path / "b", "--output", tmp_path / "out", "--json", tmp_path / "j")
     status, out, err = command("test", german.folder, *words)
     assert status == 0 and "3 pairs; left out: 3 with an empty side" in out, err

@@ -142,7 +142,7 @@ def test_a_run_that_goes_away_is_the_machines_fault(
 
     monkeypatch.setattr(RunFolder, what, after_it_went)
     with pytest.raises(
-        MachineError, match="was moved or removed while it was written: put it back and go on with"
+        MachineError, match="was moved or removed while it was written: put it back and continue with"
     ):
         regard.train("counting", **TINY, steps=2, snapshots=2, savepath=tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.io import holding
+from regard.io import hold_lock
 from regard.sweep import carrying
 from regard.sweep.carrying import claimed, own_code, pack, step_of, unpack, unpack_code
 from regard.sweep.job import Job, make_job, measure
@@ -118,7 +118,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     here = job(tmp_path / "here")
     with claimed(here):
         with pytest.raises(InputError, match="is being written by process"):
-            with holding(here.run.path):
+            with hold_lock(here.run.path):
                 pass
     here.run.path.mkdir(parents=True)
     (here.run.path / "thesis.txt").touch()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.io.locking import holding
+from regard.io.locking import hold_lock
 from regard.sweep.processes import in_processes
 
 
@@ -89,7 +89,7 @@ def test_a_signal_right_after_a_process_begins_leaves_none(monkeypatch: pytest.M
 
 def hold(folder: Path) -> None:
     """A job that takes a lock, and fails in one of two folders while the other still works."""
-    with holding(folder / "run"):
+    with hold_lock(folder / "run"):
         (folder / "held").touch()
         deadline = time.monotonic() + 60
         while not all((each / "held").exists() for each in folder.parent.iterdir()):

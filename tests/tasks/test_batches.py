@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.data import PAD
-from regard.streams import generator_of
+from regard.streams import make_generator
 from regard.tasks import Beginning, Counting, Recall, Reverse, base
 from regard.tasks.pairs import RESERVE, SortedPairs
 from regard.training import make_config
@@ -12,7 +12,7 @@ from regard.training import make_config
 
 def batches(seed: int = 0) -> SortedPairs:
     settings = make_config("reverse", {"batchsize": 8, "seed": seed}).training
-    return Reverse().batches(settings, Beginning(generator=generator_of(seed, "train")))
+    return Reverse().batches(settings, Beginning(generator=make_generator(seed, "train")))
 
 
 def test_a_step_draws_the_same_batch_wherever_training_began() -> None:
@@ -38,8 +38,8 @@ batches_once = batches()
 
 def test_other_tasks_are_drawn_one_batch_after_the_other() -> None:
     settings = make_config("counting", {"batchsize": 4}).training
-    drawn = Counting().batches(settings, Beginning(generator=generator_of(0, "train"))).draw(17)
-    expected = Counting().sample(4, generator_of(0, "train"))
+    drawn = Counting().batches(settings, Beginning(generator=make_generator(0, "train"))).draw(17)
+    expected = Counting().sample(4, make_generator(0, "train"))
     assert torch.equal(drawn[0], expected.inputs)
 
 
@@ -47,8 +47,8 @@ def test_other_tasks_are_drawn_one_batch_after_the_other() -> None:
 def test_many_batches_at_once_are_those_drawn_one_by_one(vary_len: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = make_config("counting", {"batchsize": 4, "vary_len": vary_len}).training
     monkeypatch.setattr(base, "TOGETHER", 4 * 10 * 3)  # three batches
-    generator = generator_of(0, "train")
-    drawn, alone = Counting().batches(settings, Beginning(generator=generator)), generator_of(0, "train")
+    generator = make_generator(0, "train")
+    drawn, alone = Counting().batches(settings, Beginning(generator=generator)), make_generator(0, "train")
     for step in range(8):
         # Whoever goes on from here, from the generator and the place, draws the same.
         again = Beginning(generator=generator.clone_state(), place=drawn.place)
@@ -63,5 +63,5 @@ def test_many_batches_at_once_are_those_drawn_one_by_one(vary_len: bool, monkeyp
 
 def test_a_sampler_of_ones_own_is_asked_for_each_batch() -> None:
     settings = make_config("recall", {"batchsize": 4}).training
-    drawn = Recall().batches(settings, Beginning(generator=generator_of(0, "train")))
+    drawn = Recall().batches(settings, Beginning(generator=make_generator(0, "train")))
     assert isinstance(drawn, base.Samples) and drawn.together == 1

@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.io.reading import sealed
+from regard.io.reading import add_digest
 from regard.training import RunFolder
 from regard.training.tensors import pack, read_tensors
 from tests.earlier import to_format_6
@@ -44,7 +44,7 @@ def config(change: dict[str, Any], part: str | None = None, *, seal: bool = Fals
         (stored if part is None else stored[part]).update(change)
         stored = {name: value for name, value in stored.items() if value is not None or name not in change}
         if seal:
-            stored = sealed({name: value for name, value in stored.items() if name != "digest"})
+            stored = add_digest({name: value for name, value in stored.items() if name != "digest"})
         (run / "config.json").write_text(json.dumps(stored))
 
     return edit

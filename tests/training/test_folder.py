@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.io.reading import sealed
+from regard.io.reading import add_digest
 from regard.training import RunFolder, make_config, new_run
 from tests.earlier import to_format_6
 
@@ -83,7 +83,7 @@ def test_a_model_of_another_shape_is_refused(run: RunFolder) -> None:
     stored = json.loads(run.config_file.read_text())
     stored["model"]["hidden"] = 16
     del stored["digest"]
-    run.config_file.write_text(json.dumps(sealed(stored)))
+    run.config_file.write_text(json.dumps(add_digest(stored)))
     with pytest.raises(
         InputError, match="is damaged: model.safetensors: tensor '.*' is float32 \\(.*\\), not float32 \\("
     ) as raised:
@@ -99,9 +99,9 @@ def test_a_missing_trainer_state_is_said_on_resuming(run: RunFolder) -> None:
 
 def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever write of the next checkpoint fails, there is a whole model, and a state to go on from."""
-    from regard.io import inside
+    from regard.io import folders
 
-    written = inside.write_file
+    written = folders.write_file
     for failing in range(2):
         calls = iter(range(10))
 
@@ -110,7 +110,7 @@ def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pyt
                 raise regard.MachineError("disk full")
             written(path, content)
 
-        monkeypatch.setattr(inside, "write_file", write)
+        monkeypatch.setattr(folders, "write_file", write)
         model, _ = run.read_model()
         with pytest.raises(regard.MachineError):
             run.write_model(13, model)

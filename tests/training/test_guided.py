@@ -9,7 +9,7 @@ import torch
 import regard
 from regard import record
 from regard.data import PairBatch, collate
-from regard.data.links import parse_moses
+from regard.data.word_alignment import parse_moses
 from regard.errors import InputError
 from regard.models import Transformer, TransformerConfig
 from regard.training.guided import guided_layer, guiding

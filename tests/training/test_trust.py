@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.io.reading import sealed
+from regard.io.reading import add_digest
 
 SCORE = """
 import pathlib
@@ -116,7 +116,7 @@ def test_what_names_no_code_of_anybody_needs_no_trust(
     for score in ("os:system", "no_such_module:Score", "regard.attention:ScaledDot"):
         stored = json.loads(config.read_text())
         stored["model"]["score"] = score
-        config.write_text(json.dumps(sealed(stored)))
+        config.write_text(json.dumps(add_digest(stored)))
         if score.startswith("regard"):
             assert regard.load(config.parent, trust_edited=True).step == 12
         else:
@@ -137,7 +137,7 @@ def test_no_other_spelling_of_a_name_runs_code(
     shutil.copytree(trained.folder, config.parent)
     stored = json.loads(config.read_text())
     (stored if part == "kind" else stored["model"])[part] = name
-    config.write_text(json.dumps(sealed(stored)))
+    config.write_text(json.dumps(add_digest(stored)))
     with pytest.raises(regard.InputError, match="module:Class|unknown|is not"):
         regard.load(config.parent, trust_edited=True)
     assert not (tmp_path / "ran").exists()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.plugins import build_own, own_class
+from regard.plugins import build_plugin, plugin_class
 
 
 class Positions(nn.Module):
@@ -118,7 +118,7 @@ def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | Non
 
     Raises `InputError` for an unknown name, and for a class that cannot be imported or is no `Positions`.
     """
-    return None if name in choices else own_class("positions", name, Positions, choices)
+    return None if name in choices else plugin_class("positions", name, Positions, choices)
 
 
 def make_positions(name: str, width: int, length: int) -> Positions:
@@ -126,7 +126,7 @@ def make_positions(name: str, width: int, length: int) -> Positions:
 
     Raises `InputError` if the class is missing or cannot be built.
     """
-    positions, sizes = own_class("positions", name, Positions), f"width {width} and {length} steps"
-    return build_own(
+    positions, sizes = plugin_class("positions", name, Positions), f"width {width} and {length} steps"
+    return build_plugin(
         "positions", name, lambda: positions(width, length), sizes, "a width and the most steps of a sequence"
     )

@@ -23,7 +23,7 @@ from regard.attention.hooks import (
 )
 from regard.attention.interventions import active_interventions
 from regard.attention.records import Recorder, Records, short_name
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def record_own(
     own = attention_layers(model)
     for name in layers or ():
         if name not in (*own, *map(short_name, own)):
-            raise unknown("layer", name, map(short_name, own))
+            raise unknown_choice("layer", name, map(short_name, own))
     with disable_compile(), record_layers(own, recorder, layers):
         yield Records(recorder)
 

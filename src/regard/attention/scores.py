@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from regard import fast
 from regard.errors import InputError
 from regard.fast.additive import blockwise_scores
-from regard.plugins import build_own, own_class
+from regard.plugins import build_plugin, plugin_class
 
 
 class Score(nn.Module):
@@ -210,7 +210,7 @@ def find_score(name: str) -> type[Score]:
     >>> find_score("dot").__name__
     'Dot'
     """
-    return SCORES[name] if name in SCORES else own_class("score", name, Score, SCORES)
+    return SCORES[name] if name in SCORES else plugin_class("score", name, Score, SCORES)
 
 
 def make_score(name: str, *widths: int) -> Score:
@@ -219,4 +219,4 @@ def make_score(name: str, *widths: int) -> Score:
     Raises `InputError` for an unknown name, and if your own class cannot be built.
     """
     score, sizes = find_score(name), f"widths {', '.join(map(str, widths))}"
-    return build_own("score", name, lambda: score(*widths), sizes, "the widths of queries and of keys")
+    return build_plugin("score", name, lambda: score(*widths), sizes, "the widths of queries and of keys")

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.cli.terminal import escaping, open_streams
 from regard.cli.words import say
-from regard.errors import RegardError, unknown
+from regard.errors import RegardError, unknown_choice
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 """What writing to an output that is no file of ours fails with; of our files, `files.cannot_write` tells."""
@@ -105,13 +105,14 @@ def _answer(argv: list[str]) -> int:
         sys.stdout.write(f"regard {__version__}\n")
         return 0
     if argv[0] not in COMMANDS:
-        return _fail(str(unknown("command", argv[0], COMMANDS)), 2)
+        return _fail(str(unknown_choice("command", argv[0], COMMANDS)), 2)
     return _guarded(argv[0], argv[1:])
 
 
 def _guarded(command: str, argv: list[str]) -> int:
     """Run a command, turning what can go wrong outside of Regard's code into one line and a status."""
-    from regard.libraries import is_memory  # now: when memory has run out, it could not be imported
+    # Now, since they could not be imported once memory has run out.
+    from regard.libraries import broken_library, is_memory, message_of
 
     try:
         with warnings.catch_warnings():
@@ -130,6 +131,9 @@ def _guarded(command: str, argv: list[str]) -> int:
             raise
         if os.environ.get("REGARD_DEBUG") == "1":
             raise
+        if (library := broken_library(error)) is not None:
+            advice = f"install it again, pip install --force-reinstall {library}"
+            return _fail(f"importing {library} fails: {message_of(error)}; {advice}", 1)
         return _fail(_unexpected(command, argv, error), 1)
     return 0
 

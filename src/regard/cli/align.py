@@ -15,10 +15,9 @@ from regard.cli.parsing import first_word, parse, take_text, wants_help
 from regard.cli.screen import open_on_screen
 from regard.cli.terminal import answer_output, print_table
 from regard.cli.words import say
-from regard.data.links import KnownLinks, Link, Symmetrising, read_links
 from regard.data.parallel import check_files
-from regard.data.places import Unit
-from regard.data.silver import check_eflomal
+from regard.data.tokenization import Unit
+from regard.data.word_alignment import Link, Symmetrization, WordAlignment, check_eflomal, read_links
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
 from regard.interpret import By
@@ -61,7 +60,7 @@ class AlignFlags:
     None: words; for tasks of characters, characters."""
     reverse: str | None = None
     """Run of the other direction, with whose links these are made one."""
-    symmetrise: Symmetrising | None = None
+    symmetrise: Symmetrization | None = None
     """How, with --reverse: from both directions' weights, multiplied (product); or from the links of each. None:
     product."""
     format: Literal["moses", "json"] = "moses"
@@ -136,7 +135,7 @@ def _choose(
     run: SequenceRun, reverse: SequenceRun | None, source: str | None, target: str | None, flags: AlignFlags
 ) -> None:
     """Choose heads, and say how well they do."""
-    known: Sequence[KnownLinks]
+    known: Sequence[WordAlignment]
     others: dict[str, Sequence[frozenset[Link]]] = {}
     if source is None:
         if flags.links is not None:
@@ -156,7 +155,7 @@ def _choose(
         silver = run.silver_links(pairs)
         others = {"eflomal": silver} if known else {}
         if not known:
-            known, against = [KnownLinks.of(each) for each in silver], "eflomal's links"
+            known, against = [WordAlignment.of(each) for each in silver], "eflomal's links"
     before = run.kept_heads()
     choice = run.choose_alignment(
         pairs, known, against=against, reverse=reverse, others=others, unit=flags.unit, keep=flags.keep

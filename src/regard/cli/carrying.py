@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from regard.cli.words import say
-from regard.data.markup import UNIT, Marked, carry, read_marked
+from regard.data.markup import UNIT, MarkedText, parse_markup, transfer_markup
 from regard.data.vocabulary import is_blank
 from regard.decoding import Candidate
 from regard.errors import InputError
@@ -24,13 +24,13 @@ def tell_heads(run: SequenceRun) -> None:
         )
 
 
-def read_markup(line: str, which: str) -> Marked:
+def read_markup(line: str, which: str) -> MarkedText:
     """Return a line without its markup; one that is not well-formed is told, and read as text."""
     try:
-        return read_marked(line)
+        return parse_markup(line)
     except InputError as error:
         say(f"{which}: {error}; it is read as text")
-        return Marked(line)
+        return MarkedText(line)
 
 
 def with_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answers]) -> list[Answers]:
@@ -42,16 +42,19 @@ def with_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answers
     ]
 
 
-def with_markup(run: SequenceRun, marked: Sequence[Marked], answers: Sequence[Answers]) -> list[Answers]:
+def with_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers]) -> list[Answers]:
     """Return answers with the markup of their texts. What is markup alone is its own answer."""
     found = iter(run.align(_pairs([each.text for each in marked], answers), unit=UNIT))
     carried: list[Answers] = []
     for text, some in zip(marked, answers, strict=True):
         if some is None and text.elements and is_blank(text.text):
-            bare = carry(text, text.text, [])
+            bare = transfer_markup(text, text.text, [])
             some = [Candidate(text=bare, tokens=[], log_probability=0.0, score=0.0, finished=True)]
         elif some is not None:
-            some = [dataclasses.replace(each, text=carry(text, each.text, next(found).links)) for each in some]
+            some = [
+                dataclasses.replace(each, text=transfer_markup(text, each.text, next(found).links))
+                for each in some
+            ]
         carried.append(some)
     return carried
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse
-from regard.data.rules import Rules
+from regard.data.cleaning_rules import CleaningRules
 from regard.errors import InputError, check_range, check_share
 
 if TYPE_CHECKING:
-    from regard.data.cleaning import Scoring
+    from regard.data.cleaning import PairScorer
 
 PROG = "regard clean"
 USAGE = f"{PROG} SOURCE TARGET"
@@ -26,7 +26,7 @@ DESCRIPTION = (
 class CleanFlags:
     """All flags of the command."""
 
-    rules: Rules = field(default_factory=Rules)
+    rules: CleaningRules = field(default_factory=CleaningRules)
     runs: tuple[str, ...] = ()
     """One or two runs that score the pairs, by their paths, such as: models/translation. The first translates
     source to target, the second back: then the score is that of both (dual cross-entropy), from 0 to 1."""
@@ -51,11 +51,11 @@ def run(argv: list[str]) -> None:
     flags = parse(CleanFlags(), words, prog=USAGE, description=DESCRIPTION)
     if not files:
         raise InputError(f"no text: name a source and a target file first, as in `{PROG} train.de train.en`")
-    from regard.data.cleaning import clean
+    from regard.data.cleaning import clean_corpus
 
     check_share("min_score", flags.min_score)
     check_range("batchsize", flags.batchsize, 1, 10**6)
-    found = clean(
+    found = clean_corpus(
         files,
         flags.savepath,
         flags.rules,
@@ -66,7 +66,7 @@ def run(argv: list[str]) -> None:
     sys.stdout.write(f"{found}\n")
 
 
-def _scoring(flags: CleanFlags) -> "Scoring | None":
+def _scoring(flags: CleanFlags) -> "PairScorer | None":
     """Return what scores pairs by the runs that are given; None where none are."""
     if not flags.runs:
         return None

@@ -10,7 +10,7 @@ from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.terminal import print_table
 from regard.cli.train import chosen_model, parse_config
 from regard.cli.words import say
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, write_json
 from regard.io.reading import is_folder, read_text
 from regard.sweep import COMPARISONS, Here, Machines, Ray, Slurm, compare
@@ -155,7 +155,7 @@ def _check_task(task: str, argv: list[str]) -> None:
         return
     words = [task, *(argv[:1] if argv and not argv[0].startswith("-") else [])]
     if len(words) == 1 and not is_folder(Path(task)):
-        raise unknown("task", task, TASKS, other="a Python file, or name two folders of models")
+        raise unknown_choice("task", task, TASKS, other="a Python file, or name two folders of models")
     wrong = [each for each in words if not is_folder(Path(each))]
     found = f"{wrong[0]!r} is no folder" if wrong else f"folder {task!r} is given alone"
     raise InputError(f"{found}: models are compared by two folders, as in `{PROG} before after --texts FILE`")

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import first_word, parse, wants_help
-from regard.data.datasets import NAMES, fetch
+from regard.data.datasets import DATA_SETS, fetch
 from regard.data.parallel import check_files
 
 PROG = "regard data"
 DESCRIPTION = (
-    "Fetch a data set, and check that it came whole. How much there is to fetch is told before, what is there "
-    f"whole is not fetched again, and what was interrupted goes on. NAME: {', '.join(NAMES)}, where opus/NAME is "
-    "any corpus of https://opus.nlpl.eu, such as opus/Books."
+    "Download a data set and verify its checksums. Files that exist with the right checksum are not downloaded "
+    f"again. NAME: {', '.join(DATA_SETS)}."
 )
 PARTS = {"train": "train", "valid": "val", "test": "test"}
 """What a training calls the parts of a data set, and how the names of their files begin."""
@@ -24,14 +23,13 @@ class DataFlags:
     """All flags of the command."""
 
     languages: tuple[str, ...] = ()
-    """Codes of source and target, such as: de en. None: de en for multi30k, which has fr and cs too."""
+    """Codes of source and target, such as: de en. Default: de en; multi30k also has fr and cs."""
     savepath: Path = Path("data")
     """Folder of data sets; this one goes into a folder of its name there."""
     lenient: bool = False
     """Do not stop where the files have not as many lines, or are not UTF-8."""
     url: str | None = None
-    """Where to fetch from instead: the address of a folder with the same files, or for OPUS of a server that
-    answers as its interface does."""
+    """Another address with the same files."""
 
 
 def run(argv: list[str]) -> None:
@@ -44,8 +42,6 @@ def run(argv: list[str]) -> None:
     texts = {
         part: [str(file) for file in files if file.name.startswith(begins)] for part, begins in PARTS.items()
     }
-    if not any(texts.values()):  # one text, without parts
-        texts = {"train": list(map(str, files))}
     for names in texts.values():
         if not flags.lenient:
             check_files(names)

@@ -39,8 +39,8 @@ class LearnFlags:
 def run(argv: list[str]) -> None:
     """Write what is asked for, or serve the course until interrupted."""
     flags = parse(LearnFlags(), argv, prog="regard learn", description=DESCRIPTION)
-    stubs = {} if flags.stubs is None else course.stubs_in(flags.stubs)
-    notebooks = {} if flags.notebooks is None else course.notebooks_in(flags.notebooks, flags.savepath)
+    stubs = {} if flags.stubs is None else course.build_stubs(flags.stubs)
+    notebooks = {} if flags.notebooks is None else course.build_notebooks(flags.notebooks, flags.savepath)
     if flags.site is not None:
         course.check_site(flags.site)
     write_new({**stubs, **notebooks})  # all or none

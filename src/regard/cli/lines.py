@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from regard.cli.words import say
-from regard.data.encoding import encoding_of
 from regard.data.parallel import check_files
+from regard.data.text_encoding import detect_encoding
 from regard.errors import InputError
 from regard.io.reading import cannot_read
 
@@ -57,7 +57,7 @@ def _check_begin(file: BinaryIO, name: str, *, lenient: bool | None) -> None:
     """Raise `InputError` where the beginning of a stream shows another encoding than UTF-8."""
     if lenient or not isinstance(file, BufferedReader):
         return
-    if encoding := encoding_of(file.peek(1)):
+    if encoding := detect_encoding(file.peek(1)):
         raise InputError(f"{name} is {encoding}, not UTF-8: convert it first, by iconv -f {encoding} -t UTF-8")
 
 

@@ -9,7 +9,7 @@ from regard.attention import short_name
 from regard.cli.parsing import first_word, parse, wants_help
 from regard.cli.screen import open_on_screen
 from regard.cli.terminal import print_table
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.external import look
 from regard.external.model_input import TARGET_SEPARATOR
 from regard.fast.memory import keep_memory
@@ -142,7 +142,7 @@ def _layer(said: str, names: list[str]) -> str:
     for name in (said, short_name(said)):
         if name in names:
             return name
-    raise unknown("layers", said, names, other=f"0 to {len(names) - 1}")
+    raise unknown_choice("layers", said, names, other=f"0 to {len(names) - 1}")
 
 
 def _number(said: str, what: str) -> int:

@@ -15,7 +15,7 @@ import tyro
 from tyro import _strings
 
 from regard.cli.terminal import raw_output
-from regard.errors import InputError, escaped
+from regard.errors import InputError, escape_controls
 
 Flags = TypeVar("Flags")
 
@@ -44,7 +44,7 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
                 type(default),
                 default=default,
                 args=_plain_booleans(argv, _names_of(type(default), bool)),
-                prog=escaped(prog),
+                prog=escape_controls(prog),
                 description=textwrap.fill(description, min(shutil.get_terminal_size().columns, WIDEST)),
                 use_underscores=True,
                 config=(tyro.conf.OmitArgPrefixes,),
@@ -59,13 +59,13 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
 
 
 def _escaped(value: Any) -> Any:
-    """Return a default as help shows it: of texts and paths, also those inside a dataclass, `escaped`."""
+    """Return a default as help shows it: of texts and paths, also those inside a dataclass, `escape_controls`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [each.name for each in dataclasses.fields(value) if each.init]
         return dataclasses.replace(value, **{name: _escaped(getattr(value, name)) for name in names})
     if isinstance(value, tuple):
         return tuple(map(_escaped, value))
-    return type(value)(escaped(str(value))) if isinstance(value, str | Path) else value
+    return type(value)(escape_controls(str(value))) if isinstance(value, str | Path) else value
 
 
 def _refuse_empty_paths(default: object, argv: list[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import parse_of_run
 from regard.cli.words import say
-from regard.data.unknown import UnknownCount
+from regard.data.unknown_tokens import UnknownCount
 from regard.data.vocabulary import is_blank
 from regard.runs import SAVEPATH, SequenceRun, load_translator
 

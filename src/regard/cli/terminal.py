@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import IO, Any
 
-from regard.errors import escaped
+from regard.errors import escape_controls
 
 
 def open_streams() -> None:
@@ -45,14 +45,14 @@ class _Forgiving(io.FileIO):
 
 
 class _Escaping:
-    """A text stream that writes control characters out, see `escaped`."""
+    """A text stream that writes control characters out, see `escape_controls`."""
 
     def __init__(self, raw: IO[str]) -> None:
         self.raw = raw
 
     def write(self, text: str) -> int:
         """Write a text, escaped."""
-        return self.raw.write(escaped(text))
+        return self.raw.write(escape_controls(text))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)
@@ -85,7 +85,11 @@ def print_table(what: Any, width: int | None = None) -> None:
     class Escape(RenderHook):
         def process_renderables(self, renderables: list[Any]) -> list[Any]:
             drawn = (part for each in renderables for part in console.render(each))
-            return [Segments(part if part.control else Segment(escaped(part.text), part.style) for part in drawn)]
+            return [
+                Segments(
+                    part if part.control else Segment(escape_controls(part.text), part.style) for part in drawn
+                )
+            ]
 
     console.push_render_hook(Escape())
     console.print(what)

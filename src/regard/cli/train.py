@@ -15,7 +15,6 @@ import tyro
 from regard import runs
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
 from regard.cli.words import say
-from regard.errors import InputError
 from regard.runs import SAVEPATH, without_text
 from regard.tasks import TASKS
 from regard.training import PARTS, Interrupted, RunConfig, RunFolder, changed, find_run, make_config, sized
@@ -61,10 +60,6 @@ class WhereConfig:
     """Continue the run that is there, exactly as if it had not stopped. It keeps its flags."""
     overwrite: bool = False
     """Replace the run that is there."""
-    prepare: str | None = None
-    """Of translation: only prepare a part of the text, such as 3/16, the third of sixteen, and stop. So several
-    machines prepare one corpus in one savepath; a training with the same flags takes it once all parts are
-    there."""
     trust_code: bool = False
     """With resume, or from: run the code of its own that the run names, which nobody has trained with here."""
     trust_edited: bool = False
@@ -85,9 +80,6 @@ def run(argv: list[str]) -> None:
         base = without_text(before.read_config(trust_code=where.trust_code))
     config, _ = parse_config(base, argv, task=task)
     given: dict[str, Any] = {**chosen, **changed(config, base)}
-    if where.prepare is not None:
-        _prepare(task, where, where.prepare, given)
-        return
     try:
         trained = runs.train(
             task,
@@ -109,26 +101,6 @@ def run(argv: list[str]) -> None:
     sys.stdout.write(
         f"Trained {trained.task.name} for {step} steps: {_found(trained)}. The run is in {trained.folder}\n"
     )
-
-
-def _prepare(task: str, where: WhereConfig, part: str, flags: dict[str, Any]) -> None:
-    """Prepare a part of the text, and say what is missing still."""
-    from regard.data.prepare import listed  # brings a large library
-    from regard.runs import prepare
-
-    if where.resume or where.overwrite:
-        raise InputError(f"prepare {part} makes no run: leave out resume and overwrite")
-    missing = prepare(
-        task,
-        part,
-        savepath=where.savepath,
-        start_from=where.start_from,
-        trust_code=where.trust_code,
-        trust_edited=where.trust_edited,
-        **flags,
-    )
-    still = listed(missing, int(part.partition("/")[2])) if missing else "all parts are there"
-    sys.stdout.write(f"Prepared part {part} of the text, in {where.savepath}; {still}\n")
 
 
 def _found(trained: AnyRun) -> str:

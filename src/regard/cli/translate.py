@@ -14,8 +14,8 @@ from regard.cli.screen import open_on_screen
 from regard.cli.terminal import answer_output, print_table
 from regard.cli.words import say
 from regard.convert import EngineName, Precision
-from regard.data.markup import Marked
-from regard.data.unknown import MANY, UnknownCount
+from regard.data.markup import MarkedText
+from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
@@ -102,7 +102,7 @@ def run(argv: list[str]) -> None:
         if plot is not None:
             check_ending(plot)
             flags = dataclasses.replace(flags, engine=_drawing_engine(run, flags))
-        marked = read_markup(text, "the text") if flags.tags else Marked(text)
+        marked = read_markup(text, "the text") if flags.tags else MarkedText(text)
         text = marked.text
         if plot is not None and is_blank(text):
             raise InputError("the text is blank: its answer is empty, and there is nothing to draw")
@@ -163,13 +163,13 @@ def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) ->
         say(f"warning: {warning}")
 
 
-def _read(line: bytes, number: int, flags: TranslateFlags) -> Marked:
+def _read(line: bytes, number: int, flags: TranslateFlags) -> MarkedText:
     text = read_line(line, number)
-    return read_markup(text, f"line {number}") if flags.tags else Marked(text)
+    return read_markup(text, f"line {number}") if flags.tags else MarkedText(text)
 
 
 def _with_more(
-    run: SequenceRun, marked: Sequence[Marked], answers: Sequence[Answers], flags: TranslateFlags
+    run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers], flags: TranslateFlags
 ) -> Sequence[Answers]:
     """Return answers with what is to be added to them."""
     if flags.tags:
@@ -199,7 +199,7 @@ def _tell_unknown(run: SequenceRun, text: str, which: str) -> None:
     if unknown := vocabulary.unknown(text):
         count = UnknownCount()
         count.add(vocabulary.encode(text))
-        share = f" ({count.share:.0%} of it)" if count.share > MANY else ""
+        share = f" ({count.share:.0%} of it)" if count.share > WARNING_SHARE else ""
         say(f"{which} has {vocabulary.unit} that training never saw{share}: {' '.join(map(repr, unknown))}")
 
 

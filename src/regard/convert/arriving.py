@@ -18,12 +18,12 @@ from regard.convert.huggingface import InHuggingFace, load_marian
 from regard.convert.marian import modules, settings_of
 from regard.convert.parameters import NEVER, Rows, halves, rows_of, to_ours
 from regard.data import UNKNOWN
-from regard.data.sentencepieces import SentencePieces
-from regard.data.subwords import RESERVED, Subwords
+from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.errors import InputError
 from regard.io.reading import (
     DamageError,
-    damaged,
+    damaged_file,
     is_file,
     is_folder,
     parse_json,
@@ -97,7 +97,7 @@ def read_huggingface(folder: Path) -> Arrived:
     if not flags["tied"]:
         found["output.weight"] = rows_of(state["lm_head.weight"], target)[:, back]
     found["output_bias"] = rows_of(state["final_logits_bias"][0], target, NEVER)
-    pieces = isinstance(vocabularies[0], SentencePieces)
+    pieces = isinstance(vocabularies[0], SentencePieceVocabulary)
     flags |= {
         "tokenizer": "sentencepiece" if pieces else "bpe",
         "vocab_size": max(map(len, vocabularies)),
@@ -123,9 +123,9 @@ def _vocabularies(folder: Path, config: Any, *, shared: bool) -> tuple[tuple[Cut
     for file, size, model in zip(files, sizes, ("source.spm", "target.spm"), strict=True):
         symbols, rows = _symbols(folder / file, config, size, about)
         try:
-            cut = SentencePieces(read_bytes(folder / model), symbols, codes=True)
+            cut = SentencePieceVocabulary(read_bytes(folder / model), symbols, codes=True)
         except DamageError as error:
-            raise damaged(folder / model, error, MEND) from error
+            raise damaged_file(folder / model, error, MEND) from error
         found.append((cut, rows))
     (source, source_rows), (target, target_rows) = found
     return (source, target), (source_rows, target_rows)
@@ -141,7 +141,7 @@ def _symbols(file: Path, config: Any, size: int, about: _Tokenizer) -> tuple[lis
         )
     unknown = about.unk_token["content"] if isinstance(about.unk_token, dict) else about.unk_token
     if unknown not in numbers:
-        raise damaged(file, f"it has no {unknown}", MEND)
+        raise damaged_file(file, f"it has no {unknown}", MEND)
     rows = _special(config, size, numbers[unknown])
     taken = {row for row in rows if row is not None}
     rest = sorted((number, symbol) for symbol, number in numbers.items() if number not in taken)
@@ -173,7 +173,7 @@ def _of_ours(folder: Path, config: Any) -> tuple[tuple[Cut, Cut], tuple[Rows, Ro
         if not isinstance(stored, dict):
             raise DamageError("it is no object")
         plain = {**stored, "added_tokens": [], "post_processor": None}
-        found = Subwords.from_json(json.dumps(plain))
+        found = SubwordVocabulary.from_json(json.dumps(plain))
     except (DamageError, InputError) as error:
         raise InputError(
             f"{str(file)!r} is no vocabulary of ours, and source.spm is missing: give a folder with source.spm, "
@@ -182,5 +182,7 @@ def _of_ours(folder: Path, config: Any) -> tuple[tuple[Cut, Cut], tuple[Rows, Ro
     rows = list(range(len(found)))
     special = [config.pad_token_id, config.decoder_start_token_id, config.eos_token_id]
     if len(found) != config.vocab_size or special != rows[:UNKNOWN]:
-        raise damaged(file, f"it does not belong to the model: {', '.join(RESERVED[:UNKNOWN])} are others", MEND)
+        raise damaged_file(
+            file, f"it does not belong to the model: {', '.join(RESERVED[:UNKNOWN])} are others", MEND
+        )
     return (found, found), (rows, rows)

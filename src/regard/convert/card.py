@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.convert.exportable import Exportable
-from regard.data.unknown import read_unknown
+from regard.data.unknown_tokens import read_unknown
 from regard.evaluation import quality
 from regard.training import RunFolder
 

@@ -22,8 +22,8 @@ from regard.data import PAD, PairBatch, collate
 from regard.decoding import Search
 from regard.decoding.search import longest_answer, search_batch
 from regard.errors import InputError
-from regard.io.reading import files_in, read_json
-from regard.progress import counting_bar, tell
+from regard.io.reading import list_files, read_json
+from regard.progress import counting_bar, print_status
 from regard.result import Result
 from regard.version import __version__
 
@@ -138,7 +138,7 @@ def short_enough(run: Exportable, texts: Sequence[str], *, progress: bool = True
         told = f"{left:,} of {len(texts):,} sentences have more than {most:,} tokens, the most that are taken"
         if not found:
             raise InputError(f"{told}: give shorter ones with --texts")
-        tell(f"{told}: left out", show=progress)
+        print_status(f"{told}: left out", show=progress)
     if not found:
         raise InputError("there is no sentence to compare both programs on: give some with --texts")
     return found
@@ -168,7 +168,7 @@ def certify(
         missing=dict(other.missing),
         versions={name: version(name) for name in ("torch", other.program)} | {"regard": __version__},
         hashes={f"run/{path.name}": _hash(path) for path in (run.folder / "model.safetensors",) if path.is_file()}
-        | {path.name: _hash(path) for path in files_in(folder)},
+        | {path.name: _hash(path) for path in list_files(folder)},
     )
 
 
@@ -184,7 +184,7 @@ def is_as_certified(folder: Path) -> bool:
     except InputError:
         return False
     known = {name: digest for name, digest in hashes.items() if not name.startswith("run/")}
-    return known == {path.name: _hash(path) for path in files_in(folder) if path.name != NAME}
+    return known == {path.name: _hash(path) for path in list_files(folder) if path.name != NAME}
 
 
 class _Found(NamedTuple):

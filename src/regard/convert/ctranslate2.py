@@ -25,12 +25,12 @@ from regard.attention.blocks import FeedForward, Residual
 from regard.convert.certificate import Forced
 from regard.convert.exportable import Cut, Exportable, transformer_of
 from regard.data import BOS, EOS, PAD, PairBatch, Vocabulary
-from regard.data.codes import CodedWords, write_codes
-from regard.data.sentencepieces import SentencePieces
-from regard.data.subwords import RESERVED, Subwords
+from regard.data.bpe_codes import BpeCodesVocabulary, format_codes
+from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.errors import InputError
 from regard.io import write_file
-from regard.libraries import calling, import_library
+from regard.libraries import import_library, library_errors
 from regard.models import Transformer, TransformerConfig
 
 
@@ -62,10 +62,10 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     spec.validate()
     spec.save(str(folder))
     for name, vocabulary in (("source", source), ("target", target)):
-        if isinstance(vocabulary, SentencePieces):
+        if isinstance(vocabulary, SentencePieceVocabulary):
             write_file(folder / f"{name}.spm", vocabulary.model)
-        elif isinstance(vocabulary, CodedWords):
-            write_file(folder / f"{name}.codes", write_codes(vocabulary.codes).encode())
+        elif isinstance(vocabulary, BpeCodesVocabulary):
+            write_file(folder / f"{name}.codes", format_codes(vocabulary.codes).encode())
         else:
             write_file(folder / f"{name}.json", vocabulary.to_json().encode())
 
@@ -96,11 +96,11 @@ class InCTranslate2:
         import tokenizers
 
         ctranslate2 = import_library("ctranslate2", "CTranslate2", "export")
-        with calling("ctranslate2", f"{str(folder)!r} cannot be loaded", "export it anew"):
+        with library_errors("ctranslate2", f"{str(folder)!r} cannot be loaded", "export it anew"):
             self._translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
         vocabulary = run.task.source_vocabulary
         self._read = vocabulary.encode  # what cuts text there as well
-        if isinstance(vocabulary, Subwords):
+        if isinstance(vocabulary, SubwordVocabulary):
             tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
             self._read = lambda text: tokenizer.encode(text).ids
         self._source, self._target = (

@@ -25,11 +25,11 @@ from regard.attention import attention_layers
 from regard.convert.choices import EngineName, Precision
 from regard.data.vocabulary import UNKNOWN, is_blank
 from regard.decoding import Candidate, translate
-from regard.errors import InputError, RegardError, unknown
+from regard.errors import InputError, RegardError, unknown_choice
 from regard.io import check_folder, new_folder, refuse_links, remove_quietly
 from regard.libraries import import_library
-from regard.progress import tell
-from regard.result import plain
+from regard.progress import print_status
+from regard.result import to_plain
 from regard.version import __version__
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Engines:
         """Return what searches, None for our own search."""
         for what, value, choices in (("engine", engine, EngineName), ("precision", precision, Precision)):
             if value not in get_args(choices):
-                raise unknown(what, value, get_args(choices))
+                raise unknown_choice(what, value, get_args(choices))
         if engine == "regard":
             if precision != "float32":
                 raise InputError(
@@ -198,13 +198,13 @@ class Engines:
     def _tell(self, message: str) -> None:
         if message not in self._told:
             self._told.add(message)
-            tell(f"regard: {message}", show=True)
+            print_status(f"regard: {message}", show=True)
 
 
 def _digest(run: Exportable) -> str:
     """Return what tells a converted model from those of other parameters, vocabularies, or versions of this."""
     _, config, source, target = convert.for_ctranslate2(run)
-    told = [__version__, plain(config), run.task.longest_source, run.task.longest_target]
+    told = [__version__, to_plain(config), run.task.longest_source, run.task.longest_target]
     found = hashlib.sha256(json.dumps([*told, source.to_json(), target.to_json()]).encode())
     for name, tensor in run.model.state_dict().items():
         found.update(name.encode())

@@ -13,9 +13,9 @@ from regard.convert.huggingface import USE as USE_HUGGINGFACE
 from regard.convert.huggingface import InHuggingFace, for_huggingface, write_huggingface
 from regard.convert.onnx import USE as USE_ONNX
 from regard.convert.onnx import InOnnxRuntime, for_onnx, write_onnx
-from regard.errors import InputError, unknown
-from regard.io import holding, new_folder, write_file, write_json
-from regard.progress import tell
+from regard.errors import InputError, unknown_choice
+from regard.io import hold_lock, new_folder, write_file, write_json
+from regard.progress import print_status
 
 
 class Converter(NamedTuple):
@@ -62,7 +62,7 @@ def export(
     the disk refuses.
     """
     if to not in PROGRAMS:
-        raise unknown("program", to, PROGRAMS)
+        raise unknown_choice("program", to, PROGRAMS)
     place = run.folder / to if folder is None else Path(folder)
     if place.exists():
         raise InputError(f"{str(place)!r} exists: choose another --output")
@@ -71,8 +71,8 @@ def export(
     if card is not None and card.licensed and not license:
         raise InputError(f"{to} wants a model card, and that a licence: give --license, such as cc-by-4.0")
     sentences = short_enough(run, _unseen(run) if texts is None else texts, progress=progress)
-    with holding(place), new_folder(place) as building:
-        tell(f"Writing the model for {to}", show=progress)
+    with hold_lock(place), new_folder(place) as building:
+        print_status(f"Writing the model for {to}", show=progress)
         PROGRAMS[to].write(run, building)
         if card is not None:
             write_file(building / "README.md", model_card(run, card, license).encode())

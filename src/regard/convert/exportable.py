@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.attention import attention_layers
-from regard.data.codes import CodedWords
-from regard.data.sentencepieces import SentencePieces
-from regard.data.subwords import Subwords
+from regard.data.bpe_codes import BpeCodesVocabulary
+from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import SubwordVocabulary
 from regard.errors import InputError
 from regard.models import Transformer, TransformerConfig
 
@@ -51,7 +51,7 @@ class Exportable(Protocol):
         none."""
 
 
-Cut = Subwords | SentencePieces | CodedWords
+Cut = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVocabulary
 """Vocabularies that other programs can be handed."""
 
 

@@ -23,9 +23,9 @@ from regard.convert.infairseq import InFairseq, Outside
 from regard.convert.marian import modules
 from regard.convert.parameters import Renamed, load_checkpoint, never_begun, rows_of, to_ours
 from regard.errors import InputError
-from regard.io.reading import damaged, files_in, is_file, is_folder
+from regard.io.reading import damaged_file, is_file, is_folder, list_files
 from regard.libraries import import_library
-from regard.plugins import told
+from regard.plugins import describe_error
 
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
 FIRST = PADDING + 1
@@ -79,9 +79,9 @@ def read_fairseq(folder: Path) -> Arrived:
         named = list(_modules(flags))
         found = to_ours(state, named, torch.arange(flags["hidden"]))
     except KeyError as error:
-        raise damaged(file, f"it has no {error}", MEND) from error
+        raise damaged_file(file, f"it has no {error}", MEND) from error
     except (TypeError, ValueError, ArithmeticError) as error:
-        raise damaged(file, told(error, 100), MEND) from error
+        raise damaged_file(file, describe_error(error, 100), MEND) from error
     known = {f"{each.theirs}.{kind}" for each in named for kind in ("weight", "bias")}
     if strange := sorted(state.keys() - known):
         raise InputError(f"{str(file)!r} has {strange[0]}: no Transformer here has such a part")
@@ -106,7 +106,7 @@ def _checkpoint_in(folder: Path) -> Path:
     for name in CHECKPOINTS:
         if is_file(folder / name):
             return folder / name
-    found = [path for path in files_in(folder) if path.suffix == ".pt"]
+    found = [path for path in list_files(folder) if path.suffix == ".pt"]
     if len(found) != 1:
         has = f"has {', '.join(path.name for path in found)}" if found else "has no checkpoint"
         raise InputError(f"{str(folder)!r} {has}: give a folder with one, such as {CHECKPOINTS[0]}")
@@ -120,7 +120,7 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         file, [argparse.Namespace], lambda found: (_asked(found), found["model"]), MEND
     )
     if not isinstance(state, dict) or not all(isinstance(each, Tensor) for each in state.values()):
-        raise damaged(file, "its model holds more than tensors", MEND)
+        raise damaged_file(file, "its model holds more than tensors", MEND)
     return settings, _renamed({name: each.float() for name, each in state.items()})
 
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from regard.convert.exportable import Cut
 from regard.convert.parameters import Rows
-from regard.data.codes import GOES_ON, CodedWords, lines_of, parse_codes
-from regard.data.sentencepieces import SentencePieces
-from regard.data.subwords import given_symbols
-from regard.errors import InputError, begun
-from regard.io.reading import DamageError, damaged, files_in, is_file, read_bytes, read_text
+from regard.data.bpe_codes import CONTINUATION, BpeCodesVocabulary, parse_codes, split_lines
+from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import vocabulary_from_symbols
+from regard.errors import InputError, shorten
+from regard.io.reading import DamageError, damaged_file, is_file, list_files, read_bytes, read_text
 
 MEND = "restore a copy of the folder"
 BEGIN, PADDING, END, UNSEEN = range(4)
@@ -38,7 +38,7 @@ class Side(NamedTuple):
     @property
     def kind(self) -> str:
         """What we call how it is cut."""
-        kinds = {SentencePieces: "sentencepiece", CodedWords: "codes"}
+        kinds = {SentencePieceVocabulary: "sentencepiece", BpeCodesVocabulary: "codes"}
         return kinds.get(type(self.vocabulary), "words")
 
 
@@ -49,7 +49,7 @@ def sides_in(folder: Path, languages: tuple[str | None, str | None], sizes: tupl
     tell which dictionary is which. Raises `InputError` where they do not.
     """
     source, target = languages
-    names = [path.name[5:-4] for path in files_in(folder) if re.fullmatch(r"dict\..+\.txt", path.name)]
+    names = [path.name[5:-4] for path in list_files(folder) if re.fullmatch(r"dict\..+\.txt", path.name)]
     if {"source", "target"} <= set(names):
         source, target = "source", "target"
     if source and target:
@@ -90,23 +90,23 @@ def side_of(folder: Path, language: str) -> Side:
     try:
         symbols = _symbols(read_text(file, MEND))
     except DamageError as error:
-        raise damaged(file, error, MEND) from None
+        raise damaged_file(file, error, MEND) from None
     names = [*symbols[len(SPECIAL) :], UNUSED]
     rows = [PADDING, END, END, UNSEEN, *range(len(SPECIAL), len(symbols)), BEGIN]
     cut = cutter_of(folder, language)
     try:
         if cut is None:
-            if any(name.endswith(GOES_ON) for name in names):
+            if any(name.endswith(CONTINUATION) for name in names):
                 raise InputError(
-                    f"{str(file)!r} has pieces with {GOES_ON}, and no codes stand beside it: put there those of "
-                    f"subword-nmt or fastBPE, called codes or bpecodes"
+                    f"{str(file)!r} has pieces with {CONTINUATION}, and no codes stand beside it: put there "
+                    f"those of subword-nmt or fastBPE, called codes or bpecodes"
                 )
-            return Side(symbols, given_symbols(names, words=True), rows)
+            return Side(symbols, vocabulary_from_symbols(names, words=True), rows)
         if cut.suffix in (".model", ".spm"):
-            return Side(symbols, SentencePieces(read_bytes(cut), names), rows)
-        return Side(symbols, CodedWords(parse_codes(read_text(cut, MEND)), names), rows)
+            return Side(symbols, SentencePieceVocabulary(read_bytes(cut), names), rows)
+        return Side(symbols, BpeCodesVocabulary(parse_codes(read_text(cut, MEND)), names), rows)
     except DamageError as error:
-        raise damaged(cut or file, error, MEND) from error
+        raise damaged_file(cut or file, error, MEND) from error
 
 
 def cutter_of(folder: Path, language: str) -> Path | None:
@@ -118,7 +118,7 @@ def cutter_of(folder: Path, language: str) -> Path | None:
         for file in (folder / f"{name}.{language}", folder / name):
             if is_file(file):
                 return file
-    found = [path for path in files_in(folder) if path.suffix in (".model", ".spm", ".codes")]
+    found = [path for path in list_files(folder) if path.suffix in (".model", ".spm", ".codes")]
     own = [
         path for path in found if path.stem.endswith(f".{language}") or path.stem in (language, f"spm.{language}")
     ]
@@ -131,13 +131,13 @@ def cutter_of(folder: Path, language: str) -> Path | None:
 def _symbols(text: str) -> list[str]:
     """Return the symbols of a dictionary by their numbers, a line each with its count; raises `DamageError`."""
     found = dict.fromkeys(SPECIAL)
-    for number, line in enumerate(lines_of(text), 1):
+    for number, line in enumerate(split_lines(text), 1):
         # A flag behind the count, for what stands instead of a special symbol, is in no file of a training.
         symbol, _, count = line.rpartition(" ")
         if not symbol or not count.isdecimal():
             raise DamageError(f"its line {number} is no symbol and its count")
         if symbol in found:
-            raise DamageError(f"{begun(symbol)} stands in it twice")
+            raise DamageError(f"{shorten(symbol)} stands in it twice")
         found[symbol] = None
     return list(found)
 

@@ -27,7 +27,7 @@ from regard.attention.hooks import AttentionHook, attach_hooks, attention_layers
 from regard.data import PAD, UNKNOWN
 from regard.errors import InputError
 from regard.models import Seq2Seq
-from regard.plugins import told
+from regard.plugins import describe_error
 
 SIZES = {"batch": (17, 19), "source": (5, 4), "steps": (3, 2)}
 """The sizes of two trials, which tell what of a tensor's shape they decide. No two of a trial are alike, and none
@@ -222,7 +222,8 @@ def _graph(part: nn.Module, one: _Passed, other: _Passed) -> Graph:
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise InputError(
-            f"PyTorch cannot write it as ONNX ({told(cause, 160)}): what it computes may depend on shapes, "
+            f"PyTorch cannot write it as ONNX ({describe_error(cause, 160)}): what it computes may depend on "
+            f"shapes, "
             f"and not on values"
         ) from error
 

@@ -25,12 +25,12 @@ from regard.convert.generating import InTransformers
 from regard.convert.marian import modules
 from regard.convert.parameters import Numbering, Rows, halves, to_theirs
 from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.data.codes import CodedWords
-from regard.data.sentencepieces import SentencePieces
+from regard.data.bpe_codes import BpeCodesVocabulary
+from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED
 from regard.errors import InputError
 from regard.io import write_file, write_json
-from regard.libraries import calling, import_library, offline
+from regard.libraries import import_library, library_errors, offline
 from regard.models import Transformer, TransformerConfig
 
 USE = """\
@@ -96,7 +96,7 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     )
     with _quietly(transformers):
         theirs.save_pretrained(folder)
-    if isinstance(source, SentencePieces) and isinstance(target, SentencePieces):
+    if isinstance(source, SentencePieceVocabulary) and isinstance(target, SentencePieceVocabulary):
         _write_marians_tokenizer(folder, source, target, marian.max_position_embeddings)
     else:
         _write_tokenizer(folder, source.to_json(), marian.max_position_embeddings)
@@ -115,10 +115,10 @@ def for_huggingface(run: Exportable) -> tuple[Transformer, TransformerConfig, Cu
         raise InputError(f"hidden {config.hidden} is odd: Marian's positions are halves; choose an even one")
     if run.task.shared and not config.tied:
         raise InputError("tied is off with joint on: Marian's models with one vocabulary have one matrix for it")
-    if isinstance(source, SentencePieces):
+    if isinstance(source, SentencePieceVocabulary):
         if source.lowercase:
             raise InputError("its vocabulary puts text into lower case: Marian's tokenizer does not")
-    elif isinstance(source, CodedWords):
+    elif isinstance(source, BpeCodesVocabulary):
         raise InputError("tokenizer codes is not one of Marian's models: they have SentencePiece's or ours")
     elif not run.task.shared:
         raise InputError("joint is off: a tokenizer of Hugging Face holds one vocabulary; train with --joint")
@@ -167,7 +167,9 @@ def _write_tokenizer(folder: Path, tokenizer: str, longest: int) -> None:
     )
 
 
-def _write_marians_tokenizer(folder: Path, source: SentencePieces, target: SentencePieces, longest: int) -> None:
+def _write_marians_tokenizer(
+    folder: Path, source: SentencePieceVocabulary, target: SentencePieceVocabulary, longest: int
+) -> None:
     """Write the files of a `MarianTokenizer`, whose indices are ours."""
     separate = source.symbols != target.symbols
     for name, vocabulary in (("source.spm", source), ("target.spm", target)):
@@ -216,7 +218,7 @@ def load_marian(folder: Path) -> tuple[Any, Any]:
     """
     transformers = import_library("transformers", "importing a model of Hugging Face", "hub")
     what = f"{str(folder)!r} cannot be loaded"
-    with calling("transformers", what, "fetch it anew"), offline(), _quietly(transformers):
+    with library_errors("transformers", what, "fetch it anew"), offline(), _quietly(transformers):
         marian: Any = transformers.MarianMTModel
         model, about = marian.from_pretrained(
             folder,

@@ -1,6 +1,7 @@
 """Taking in a model of another program: it becomes a run, with a certificate that both are the same."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -12,10 +13,10 @@ from regard.convert.certificate import NAME, SENTENCES, certify, short_enough
 from regard.convert.choices import Origin
 from regard.convert.fairseq import read_fairseq
 from regard.convert.joeynmt import read_joeynmt
-from regard.errors import InputError, unknown
-from regard.io import check_name, holding, write_json
+from regard.errors import InputError, unknown_choice
+from regard.io import check_name, hold_lock, write_json
 from regard.models import Seq2Seq, Transformer
-from regard.plugins import told
+from regard.plugins import describe_error
 from regard.tasks import Translation
 from regard.training import RunConfig, RunFolder, digest, digest_tensors, make_config, new_run
 from regard.training.run_paths import holds_run
@@ -49,11 +50,12 @@ def import_model(
     installed; `MachineError` where the disk refuses.
     """
     if program not in ORIGINS:
-        raise unknown("program", program, ORIGINS)
+        raise unknown_choice("program", program, ORIGINS)
     folder = Path(folder)
     if holds_run(folder):
         raise InputError(f"{str(folder)!r} is a run already: open it with `regard show {folder}`")
-    called = folder.resolve().name if name is None else name
+    # `resolve` raises for a link that leads to itself; such a folder is refused below, where it is read.
+    called = Path(os.path.realpath(folder)).name if name is None else name
     check_name(Path(called))
     place = Path(savepath) / called
     if RunFolder(place).exists():
@@ -70,10 +72,11 @@ def import_model(
         model.load_state_dict(dict(arrived.parameters))
     except RuntimeError as error:  # which has a line for each
         raise InputError(
-            f"{str(folder)!r} is damaged: its parameters are not of its sizes ({told(error, 150)}); fetch it anew"
+            f"{str(folder)!r} is damaged: its parameters are not of its sizes ({describe_error(error, 150)}); "
+            f"fetch it anew"
         ) from error
     config = dataclasses.replace(config, initial=digest_tensors(model.state_dict()))
-    with holding(place), new_run(place, config, overwrite=False) as building:
+    with hold_lock(place), new_run(place, config, overwrite=False) as building:
         building.write_vocabularies(task.files)
         building.write_model(0, model.state_dict())
         run = _Taken(building.path, config, 0, task, model)

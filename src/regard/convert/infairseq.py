@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from regard.convert.fairtext import BEGIN, END, PADDING, UNSEEN, Side
 from regard.convert.generating import InTransformers
 from regard.convert.parameters import Numbering
-from regard.data.codes import GOES_ON, LAST, CodedWords
-from regard.data.sentencepieces import SentencePieces
+from regard.data.bpe_codes import CONTINUATION, END_OF_WORD, BpeCodesVocabulary
+from regard.data.sentencepieces import SentencePieceVocabulary
 
 
 class Outside(NamedTuple):
@@ -104,25 +104,28 @@ def _built(settings: Mapping[str, Any], source: int, target: int) -> Any:
 
 def _cutter(side: Side, texts: Sequence[str]) -> Callable[[str], list[str]]:
     """Return what cuts some texts into the pieces of a dictionary."""
-    if isinstance(side.vocabulary, SentencePieces):
+    if isinstance(side.vocabulary, SentencePieceVocabulary):
         from sentencepiece import SentencePieceProcessor
 
         processor: Any = SentencePieceProcessor()
         processor.LoadFromSerializedProto(side.vocabulary.model)
         found: Callable[[str], list[str]] = processor.EncodeAsPieces
         return found
-    if not isinstance(side.vocabulary, CodedWords):
+    if not isinstance(side.vocabulary, BpeCodesVocabulary):
         return str.split
     # The library wants to know every piece on the way, and every character.
     codes = side.vocabulary.codes
-    letters = {each for text in texts for letter in text for each in (letter, f"{letter}{LAST}")}
+    letters = {each for text in texts for letter in text for each in (letter, f"{letter}{END_OF_WORD}")}
     known = {piece for pair in codes for piece in (*pair, "".join(pair))} | letters
     model = models.BPE(
-        {piece: index for index, piece in enumerate(sorted(known))}, codes, end_of_word_suffix=LAST
+        {piece: index for index, piece in enumerate(sorted(known))}, codes, end_of_word_suffix=END_OF_WORD
     )
 
     def cut(text: str) -> list[str]:
         pieces = [token.value for word in text.split() for token in model.tokenize(word)]
-        return [piece.removesuffix(LAST) if piece.endswith(LAST) else f"{piece}{GOES_ON}" for piece in pieces]
+        return [
+            piece.removesuffix(END_OF_WORD) if piece.endswith(END_OF_WORD) else f"{piece}{CONTINUATION}"
+            for piece in pieces
+        ]
 
     return cut

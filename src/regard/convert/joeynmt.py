@@ -22,9 +22,9 @@ from regard.convert.joeytext import MEND, kind_of, pieces_of, special_of, symbol
 from regard.convert.parameters import Numbering, Renamed, Rows, load_checkpoint, rows_of, to_ours
 from regard.data import BOS, EOS, PAD, PairBatch
 from regard.errors import InputError
-from regard.io.reading import damaged, is_file, read_text
-from regard.libraries import calling
-from regard.plugins import told
+from regard.io.reading import damaged_file, is_file, read_text
+from regard.libraries import library_errors
+from regard.plugins import describe_error
 
 INSTALL = "pip install --no-deps joeynmt==2.3.0 subword-nmt 'importlib_metadata<8' zipp"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
@@ -44,7 +44,7 @@ def read_joeynmt(folder: Path) -> Arrived:
     Raises `InputError` where it holds no Transformer, one that ours cannot be, or damaged files; and where
     JoeyNMT is not installed, without which there is no certificate.
     """
-    with calling("joeynmt", "the certificate needs joeynmt", INSTALL):
+    with library_errors("joeynmt", "the certificate needs joeynmt", INSTALL):
         import joeynmt.model  # noqa: F401
         import yaml
     try:
@@ -55,7 +55,7 @@ def read_joeynmt(folder: Path) -> Arrived:
         scales = [_scale(model[side]["embeddings"], flags["hidden"]) for side in ("encoder", "decoder")]
         longest = max(int(data[side].get("max_length", -1)) for side in ("src", "trg"))
     except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-        raise damaged(folder / "config.yaml", told(error, 100), MEND) from error
+        raise damaged_file(folder / "config.yaml", describe_error(error, 100), MEND) from error
     state = _state(folder)
     (source, source_rows), (target, target_rows) = sides
     try:
@@ -63,7 +63,7 @@ def read_joeynmt(folder: Path) -> Arrived:
         embeddings = {name: state[f"{name}_embed.lut.weight"] for name in ("src", "trg")}
         output = state["decoder.output_layer.weight"]
     except KeyError as error:
-        raise damaged(folder / "best.ckpt", f"it has no {error}", MEND) from error
+        raise damaged_file(folder / "best.ckpt", f"it has no {error}", MEND) from error
     if flags["joint"] and source_rows != target_rows:
         raise InputError("tied_embeddings is on with two vocabularies: one matrix has one vocabulary here")
     found["target_embedding.weight"] = rows_of(embeddings["trg"], target_rows) * scales[1]
@@ -161,7 +161,7 @@ def _state(folder: Path) -> dict[str, Tensor]:
         raise InputError(f"{str(folder)!r} has no best.ckpt: give the folder that JoeyNMT trained into")
     found = load_checkpoint(file, NUMPY, lambda checkpoint: checkpoint["model_state"], MEND)
     if not isinstance(found, dict) or not all(isinstance(each, Tensor) for each in found.values()):
-        raise damaged(file, "its model_state holds more than tensors", MEND)
+        raise damaged_file(file, "its model_state holds more than tensors", MEND)
     return {name: each.float() for name, each in found.items()}
 
 
@@ -199,12 +199,12 @@ class InJoeyNMT:
         about = {**data["src"], "tokenizer_cfg": dict(data["src"].get("tokenizer_cfg", {}))}
         if kind_of(about) == "sentencepiece":
             about["tokenizer_cfg"]["model_file"] = str(pieces_of(folder, about))
-        with calling("joeynmt", f"{str(folder)!r} cannot be opened", MEND):
+        with library_errors("joeynmt", f"{str(folder)!r} cannot be opened", MEND):
             self._tokenizer: Any = _build_tokenizer(about)
             try:
                 self._tokenizer.set_vocab(source)
             except AttributeError as error:
-                said = f"joeynmt does not know this sentencepiece ({told(error, 80)})"
+                said = f"joeynmt does not know this sentencepiece ({describe_error(error, 80)})"
                 raise InputError(f"{said}: pip install sentencepiece==0.2.0") from error
             with _silence():
                 self._model: Any = build_model(dict(config["model"]), src_vocab=source, trg_vocab=target)

@@ -6,10 +6,10 @@ from typing import Any
 
 from regard.convert.exportable import Cut
 from regard.convert.parameters import Rows
-from regard.data.sentencepieces import SentencePieces
-from regard.data.subwords import given_symbols
+from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import vocabulary_from_symbols
 from regard.errors import InputError
-from regard.io.reading import DamageError, damaged, is_file, read_bytes, read_text
+from regard.io.reading import DamageError, damaged_file, is_file, read_bytes, read_text
 
 MEND = "restore a copy of the folder"
 SPECIAL = {"pad": (1, "<pad>"), "bos": (2, "<s>"), "eos": (3, "</s>"), "unk": (0, "<unk>")}
@@ -56,7 +56,7 @@ def vocabulary_of(folder: Path, data: Mapping[str, Any], side: str) -> tuple[Cut
     special = special_of(data)
     for number, token in special.values():
         if symbols[number] != token:
-            raise damaged(folder / f"{side}_vocab.txt", f"its symbol {number} is not {token}", MEND)
+            raise damaged_file(folder / f"{side}_vocab.txt", f"its symbol {number} is not {token}", MEND)
     taken = [number for number, _ in special.values()]
     rest = [number for number in range(len(symbols)) if number not in taken]
     names, kind, lowercase = (
@@ -66,12 +66,12 @@ def vocabulary_of(folder: Path, data: Mapping[str, Any], side: str) -> tuple[Cut
     )
     rows = [*taken, *rest]
     if kind != "sentencepiece":
-        return given_symbols(names, words=kind == "words", lowercase=lowercase), rows
+        return vocabulary_from_symbols(names, words=kind == "words", lowercase=lowercase), rows
     file = pieces_of(folder, about)
     try:
-        return SentencePieces(read_bytes(file), names, lowercase=lowercase), rows
+        return SentencePieceVocabulary(read_bytes(file), names, lowercase=lowercase), rows
     except DamageError as error:
-        raise damaged(file, error, MEND) from error
+        raise damaged_file(file, error, MEND) from error
 
 
 def pieces_of(folder: Path, about: Mapping[str, Any]) -> Path:

@@ -23,7 +23,7 @@ from regard.decoding.hypothesis import NEVER
 from regard.errors import InputError
 from regard.io import write_file, write_json
 from regard.io.reading import check_file
-from regard.libraries import calling, import_library
+from regard.libraries import import_library, library_errors
 from regard.models import Seq2Seq
 
 USE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
@@ -99,12 +99,12 @@ class InOnnxRuntime:
         del run
         self._steps = _Steps(*(_Session(folder / f"{name}.onnx") for name in PARTS))
         check_file(folder / "source.json")
-        with calling("tokenizers", f"{str(folder / 'source.json')!r} cannot be loaded", AGAIN):
+        with library_errors("tokenizers", f"{str(folder / 'source.json')!r} cannot be loaded", AGAIN):
             self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of texts, without the end of sequence."""
-        with calling("tokenizers", "source.json cannot cut these texts", AGAIN):
+        with library_errors("tokenizers", "source.json cannot cut these texts", AGAIN):
             return [each.ids for each in self._tokenizer.encode_batch(list(texts))]
 
     def force(self, batch: PairBatch) -> Forced:
@@ -143,14 +143,14 @@ class _Session:
         options.log_severity_level = 4  # errors are raised, and not printed a second time
         self._path = path
         check_file(path)
-        with calling("onnxruntime", f"{str(path)!r} cannot be loaded", AGAIN):
+        with library_errors("onnxruntime", f"{str(path)!r} cannot be loaded", AGAIN):
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         self.inputs, self.outputs = (
             [each.name for each in side] for side in (self._session.get_inputs(), self._session.get_outputs())
         )
 
     def __call__(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        with calling("onnxruntime", f"{str(self._path)!r} cannot be run", AGAIN):
+        with library_errors("onnxruntime", f"{str(self._path)!r} cannot be run", AGAIN):
             found = self._session.run(self.outputs, {name: each.numpy() for name, each in inputs.items()})
         return {name: torch.from_numpy(each) for name, each in zip(self.outputs, found, strict=True)}
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.data import BOS, EOS
-from regard.io.reading import check_file, damaged
+from regard.io.reading import check_file, damaged_file
 
 Loaded = TypeVar("Loaded")
 
@@ -124,4 +124,4 @@ def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Lo
     except Exception as error:  # there is no end of what it raises for damaged files
         other = re.search(r"GLOBAL (\S+)", str(error))
         why = f"it holds {other[1]}, which was not run" if other else "it is damaged, or another program's"
-        raise damaged(file, f"it cannot be read as weights ({why})", mend) from error
+        raise damaged_file(file, f"it cannot be read as weights ({why})", mend) from error

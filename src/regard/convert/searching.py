@@ -30,7 +30,7 @@ from regard.decoding import Candidate, Hypothesis, Search, length_penalty
 from regard.decoding.beam import check_beam
 from regard.decoding.hypothesis import NEVER
 from regard.decoding.search import candidates, length_batches, longest_answer, search_batch
-from regard.libraries import calling, import_library
+from regard.libraries import import_library, library_errors
 
 NO_PENALTY = 1e-9
 """At 0 it would stop by another rule."""
@@ -49,7 +49,7 @@ class CTranslate2Search:
         self._indices = {name: index for index, name in enumerate(names)}
         # Batches side by side, as ours are: threads that share a product wait for each other.
         self._folder = folder
-        with calling("ctranslate2", f"{str(folder)!r} cannot be loaded", "remove that folder"):
+        with library_errors("ctranslate2", f"{str(folder)!r} cannot be loaded", "remove that folder"):
             self._translator: Any = ctranslate2.Translator(
                 str(folder), compute_type=precision, inter_threads=threads, intra_threads=1
             )
@@ -94,7 +94,7 @@ class CTranslate2Search:
         return answers
 
     def _calling(self) -> AbstractContextManager[None]:
-        return calling("ctranslate2", f"{str(self._folder)!r} cannot translate", "remove that folder")
+        return library_errors("ctranslate2", f"{str(self._folder)!r} cannot translate", "remove that folder")
 
     def _best(self, found: Any, search: Search, most: int) -> list[Hypothesis]:
         """Return the `n_best` hypotheses of a source, of at most `most` tokens; none where our search might find

@@ -1,8 +1,8 @@
-"""The course: exercises, and the checker of a learner's own code.
+"""The course: lessons, exercises, and the checker of a learner's own code.
 
-`exercises/` asks, `loops/` answers in plain loops, `catalogue/` answers as learners do when they go wrong. A
-learner's code runs in a process of its own (`sandbox.py`, `child.py`, `answering.py`); what it answers is judged
-here (`judging.py`, `diagnosis.py`).
+`exercises/` holds stubs and inputs, `reference/` the right answers, `mistakes/` solutions with a known mistake. A
+learner's code runs in a separate process (`sandbox`, `worker`, `learner_calls`). The main process compares its
+answers (`grading`) and finds the mistakes that explain them (`diagnosis`).
 """
 
 from typing import TYPE_CHECKING
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.course.check import check, stubs_in, write_stubs
-    from regard.course.notebooks import notebooks_in
+    from regard.course.check import build_stubs, check, write_stubs
+    from regard.course.notebooks import build_notebooks
     from regard.course.pages import check_site, write_site
     from regard.course.report import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding
 
@@ -23,10 +23,10 @@ __all__ = [
     "Diagnosis",
     "ExerciseReport",
     "Finding",
+    "build_notebooks",
+    "build_stubs",
     "check",
     "check_site",
-    "notebooks_in",
-    "stubs_in",
     "write_site",
     "write_stubs",
 ]

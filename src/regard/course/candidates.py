@@ -1,6 +1,6 @@
-"""Which objects of a learner's file answer which exercise, and what else runs when they do.
+"""Find the functions and classes in a learner's file that answer an exercise, and the library code that they use.
 
-Only what is written in the file is an answer: an imported function is not, whatever it is called.
+Only code that is written in the file counts as an answer. An imported function does not, whatever its name is.
 """
 
 import ast
@@ -17,199 +17,197 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from regard.course.exercises import EXERCISES, Exercise
-from regard.course.exercises.exercise import plain_name
+from regard.course.exercises.exercise import normalize_name
 
-PLACES = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 OPTIONS = ("axis", "dim", "keepdims", "keepdim", "dtype", "eps")
-"""Parameters of basic functions, which take none of an exercise's inputs."""
-INSIDE = (
-    "__wrapped__",
-    "__func__",
-    "func",
-    "pyfunc",
-    "py_func",
-    "_orig_mod",
-    "_torchdynamo_orig_callable",
-    "_torchdynamo_inline",
+"""Parameters of basic functions that are not inputs of an exercise."""
+WRAPPED = (
+    *("__wrapped__", "__func__", "func", "pyfunc", "py_func"),
+    *("_orig_mod", "_torchdynamo_orig_callable", "_torchdynamo_inline"),
 )
-"""Where decorators, partial functions, methods and compilers keep the function that they were given."""
-DEPTH = 4
-"""Wrappers inside of wrappers that are opened."""
-WHOLE = re.compile(
+"""Attributes in which decorators, partial functions, methods and compilers keep the original function."""
+MAX_DEPTH = 4
+"""Levels of wrappers that are opened."""
+SOLVES_EXERCISE = re.compile(
     r"attention|\btransformer(encoder|decoder)?(layer)?\b|sinusoid|masked.?softmax|beam.?search|greedy", re.I
 )
-"""Names of library functions that do the work of an exercise; softmax and matmul do not."""
+"""Names of library functions that do the work of an exercise. Softmax and matmul do not."""
 COURSE = Path(__file__).parent
-SOLUTIONS = ("loops", "catalogue")
-"""Folders of the course whose functions do an exercise's work; its other code runs when an answer is called."""
+SOLUTIONS = ("reference", "mistakes")
+"""Folders of the course with solutions. Its other code runs whenever an answer is called."""
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a learner's file has for the exercises."""
+    """The answers in a learner's file."""
 
     names: Mapping[str, Any]
     """All names of the file's module."""
     own: dict[str, Any]
     """Callable objects that are written in the file, by name."""
     exercises: dict[str, str] = field(default_factory=dict)
-    """Which of them answers which exercise."""
+    """Name of the answer to each exercise."""
     passed_over: dict[str, list[str]] = field(default_factory=dict)
-    """Other names that would answer an exercise too."""
+    """Other names that would fit each exercise."""
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Exercises that only an imported object would answer: its name, and the module it comes from."""
+    """Exercises for which only an imported object fits, with its name and module."""
 
     @property
     def replaced(self) -> list[str]:
-        """Functions of other modules that the file puts its own in the place of, as in `json.dumps = mine`."""
-        found: dict[str, None] = {}
-        for step in ast.walk(_tree(self.names)):
-            for place in step.targets if isinstance(step, ast.Assign) else ():
-                if isinstance(place, ast.Attribute) and isinstance(place.value, ast.Name):
-                    module = self.names.get(place.value.id)
+        """Functions of other modules that the file replaces, as in `json.dumps = mine`."""
+        replaced: dict[str, None] = {}
+        for node in ast.walk(_parse_module(self.names)):
+            for target in node.targets if isinstance(node, ast.Assign) else ():
+                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                    module = self.names.get(target.value.id)
                     if inspect.ismodule(module):
-                        found[f"{module.__name__}.{place.attr}"] = None
-        return list(found)
+                        replaced[f"{module.__name__}.{target.attr}"] = None
+        return list(replaced)
 
     @property
     def calls(self) -> dict[str, list[str]]:
-        """Names of the file that each answer uses, directly or through others."""
-        return {exercise: sorted(self.reached(name)) for exercise, name in self.exercises.items()}
+        """Names of the file that each answer uses, directly or indirectly."""
+        return {exercise: sorted(self.used_names(name)) for exercise, name in self.exercises.items()}
 
-    def reached(self, name: str) -> set[str]:
-        """Return the other names of the file that an object uses, directly or through others."""
-        found, waiting = set[str](), [name]
-        while waiting:
-            for code in _codes(self.own[waiting.pop()], self.names):
-                for step in dis.get_instructions(code):
-                    used = step.argval
-                    if step.opname in ("LOAD_GLOBAL", "LOAD_NAME") and used in self.own and used not in found:
-                        found.add(used)
-                        waiting.append(used)
-        return {each for each in found if self.own[each] is not self.own[name]}
+    def used_names(self, name: str) -> set[str]:
+        """Return the other names of the file that an object uses, directly or indirectly."""
+        used, pending = set[str](), [name]
+        while pending:
+            for code in _find_codes(self.own[pending.pop()], self.names):
+                for instruction in dis.get_instructions(code):
+                    if instruction.opname not in ("LOAD_GLOBAL", "LOAD_NAME"):
+                        continue
+                    if instruction.argval in self.own and instruction.argval not in used:
+                        used.add(instruction.argval)
+                        pending.append(instruction.argval)
+        return {other for other in used if self.own[other] is not self.own[name]}
 
 
 def find_candidates(names: Mapping[str, Any], exercise: Exercise | None) -> Candidates:
-    """Return which names of a module answer which exercise: that one alone where one is asked for.
+    """Find the answers among the names of a module, to one exercise or to all of them.
 
-    The exercise's own name comes before other names for it. Where one exercise is asked for and no name fits,
-    the file's only function or class is taken, helpers of it aside.
+    The exercise's own name has priority over its aliases. If one exercise is given and no name fits, its answer
+    is the file's only function or class, not counting helpers that others use.
     """
     public = {name: value for name, value in names.items() if callable(value) and not name.startswith("_")}
     own = {name: value for name, value in public.items() if is_written_in(value, names)}
-    found = Candidates(names, own)
-    for each in EXERCISES if exercise is None else (exercise,):
-        fitting = sorted(
-            (name for name in own if each.answers_to(name) and (name == each.name or fits(own[name], each))),
-            key=lambda name: _rank(name, own[name], each),
-        )
+    candidates = Candidates(names, own)
+    wanted = EXERCISES if exercise is None else (exercise,)
+    for item in wanted:
+        fitting = [name for name in own if item.matches(name) and (name == item.name or fits(own[name], item))]
         if fitting:
-            found.exercises[each.name] = fitting[0]
+            fitting.sort(key=lambda name: _rank(name, own[name], item))
+            candidates.exercises[item.name] = fitting[0]
             others = [name for name in fitting[1:] if own[name] is not own[fitting[0]]]
             if others:
-                found.passed_over[each.name] = others
-    if exercise is not None and not found.exercises:
-        called = [name for name in own if exercise.answers_to(name)]
-        called = called or [name for name in own if not any(name in found.reached(other) for other in own)]
-        if len(called) == 1:
-            found.exercises[exercise.name] = called[0]
-    foreign = {name: value for name, value in public.items() if name not in own}
-    for each in EXERCISES if exercise is None else (exercise,):
-        exact = [name for name in foreign if plain_name(name) == plain_name(each.name)]
-        near = [] if found.exercises else [name for name in foreign if each.answers_to(name)]
-        if each.name not in found.exercises and (exact or near):
+                candidates.passed_over[item.name] = others
+    if exercise is not None and not candidates.exercises:
+        named = [name for name in own if exercise.matches(name)]
+        named = named or [name for name in own if not any(name in candidates.used_names(user) for user in own)]
+        if len(named) == 1:
+            candidates.exercises[exercise.name] = named[0]
+    imported = {name: value for name, value in public.items() if name not in own}
+    for item in wanted:
+        exact = [name for name in imported if normalize_name(name) == normalize_name(item.name)]
+        near = [] if candidates.exercises else [name for name in imported if item.matches(name)]
+        if item.name not in candidates.exercises and (exact or near):
             name = (exact or near)[0]
-            found.imported[each.name] = name, _origin(name, foreign[name], names)
-    return found
+            candidates.imported[item.name] = name, _find_origin(name, imported[name], names)
+    return candidates
 
 
-def _rank(name: str, thing: Any, exercise: Exercise) -> tuple[int, bool]:
-    spelling = 0 if name == exercise.name else 1 if plain_name(name) == plain_name(exercise.name) else 2
-    return spelling, not isinstance(thing, type) and not inspect.isroutine(thing)
+def _rank(name: str, value: Any, exercise: Exercise) -> tuple[int, bool]:
+    """Return a sort key: exact name, other spelling, alias; functions and classes before other objects."""
+    same = normalize_name(name) == normalize_name(exercise.name)
+    spelling = 0 if name == exercise.name else 1 if same else 2
+    return spelling, not isinstance(value, type) and not inspect.isroutine(value)
 
 
-def fits(thing: Any, exercise: Exercise) -> bool:
-    """Whether a function takes what an exercise gives, or a class is built of what it has."""
+def fits(candidate: Any, exercise: Exercise) -> bool:
+    """Return whether a function accepts the inputs of an exercise, or a class can be built from its sizes."""
     try:
-        own = [each for each in inspect.signature(thing).parameters.values() if each.kind in PLACES]
+        own = [p for p in inspect.signature(candidate).parameters.values() if p.kind in POSITIONAL]
     except (TypeError, ValueError):
         return True
-    needed = sum(each.default is each.empty for each in own)
-    if isinstance(thing, type):
-        return needed <= len(exercise.builds)
-    wanted = inspect.signature(exercise.reference).parameters.values()
-    room = sum(each.name not in OPTIONS for each in own)
-    return needed <= len(wanted) and sum(each.default is each.empty for each in wanted) <= room
+    required = sum(parameter.default is parameter.empty for parameter in own)
+    if isinstance(candidate, type):
+        return required <= len(exercise.constructor_sizes)
+    inputs = inspect.signature(exercise.reference).parameters.values()
+    accepted = sum(parameter.name not in OPTIONS for parameter in own)
+    return required <= len(inputs) and sum(p.default is p.empty for p in inputs) <= accepted
 
 
-def is_written_in(thing: Any, names: Mapping[str, Any]) -> bool:
-    """Whether a function, or a method of a class, is written in the module that has these names.
+def is_written_in(value: Any, names: Mapping[str, Any]) -> bool:
+    """Return whether a function, or a method of a class, is written in the module that has these names.
 
-    A class that only gives another name to an imported one has no code of its own.
+    A class that only renames an imported class contains no code.
     """
-    return next(_codes(thing, names), None) is not None
+    return next(_find_codes(value, names), None) is not None
 
 
-def _codes(thing: Any, names: Mapping[str, Any], depth: int = DEPTH) -> Iterator[CodeType]:
-    """Yield the code of an object that is written in the module, that of decorated functions included."""
-    code = _attribute(thing, "__code__")
+def _find_codes(value: Any, names: Mapping[str, Any], depth: int = MAX_DEPTH) -> Iterator[CodeType]:
+    """Yield the code objects of a value that are written in the module, also those inside wrappers."""
+    code = _safe_getattr(value, "__code__")
     if isinstance(code, CodeType) and (
-        _attribute(thing, "__globals__") is names or code.co_filename == names.get("__file__")
+        _safe_getattr(value, "__globals__") is names or code.co_filename == names.get("__file__")
     ):
-        yield from _nested(code)
+        yield from _nested_codes(code)
     if not depth:
         return
-    inside = [_attribute(thing, name) for name in INSIDE]
-    if isinstance(thing, type):
-        inside += [
-            value for each in thing.__mro__ for value in vars(each).values() if not isinstance(value, type)
+    inner = [_safe_getattr(value, name) for name in WRAPPED]
+    if isinstance(value, type):
+        inner += [
+            member for cls in value.__mro__ for member in vars(cls).values() if not isinstance(member, type)
         ]
     elif isinstance(code, CodeType):
-        cells = _attribute(thing, "__closure__") or ()
-        inside += [_attribute(cell, "cell_contents") for cell in cells]
-    elif not inspect.isroutine(thing) and not inspect.ismodule(thing):
-        inside.append(type(thing))
-    if isinstance(thing, property):
-        inside.append(thing.fget)
-    for value in inside:
-        if callable(value) or isinstance(value, staticmethod | classmethod | property):
-            yield from _codes(value, names, depth - 1)
+        cells = _safe_getattr(value, "__closure__") or ()
+        inner += [_safe_getattr(cell, "cell_contents") for cell in cells]
+    elif not inspect.isroutine(value) and not inspect.ismodule(value):
+        inner.append(type(value))
+    if isinstance(value, property):
+        inner.append(value.fget)
+    for part in inner:
+        if callable(part) or isinstance(part, staticmethod | classmethod | property):
+            yield from _find_codes(part, names, depth - 1)
 
 
-def _nested(code: CodeType) -> Iterator[CodeType]:
+def _nested_codes(code: CodeType) -> Iterator[CodeType]:
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _nested(constant)
+            yield from _nested_codes(constant)
 
 
-def _attribute(thing: Any, name: str) -> Any:
+def _safe_getattr(value: Any, name: str) -> Any:
     try:
-        return getattr(thing, name, None)
-    except Exception:  # an object of the learner's may do anything here; an empty cell raises ValueError
+        return getattr(value, name, None)
+    except Exception:  # a learner's object may raise anything; an empty closure cell raises ValueError
         return None
 
 
-def _module(thing: Any) -> str:
-    found = _attribute(thing, "__module__") or _attribute(type(thing), "__module__")
-    return found if isinstance(found, str) else ""
+def _module_name(value: Any) -> str:
+    name = _safe_getattr(value, "__module__") or _safe_getattr(type(value), "__module__")
+    return name if isinstance(name, str) else ""
 
 
-def _origin(name: str, thing: Any, names: Mapping[str, Any]) -> str:
-    """Return the module that a name was imported from, as the file says it, or else as the object does."""
-    for step in ast.walk(_tree(names)):
-        if isinstance(step, ast.ImportFrom) and any((part.asname or part.name) == name for part in step.names):
-            return "." * step.level + (step.module or "")
-    if isinstance(thing, type):
-        bases = [each for each in thing.__mro__ if each.__module__ != names.get("__name__")]
-        return _module(bases[0])
-    inner = next((value for value in (_attribute(thing, each) for each in INSIDE) if callable(value)), thing)
-    return re.split(r"\._", _module(inner))[0] or "a library"
+def _find_origin(name: str, value: Any, names: Mapping[str, Any]) -> str:
+    """Return the module that a name was imported from, according to the file or else to the object."""
+    for node in ast.walk(_parse_module(names)):
+        if isinstance(node, ast.ImportFrom) and any((part.asname or part.name) == name for part in node.names):
+            return "." * node.level + (node.module or "")
+    if isinstance(value, type):
+        bases = [cls for cls in value.__mro__ if cls.__module__ != names.get("__name__")]
+        return _module_name(bases[0])
+    inner = next(
+        (part for part in (_safe_getattr(value, attribute) for attribute in WRAPPED) if callable(part)), value
+    )
+    return re.split(r"\._", _module_name(inner))[0] or "a library"
 
 
-def _tree(names: Mapping[str, Any]) -> ast.Module:
-    """Return a module's file, parsed; an empty one where there is no file any more."""
+def _parse_module(names: Mapping[str, Any]) -> ast.Module:
+    """Return the syntax tree of a module's file; an empty one if the file does not exist any more."""
     try:
         return ast.parse(Path(names["__file__"]).read_text(encoding="utf-8"))
     except (KeyError, TypeError, OSError, ValueError, SyntaxError):
@@ -218,47 +216,53 @@ def _tree(names: Mapping[str, Any]) -> ast.Module:
 
 @functools.cache
 def is_library(filename: str) -> bool:
-    """Whether code of this file belongs to an installed package or to Regard, and is no learner's."""
+    """Return whether a file belongs to an installed package or to Regard, and not to the learner."""
     path = Path(filename)
     if path.is_relative_to(COURSE):
         return path.relative_to(COURSE).parts[0] in SOLUTIONS
     return path.is_relative_to(COURSE.parent) or filename.startswith(LIBRARIES)
 
 
-class Watch:
-    """Notes which of a file's functions run, and which library functions do the work of an exercise.
+class CallMonitor:
+    """Records which functions of a file run, and which library functions do the work of an exercise.
 
-    As in `with Watch(candidates) as watch: ...`; then `watch.names`, `watch.library`.
+    Use it as `with CallMonitor(candidates) as monitor: ...`, then read `monitor.names` and `monitor.library`.
     """
 
-    def __init__(self, found: Candidates) -> None:
+    def __init__(self, candidates: Candidates) -> None:
         self.names: set[str] = set()
         self.library: dict[str, None] = {}
-        self._codes = {code: name for name, thing in found.own.items() for code in _codes(thing, found.names)}
-        self._inside: FrameType | None = None
+        self._codes = {
+            code: name for name, value in candidates.own.items() for code in _find_codes(value, candidates.names)
+        }
+        self._library_frame: FrameType | None = None
 
-    def __enter__(self) -> "Watch":
-        sys.setprofile(self._note)
+    def __enter__(self) -> "CallMonitor":
+        sys.setprofile(self._profile)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         sys.setprofile(None)
-        self._inside = None
+        self._library_frame = None
 
-    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+    def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        # Only the outermost library function counts: what it calls is the library's business.
+        outermost = self._library_frame is None
         if event == "call":
             code = frame.f_code
             if code in self._codes:
                 self.names.add(self._codes[code])
-            elif self._inside is None and is_library(code.co_filename):
-                ours = Path(code.co_filename).is_relative_to(COURSE.parent)
+            elif outermost and is_library(code.co_filename):
+                regard = Path(code.co_filename).is_relative_to(COURSE.parent)
                 smoothed = code.co_name == "cross_entropy" and frame.f_locals.get("label_smoothing")
-                if ours or smoothed or WHOLE.search(code.co_qualname):
-                    self._inside = frame
+                if regard or smoothed or SOLVES_EXERCISE.search(code.co_qualname):
+                    self._library_frame = frame
                     self.library[f"{frame.f_globals.get('__name__', '')}.{code.co_qualname}"] = None
-        elif event == "return" and frame is self._inside:
-            self._inside = None
-        elif event == "c_call" and self._inside is None and WHOLE.search(_attribute(argument, "__name__") or ""):
+        elif event == "return" and frame is self._library_frame:
+            self._library_frame = None
+        elif (
+            event == "c_call" and outermost and SOLVES_EXERCISE.search(_safe_getattr(argument, "__name__") or "")
+        ):
             self.library[argument.__name__] = None

@@ -1,4 +1,4 @@
-"""Checking a learner's own code: `regard check FILE.py` and `regard.check(object)`."""
+"""Check a learner's own code: `regard check FILE.py` and `regard.check(object)`."""
 
 import dataclasses
 import inspect
@@ -9,9 +9,9 @@ from typing import Any
 
 from regard.course.candidates import is_library
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
-from regard.course.judging import judge
-from regard.course.report import LINES, PRINTS, CheckReport, ExerciseReport
-from regard.course.sandbox import SECONDS, Told, run_file, run_object
+from regard.course.grading import grade
+from regard.course.report import MAX_CHARACTERS, MAX_LINES, CheckReport, ExerciseReport
+from regard.course.sandbox import NO_EXERCISE, SECONDS, JobResult, run_file, run_object
 from regard.errors import InputError, MachineError
 from regard.io import write_new
 
@@ -19,140 +19,142 @@ from regard.io import write_new
 def check(object: str | Path | Callable[..., Any], exercise: str | None = None) -> CheckReport:
     """Check a learner's own code: a Python file, or a function or class.
 
-    `exercise`: which exercise it is an answer to; None: told by the names in the file, or by the object's name.
-    The code runs in a process of its own, with limits of time and memory. Its answers are compared with plain
-    loops in 64 bits on many inputs, and where they are wrong, with those of usual mistakes.
-    Raises `InputError` where there is no such file or exercise, or nothing that answers one, and `MachineError`
-    where the system cannot limit a process.
+    The code runs in a separate process with limits of time and memory. Its results are compared with a reference
+    on many inputs. If they are wrong, they are compared with the results of known mistakes.
+
+    object: path of a file, or a function, class or module instance.
+    exercise: the exercise that it answers; default: found from the names in the file, or the object's name.
+
+    Raises `InputError` if the file or exercise does not exist, or if the file has no answer, and `MachineError`
+    if the system cannot limit a process.
+
+    >>> def score(query, key):
+    ...     return query @ key.transpose(0, 2, 1)
+    >>> regard.check(score)  # doctest: +SKIP
+    <CheckReport: score: score wrong>
     """
     if os.name != "posix":
         raise MachineError(
-            "code cannot be checked on this system, whose processes have no limits: use Linux or macOS"
+            "code cannot be checked on this system, which cannot limit processes: use Linux or macOS"
         )
-    known = None if exercise is None else find_exercise(exercise)
+    chosen = None if exercise is None else find_exercise(exercise)
     if isinstance(object, str | Path):
-        return check_file(Path(object), known)
+        return check_file(Path(object), chosen)
     if not hasattr(object, "__name__"):
-        object = type(object)  # a module that was made already: its class is checked
+        object = type(object)  # an instance of a module: its class is checked
     name = object.__name__
-    known = known or _exercise_of(name)
-    if is_library(_file_of(object)):
-        told = Told(imported={known.name: (name, object.__module__)})
-        return _report(name, told, {})
-    told = run_object(object, _folder_of(object), known.name)
-    return _report(name, told, {known.name: name})
+    chosen = chosen or _find_by_name(name)
+    if is_library(_source_file(object)):
+        result = JobResult(imported={chosen.name: (name, object.__module__)})
+        return _report(name, result, {})
+    file = _source_file(object)
+    result = run_object(object, Path(file).parent if file else Path.cwd(), chosen.name)
+    return _report(name, result, {chosen.name: name})
 
 
 def check_file(path: Path, exercise: Exercise | None = None, *, seconds: float = SECONDS) -> CheckReport:
-    """Check the answers in a file, each exercise's within so many seconds of the processor."""
+    """Check the answers in a file. `seconds` limits the processor time of each exercise."""
     if path.is_dir():
-        raise InputError(f"{str(path)!r} is a folder: give one of its files, as in {path}/01_...py")
+        raise InputError(f"{str(path)!r} is a folder: choose one of its files, as in {path}/01_...py")
     if not path.is_file():
-        raise InputError(f"file {str(path)!r} is not there: give the path of a Python file")
+        raise InputError(f"file {str(path)!r} does not exist: give the path of a Python file")
     if path.suffix != ".py":
-        raise InputError(f"file {str(path)!r} is no Python file: its name has to end in .py")
-    told = run_file(path, exercise.name if exercise else None, seconds=seconds)
-    if told.found == {} and not told.imported:
-        wanted = exercise.name if exercise else ", ".join(each.name for each in EXERCISES)
-        there = ", ".join(told.names) or "nothing"
+        raise InputError(f"file {str(path)!r} is not a Python file: its name must end in .py")
+    result = run_file(path, exercise.name if exercise else None, seconds=seconds)
+    if result.exercises == {} and not result.imported:
+        names = exercise.name if exercise else ", ".join(item.name for item in EXERCISES)
+        defined = ", ".join(result.names) or "nothing"
         raise InputError(
-            f"{path.name} has no answer to an exercise: it defines {there}; call yours one of {wanted}"
+            f"{path.name} does not answer an exercise: it defines {defined}; use one of the names {names}"
         )
-    return _report(path.name, told, told.found or {})
+    return _report(path.name, result, result.exercises or {})
 
 
-def _exercise_of(name: str) -> Exercise:
-    for each in EXERCISES:
-        if each.answers_to(name):
-            return each
-    choices = ", ".join(each.name for each in EXERCISES)
-    raise InputError(
-        f"object {name!r} is called like no exercise: say which it is by exercise=, one of {choices}"
-    )
+def _find_by_name(name: str) -> Exercise:
+    for exercise in EXERCISES:
+        if exercise.matches(name):
+            return exercise
+    choices = ", ".join(exercise.name for exercise in EXERCISES)
+    raise InputError(f"no exercise is named like the object {name!r}: choose one with exercise=, of {choices}")
 
 
-def _folder_of(object: Any) -> Path:
-    file = _file_of(object)
-    return Path(file).parent if file else Path.cwd()
-
-
-def _file_of(object: Any) -> str:
+def _source_file(object: Any) -> str:
     try:
         return inspect.getfile(inspect.unwrap(object))
     except (TypeError, OSError, ValueError):
         return ""
 
 
-def _cut(prints: str) -> str:
-    """Return the beginning of what was printed: each case prints it again, and some do so twice."""
+def _truncate(prints: str) -> str:
+    """Return the beginning of the code's output, because every input prints it again."""
     lines = prints.splitlines()
-    begun = "\n".join(lines[:LINES])[:PRINTS]
-    if len(begun) < len(prints):
-        begun += f"\n... ({len(lines):,} lines in all, {len(prints):,} characters)"
-    return begun
+    beginning = "\n".join(lines[:MAX_LINES])[:MAX_CHARACTERS]
+    if len(beginning) < len(prints):
+        beginning += f"\n... ({len(lines):,} lines, {len(prints):,} characters in total)"
+    return beginning
 
 
-def _report(name: str, told: Told, found: dict[str, str]) -> CheckReport:
-    """Return what is to be said of what a process told."""
-    prints = _cut(told.prints.strip())
+def _report(name: str, result: JobResult, exercises: dict[str, str]) -> CheckReport:
+    """Return the report on a job. `exercises` has the name of the answer to each exercise."""
     reports = []
-    if "" in told.troubles:
-        words, lines = told.troubles[""]
+    if NO_EXERCISE in result.failures:
+        words, lines = result.failures[NO_EXERCISE]
         reports.append(
             ExerciseReport(exercise=name, title=name, object="", state="stopped", trouble=words, lines=lines)
         )
-    for exercise, called in found.items():
-        reports.append(_exercise_report(find_exercise(exercise), called, told))
-    reports = [_as_helper(report, reports, told) for report in reports]
-    for exercise, (called, module) in told.imported.items():
-        title, words = find_exercise(exercise).title, f"{called} is imported from {module}: write your own"
+    for exercise, answer in exercises.items():
+        reports.append(_exercise_report(find_exercise(exercise), answer, result))
+    reports = [_mark_helper(report, reports, result) for report in reports]
+    for exercise, (answer, module) in result.imported.items():
+        title, words = find_exercise(exercise).title, f"{answer} is imported from {module}: write your own"
         reports.append(
-            ExerciseReport(exercise=exercise, title=title, object=called, state="imported", trouble=words)
+            ExerciseReport(exercise=exercise, title=title, object=answer, state="imported", trouble=words)
         )
-    return CheckReport(name=name, exercises=reports, prints=prints)
+    return CheckReport(name=name, exercises=reports, prints=_truncate(result.prints.strip()))
 
 
-def _exercise_report(exercise: Exercise, called: str, told: Told) -> ExerciseReport:
+def _exercise_report(exercise: Exercise, name: str, result: JobResult) -> ExerciseReport:
     replaced = (
-        [f"your file replaces {', '.join(told.replaced)}, for the checker and all libraries too"]
-        if told.replaced
+        [f"your file replaces {', '.join(result.replaced)}, also for the checker and all libraries"]
+        if result.replaced
         else []
     )
-    if exercise.name in told.troubles or not told.answers.get(exercise.name):
-        words, lines = told.troubles.get(exercise.name, ("was not reached", []))
+    if exercise.name in result.failures or not result.answers.get(exercise.name):
+        words, lines = result.failures.get(exercise.name, ("was not reached", []))
         return ExerciseReport(
             exercise=exercise.name,
             title=exercise.title,
-            object=called,
+            object=name,
             state="stopped",
             trouble=words,
             lines=lines,
             notes=replaced,
         )
-    report = judge(exercise, called, exercise.cases(0), told.answers[exercise.name])
+    report = grade(exercise, name, exercise.cases(0), result.answers[exercise.name])
     notes = [
-        f"the work of {called} is done by {name}, not by your own code"
-        for name in told.library.get(exercise.name, [])
+        f"{function} does the work of {name}, not your own code"
+        for function in result.library.get(exercise.name, [])
     ]
-    if others := told.passed_over.get(exercise.name):
-        notes.append(f"{called} was taken for this exercise, not {', '.join(others)}")
+    if others := result.passed_over.get(exercise.name):
+        notes.append(f"{name} is checked for this exercise, not {', '.join(others)}")
     return dataclasses.replace(report, notes=[*report.notes, *notes, *replaced])
 
 
-def _as_helper(report: ExerciseReport, reports: list[ExerciseReport], told: Told) -> ExerciseReport:
-    """Return the report on a helper, where one is: it is not right as an answer, and another answer uses it.
+def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: JobResult) -> ExerciseReport:
+    """Return the report of a helper as such: a wrong answer that another answer uses.
 
-    That answer is right, or the helper fails on every input, as one does that takes something else.
+    The other answer must be right, or the helper must fail on every input because it takes other arguments.
     """
     if report.state not in ("wrong", "stopped") or not report.exercise:
         return report
     users = [
-        each
-        for each in reports
-        if report.object in told.calls.get(each.exercise, []) and each.object not in told.calls[report.exercise]
+        user
+        for user in reports
+        if report.object in result.calls.get(user.exercise, [])
+        and user.object not in result.calls[report.exercise]
     ]
-    right = [each for each in users if each.state == "right"]
-    failing = report.state == "wrong" and all(each.verdict == "failed" for each in report.cases)
+    right = [user for user in users if user.state == "right"]
+    failing = report.state == "wrong" and all(case.verdict == "failed" for case in report.cases)
     if not right and not (users and failing):
         return report
     user = (right or users)[0]
@@ -162,13 +164,17 @@ def _as_helper(report: ExerciseReport, reports: list[ExerciseReport], told: Told
     )
 
 
-def stubs_in(folder: Path) -> dict[Path, bytes]:
-    """Return what a learner starts from, one file for each exercise."""
+def build_stubs(folder: Path) -> dict[Path, bytes]:
+    """Return the path and content of the file to start each exercise from."""
     return {
-        folder / f"{number:02d}_{each.name}.py": each.stub.encode() for number, each in enumerate(EXERCISES, 1)
+        folder / f"{number:02d}_{exercise.name}.py": exercise.stub.encode()
+        for number, exercise in enumerate(EXERCISES, 1)
     }
 
 
 def write_stubs(folder: Path) -> list[Path]:
-    """Write what a learner starts from; raises `InputError` where one of the files is there already."""
-    return write_new(stubs_in(folder))
+    """Write a file to start each exercise from.
+
+    Raises `InputError` if one of the files exists already.
+    """
+    return write_new(build_stubs(folder))

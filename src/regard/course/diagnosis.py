@@ -1,7 +1,7 @@
-"""Which usual mistakes would have answered what a learner's code answered.
+"""Find the known mistakes that give the same answers as a learner's code.
 
-Each mistake of the catalogue is run on the same inputs. The answer is compared with all of them, and, where none
-alone explains it, with pairs of them, and then with sets of three.
+Each mistake in `mistakes/` is a solution with one wrong step. It is run on the same inputs, and its outputs are
+compared with the learner's. If no single mistake explains them, pairs are tried, then sets of three.
 """
 
 import functools
@@ -12,25 +12,31 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.catalogue import MISTAKES, Workings
+from regard.course.arrays import Outputs, equal_arrays, equal_outputs
 from regard.course.exercises import EXERCISES, Case, Exercise
-from regard.course.exercises.exercise import as_outputs
-from regard.course.likeness import Outputs, agree, alike
+from regard.course.exercises.exercise import Array, as_outputs
+from regard.course.mistakes import MISTAKES, Solution
 
-Mistake = type[Workings]
+Mistake = type[Solution]
 Answers = Sequence[Outputs | None]
-"""What was answered to each case; None where nothing was."""
-FEW = 12
-"""Numbers that an example shows all of."""
-SOME, TRIES = 36, 40_000
-"""Mistakes of which all sets of three are tried on an input; and sets that are tried before the search ends."""
-KEPT = 1 << 16
-"""Answers of the catalogue that are kept: of every mistake to every input, and of as many pairs again."""
+"""Outputs of each case; None for a case that failed."""
+MAX_SHOWN = 12
+"""Largest number of values that an example shows in full."""
+# The decoder layer has 80 relevant mistakes and the Transformer 115, so more than 82,000 sets of three. These
+# limits keep the search within seconds for the other exercises, and end it early for those two.
+FEW_MISTAKES = 36
+"""Number of mistakes up to which every set of three is tried on each input."""
+MAX_SETS = 40_000
+"""Number of sets after which the search for three mistakes ends."""
+CACHE_SIZE = 1 << 16
+"""Cached outputs: those of all mistakes for all inputs, and as many of pairs."""
+ATTRIBUTES = ("instead", "paper", "companion", "broken")
+"""Attributes of a mistake that are not steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SmallExample:
-    """A small input on which a mistake makes a difference."""
+    """A small input on which a mistake changes the output."""
 
     exercise: str
     inputs: str
@@ -38,253 +44,254 @@ class SmallExample:
     wrong: str
 
 
-def work_out(workings: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
-    """Return what these workings answer, or None where they cannot; it is kept, and not to be changed."""
-    untyped: Any = workings  # mypy does not take classes for hashable
-    return _worked_out(untyped, exercise, case)
+def run_solution(solution: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
+    """Return the outputs of a solution; None if it fails. They are cached and must not be changed."""
+    hashable: Any = solution  # mypy does not treat classes as hashable
+    return _run_cached(hashable, exercise, case)
 
 
-@functools.lru_cache(maxsize=KEPT)
-def _worked_out(workings: Any, exercise: Exercise, case: Case) -> Outputs | None:
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _run_cached(solution: Any, exercise: Exercise, case: Case) -> Outputs | None:
     with np.errstate(all="ignore"):
         try:
-            return as_outputs(getattr(workings(), exercise.name)(**case.arguments))
+            return as_outputs(getattr(solution(), exercise.name)(**case.arguments))
         except (ValueError, IndexError, ZeroDivisionError, KeyError):
             return None
 
 
 def explains(
-    workings: Mistake, exercise: Exercise, cases: Sequence[Case], answers: Answers, *, strictly: bool = True
+    mistake: Mistake, exercise: Exercise, cases: Sequence[Case], answers: Answers, *, strict: bool = True
 ) -> bool:
-    """Whether these workings answer every case as it was answered, and fail where nothing was.
+    """Return whether a mistake gives the answers of all cases, and fails where the learner's code failed.
 
-    Not `strictly`: where only one of them fails, that says nothing (shapes that do not fit stop one library and
-    not another), as long as a wrong answer agrees somewhere.
+    Without `strict`, cases that only one of them fails are ignored, because shapes that do not fit stop one
+    library and not another. At least one wrong answer must then agree.
     """
-    telling = False
-    for case, given in zip(cases, answers, strict=True):
-        if not case.telling:
+    agrees = False
+    for case, answer in zip(cases, answers, strict=True):
+        if not case.diagnose:
             continue
-        found = work_out(workings, exercise, case)
-        if strictly and (given is None) != (found is None):
+        outputs = run_solution(mistake, exercise, case)
+        if strict and (answer is None) != (outputs is None):
             return False
-        if given is not None and found is not None:
-            broken = case.name in workings.broken and not all(np.isfinite(each).all() for each in given)
-            if not broken and not agree(case, given, found):
+        if answer is not None and outputs is not None:
+            broken = case.name in mistake.broken and not all(np.isfinite(array).all() for array in answer)
+            if not broken and not equal_outputs(case, answer, outputs):
                 return False
-            telling = telling or strictly or _differs(workings, exercise, case)
-    return telling
+            agrees = agrees or strict or _changes_output(mistake, exercise, case)
+    return agrees
 
 
 @functools.cache
-def usual_mistakes(name: str) -> list[Mistake]:
-    """Return the mistakes that give wrong answers in an exercise, not only none."""
-    exercise = next(each for each in EXERCISES if each.name == name)
-    cases = [each for each in exercise.cases(0) if each.telling]
+def relevant_mistakes(name: str) -> list[Mistake]:
+    """Return the mistakes that give a wrong output in an exercise, and do not only fail."""
+    exercise = next(exercise for exercise in EXERCISES if exercise.name == name)
+    cases = [case for case in exercise.cases(0) if case.diagnose]
     return [
-        each
-        for each in MISTAKES
-        if any(_differs(each, exercise, case) and work_out(each, exercise, case) is not None for case in cases)
+        mistake
+        for mistake in MISTAKES
+        if any(
+            _changes_output(mistake, exercise, case) and run_solution(mistake, exercise, case) is not None
+            for case in cases
+        )
     ]
 
 
-def _differs(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
-    right = work_out(Workings, exercise, case)
-    found = work_out(mistake, exercise, case)
-    return found is None or right is None or not agree(case, found, right)
-
-
-def both(one: Mistake, other: Mistake) -> Mistake | None:
-    """Return workings with two mistakes, or None where both are made in the same step."""
-    pair: tuple[Any, Any] = (one, other)
-    return _both(*pair)
-
-
-@functools.cache
-def _both(one: Any, other: Any) -> Mistake | None:
-    if set(_steps(one)) & set(_steps(other)):
-        return None
-    return type(f"{one.__name__}And{other.__name__}", (one, other), {})
+def _changes_output(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
+    right = run_solution(Solution, exercise, case)
+    outputs = run_solution(mistake, exercise, case)
+    return outputs is None or right is None or not equal_outputs(case, outputs, right)
 
 
 def _steps(mistake: Mistake) -> list[str]:
-    words = ("instead", "paper", "companion", "broken")
-    return [name for name in vars(mistake) if not name.startswith("__") and name not in words]
+    """Return the names of the steps that a mistake replaces."""
+    return [name for name in vars(mistake) if not name.startswith("__") and name not in ATTRIBUTES]
+
+
+def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
+    """Return a solution with several mistakes; None if two of them replace the same step."""
+    steps = [step for mistake in mistakes for step in _steps(mistake)]
+    if len(set(steps)) < len(steps):
+        return None
+    return (
+        type("And".join(mistake.__name__ for mistake in mistakes), tuple(mistakes), {}) if mistakes else Solution
+    )
+
+
+def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
+    hashable: Any = pair
+    return _combine_pair_cached(hashable)
+
+
+@functools.cache
+def _combine_pair_cached(pair: Any) -> Mistake | None:
+    # The outputs of a pair are cached by its class, so each pair needs one class. Triples are too many to keep.
+    return combine(pair)
 
 
 def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
     """Return every mistake that explains the answers by itself."""
-    usual = usual_mistakes(exercise.name)
-    alone = [[each] for each in usual if explains(each, exercise, cases, answers)]
-    if not alone and None in answers:
-        alone = [[each] for each in usual if explains(each, exercise, cases, answers, strictly=False)]
-    return alone
+    relevant = relevant_mistakes(exercise.name)
+    explanations = [[mistake] for mistake in relevant if explains(mistake, exercise, cases, answers)]
+    if not explanations and None in answers:
+        explanations = [
+            [mistake] for mistake in relevant if explains(mistake, exercise, cases, answers, strict=False)
+        ]
+    return explanations
 
 
 def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
-    """Return every pair of mistakes that explains the answers together.
+    """Return every pair of mistakes that explains the answers.
 
-    A mistake that makes no difference in this exercise by itself is not named.
+    A companion may show only together with another mistake. If it changes no output of this exercise by itself,
+    it is not named.
     """
-    usual = usual_mistakes(exercise.name)
-    found: list[list[Mistake]] = []
-    companions = [each for each in MISTAKES if each.companion and each not in usual]
-    order = _likely(exercise, cases, answers)
-    for one, other in combinations([*usual, *companions], 2):
-        together = both(one, other)
-        if together is None or not explains(together, exercise, order[0], order[1]):
+    relevant = relevant_mistakes(exercise.name)
+    companions = [mistake for mistake in MISTAKES if mistake.companion and mistake not in relevant]
+    ordered = _order_cases(cases, answers)
+    explanations: list[list[Mistake]] = []
+    for pair in combinations([*relevant, *companions], 2):
+        combined = _combine_pair(pair)
+        if combined is None or not explains(combined, exercise, *ordered):
             continue
-        named = [each for each in (one, other) if each in usual]
-        if named not in found:
-            found.append(named)
-    return found
+        named = [mistake for mistake in pair if mistake in relevant]
+        if named not in explanations:
+            explanations.append(named)
+    return explanations
 
 
 @dataclass(frozen=True)
-class ThreeTogether:
-    """What became of the search for three mistakes that explain answers together."""
+class TripleSearch:
+    """Result of the search for three mistakes that explain answers together."""
 
-    found: list[list[Mistake]]
-    whole: bool
-    """Whether the search came to its end, and not to TRIES."""
+    explanations: list[list[Mistake]]
+    complete: bool
+    """Whether the search ended before MAX_SETS."""
 
 
-def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> ThreeTogether:
+def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> TripleSearch:
     """Return the sets of three mistakes that explain the answers.
 
-    The cases are taken one by one, first those on which few mistakes show. Each keeps the sets that explain
-    it, and the next one adds mistakes that show there and not before: of more than SOME, a mistake that changes
-    no answer to a case by itself is taken to change none together with others.
+    The search takes the cases one by one, first those that few mistakes affect. Each case keeps the sets that
+    explain it. The next case extends them by mistakes that affect it and no earlier case. If an exercise has more
+    than FEW_MISTAKES, a mistake that does not affect a case by itself is assumed not to affect it with others.
     """
-    usual = usual_mistakes(exercise.name)
-    showing = {
-        case.name: [each for each in usual if len(usual) <= SOME or _differs(each, exercise, case)]
+    relevant = relevant_mistakes(exercise.name)
+    few = len(relevant) <= FEW_MISTAKES
+    affecting = {
+        case.name: [mistake for mistake in relevant if few or _changes_output(mistake, exercise, case)]
         for case in cases
-        if case.telling
+        if case.diagnose
     }
-    paired = [pair for pair in zip(cases, answers, strict=True) if pair[0].telling]
-    paired.sort(key=lambda pair: (pair[1] is None, len(showing[pair[0].name])))
+    pairs = [pair for pair in zip(cases, answers, strict=True) if pair[0].diagnose]
+    pairs.sort(key=lambda pair: (pair[1] is None, len(affecting[pair[0].name])))
     kept: list[tuple[Mistake, ...]] = [()]
     decided: set[Any] = set()
-    tries = 0
-    for case, answer in paired:
-        fresh = [each for each in showing[case.name] if each not in decided]
+    tried = 0
+    for case, answer in pairs:
+        fresh = [mistake for mistake in affecting[case.name] if mistake not in decided]
         decided.update(fresh)
-        grown = [
+        extended = [
             (*known, *more)
             for known in kept
             for count in range(4 - len(known))
             for more in combinations(fresh, count)
         ]
-        tries += len(grown)
-        if tries > TRIES:
-            return ThreeTogether([], whole=False)
-        kept = [each for each in grown if (made := _together(each)) and _answers(made, exercise, case, answer)]
-    ordered = _likely(exercise, cases, answers)
-    full = [
-        each
-        for each in kept
-        if len(each) == 3 and (made := _together(each)) and explains(made, exercise, *ordered)
+        tried += len(extended)
+        if tried > MAX_SETS:
+            return TripleSearch([], complete=False)
+        kept = [group for group in extended if _explains_case(group, exercise, case, answer)]
+    ordered = _order_cases(cases, answers)
+    triples = [
+        list(group)
+        for group in kept
+        if len(group) == 3 and (combined := combine(group)) and explains(combined, exercise, *ordered)
     ]
-    return ThreeTogether([list(each) for each in full], whole=True)
+    return TripleSearch(triples, complete=True)
 
 
-def _answers(mistake: Mistake, exercise: Exercise, case: Case, answer: Outputs | None) -> bool:
+def _explains_case(mistakes: Sequence[Mistake], exercise: Exercise, case: Case, answer: Outputs | None) -> bool:
+    combined = combine(mistakes)
+    if combined is None:
+        return False
     if answer is None:
-        return work_out(mistake, exercise, case) is None
-    return explains(mistake, exercise, [case], [answer])
+        return run_solution(combined, exercise, case) is None
+    return explains(combined, exercise, [case], [answer])
 
 
-def _together(mistakes: Sequence[Mistake]) -> Mistake | None:
-    """Return workings with several mistakes, or None where two are made in the same step."""
-    steps = [step for each in mistakes for step in _steps(each)]
-    if len(set(steps)) < len(steps):
-        return None
-    return type("And".join(each.__name__ for each in mistakes), tuple(mistakes), {}) if mistakes else Workings
-
-
-def _likely(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> tuple[list[Case], list[Any]]:
-    """Return the cases in the order in which they rule out most at least cost: the smallest answered ones
-    first.
-    """
-    paired = sorted(
+def _order_cases(cases: Sequence[Case], answers: Answers) -> tuple[list[Case], list[Any]]:
+    """Return the cases with the smallest answers first: they reject a mistake at the least cost."""
+    pairs = sorted(
         zip(cases, answers, strict=True),
-        key=lambda each: (each[1] is None, each[1][0].size if each[1] else 0),
+        key=lambda pair: (pair[1] is None, pair[1][0].size if pair[1] else 0),
     )
-    return [case for case, _ in paired], [answer for _, answer in paired]
+    return [case for case, _ in pairs], [answer for _, answer in pairs]
 
 
-def example_of(workings: Mistake, exercise: Exercise) -> SmallExample | None:
-    """Return the first small input on which a mistake shows, of this exercise or of a part of it.
+def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
+    """Return the first small input of this exercise, or of an earlier one, on which a mistake shows.
 
-    Where none is small enough to be written down, it is one number of a larger one.
+    If no input is small enough to be shown, the example is one number of a larger one.
     """
-    last = next(place for place, each in enumerate(EXERCISES) if each.name == exercise.name)
-    parts = EXERCISES[: last + 1]
-    small = [(each, case, True) for each in parts for case in _small(each)]
-    large = [(exercise, case, False) for case in exercise.cases(0) if case.telling]
-    for each, case, whole in [*small, *large]:
-        if not _differs(workings, each, case):
+    last = next(index for index, item in enumerate(EXERCISES) if item.name == exercise.name)
+    small = [(item, case, True) for item in EXERCISES[: last + 1] for case in _small_cases(item)]
+    large = [(exercise, case, False) for case in exercise.cases(0) if case.diagnose]
+    for item, case, is_small in [*small, *large]:
+        if not _changes_output(mistake, item, case):
             continue
-        right, wrong = work_out(Workings, each, case), work_out(workings, each, case)
-        assert right is not None, "right workings answer everything"
-        if whole:
+        right, wrong = run_solution(Solution, item, case), run_solution(mistake, item, case)
+        assert right is not None, "the right solution never fails"
+        if is_small:
+            arguments = [(name, value) for name, value in case.arguments.items() if value is not None]
             return SmallExample(
-                exercise=each.name,
-                inputs=", ".join(f"{name} = {shown(value)}" for name, value in _written(case)),
-                right=_labelled(each, right),
-                wrong="no answer" if wrong is None else _labelled(each, wrong),
+                exercise=item.name,
+                inputs=", ".join(f"{name} = {show_value(value)}" for name, value in arguments),
+                right=_show_outputs(item, right),
+                wrong="an error" if wrong is None else _show_outputs(item, wrong),
             )
         if wrong is not None:
-            return _one_number(each, case, right, wrong)
+            return _largest_difference(item, case, right, wrong)
     return None
 
 
-def _small(exercise: Exercise) -> list[Case]:
-    return [*(case for case in exercise.cases(0) if case.name == "by hand"), *exercise.small()]
+def _small_cases(exercise: Exercise) -> list[Case]:
+    return [*(case for case in exercise.cases(0) if case.name == "by hand"), *exercise.small_cases()]
 
 
-def _written(case: Case) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in case.arguments.items() if value is not None]
-
-
-def _labelled(exercise: Exercise, outputs: Outputs) -> str:
+def _show_outputs(exercise: Exercise, outputs: Outputs) -> str:
     if len(outputs) == 1:
-        return shown(outputs[0])
-    return ", ".join(f"{name} {shown(each)}" for name, each in zip(exercise.outputs, outputs, strict=True))
+        return show_value(outputs[0])
+    return ", ".join(f"{name} {show_value(array)}" for name, array in zip(exercise.outputs, outputs, strict=True))
 
 
-def _one_number(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) -> SmallExample:
-    """Return the output, or the number of it, in which an answer is furthest from the right one."""
-    place = next(
-        n for n, (one, other) in enumerate(zip(wrong, right, strict=True)) if not alike(one, other, case.counts)
+def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) -> SmallExample:
+    """Return the first wrong output, or the number of it that differs most."""
+    number = next(
+        n for n, (a, b) in enumerate(zip(wrong, right, strict=True)) if not equal_arrays(a, b, case.valid_steps)
     )
-    one, other = wrong[place], right[place]
-    name = exercise.outputs[place]
-    if one.shape != other.shape or one.size <= FEW:
-        several = one.size > FEW or other.size > FEW
-        words = [f"{name} of shape {each.shape}" if several else f"{name} {shown(each)}" for each in (one, other)]
+    name, pair = exercise.outputs[number], (wrong[number], right[number])
+    if pair[0].shape != pair[1].shape or pair[0].size <= MAX_SHOWN:
+        large = any(array.size > MAX_SHOWN for array in pair)
+        words = [f"{name} of shape {array.shape}" if large else f"{name} {show_value(array)}" for array in pair]
     else:
-        apart = np.nan_to_num(np.abs(one - other), nan=np.inf, posinf=np.inf)
-        if case.counts is not None:
-            apart = np.where(case.counts[..., None], apart, 0)
-        where = np.unravel_index(int(np.argmax(apart)), apart.shape)
-        words = [f"{name}{[int(each) for each in where]} = {each[where]:.4g}" for each in (one, other)]
+        error = np.nan_to_num(np.abs(pair[0] - pair[1]), nan=np.inf, posinf=np.inf)
+        if case.valid_steps is not None:
+            error = np.where(case.valid_steps[..., None], error, 0)
+        index = np.unravel_index(int(np.argmax(error)), error.shape)
+        words = [f"{name}{[int(i) for i in index]} = {array[index]:.4g}" for array in pair]
     return SmallExample(exercise=exercise.name, inputs=f"the input {case.name!r}", right=words[1], wrong=words[0])
 
 
-def shown(value: Any) -> str:
-    """Return a value as one short line."""
-    if isinstance(value, Mapping):
+def show_value(value: Any) -> str:
+    """Return a value in one short line."""
+    if isinstance(value, Mapping):  # the parameters of the small cases
         return "1 on every diagonal, biases 0.5, gains 2, shifts 1"
     if isinstance(value, tuple):
-        return ", ".join(shown(each) for each in value)
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        with np.printoptions(precision=3, suppress=True, linewidth=1_000):
-            squeezed = value[0] if value.ndim == 3 and len(value) == 1 else value
-            return (
-                " ".join(np.array2string(squeezed, separator=", ").split()).replace("[ ", "[").replace(" ]", "]")
-            )
-    if isinstance(value, np.ndarray):
-        return " ".join(str((value[0] if value.ndim == 3 and len(value) == 1 else value).tolist()).split())
-    return str(value)
+        return ", ".join(show_value(part) for part in value)
+    if not isinstance(value, np.ndarray):
+        return str(value)
+    array: Array = value[0] if value.ndim == 3 and len(value) == 1 else value
+    if value.dtype.kind != "f":
+        return " ".join(str(array.tolist()).split())
+    with np.printoptions(precision=3, suppress=True, linewidth=1_000):
+        return " ".join(np.array2string(array, separator=", ").split()).replace("[ ", "[").replace(" ]", "]")

@@ -1,4 +1,4 @@
-"""Lessons as HTML: the same parts for the course's server and for a folder that opens offline."""
+"""Lessons as HTML pages, for the course's server and for a folder that opens offline."""
 
 import html
 from collections.abc import Sequence
@@ -7,29 +7,30 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
+from regard.course.lesson_training import RESULT, load_run, train_lesson, view_inputs
 from regard.course.lessons import Lesson, lessons
-from regard.course.lessons.lesson import FIGURES, HOME, in_home
-from regard.course.trying import TOLD, looked_at, run_of, try_lesson
+from regard.course.lessons.lesson import FIGURES, HOME, set_home
 from regard.errors import InputError
 from regard.io import cannot_write, check_folder, write_file
 from regard.io.reading import is_file
 from regard.viz.page import write_page
 
 VIEWS = 3
-"""Inputs that a baked view shows."""
+"""Number of inputs in a stored view."""
 _MARKDOWN = MarkdownIt("commonmark", {"html": False})
-ROOM = """<script>
+# The view reports its own height by a message: a page opened from a folder may not read the content of a frame.
+RESIZE = """<script>
 addEventListener("message", (event) => {
   const frame = document.querySelector("iframe");
   const height = Number(event.data?.height);
   if (event.source === frame.contentWindow && height > 0) frame.style.height = `${Math.min(height, 2400) + 2}px`;
 });
 </script>"""
-"""Makes a baked view as high as what it shows; from a folder, a page cannot look into another to see."""
+"""Script that makes the frame of a view as high as its content."""
 
 
 def _page(title: str, body: str, *, script: str = "") -> str:
-    """Return a page; `script`: the address of what acts on it, where something does."""
+    """Return an HTML page. `script` is the address of a JavaScript module, or empty."""
     code = f'<script type="module" src="{script}"></script>' if script else ""
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -41,85 +42,88 @@ def _page(title: str, body: str, *, script: str = "") -> str:
 
 
 def style() -> str:
-    """Return the style of all pages."""
+    """Return the CSS of all pages."""
     return files("regard.course").joinpath("learn.css").read_text(encoding="utf-8")
 
 
 def index_page() -> str:
-    """Return the page that lists the lessons."""
+    """Return the page with the list of lessons."""
     rows = "\n".join(
-        f'<li><a href="{each.name}.html">{html.escape(each.title)}</a> '
-        f"<small>{_MARKDOWN.renderInline(each.question)}</small></li>"
-        for each in lessons()
+        f'<li><a href="{lesson.name}.html">{html.escape(lesson.title)}</a> '
+        f"<small>{_MARKDOWN.renderInline(lesson.question)}</small></li>"
+        for lesson in lessons()
     )
     return _page(
         "Regard: a course in attention",
-        "<header><h1>Attention, from look-ups to a Transformer</h1></header>\n<main>\n<p>Thirteen lessons. Each "
-        "asks you to predict something, works it by hand in numbers, trains a model on this machine, and "
-        f"lets you look at what it attends to, beside what ten seeds came to. The exercises are yours to write: "
-        f"<code>regard learn --stubs exercises</code> gives you what to start from, and "
-        f"<code>regard check FILE.py</code> says what is wrong with it. "
-        f"Run all commands of these pages in one folder.</p>\n<ol>\n{rows}\n</ol>\n</main>",
+        "<header><h1>Attention, from look-ups to a Transformer</h1></header>\n<main>\n<p>Thirteen lessons. In "
+        "each one you predict a result, calculate an example by hand and train a model on this machine. Then you "
+        "see what the model attends to, and compare your run with ten others. Each lesson has exercises: "
+        "<code>regard learn --stubs exercises</code> writes files to start from, and "
+        "<code>regard check FILE.py</code> finds the mistakes in your solution. "
+        f"Run all commands of these pages in the same folder.</p>\n<ol>\n{rows}\n</ol>\n</main>",
     )
 
 
 def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
-    """Return a lesson's page.
+    """Return the page of a lesson.
 
-    `see`: what stands where its run is looked at, HTML; `home`: the folder of runs that its commands name.
+    see: HTML that shows the run, placed after the training command.
+    home: folder of runs that the page's commands use.
     """
-    part = {name: in_home(_MARKDOWN.render(text), home, html.escape) for name, text in lesson.parts.items()}
-    command = in_home(f"{lesson.runs[0].command} --savepath {HOME}/{lesson.name}", home)
+    part = {name: set_home(_MARKDOWN.render(text), home, html.escape) for name, text in lesson.parts.items()}
+    command = set_home(f"{lesson.runs[0].command} --savepath {HOME}/{lesson.name}", home)
     body = "\n".join(
         [
-            f"<header>{_ways(lesson)}{_heading(lesson)}</header>",
+            f"<header>{_navigation(lesson)}{_heading(lesson)}</header>",
             f'<main data-lesson="{lesson.name}">',
             f"<h2>Predict</h2>\n{part['Predict']}",
-            f"<details><summary>I have made my bet</summary>\n{part['Answer']}</details>",
+            f"<details><summary>Show the answer</summary>\n{part['Answer']}</details>",
             f"<h2>By hand</h2>\n{part['By hand']}",
-            f"<h2>Run it</h2>\n<p><code>{html.escape(command)}</code> {_took(lesson)}</p>",
+            f"<h2>Run it</h2>\n<p><code>{html.escape(command)}</code> {_duration(lesson)}</p>",
             see,
             f"<h2>What to see</h2>\n{part['See']}\n{_table(lesson)}",
             f"<h2>Why</h2>\n{part['Why']}",
             f"<h2>Exercises</h2>\n{part['Exercises']}",
             "</main>",
-            f"<footer>{_ways(lesson)}</footer>",
+            f"<footer>{_navigation(lesson)}</footer>",
         ]
     )
     return _page(f"{lesson.title} · Regard", body, script=script)
 
 
-def _took(lesson: Lesson) -> str:
-    return f"took {lesson.seconds:.0f} seconds of one core where it was measured." if lesson.seconds else ""
+def _duration(lesson: Lesson) -> str:
+    return f"takes about {lesson.seconds:.0f} seconds on one core." if lesson.seconds else ""
 
 
 def _heading(lesson: Lesson) -> str:
     return f"<h1><small>Lesson {lesson.number}</small> {html.escape(lesson.title)}</h1>"
 
 
-def _ways(lesson: Lesson) -> str:
-    every = lessons()
-    before = every[lesson.number - 2] if lesson.number > 1 else None
-    after = every[lesson.number] if lesson.number < len(every) else None
-    ways = [f'<a href="{before.name}.html">← {html.escape(before.title)}</a>'] if before else []
-    ways.append('<a href="index.html">All lessons</a>')
-    ways += [f'<a href="{after.name}.html">{html.escape(after.title)} →</a>'] if after else []
-    return f"<nav>{' '.join(ways)}</nav>"
+def _navigation(lesson: Lesson) -> str:
+    """Return links to the previous lesson, the index and the next lesson."""
+    course = lessons()
+    links = ['<a href="index.html">All lessons</a>']
+    if lesson.number > 1:
+        previous = course[lesson.number - 2]
+        links.insert(0, f'<a href="{previous.name}.html">← {html.escape(previous.title)}</a>')
+    if lesson.number < len(course):
+        following = course[lesson.number]
+        links.append(f'<a href="{following.name}.html">{html.escape(following.title)} →</a>')
+    return f"<nav>{' '.join(links)}</nav>"
 
 
 def _table(lesson: Lesson) -> str:
-    """Return what ten seeds came to."""
-    names = [name for name in FIGURES if any(name in each for each in lesson.ranges.values())]
+    """Return a table with the results of ten seeds, one row per run."""
+    names = [name for name in FIGURES if any(name in ranges for ranges in lesson.ranges.values())]
     if not names:
         return ""
     head = "".join(f'<th scope="col">{FIGURES[name]}</th>' for name in names)
     rows = []
     for run in lesson.runs:
-        found = lesson.ranges[run.name]
-        cells = "".join(f"<td>{found.get(name, '')}</td>" for name in names)
+        cells = "".join(f"<td>{lesson.ranges[run.name].get(name, '')}</td>" for name in names)
         rows.append(f'<tr><th scope="row">{html.escape(run.name)}</th>{cells}</tr>')
     return (
-        "<table><caption>What ten seeds came to</caption>\n"
+        "<table><caption>Results of ten seeds</caption>\n"
         f"<thead><tr><td></td>{head}</tr></thead>\n"
         f"<tbody>{''.join(rows)}</tbody></table>\n"
         f"<p><small>Measured by <code>python benchmarks/lessons.py {lesson.name}</code>.</small></p>"
@@ -127,49 +131,52 @@ def _table(lesson: Lesson) -> str:
 
 
 def check_site(folder: Path) -> None:
-    """Raise `InputError` where there can be no such folder."""
+    """Raise `InputError` if the course cannot be written into this folder."""
     if is_file(folder):
         raise InputError(f"{str(folder)!r} is a file: choose the name of a folder")
     check_folder(folder)
 
 
 def write_site(folder: Path, home: Path, *, progress: bool = True) -> list[Path]:
-    """Write the course into a folder that opens offline, with the views of all runs baked in.
+    """Write the course with the views of all runs into a folder that opens offline. Return the files' paths.
 
-    Runs that are not yet under `home` are trained there first. Raises `InputError` where there is a file of that
-    name already.
+    Runs that do not exist under `home` are trained there first.
+    Raises `InputError` if `folder` is a file or cannot be written.
     """
     check_site(folder)
-    found = [folder / "learn.css", folder / "index.html"]
+    paths = [folder / "learn.css", folder / "index.html"]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_file(found[0], style().encode())
-        write_file(found[1], index_page().encode())
+        write_file(paths[0], style().encode())
+        write_file(paths[1], index_page().encode())
         for lesson in lessons():
-            words = _words(lesson, home, progress=progress)
+            words = _result(lesson, home, progress=progress)
             view = folder / f"{lesson.name}-view.html"
-            run = run_of(lesson, home)
-            write_page(view, [run.with_sums(run.attend(each)) for each in looked_at(lesson, run, VIEWS)])
+            run = load_run(lesson, home)
+            write_page(view, [run.with_sums(run.attend(item)) for item in view_inputs(lesson, run, VIEWS)])
             page = folder / f"{lesson.name}.html"
-            write_file(page, lesson_page(lesson, see=baked(view.name, words), home=home).encode())
-            found += [view, page]
+            write_file(page, lesson_page(lesson, see=embed_view(view.name, words), home=home).encode())
+            paths += [view, page]
     except OSError as error:
         raise cannot_write(folder, error) from error
-    return found
+    return paths
 
 
-def _words(lesson: Lesson, home: Path, *, progress: bool) -> Sequence[str]:
-    """Say what a lesson's run came to, and train it first where it was not."""
-    if (home / lesson.name / TOLD).exists():
-        return lesson.told(vars(run_of(lesson, home).figures()))
-    return try_lesson(lesson, home, progress=progress)
+def _result(lesson: Lesson, home: Path, *, progress: bool) -> Sequence[str]:
+    """Return the results of a lesson's run as sentences. Train the run if it does not exist."""
+    if (home / lesson.name / RESULT).exists():
+        return lesson.describe_figures(vars(load_run(lesson, home).figures()))
+    return train_lesson(lesson, home, progress=progress)
 
 
-def baked(view: str, words: Sequence[str]) -> str:
-    """Return what stands where a run is looked at: what it came to, and its view, a page beside this one."""
-    told = "".join(f"<li>{html.escape(each)}</li>" for each in words)
+def embed_view(view: str, words: Sequence[str]) -> str:
+    """Return HTML that shows the results of a run and its view.
+
+    view: file name of the view's page, in the same folder; words: the results as sentences.
+    """
+    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in words)
     return (
-        f"<p>A run with seed 0 came to:</p>\n<ul>{told}</ul>\n"
-        f'<p><a href="{view}">Its view on a page of its own</a></p>\n'
-        f'<iframe src="{view}" title="What the run attends to"></iframe>\n{ROOM}'
+        f"<p>Results of the run with seed 0:</p>\n<ul>{items}</ul>\n"
+        f'<p><a href="{view}">Open its view on a separate page</a></p>\n'
+        f'<iframe src="{view}" title="Attention of the run"></iframe>\n{RESIZE}'
     )

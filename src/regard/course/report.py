@@ -1,4 +1,4 @@
-"""What a check found, as data that tells of itself."""
+"""The report of a check, as data that prints itself as a table."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from regard.result import Result
 
 Verdict = Literal["right", "wrong", "failed", "not compared"]
 State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported"]
-"""A helper is a function that another answer uses and that does not answer the exercise it is named like."""
+"""A helper is a function that another answer uses and that does not answer the exercise with its name."""
 UNDECIDED = ("not begun", "helper", "imported")
-"""States that do not decide whether a file is right."""
+"""States that do not affect whether a file is right."""
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
 STYLES = {
     "right": "green",
@@ -26,14 +26,14 @@ STYLES = {
     "helper": "dim",
     "imported": "dim",
 }
-COUNTS = {2: "Two", 3: "Three"}
-LINES, PRINTS = 10, 1_000
-"""Lines and characters of what the learner's code printed that are shown."""
+NUMBERS = {2: "Two", 3: "Three"}
+MAX_LINES, MAX_CHARACTERS = 10, 1_000
+"""Limits of the learner's own output that is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseReport:
-    """How one input went."""
+    """Result of one input."""
 
     name: str
     verdict: Verdict
@@ -42,17 +42,17 @@ class CaseReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A usual mistake that would have answered the same."""
+    """A known mistake that gives the learner's answers."""
 
     name: str
     did: str
-    """What was done."""
+    """What the code does wrong."""
     instead: str
-    """What to do."""
+    """What to do instead."""
     paper: str
-    """The line that it departs from."""
+    """The line of the paper that the code departs from."""
     example: SmallExample | None
-    """A small input on which it shows."""
+    """A small input on which the mistake shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,106 +64,105 @@ class Diagnosis:
 
 @dataclass(frozen=True, kw_only=True)
 class ExerciseReport:
-    """How one exercise went."""
+    """Result of one exercise."""
 
     exercise: str
     title: str
     object: str
-    """What it is called in the learner's code."""
+    """Name of the function or class in the learner's code."""
     state: State
     cases: list[CaseReport] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
-    """Every explanation there is; where they are several, they answer alike on all inputs."""
+    """All possible explanations. If there are several, they give the same answers on all inputs."""
     notes: list[str] = field(default_factory=list)
     trouble: str = ""
-    """Why it was stopped, or is no answer."""
+    """Why the code was stopped, or does not count as an answer."""
     lines: list[str] = field(default_factory=list)
-    """The learner's own lines in which that happened."""
+    """The learner's own lines where an error occurred."""
     ending: str = ""
-    """Where to look, of a wrong answer that no diagnosis explains."""
+    """Where to look for a mistake that no diagnosis explains."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CheckReport(Result):
-    """What was found in a learner's code."""
+    """Result of a check of a file or an object."""
 
     name: str
-    """The file, or the object."""
+    """Name of the file or object."""
     exercises: list[ExerciseReport]
     prints: str = ""
-    """What the code printed, cut."""
+    """Beginning of the code's own output."""
 
     @property
     def right(self) -> bool:
-        """Whether everything that was begun is right, and something was."""
-        begun = [each for each in self.exercises if each.state not in UNDECIDED]
-        return bool(begun) and all(each.state == "right" for each in begun)
+        """Whether all exercises that were begun are right, and at least one was begun."""
+        begun = [report for report in self.exercises if report.state not in UNDECIDED]
+        return bool(begun) and all(report.state == "right" for report in begun)
 
     def summary(self) -> str:
-        """Say how each exercise went."""
-        return f"{self.name}: " + ", ".join(f"{each.exercise} {each.state}" for each in self.exercises[:4])
+        """Return the state of the first exercises in one line."""
+        return f"{self.name}: " + ", ".join(f"{report.exercise} {report.state}" for report in self.exercises[:4])
 
     def json(self) -> dict[str, Any]:
-        """Return all as plain values, and whether all is right."""
+        """Return the report as plain values, with `right`."""
         return {**super().json(), "right": self.right}
 
     def table(self) -> RenderableType:
-        """Return every exercise with what was tried, what went wrong and why."""
+        """Return all exercises with their inputs, verdicts and diagnoses."""
         parts: list[RenderableType] = []
-        for each in self.exercises:
-            parts += [_exercise(each), ""]
+        for report in self.exercises:
+            parts += [_show_exercise(report), ""]
         if self.prints:
-            parts += ["Your code printed:", Padding(_text(self.prints), (0, 0, 0, 2)), ""]
+            parts += ["Your code printed:", Padding(_safe_text(self.prints), (0, 0, 0, 2)), ""]
         return Group(*parts[:-1])
 
 
-def _text(words: str, style: str = "") -> Text:
-    """Return text of a learner's as a terminal is to show it: control characters are escaped."""
-    shown = (each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in words)
-    return Text("".join(shown), style=style)
+def _safe_text(text: str, style: str = "") -> Text:
+    """Return text of the learner with control characters escaped, so that it cannot control the terminal."""
+    characters = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    return Text("".join(characters), style=style)
 
 
-def _exercise(report: ExerciseReport) -> RenderableType:
-    called = f" ({report.object})" if report.object and report.object != report.exercise else ""
-    head = _text(f"{report.exercise}{called}: ", "bold")
+def _show_exercise(report: ExerciseReport) -> RenderableType:
+    name = f" ({report.object})" if report.object and report.object != report.exercise else ""
+    head = _safe_text(f"{report.exercise}{name}: ", "bold")
     head.append(report.state, style=STYLES[report.state])
     if report.trouble:
-        head.append(_text(f", {report.trouble}"))
-    parts: list[RenderableType] = [head, *(_text(f"    {line}") for line in report.lines)]
+        head.append(_safe_text(f", {report.trouble}"))
+    parts: list[RenderableType] = [head, *(_safe_text(f"    {line}") for line in report.lines)]
     if report.cases:
-        parts.append(_cases(report.cases))
+        parts.append(_show_cases(report.cases))
     parts += [Text(f"  Note: {note}.") for note in report.notes]
     if len(report.diagnoses) > 1:
-        parts.append(Text("  Each of these would answer exactly as your code does:"))
-    for each in report.diagnoses:
-        parts.append(_diagnosis(each))
+        parts.append(Text("  Each of these mistakes gives exactly your results:"))
+    parts += [_show_diagnosis(diagnosis) for diagnosis in report.diagnoses]
     if report.ending:
         parts.append(Text(f"  {report.ending}"))
     return Group(*parts)
 
 
-def _cases(cases: list[CaseReport]) -> RenderableType:
+def _show_cases(cases: list[CaseReport]) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
     for _ in range(4):
         table.add_column(overflow="fold")
-    if len({(each.verdict, each.words) for each in cases}) == 1 and cases[0].verdict == "failed":
+    if len({(case.verdict, case.words) for case in cases}) == 1 and cases[0].verdict == "failed":
         cases = [dataclasses.replace(cases[0], name="on every input")]
-    for each in cases:
-        style = "green" if each.verdict == "right" else "" if each.verdict == "not compared" else "red"
-        table.add_row(" ", Text(SIGNS[each.verdict], style=style), each.name, _text(each.words))
+    for case in cases:
+        style = "green" if case.verdict == "right" else "" if case.verdict == "not compared" else "red"
+        table.add_row(" ", Text(SIGNS[case.verdict], style=style), case.name, _safe_text(case.words))
     return table
 
 
-def _diagnosis(diagnosis: Diagnosis) -> RenderableType:
+def _show_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     parts: list[RenderableType] = []
     if len(diagnosis.findings) > 1:
-        parts.append(Text(f"  {COUNTS[len(diagnosis.findings)]} mistakes together:"))
-    for each in diagnosis.findings:
-        parts.append(Padding(Text(f"→ {each.did}", style="bold"), (0, 0, 0, 2)))
-        lines = [Text(each.instead), Text(each.paper, style="dim")]
-        if each.example is not None:
-            lines.append(Text(f"{each.example.exercise}, {each.example.inputs}:"))
-            lines.append(Text(f"  so      {each.example.wrong}"))
-            lines.append(Text(f"  should  {each.example.right}"))
+        parts.append(Text(f"  {NUMBERS[len(diagnosis.findings)]} mistakes together:"))
+    for finding in diagnosis.findings:
+        parts.append(Padding(Text(f"→ {finding.did}", style="bold"), (0, 0, 0, 2)))
+        lines = [Text(finding.instead), Text(finding.paper, style="dim")]
+        if finding.example is not None:
+            lines.append(Text(f"Example: {finding.example.exercise}, {finding.example.inputs}"))
+            lines.append(Text(f"  yours   {finding.example.wrong}"))
+            lines.append(Text(f"  right   {finding.example.right}"))
         parts.append(Padding(Group(*lines), (0, 0, 0, 4)))
     return Group(*parts)

@@ -1,4 +1,7 @@
-"""Running a learner's code in a process of its own, with limits, and reading what comes of it."""
+"""Run a learner's code in a separate process with limits, and collect its answers.
+
+The limits keep mistakes from doing harm. They are no protection against malicious code.
+"""
 
 import contextlib
 import json
@@ -15,247 +18,245 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from regard.course.child import BROKEN, LOADING, MEMORY, run_in_fork, within
+from regard.course.worker import CHECKER_FAILED, LOADING_SECONDS, MEMORY, format_limit, run_in_fork
 from regard.errors import MachineError
 
 SECONDS = 20.0
-"""Seconds of the processor for each exercise."""
-FLOOD = 1 << 20
-"""Bytes that may be printed."""
+"""Default limit of processor time for each exercise."""
+MAX_OUTPUT = 1 << 20
+"""Bytes that the code may print."""
 PATIENCE = 6
-"""How many times the limit may pass without a word, before a process is ended that holds up its own limit."""
+"""Multiple of the time limit without an event after which a process is killed. It has blocked its own limit."""
 SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "crashed (segmentation fault)",
     signal.SIGABRT: "crashed (aborted)",
     signal.SIGBUS: "crashed (bus error)",
-    signal.SIGFPE: "crashed (arithmetic)",
+    signal.SIGFPE: "crashed (arithmetic error)",
     signal.SIGILL: "crashed (illegal instruction)",
-    signal.SIGKILL: "was ended by SIGKILL, as by the system where memory is short",
+    signal.SIGKILL: "was killed by SIGKILL; the system does that if memory runs out",
 }
 
 
 class Process(Protocol):
-    """A process that was started."""
+    """A running process."""
 
     pid: int
 
     def poll(self) -> int | None:
-        """Return how it ended, below 0 by a signal, or None where it runs."""
+        """Return the exit status, negative for a signal; None while the process runs."""
         ...
 
 
-class Forked:
+class ForkedProcess:
     """A fork of this process."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.ended: int | None = None
+        self.exit_status: int | None = None
 
     def poll(self) -> int | None:
-        """Return how it ended, below 0 by a signal, or None where it runs."""
-        if self.ended is None:
+        """Return the exit status, negative for a signal; None while the process runs."""
+        if self.exit_status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.ended = os.waitstatus_to_exitcode(status) if pid else None
-        return self.ended
+            self.exit_status = os.waitstatus_to_exitcode(status) if pid else None
+        return self.exit_status
 
 
 Start = Callable[[dict[str, Any], int], Process]
-"""Starts a process for a job, that prints into a pipe."""
-ENDED = "ended its own process, as os._exit does: take that out"
-BROKE = (
-    "broke the checker's own steps: does it replace a function of Python's, or close files that are not its own?"
-)
-OUTSIDE = ""
-"""Where a process is that is in no exercise."""
-MEDDLED = "writes into the file of its own answers: take that out"
+"""Starts a process for a job. It prints into the file descriptor of a pipe."""
+EXITED = "ended its own process, for example with os._exit: remove that"
+BROKE_CHECKER = "broke the checker: does it replace a function of Python, or close files that it did not open?"
+NO_EXERCISE = ""
+"""Stands for the time when no exercise is running."""
+CHANGED_ANSWERS = "writes into the file with its own answers: remove that"
 
 
 @dataclass
-class Told:
-    """What a process told, and how it ended."""
+class JobResult:
+    """The events that a process sent, and how it ended."""
 
-    found: dict[str, str] | None = None
-    """Which name answers which exercise; None where the code was never loaded."""
+    exercises: dict[str, str] | None = None
+    """Name of the answer to each exercise; None if the code was never loaded."""
     names: list[str] = field(default_factory=list)
     passed_over: dict[str, list[str]] = field(default_factory=dict)
-    """For each exercise, names that would answer it too and are not asked."""
+    """Other names that would fit each exercise and are not called."""
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Exercises that only an imported object would answer: its name and its module."""
+    """Exercises for which only an imported object fits, with its name and module."""
     replaced: list[str] = field(default_factory=list)
-    """Functions of other modules that the file has replaced."""
+    """Functions of other modules that the file replaces."""
     calls: dict[str, list[str]] = field(default_factory=dict)
-    """For each exercise, names of the file that its answer uses."""
+    """Names of the file that the answer to each exercise uses."""
     library: dict[str, list[str]] = field(default_factory=dict)
-    """For each exercise, library functions that do such work when it is answered."""
+    """Library functions that do the work of each exercise."""
     answers: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)
-    """For each exercise, for each reading of its parameters, the answers."""
-    troubles: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
-    """What stopped an exercise, or under the name "" the whole file; and the lines where."""
+    """Answers to each exercise, by attempt (see `collect_answers`) and case."""
+    failures: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    """Reason and lines of what stopped each exercise, or the whole file under the name ""."""
     prints: str = ""
 
 
-def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memory: int = MEMORY) -> Told:
-    """Run a learner's file in a fresh Python, and return what it told."""
+def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memory: int = MEMORY) -> JobResult:
+    """Run a learner's file in a new Python process. `seconds` limits each exercise, `memory` is in bytes."""
 
     def start(job: dict[str, Any], stdout: int) -> Process:
         description = json.dumps({**job, "file": str(path.resolve())})
-        home = Path(__file__).parents[2]
+        source = Path(__file__).parents[2]
         inherited = os.environ.get("PYTHONPATH")
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(home), *([inherited] if inherited else [])]),
+            "PYTHONPATH": os.pathsep.join([str(source), *([inherited] if inherited else [])]),
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
-            "TORCHDYNAMO_DISABLE": "1",  # compilers start processes: a function is asked as it is written
+            "TORCHDYNAMO_DISABLE": "1",  # compilers start processes, so functions run uncompiled
         }
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", "from regard.course.child import main; main()", description],
+            [sys.executable, "-P", "-c", "from regard.course.worker import main; main()", description],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stdout,
-            pass_fds=(job["answers"], job["crashed"]),
+            pass_fds=(job["answers"], job["crashes"]),
             start_new_session=True,
             env=environment,
         )
 
-    return _run_all(start, str(path.resolve().parent), exercise, seconds, memory)
+    return _run_job(start, str(path.resolve().parent), exercise, seconds, memory)
 
 
-def run_object(thing: Any, folder: Path, exercise: str, *, seconds: float = SECONDS) -> Told:
-    """Run a learner's object, which only this process has, in a fork of it."""
+def run_object(solution: Any, folder: Path, exercise: str, *, seconds: float = SECONDS) -> JobResult:
+    """Run a learner's function or class that exists only in this process, in a fork of the process."""
 
     def start(job: dict[str, Any], stdout: int) -> Process:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # threads of this process are not needed in the fork
+            warnings.simplefilter("ignore")  # the fork does not need the threads of this process
             pid = os.fork()
         if not pid:
-            run_in_fork({**job, "asked": exercise}, {exercise: thing}, stdout)
-        return Forked(pid)
+            run_in_fork({**job, "object": exercise}, {exercise: solution}, stdout)
+        return ForkedProcess(pid)
 
-    return _run_all(start, str(folder), exercise, seconds, MEMORY)
+    return _run_job(start, str(folder), exercise, seconds, MEMORY)
 
 
-def _run_all(
-    start: Start,
-    home: str,
-    exercise: str | None,
-    seconds: float,
-    memory: int,
-) -> Told:
-    """Run until every exercise has answered or was stopped: what ends the process only ends one of them."""
-    told = Told()
-    job: dict[str, Any] = {"exercise": exercise, "folder": home, "seconds": seconds, "memory": memory, "done": []}
+def _run_job(start: Start, folder: str, exercise: str | None, seconds: float, memory: int) -> JobResult:
+    """Start processes until every exercise is answered or stopped. A crash stops only one exercise."""
+    result = JobResult()
+    job: dict[str, Any] = {
+        "exercise": exercise,
+        "folder": folder,
+        "seconds": seconds,
+        "memory": memory,
+        "done": [],
+    }
     while True:
-        with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as crashed:
-            files = {"answers": answers.fileno(), "crashed": crashed.fileno()}
-            stopped = _run_once(start, {**job, **files}, told, seconds)
-            ended = _read(_contents(answers), told)
-            lines = _crash_lines(_contents(crashed), home)
-        if ended is None:
-            return told
-        told.troubles[ended] = stopped, lines
-        if ended == OUTSIDE:
-            return told
-        job["done"] = [*told.answers, *told.troubles]
-        if told.found is None or all(each in job["done"] for each in told.found):
-            return told
+        with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as crashes:
+            files = {"answers": answers.fileno(), "crashes": crashes.fileno()}
+            reason = _run_process(start, {**job, **files}, result, seconds)
+            stopped = _read_events(_read_text(answers), result)
+            lines = _crash_lines(_read_text(crashes), folder)
+        if stopped is None:
+            return result
+        result.failures[stopped] = reason, lines
+        if stopped == NO_EXERCISE:
+            return result
+        job["done"] = [*result.answers, *result.failures]
+        if result.exercises is None or all(name in job["done"] for name in result.exercises):
+            return result
 
 
-def _contents(file: IO[bytes]) -> str:
+def _read_text(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode("utf-8", "replace")
 
 
-def _run_once(start: Start, job: dict[str, Any], told: Told, seconds: float) -> str:
-    """Run one process to its end; return why it ended, which says something where it told of no end."""
+def _run_process(start: Start, job: dict[str, Any], result: JobResult, seconds: float) -> str:
+    """Run one process to its end. Return why it ended, in case its events do not show it."""
     reading, writing = os.pipe()
     try:
         process = start(job, writing)
     except OSError as error:
-        raise MachineError(f"no process can be started for your code: {error.strerror}; try again") from error
+        raise MachineError(f"cannot start a process for your code: {error.strerror}; try again") from error
     finally:
         os.close(writing)
     try:
-        return _attend(process, reading, job["answers"], told, seconds)
+        return _wait(process, reading, job["answers"], result, seconds)
     finally:
-        for ending in (os.killpg, os.kill):
+        for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                ending(process.pid, signal.SIGKILL)
+                kill(process.pid, signal.SIGKILL)
         while process.poll() is None:
             time.sleep(0.01)
         os.close(reading)
 
 
-def _attend(process: Process, reading: int, answers: int, told: Told, seconds: float) -> str:
-    """Read what a process prints until it ends or has to be ended; return why."""
-    printed, size, heard = 0, -1, time.monotonic()
+def _wait(process: Process, reading: int, answers: int, result: JobResult, seconds: float) -> str:
+    """Read the output of a process until it ends or breaks a limit. Return the reason."""
+    printed, size, last_event = 0, -1, time.monotonic()
     while True:
         if select.select([reading], [], [], 0.05)[0]:
-            text = os.read(reading, 1 << 16)
-            printed += len(text)
-            if len(told.prints) < FLOOD:
-                told.prints += text.decode("utf-8", "replace")
-            if printed > FLOOD:
-                return f"prints without end: more than {FLOOD >> 20} MB"
-            if text:
+            output = os.read(reading, 1 << 16)
+            printed += len(output)
+            if len(result.prints) < MAX_OUTPUT:
+                result.prints += output.decode("utf-8", "replace")
+            if printed > MAX_OUTPUT:
+                return f"prints without end: more than {MAX_OUTPUT >> 20} MB"
+            if output:
                 continue
-            time.sleep(0.05)  # its output is closed, which a select does not wait for
-        ended = process.poll()
-        if ended is not None:
-            if ended >= 0:
-                return BROKE if ended == BROKEN else ENDED
-            return SIGNALS.get(-ended, f"was ended by signal {-ended}")
+            time.sleep(0.05)  # after the output is closed, select returns at once
+        status = process.poll()
+        if status is not None:
+            if status >= 0:
+                return BROKE_CHECKER if status == CHECKER_FAILED else EXITED
+            return SIGNALS.get(-status, f"was ended by signal {-status}")
         if os.fstat(answers).st_size != size:
-            size, heard = os.fstat(answers).st_size, time.monotonic()
-        if time.monotonic() - heard > PATIENCE * seconds + 2 * LOADING:
-            return f"did not end within {within(seconds)}, and holds up its own limit: an endless loop?"
+            size, last_event = os.fstat(answers).st_size, time.monotonic()
+        if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
+            return f"did not end within {format_limit(seconds)} and blocked its time limit: an endless loop?"
 
 
-def _read(text: str, told: Told) -> str | None:
-    """Read what a process told.
+def _read_events(text: str, result: JobResult) -> str | None:
+    """Add the events of a process to the result.
 
-    Return None where it came to its end, and else the exercise in which it broke off, or OUTSIDE.
+    Return None if the process finished, else the exercise in which it was stopped, or NO_EXERCISE.
     """
-    where: str | None = OUTSIDE
+    current: str | None = NO_EXERCISE
     try:
         for line in text.splitlines():
-            where = _note(json.loads(line), where, told)
+            current = _add_event(json.loads(line), current, result)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        told.troubles[OUTSIDE] = MEDDLED, []
+        result.failures[NO_EXERCISE] = CHANGED_ANSWERS, []
         return None
-    return where
+    return current
 
 
-def _note(event: dict[str, Any], where: str | None, told: Told) -> str | None:
-    """Take in one event; return where the process is after it, as `_read` does."""
-    kind, name = event["event"], event.get("exercise", OUTSIDE)
-    if kind == "found" and told.found is None:
-        told.found, told.names, told.calls = event["exercises"], event["names"], event["calls"]
-        told.passed_over, told.imported = event["passed over"], event["imported"]
-        told.replaced = event["replaced"]
+def _add_event(event: dict[str, Any], current: str | None, result: JobResult) -> str | None:
+    """Add one event to the result. Return the exercise that runs after it, like `_read_events`."""
+    kind, name = event["event"], event.get("exercise", NO_EXERCISE)
+    if kind == "loaded" and result.exercises is None:
+        result.exercises, result.names, result.calls = event["exercises"], event["names"], event["calls"]
+        result.passed_over, result.imported = event["passed_over"], event["imported"]
+        result.replaced = event["replaced"]
     elif kind == "begin":
-        told.answers[name] = []
+        result.answers[name] = []
         return str(name)
     elif kind == "answer":
         answer = event["answer"]
-        kept = told.answers[str(where)]
-        if answer["reading"] == len(kept):
-            kept.append([])
-        kept[answer["reading"]].append(answer)
-    elif kind == "ran":
-        told.calls[name] += event["names"]
-        told.library[name] = event["library"]
-    elif kind == "trouble":
-        told.troubles[name] = event["words"], event["lines"]
-        return where if name else None
+        attempts = result.answers[str(current)]
+        if answer["attempt"] == len(attempts):
+            attempts.append([])
+        attempts[answer["attempt"]].append(answer)
+    elif kind == "monitored":
+        result.calls[name] += event["names"]
+        result.library[name] = event["library"]
+    elif kind == "failure":
+        result.failures[name] = event["words"], event["lines"]
+        return current if name else None
     elif kind in ("end", "done"):
-        return OUTSIDE if kind == "end" else None
-    return where
+        return NO_EXERCISE if kind == "end" else None
+    return current
 
 
-def _crash_lines(text: str, home: str) -> list[str]:
-    """Return the learner's innermost line of a crash."""
+def _crash_lines(text: str, folder: str) -> list[str]:
+    """Return the learner's innermost line in the traceback of a crash."""
     for line in text.splitlines():
-        if f'File "{home}' in line:
-            return [line.strip().replace(home, "").replace('"/', '"')]
+        if f'File "{folder}' in line:
+            return [line.strip().replace(folder, "").replace('"/', '"')]
     return []

@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
-from regard.streams import seed_of
+from regard.streams import derive_seed
 
 SLACK = 50
 """Tokens that an answer may have beyond twice the number of its source."""
@@ -87,7 +87,9 @@ def translate(
     def answer(indices: list[int]) -> list[list[Hypothesis]]:
         batch = [sources[index] for index in indices]
         limits = [longest_answer(source, max_len) for source in batch]
-        seeds = [seed_of(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
+        seeds = (
+            [derive_seed(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
+        )
         return search_batch(decoder, collate(batch).to(device), search, most=limits, seeds=seeds, scored=scored)
 
     answers: list[list[Candidate]] = [[] for _ in texts]

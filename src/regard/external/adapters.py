@@ -27,7 +27,7 @@ from regard.external.attention_interface import is_transformers_model
 from regard.external.model_input import ImageProcessor, ModelInput
 from regard.external.modules import find_base_model
 from regard.external.texts import TextEncoder
-from regard.libraries import calling
+from regard.libraries import library_errors
 from regard.viz import Layer, Trial
 
 IGNORED = -100
@@ -76,7 +76,7 @@ def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
         return nullcontext()
     where = getattr(model, "name_or_path", "")
     problem = f"{type(model).__name__}{f' of {where!r}' if where else ''} cannot answer this input"
-    return calling(
+    return library_errors(
         "transformers", problem, "give another input, or check that model and tokenizer belong together"
     )
 

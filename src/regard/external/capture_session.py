@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention import Intervention
 from regard.attention.layer_record import Kind, Part
 from regard.attention.records import Recorder, check_indices, short_name
+from regard.external.folded_heads import Foldings
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.token_labels import TokenLabels
 
@@ -124,6 +125,8 @@ class CaptureSession:
         self.non_step_keys: set[str] = set()
         """Records with keys that are no steps (compressed keys), so that columns of different passes do not
         match."""
+        self.named_modules: set[str] = set()
+        """Modules that the user named: interventions change the weights that pass them, and no other softmax."""
         self.with_cache: set[str] = set()
         """Records made with a cache present, to which more steps may be added."""
         self._single_query: dict[str, int] = {}
@@ -281,8 +284,16 @@ class InterventionSession(CaptureSession):
         self.change = change
         self.applied = False
         """Whether any weights were changed."""
+        self.foldings = Foldings(tracker)
+        """The layout of heads and samples in weights (N, Tq, Tk) of the layer."""
         self.softmax_weights: dict[int, Tensor] = {}
         """By the id of a layer that computes its own softmax: the weights that were changed last."""
+
+    def softmax_modules(self) -> set[str]:
+        """Return the modules of the user's code in whose softmax the weights are changed."""
+        modules = self.tracker.modules.items()
+        names = {name for name, module in modules if self.intervenes_on(name) and _is_user_code(module)}
+        return names - self.named_modules
 
     def intervenes_on(self, layer: str) -> bool:
         """Return whether the weights of some call of a layer are changed."""
@@ -303,3 +314,8 @@ class InterventionSession(CaptureSession):
 
     def record_call(self, name: str, call: AttentionCall) -> None:
         """Record nothing."""
+
+
+def _is_user_code(module: nn.Module) -> bool:
+    """Return whether a module is neither PyTorch's, nor from transformers, nor Regard's."""
+    return not type(module).__module__.startswith(("torch.", "transformers.", "regard."))

@@ -17,7 +17,7 @@ from rich.text import Text
 from regard.errors import InputError
 from regard.interpret import HeadRoles, head_importance
 from regard.interpret.roles import FEWEST
-from regard.result import Result, plain
+from regard.result import Result, to_plain
 from regard.viz import AttentionMap
 from regard.viz.alike import check_beside, layers_alike
 
@@ -87,7 +87,7 @@ class ModelComparison(Result):
 
     def json(self) -> dict[str, Any]:
         """Return all figures as plain values, without the maps, which have their own files."""
-        return {name: plain(value) for name, value in vars(self).items() if name != "maps"}
+        return {name: to_plain(value) for name, value in vars(self).items() if name != "maps"}
 
     def view(self) -> "AttentionWidget":
         """Return a notebook widget that shows both models side by side, under one cursor."""

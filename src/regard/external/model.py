@@ -23,7 +23,7 @@ from torch import nn
 from regard import interpret
 from regard.attention import Records
 from regard.attention.interventions import To
-from regard.errors import InputError, begun, check_range
+from regard.errors import InputError, check_range, shorten
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput
 from regard.external.comparison import ModelComparison, compare_models
@@ -330,7 +330,7 @@ class ExternalModel:
         """Compare two models over the same inputs; raises `InputError` if their losses measure different
         things."""
         if not isinstance(other, ExternalModel):
-            raise InputError(f"{begun(str(other))} is no model to compare with: give what look() returns")
+            raise InputError(f"{shorten(str(other))} is no model to compare with: give what look() returns")
         subject = self.over(texts)
         return compare_models(subject, other.over(subject.inputs), subject.inputs)
 

@@ -24,7 +24,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from regard.attention import short_name
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 from regard.external.adapters import CustomModel, call_model, find_states
 from regard.external.forward_tracker import remove_hooks
 from regard.external.head_pruning import prunable_layers
@@ -154,10 +154,12 @@ def _store(contexts: dict[str, Tensor], name: str, states: Tensor) -> Tensor:
 
 def _check_arguments(subject: object, answers: object) -> None:
     if not isinstance(subject, ExternalModel):
-        raise InputError(f"{begun(str(subject))} is no model to patch: give what look() returns")
+        raise InputError(f"{shorten(str(subject))} is no model to patch: give what look() returns")
     texts = answers if isinstance(answers, tuple | list) else [answers]
     if answers is not None and (len(texts) != 2 or not all(isinstance(text, str) for text in texts)):
-        raise InputError(f"answers={begun(str(answers))} are not two texts: give two, as in ('doctor', 'nurse')")
+        raise InputError(
+            f"answers={shorten(str(answers))} are not two texts: give two, as in ('doctor', 'nurse')"
+        )
 
 
 def _arguments(subject: ExternalModel, value: Any) -> Any:

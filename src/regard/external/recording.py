@@ -36,7 +36,7 @@ from regard.attention.hooks import AttentionLayer, disable_compile
 from regard.attention.interventions import To, active_interventions, note_intervention
 from regard.attention.recording import make_recorder, record_layers
 from regard.attention.records import Recorder
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.external.attention_interface import capture_interface, uses_interface
 from regard.external.capture_session import CaptureSession, InterventionSession
 from regard.external.forward_tracker import ForwardTracker
@@ -187,6 +187,8 @@ def capture(model: nn.Module, session: CaptureSession, named: str | None = None)
             stack.enter_context(capture_named_modules(named, session))
         if torch_calls:
             stack.enter_context(match_fast_path(session.tracker))
+            if isinstance(session, InterventionSession):
+                stack.enter_context(session.foldings.observe(session.softmax_modules()))
             stack.enter_context(TorchCallMode(session, own))
         yield own | interface_layers
 
@@ -215,7 +217,7 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
     attending = likely | {name for name in known if "att" in name.lower()}
     for name in layers or ():
         if name.split("#")[0] not in known:
-            raise unknown("layer", name, sorted(attending or known))
+            raise unknown_choice("layer", name, sorted(attending or known))
 
 
 def is_sequence_mixer(module: nn.Module) -> bool:

@@ -25,8 +25,8 @@ from torch.overrides import TorchFunctionMode
 
 from regard.errors import InputError
 from regard.external.capture_session import CaptureSession, InterventionSession, nonzero_keys
+from regard.external.folded_heads import Folding, find_heads, is_probing
 from regard.external.forward_tracker import ForwardTracker, ThreadList, capturing_elsewhere
-from regard.external.named_modules import find_heads
 from regard.external.torch_attention import CAPTURED, combine_masks, mask_from_bias
 
 SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
@@ -89,6 +89,8 @@ class TorchCallMode(TorchFunctionMode):
         recording_function = CAPTURED.get(function)
         if recording_function is None and function not in SOFTMAXES:
             return function(*args, **kwargs)
+        if recording_function is not None and is_probing():
+            return function(*args, **kwargs)
         sessions = [mode.session for mode in _modes.active if mode.captures]
         with capturing_elsewhere(session.tracker for session in sessions):
             if recording_function is None:
@@ -129,8 +131,10 @@ def patch_softmax(sessions: Sequence[CaptureSession], weights: Tensor, args: Any
             continue
         # The softmax may be a module inside the layer: look at the two innermost running modules.
         for layer in session.tracker.running[:-3:-1]:
-            if session.intervenes_on(layer):
-                if session.next_call_name(layer) is not None:
+            if session.intervenes_on(layer) and layer not in session.named_modules:
+                if is_probing():
+                    session.foldings.note_probe(layer, weights)
+                elif session.next_call_name(layer) is not None:
                     weights = _change_softmax(session, layer, weights)
                     session.softmax_weights[id(session.tracker.module(layer))] = weights.detach()
                 break
@@ -138,16 +142,28 @@ def patch_softmax(sessions: Sequence[CaptureSession], weights: Tensor, args: Any
 
 
 def _change_softmax(session: InterventionSession, layer: str, weights: Tensor) -> Tensor:
-    """Change weights in a layer's own layout: (B, H, Tq, Tk), (B H, Tq, Tk), or with heads after the steps."""
+    """Change weights in a layer's own layout: (B, H, Tq, Tk), (N, Tq, Tk), or with heads after the steps.
+
+    In (N, Tq, Tk), heads are folded into the batch. Raises `InputError` if a choice of heads cannot be told from
+    samples there.
+    """
 
     def change(by_head: Tensor) -> Tensor:
         return session.change_weights(by_head, nonzero_keys(by_head))
 
     module = session.tracker.module(layer)
-    heads = find_heads(module) or 1
     if weights.dim() == 3:
-        by_head = weights.unflatten(0, (-1, heads)) if len(weights) % heads == 0 else weights.unsqueeze(1)
-        return change(by_head).reshape(weights.shape)
+        folding, heads = session.foldings.find(layer, weights), find_heads(module)
+        # In layers from transformers, the heads of a sample are neighbours.
+        if folding is None and heads and type(module).__module__.startswith("transformers."):
+            folding = Folding(heads) if len(weights) % heads == 0 else None
+        if folding is None and session.change.heads is not None:
+            raise InputError(
+                f"{layer}: heads cannot be told from samples in weights {tuple(weights.shape)}: name a module"
+                " where they are (B, H, Tq, Tk) with modules=, or leave out heads"
+            )
+        folding = folding or Folding(1)
+        return folding.fold(change(folding.unfold(weights)))
     if hasattr(module, WINDOW_ATTRIBUTE):
         if session.change.key is not None:
             raise InputError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.links import KnownLinks, Link
+from regard.data.word_alignment import Link, WordAlignment
 from regard.interpret.estimates import LEVEL, Estimate, drawn_counts
 from regard.result import Result
 
@@ -29,7 +29,7 @@ class Agreement(Result):
     """Share (0 to 1) of what is sure that was found."""
 
 
-def tally(found: frozenset[Link], known: KnownLinks) -> tuple[int, int, int, int]:
+def tally(found: frozenset[Link], known: WordAlignment) -> tuple[int, int, int, int]:
     """Return |A|, |S|, |A and S| and |A and P| of one pair of sentences."""
     return len(found), len(known.sure), len(found & known.sure), len(found & known.possible)
 
@@ -43,7 +43,7 @@ def error_rate_of(counts: np.ndarray) -> np.ndarray:
     return rate
 
 
-def agreement(found: Sequence[frozenset[Link]], known: Sequence[KnownLinks], *, seed: int = 0) -> Agreement:
+def agreement(found: Sequence[frozenset[Link]], known: Sequence[WordAlignment], *, seed: int = 0) -> Agreement:
     """Return how well links agree with known ones, over pairs of sentences."""
     return agreement_of(np.array([tally(*each) for each in zip(found, known, strict=True)]), seed=seed)
 

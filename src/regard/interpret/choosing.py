@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from regard.attention import short_name
-from regard.data.links import KnownLinks, Link
+from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
 from regard.interpret.agreement import Agreement, agreement, error_rate_of
 from regard.interpret.estimates import Estimate
@@ -113,7 +113,7 @@ def _cell(estimate: Estimate | None) -> str:
 def choose_heads(
     weights: Sequence[np.ndarray],
     heads: Sequence[Head],
-    known: Sequence[KnownLinks],
+    known: Sequence[WordAlignment],
     *,
     against: str,
     beside: Callable[[Sequence[int], AligningHeads], dict[str, Sequence[frozenset[Link]]]] | None = None,
@@ -172,7 +172,7 @@ def combined(weights: np.ndarray, heads: Sequence[Head], chosen: AligningHeads) 
     return found
 
 
-Asked = Sequence[tuple[np.ndarray, KnownLinks]]
+Asked = Sequence[tuple[np.ndarray, WordAlignment]]
 """Pairs by what their words attend to, with their known links."""
 
 
@@ -181,7 +181,7 @@ def _report(pairs: Asked, heads: Sequence[Head], chosen: AligningHeads, seed: in
     return agreement(links, [known for _, known in pairs], seed=seed)
 
 
-def _tallies(weights: np.ndarray, known: KnownLinks) -> np.ndarray:
+def _tallies(weights: np.ndarray, known: WordAlignment) -> np.ndarray:
     """Return |A|, |S|, |A and S| and |A and P| of every head's links, (..., 4), of weights (..., Wt, Ws + 1)."""
     *_, targets, sources = weights.shape
     kinds = np.zeros((2, targets, sources), dtype=bool)

@@ -14,9 +14,8 @@ import torch
 
 from regard.attention.recording import record_own
 from regard.data import PairBatch, Vocabulary, collate
-from regard.data.cutting import Cut, cut_into
-from regard.data.links import Link
-from regard.data.places import Unit
+from regard.data.tokenization import TokenizedText, Unit, tokenize
+from regard.data.word_alignment import Link
 from regard.errors import InputError
 from regard.models import Seq2Seq
 
@@ -29,7 +28,7 @@ BATCH = 64
 @torch.inference_mode()
 def word_weights(
     model: Seq2Seq,
-    pairs: Sequence[tuple[Cut, Cut]],
+    pairs: Sequence[tuple[TokenizedText, TokenizedText]],
     heads: Sequence[Head] | None = None,
 ) -> Iterator[np.ndarray]:
     """Yield for each pair of source and target what its target words attend to: (2, C, Wt, Ws + 1) float32.
@@ -65,12 +64,12 @@ def reading_heads(model: Seq2Seq) -> list[Head]:
     return [(name, head) for name in model.cross_layers for head in range(int(modules[name].heads))]
 
 
-def _of_words(weights: np.ndarray, source: Cut, target: Cut) -> np.ndarray:
+def _of_words(weights: np.ndarray, source: TokenizedText, target: TokenizedText) -> np.ndarray:
     """Return weights (C, Tt, Ts) of pieces and the ends of both texts as those of words, (2, C, Wt, Ws + 1)."""
-    to_words = np.zeros((len(source.indices) + 1, len(source.places) + 1), dtype=np.float32)
-    to_words[np.arange(len(to_words)), [*source.word_of, len(source.places)]] = 1
-    each = np.zeros((len(target.places), len(target.indices)), dtype=np.float32)
-    each[target.word_of, np.arange(len(target.indices))] = 1
+    to_words = np.zeros((len(source.indices) + 1, len(source.spans) + 1), dtype=np.float32)
+    to_words[np.arange(len(to_words)), [*source.word_ids, len(source.spans)]] = 1
+    each = np.zeros((len(target.spans), len(target.indices)), dtype=np.float32)
+    each[target.word_ids, np.arange(len(target.indices))] = 1
     each /= np.maximum(each.sum(1, keepdims=True), 1)
     steps = len(target.indices)
     rows = np.stack([weights[:, :steps], weights[:, 1 : steps + 1]])
@@ -91,8 +90,8 @@ def links_of(weights: np.ndarray) -> frozenset[Link]:
 
 def all_weights(
     model: Seq2Seq, pairs: Iterable[tuple[str, str]], vocabularies: tuple[Vocabulary, Vocabulary], unit: Unit
-) -> tuple[list[tuple[Cut, Cut]], list[np.ndarray]]:
+) -> tuple[list[tuple[TokenizedText, TokenizedText]], list[np.ndarray]]:
     """Return pairs cut into words, and what their target words attend to, as `word_weights` has it."""
     source, target = vocabularies
-    cuts = [(cut_into(one, source, unit), cut_into(other, target, unit)) for one, other in pairs]
+    cuts = [(tokenize(one, source, unit), tokenize(other, target, unit)) for one, other in pairs]
     return cuts, list(word_weights(model, cuts))

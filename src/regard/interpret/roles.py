@@ -25,7 +25,7 @@ from rich.text import Text
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, drawn_counts, estimate
 from regard.interpret.patterns import FIXED, RELEVANT, Targets, searched_roles
-from regard.result import Result, plain
+from regard.result import Result, to_plain
 from regard.viz.maps import LayerMap
 from regard.viz.subject import Input, Subject
 
@@ -100,7 +100,7 @@ class HeadRoles(Result):
         """Return what the view shows of each layer's heads: `RoleData` of `regard.viz.data`."""
         found: dict[str, list[dict[str, Any]]] = {}
         for each in self.heads:
-            told = {"role": each.role, "strength": plain(each.strength), "untrained": each.untrained}
+            told = {"role": each.role, "strength": to_plain(each.strength), "untrained": each.untrained}
             found.setdefault(each.layer, []).append(told)
         return found
 

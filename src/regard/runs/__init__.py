@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from regard.runs.loading import SAVEPATH, load, load_translator
     from regard.runs.pairs import PairReport, PairRun
     from regard.runs.pictures import plot_positions
-    from regard.runs.preparing import prepare
     from regard.runs.pruning import PruneReport, prune
     from regard.runs.run import Figures, Run
     from regard.runs.sequences import SequenceRun
@@ -50,7 +49,6 @@ __all__ = [
     "load",
     "load_translator",
     "plot_positions",
-    "prepare",
     "prune",
     "train",
     "train_seeds",

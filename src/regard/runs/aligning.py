@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
 
-from regard.data.cutting import cut_into
-from regard.data.links import Symmetrising, links_of_product, moses, symmetrise
+from regard.data.tokenization import tokenize
+from regard.data.word_alignment import Symmetrization, format_moses, links_from_weights, symmetrize
 from regard.errors import InputError
 from regard.interpret import (
     AligningHeads,
@@ -27,17 +27,16 @@ from regard.interpret import (
     reading_heads,
     word_weights,
 )
-from regard.io.reading import DamageError, damaged, shaped
-from regard.result import Result, plain
+from regard.io.reading import DamageError, convert_json, damaged_file
+from regard.result import Result, to_plain
 from regard.training.guided import HEAD, guided_layer
 from regard.training.kept import read_kept, write_kept
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.data.cutting import Cut
-    from regard.data.links import KnownLinks, Link
-    from regard.data.places import Unit
+    from regard.data.tokenization import TokenizedText, Unit
+    from regard.data.word_alignment import Link, WordAlignment
     from regard.interpret import AlignmentChoice, Head
     from regard.models import Seq2Seq
     from regard.tasks import SequenceTask
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"
 MEND = "delete it, and choose heads again"
-SYMMETRISED: tuple[Symmetrising, ...] = get_args(Symmetrising)
+SYMMETRISED: tuple[Symmetrization, ...] = get_args(Symmetrization)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -68,7 +67,7 @@ class LinkedPair(Result):
     @property
     def moses(self) -> str:
         """The links as `0-0 1-2`."""
-        return moses(self.links)
+        return format_moses(self.links)
 
     def __str__(self) -> str:
         return self.moses
@@ -127,9 +126,9 @@ class Aligner:
         if content is None:
             return None
         try:
-            found = shaped(content, _Kept)
+            found = convert_json(content, _Kept)
         except DamageError as error:
-            raise damaged(self.files.path / FILE, error, MEND) from error
+            raise damaged_file(self.files.path / FILE, error, MEND) from error
         known = set(reading_heads(self.model))
         ways = {way: _heads(each) for way, each in found.ways.items()}
         writing = _heads(found.writing)
@@ -156,7 +155,7 @@ class Aligner:
         """Return the links of pairs of source and target; see `SequenceRun.align`."""
         chosen, unit = self.heads(by), unit or self.unit
         source, target = self.task.source_vocabulary, self.task.target_vocabulary
-        cuts = [(cut_into(one, source, unit), cut_into(other, target, unit)) for one, other in pairs]
+        cuts = [(tokenize(one, source, unit), tokenize(other, target, unit)) for one, other in pairs]
         order = sorted(range(len(cuts)), key=lambda place: len(cuts[place][1].indices))
         found: list[LinkedPair | None] = [None] * len(cuts)
         weights = word_weights(self.model, [cuts[place] for place in order], chosen.heads)
@@ -166,13 +165,13 @@ class Aligner:
 
     def keep(self, choice: AlignmentChoice) -> None:
         """Keep a choice in the run's folder."""
-        report = {name: plain(each) for name, each in choice.json().items() if name in ("against", "found")}
+        report = {name: to_plain(each) for name, each in choice.json().items() if name in ("against", "found")}
         kept = {
             "format": FORMAT,
             "step": self.step,
             "best": choice.best,
-            "ways": {way: plain(each) for way, each in choice.ways.items()},
-            "writing": plain(choice.writing),
+            "ways": {way: to_plain(each) for way, each in choice.ways.items()},
+            "writing": to_plain(choice.writing),
             "report": report,
         }
         write_kept(self.files, FILE, kept)
@@ -180,7 +179,7 @@ class Aligner:
     def choose(
         self,
         pairs: Sequence[tuple[str, str]],
-        known: Sequence[KnownLinks],
+        known: Sequence[WordAlignment],
         *,
         against: str,
         reverse: Aligner | None = None,
@@ -199,7 +198,7 @@ class Aligner:
         vocabularies = (self.task.source_vocabulary, self.task.target_vocabulary)
         cuts, weights = all_weights(self.model, pairs, vocabularies, unit)
         for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
-            links.check(len(source.places), len(target.places), f"pair {number}")
+            links.check(len(source.spans), len(target.spans), f"pair {number}")
         heads: list[Head] = reading_heads(self.model)
 
         def beside(numbers: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
@@ -223,16 +222,16 @@ class Aligner:
 
     @staticmethod
     def both_ways(
-        forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], how: Symmetrising
+        forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], how: Symmetrization
     ) -> list[LinkedPair]:
         """Return pairs with the links of both directions made one; `backward`: those of the turned pairs."""
         found = []
         for one, other in zip(forward, backward, strict=True):
             if how == "product":
-                links = links_of_product(one.weights, other.weights)
+                links = links_from_weights(one.weights, other.weights)
             else:
                 turned = frozenset((source, target) for target, source in other.links)
-                links = symmetrise(frozenset(one.links), turned, how)
+                links = symmetrize(frozenset(one.links), turned, how)
             found.append(dataclasses.replace(one, links=sorted(links)))
         return found
 
@@ -241,7 +240,7 @@ def _heads(kept: _Heads) -> AligningHeads:
     return AligningHeads(heads=tuple(kept.heads), shifted=kept.shifted)
 
 
-def _linked(source: Cut, target: Cut, weights: np.ndarray, heads: str) -> LinkedPair:
+def _linked(source: TokenizedText, target: TokenizedText, weights: np.ndarray, heads: str) -> LinkedPair:
     return LinkedPair(
         source=source.words,
         target=target.words,

@@ -19,7 +19,7 @@ from regard.result import Result
 from regard.runs.maps import map_of_answer
 from regard.runs.playback import play_back
 from regard.runs.run import Figures, Run
-from regard.streams import generator_of
+from regard.streams import make_generator
 from regard.training import ModelPart, TaskPart, TrainingPart
 from regard.viz import Trial
 from regard.viz.intervened import with_original
@@ -103,7 +103,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         vary_len = self.config.training.vary_len and sample_len is None
 
         def batches() -> Iterator[Batch]:
-            generator = generator_of(seed, "test")
+            generator = make_generator(seed, "test")
             return fresh_batches(
                 self.task, samples, generator, sample_len=sample_len, vary_len=vary_len, signal=signal
             )
@@ -184,7 +184,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
         """Return inputs (T,) of full length, drawn apart from those of training."""
-        drawn = fresh_batches(self.task, samples, generator_of(seed, purpose))
+        drawn = fresh_batches(self.task, samples, make_generator(seed, purpose))
         return [inputs for batch in drawn for inputs in batch.inputs]
 
     def look(self, input: Tensor) -> AttentionMap:
@@ -229,7 +229,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
     def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
         """Return one input (1, T): the one that is given, or a drawn one."""
         if input is None:
-            generator = generator_of(seed, "sample")
+            generator = make_generator(seed, "sample")
             return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
         if sample_len is not None or signal is not None:
             raise InputError("input is given: leave out sample_len and signal, which are for drawn samples")

@@ -11,7 +11,7 @@ import torch
 from regard.attention import short_name
 from regard.attention.recording import record_own
 from regard.data import BOS, EOS, PairBatch, collate, read_source
-from regard.data.vocabulary import whole
+from regard.data.vocabulary import replace_surrogates
 from regard.interpret.relevance import pad_keys
 from regard.tasks import links
 from regard.viz import CROSS, AttentionMap, LayerKind, layer_map
@@ -72,7 +72,7 @@ def map_of_pair(
     `forced`: the tokens are not the model's own; its prediction is what it would write at each step after them.
     """
     model.eval()
-    source = whole(source)  # as it is to be shown
+    source = replace_surrogates(source)  # as it is to be shown
     batch = PairBatch(read_source([source], task.source_vocabulary), collate([tokens]))
     batch = batch.to(next(model.parameters()).device)
     with record_own(model) as records:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from regard import interpret
 from regard.attention import short_name
-from regard.data.links import KnownLinks
+from regard.data.word_alignment import WordAlignment
 from regard.errors import InputError, check_range
 from regard.result import Result
 from regard.runs.run import Figures
 from regard.runs.sequences import SequenceRun
-from regard.streams import generator_of
+from regard.streams import make_generator
 from regard.training import ModelPart, TaskPart, TrainingPart
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         """
         check_range("samples", samples, 1, 10**7)
         check_range("seed", seed, 0, 2**32 - 1)
-        generator = generator_of(seed, "test")
+        generator = make_generator(seed, "test")
         pairs = self.task.pairs(samples, generator, sample_len=sample_len, unseen=True)
         answers = self.translate([pair.source for pair in pairs])
         right = [answer == pair.target for answer, pair in zip(answers, pairs, strict=True)]
@@ -113,14 +113,14 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
         """Return a drawn input, unseen in training; the rest is as in `attend`."""
-        return self.task.pairs(1, generator_of(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
+        return self.task.pairs(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Pair]:
         """Return pairs that are drawn apart from those of training, the same for every purpose."""
         del purpose
-        return self.task.pairs(samples, generator_of(seed, "examine"), unseen=True)
+        return self.task.pairs(samples, make_generator(seed, "examine"), unseen=True)
 
-    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[KnownLinks]]:
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
         """Return drawn pairs that training has not seen, with their links: sure ones of what was made from one
         symbol alone, and possible ones of what was made from several."""
         pairs = self.unseen(samples, 0)
@@ -128,7 +128,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
         """Return pairs that are drawn like those of training."""
-        drawn = self.task.pairs(min(most, DRAWN), generator_of(0, "align"))
+        drawn = self.task.pairs(min(most, DRAWN), make_generator(0, "align"))
         return [(pair.source, pair.target) for pair in drawn]
 
     def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, float]:
@@ -150,6 +150,8 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         )
 
 
-def _links(pair: Pair) -> KnownLinks:
+def _links(pair: Pair) -> WordAlignment:
     found = [[(source, target) for source in sources] for target, sources in enumerate(pair.alignment)]
-    return KnownLinks.of([each[0] for each in found if len(each) == 1], [link for each in found for link in each])
+    return WordAlignment.of(
+        [each[0] for each in found if len(each) == 1], [link for each in found for link in each]
+    )

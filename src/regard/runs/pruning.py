@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.interpret import Pruned, take_out
-from regard.io import holding
+from regard.io import hold_lock
 from regard.runs.loading import load, of_one_run, read_run
 from regard.training import RunFolder, digest, new_run
 
@@ -41,7 +41,7 @@ def prune(
     there are not so many to take away, or where another process writes at `output`.
     """
     target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
-    with holding(target):
+    with hold_lock(target):
         return _prune(run, heads, target, seed=seed, overwrite=overwrite)
 
 

@@ -21,7 +21,7 @@ from regard.attention import (
     short_name,
 )
 from regard.attention.recording import record_own
-from regard.result import Result, plain
+from regard.result import Result, to_plain
 from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
 from regard.viz import Layer, kind_of
 
@@ -194,7 +194,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def json(self) -> dict[str, Any]:
         """Return what the run is, as plain values: its folder, step, number of parameters and config."""
-        told: dict[str, Any] = plain(self.config)
+        told: dict[str, Any] = to_plain(self.config)
         return {"folder": str(self.folder), "step": self.step, "parameters": self.parameters, "config": told}
 
     def __str__(self) -> str:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from regard import convert, decoding, evaluation, interpret, viz
-from regard.data.silver import silver_links
-from regard.data.vocabulary import unblanked
-from regard.errors import InputError, begun, check_range
+from regard.data.vocabulary import empty_if_blank
+from regard.data.word_alignment import align_with_eflomal
+from regard.errors import InputError, check_range, shorten
 from regard.runs.maps import map_of_links, map_of_pair, note_of, opened
 from regard.runs.playback import play_back
 from regard.runs.run import Run
@@ -22,8 +22,8 @@ from regard.training import ModelPart, TaskPart, TrainingPart
 from regard.viz.intervened import named, with_original
 
 if TYPE_CHECKING:
-    from regard.data.links import KnownLinks, Link, Symmetrising
-    from regard.data.places import Unit
+    from regard.data.tokenization import Unit
+    from regard.data.word_alignment import Link, Symmetrization, WordAlignment
     from regard.models import Seq2Seq
     from regard.runs.aligning import Aligner, LinkedPair
     from regard.tasks import SequenceTask
@@ -169,7 +169,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         by: interpret.By | None = None,
         unit: Unit | None = None,
         reverse: SequenceRun | None = None,
-        symmetrise: Symmetrising = "product",
+        symmetrise: Symmetrization = "product",
     ) -> list[LinkedPair]:
         """Return which words of each target come from which words of its source.
 
@@ -180,7 +180,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         characters of a task of characters. `reverse`: a run of the other direction, with whose links they are
         made one as `symmetrise` says. Raises `InputError` where a text is too long, or there is no attention.
         """
-        pairs = [(unblanked(source), unblanked(target)) for source, target in pairs]
+        pairs = [(empty_if_blank(source), empty_if_blank(target)) for source, target in pairs]
         self._check_pairs(pairs)
         found = self._aligner.align(pairs, by, unit)
         if reverse is None:
@@ -191,7 +191,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def choose_alignment(
         self,
         pairs: Sequence[tuple[str, str]],
-        known: Sequence[KnownLinks],
+        known: Sequence[WordAlignment],
         *,
         against: str = "known links",
         reverse: SequenceRun | None = None,
@@ -220,7 +220,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             seed=seed,
         )
 
-    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[KnownLinks]]:
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
         """Return at most so many unseen pairs, with the links that the task knows, or without any."""
         pairs = [(each[0], each[1]) for each in self.unseen(samples, 0, purpose="align")]
         return pairs, []
@@ -230,7 +230,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
         It learns from what this run was trained on as well. Raises `InputError` without the extra `align`.
         """
-        return silver_links(pairs, self.trained_on(SILVER))
+        return align_with_eflomal(pairs, self.trained_on(SILVER))
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
         """Return pairs that it was trained on, or such ones as it was trained on, at most so many."""
@@ -326,13 +326,13 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def _check(self, texts: list[str]) -> None:
         for index, text in enumerate(texts):
             if (reason := self.too_long(text)) is not None:
-                raise InputError(f"text {index}, {begun(text, SHOWN)}, {reason}")
+                raise InputError(f"text {index}, {shorten(text, SHOWN)}, {reason}")
 
     def _check_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
         self._check([source for source, _ in pairs])
         for index, (_, text) in enumerate(pairs):
             if (reason := self.too_long(text, target=True)) is not None:
-                raise InputError(f"target {index}, {begun(text, SHOWN)}, {reason}")
+                raise InputError(f"target {index}, {shorten(text, SHOWN)}, {reason}")
 
     def too_long(self, text: str, *, target: bool = False) -> str | None:
         """Say in what way a source, or a target that is given, is too long; None for one that is not."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard import evaluation
-from regard.data.unknown import write_unknown
+from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError
-from regard.progress import progress_bar, tell
+from regard.progress import print_status, progress_bar
 from regard.runs.asking import asked, begun_from, going_on
 from regard.runs.loading import read_run, stored_task
 from regard.tasks import Beginning
@@ -87,7 +87,7 @@ def tell_frozen(state: TrainingState, *, show: bool) -> None:
     """Say how much of the model is trained, where that is not all of it."""
     parts = (state.model.parameters(), trained_parameters(state.model).values())
     every, mine = (sum(each.numel() for each in part) for part in parts)
-    tell(f"Training {mine:,} of {every:,} parameters", show=show and mine < every)
+    print_status(f"Training {mine:,} of {every:,} parameters", show=show and mine < every)
 
 
 def beginning_of(state: TrainingState, prepared: Path, world: World, *, show: bool) -> Beginning:
@@ -116,7 +116,7 @@ def open_run(
         folder.cut_metrics(state.step)
         lost = lost_steps(folder.read_metrics(), state.step, config.training.steps, loop.METRICS_EVERY)
         if lost:
-            tell(
+            print_status(
                 f"regard: {str(folder.metrics_file)!r} has lost its lines of {len(lost):,} steps, {lost[0]} to "
                 f"{lost[-1]}: the training goes on, without that part of its history",
                 show=True,

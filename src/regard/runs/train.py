@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from regard import training
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
-from regard.io import holding
+from regard.io import hold_lock
 from regard.runs.asking import asked, check_text, name_of
 from regard.runs.loading import SAVEPATH, load, read_run
 from regard.runs.starting import (
@@ -258,7 +258,7 @@ def train_seeds(
     states = [start(config, each) for config, each in zip(configs, built, strict=True)]
     with ExitStack() as held:
         for folder, config, each, state in zip(folders, configs, built, states, strict=True):
-            held.enter_context(holding(folder.path))
+            held.enter_context(hold_lock(folder.path))
             if folder.exists():
                 state.restore(folder)
             open_run(folder, config, each, state, resume=folder.exists(), overwrite=False)

@@ -14,7 +14,7 @@ from regard import evaluation
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
 from regard.data.parallel import ParallelText
 from regard.data.prepare import check_pairs, read_pairs
-from regard.data.unknown import UnknownShares, read_unknown, unknown_in_pairs
+from regard.data.unknown_tokens import UnknownShares, read_unknown, unknown_in_pairs
 from regard.errors import InputError
 from regard.result import Result
 from regard.runs.run import Figures
@@ -24,7 +24,7 @@ from regard.training import ModelPart, TaskPart, TrainingPart
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from regard.data.parallel import Text
+    from regard.data.parallel import PairSource
     from regard.evaluation import Quality
     from regard.tasks import Translation
 
@@ -187,7 +187,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             raise InputError(f"run {str(self.folder)!r} has no text that is short enough: type an input")
         return sources[seed % len(sources)][0]
 
-    def _unseen_text(self) -> Text | None:
+    def _unseen_text(self) -> PairSource | None:
         return self.task.config.text("valid") or self.task.config.text("test")
 
     def figures(self, *, seed: int = 0) -> Figures:

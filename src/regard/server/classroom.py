@@ -25,17 +25,17 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from regard.course.lesson_training import forget_result, load_run, training_state
 from regard.course.lessons import Lesson, find_lesson, lessons
 from regard.course.pages import index_page, lesson_page, style
-from regard.course.trying import forget, run_of, state_of
 from regard.errors import RegardError
-from regard.io import open_own, refuse_links
+from regard.io import open_regular, refuse_links
 from regard.server.app import LOCAL, make_app
 from regard.server.explorer import Explorer
 from regard.server.guard import Guard
 from regard.server.refusing import refusal
 
-TRAINING = "from regard.course.trying import main; main()"
+TRAINING = "from regard.course.lesson_training import main; main()"
 SEE = """<p><button type="button" id="train">Train it</button> <span id="state" role="status"></span></p>
 <progress id="progress" max="1" value="0" aria-label="Training" hidden></progress>
 <ul id="words"></ul>
@@ -54,12 +54,12 @@ class Classroom:
         if self.busy(lesson):
             return
         self.home.mkdir(parents=True, exist_ok=True)
-        forget(lesson, self.home)
+        forget_result(lesson, self.home)
         argv = [sys.executable, "-P", "-c", TRAINING, str(self.home), lesson.name]
         refuse_links(self.home / lesson.name)
         file = self.home / f"{lesson.name}.log"
         file.unlink(missing_ok=True)
-        with open_own(file, "xb") as log:
+        with open_regular(file, "xb") as log:
             self.trainings[lesson.name] = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -74,7 +74,7 @@ class Classroom:
         training = self.trainings.get(lesson.name)
         failed = training is not None and training.poll() not in (None, 0)
         why = (self.home / f"{lesson.name}.log").read_text(errors="replace").strip()[-300:] if failed else ""
-        return {**state_of(lesson, self.home), "busy": self.busy(lesson), "failed": why}
+        return {**training_state(lesson, self.home), "busy": self.busy(lesson), "failed": why}
 
     def end(self) -> None:
         """End all trainings."""
@@ -144,7 +144,7 @@ class _Exploring:
         await app(scope, receive, send)
 
     def _app(self) -> Starlette:
-        run = run_of(self.lesson, self.home)
+        run = load_run(self.lesson, self.home)
         trained = (run.folder / "model.safetensors").stat().st_mtime_ns
         if self.made is None or self.made[0] != trained:
             back = (f"Lesson: {self.lesson.title}", f"../../{self.lesson.name}.html")

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.interpret import explain, head_importance, head_roles, head_samples
 from regard.interpret.importance import worth_by_layer
 from regard.server.questions import Attend, Change, Explain, Picture, Play, Row, Wanted, Written
@@ -107,7 +107,7 @@ class Explorer:
             raise InputError("the map has all rows already: each weight stands in it")
         layer = found.layers.get(asked.layer)
         if layer is None or layer.rows is None:
-            raise unknown("layer", asked.layer, found.layers)
+            raise unknown_choice("layer", asked.layer, found.layers)
         return row_data(layer.rows, asked.head, asked.step)
 
     def picture(self, given: Picture) -> dict[str, str]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import InputError
-from regard.io import holding, make_folder, new_folder, write_file
-from regard.io.reading import numbered
-from regard.plugins import find_own, module_of, use_sent
+from regard.io import hold_lock, make_folder, new_folder, write_file
+from regard.io.reading import list_steps
+from regard.plugins import add_plugin_folders, find_plugin, plugin_module
 from regard.runs.train import PREPARED
 from regard.sweep.job import MEASURED, Job, Measured, measure
 from regard.tasks import use_copy
@@ -74,7 +74,7 @@ def claimed(job: Job) -> Iterator[None]:
 
     Raises `InputError` where somebody does, or something else is in the way.
     """
-    with holding(job.run.path):
+    with hold_lock(job.run.path):
         if not job.interrupted() and job.run.path.exists():
             raise InputError(f"{str(job.run.path)!r} exists and is not a run: choose another --savepath")
         trust(job.stored)  # as whoever trains here trusts the code that he names
@@ -98,7 +98,7 @@ def own_code(job: Job) -> Code:
     own = task.suffix == ".py"
     roots: dict[Path, set[Path]] = {task.parent: set()} if own else {}
     for name in [job.stored["kind"], *job.stored["model"].values()]:
-        for place in _places(module_of(name) if isinstance(name, str) else None):
+        for place in _places(plugin_module(name) if isinstance(name, str) else None):
             roots.setdefault(place.parent, set()).update(place.rglob("*.py"))
     folders = [
         {
@@ -115,7 +115,7 @@ def _places(module: str | None) -> list[Path]:
     """Return the file of a module, or the folders of the package that it is in; none of what is installed."""
     if module is None or module.partition(".")[0] == "regard":
         return []
-    spec = find_own(module.partition(".")[0])
+    spec = find_plugin(module.partition(".")[0])
     if spec is None:
         return []
     found = [Path(each).absolute() for each in spec.submodule_search_locations or [spec.origin or ""]]
@@ -137,7 +137,7 @@ def unpack_code(code: Code, place: Path) -> Sent:
 def measure_with(sent: Sent, job: Job) -> Measured:
     """Measure a job as `measure` does, with code that was sent here; its sender trusts it."""
     folders, copy = sent
-    use_sent(folders)
+    add_plugin_folders(folders)
     if copy is not None:
         use_copy(*copy)
     return measure(job, trust_code=True)
@@ -145,5 +145,5 @@ def measure_with(sent: Sent, job: Job) -> Measured:
 
 def step_of(run: RunFolder) -> int:
     """Return the step that a run goes on from; 0 where there is none."""
-    files = numbered(run.path / "trainer")
+    files = list_steps(run.path / "trainer")
     return int(files[-1].stem.removeprefix("step-")) if files else 0

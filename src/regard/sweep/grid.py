@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from regard.errors import InputError
 from regard.io import refuse_links
-from regard.progress import counting_bar, tell
+from regard.progress import counting_bar, print_status
 from regard.sweep.job import Job, Measured, make_job
 from regard.sweep.machines import Machines
 from regard.tasks import find_task
@@ -113,7 +113,7 @@ def _measure_all(jobs: list[Job], on: Machines, *, progress: bool) -> list[Measu
     missing = [job for job in jobs if found[job.folder] is None]
     if missing:
         with counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as on_one_more:
-            for job, measured in on.run(missing, partial(tell, show=progress)):
+            for job, measured in on.run(missing, partial(print_status, show=progress)):
                 found[job.folder] = measured
                 on_one_more()
     return [each for job in jobs if (each := found[job.folder]) is not None]

@@ -14,7 +14,7 @@ from typing import Any
 
 from regard.errors import InputError, RegardError
 from regard.io import remove_quietly, tidy
-from regard.io.temporary import beside
+from regard.io.temporary import temporary_path
 from regard.sweep.carrying import Code, Files, Stamps, measure_with, pack, unpack_code
 from regard.sweep.job import Job, Measured
 from regard.sweep.processes import EndedError, Worker
@@ -46,7 +46,7 @@ class Trainer:
             )
         home = Path(tempfile.gettempdir())
         tidy(home)  # what a training that was killed has left
-        self._place = beside(home / "regard-training")
+        self._place = temporary_path(home / "regard-training")
         self._place.mkdir()
         os.environ["XDG_STATE_HOME"] = str(self._place / "state")
         sent = unpack_code(code, self._place)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.io.reading import is_file
 from regard.late import late
-from regard.plugins import OwnCodeError, own_imports, told
+from regard.plugins import PluginError, describe_error, plugin_imports
 from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
 from regard.tasks.batch import Batch
 from regard.tasks.pairs import Pair, PairTask, SequenceTask, links
@@ -65,10 +65,10 @@ def find_task(name: str) -> type[AnyTask]:
         found: type[AnyTask] = getattr(importlib.import_module(__name__), TASKS[name])
         return found
     if not name.endswith(".py"):
-        raise unknown("task", name, TASKS, other="a Python file")
+        raise unknown_choice("task", name, TASKS, other="a Python file")
     path = _copies.get(name, Path(name))
     if not is_file(path):
-        raise OwnCodeError(f"task file {name!r} does not exist: give the path of a Python file")
+        raise PluginError(f"task file {name!r} does not exist: give the path of a Python file")
     return _task_of_file(path.resolve(), path.stat().st_mtime_ns)
 
 
@@ -85,17 +85,17 @@ def _task_of_file(path: Path, changed: int) -> type[AnyTask]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
-        with own_imports(path.parent, spec.name):
+        with plugin_imports(path.parent, spec.name):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's file can fail in any way
-        raise OwnCodeError(f"task file {str(path)!r} cannot be run: {told(error)}; mend it") from error
+        raise PluginError(f"task file {str(path)!r} cannot be run: {describe_error(error)}; mend it") from error
     found = [
         value
         for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, Task | PairTask) and value.__module__ == module.__name__
     ]
     if len(found) != 1:
-        raise OwnCodeError(
+        raise PluginError(
             f"task file {str(path)!r} defines {len(found)} tasks: define one subclass of Task or PairTask"
         )
     return found[0]

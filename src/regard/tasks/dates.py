@@ -21,7 +21,7 @@ import torch
 from babel import Locale, UnknownLocaleError
 from babel.dates import DateTimeFormat, parse_pattern
 
-from regard.data import Characters
+from regard.data import CharacterVocabulary
 from regard.errors import InputError
 from regard.tasks.pairs import Pair, PairTask
 
@@ -86,8 +86,8 @@ class Dates(PairTask):
             for style in styles
             for day in range(366)  # every month and weekday, in lower and upper case as the style has them
         ]
-        self.source_vocabulary = Characters("0123456789" + "".join(texts))
-        self.target_vocabulary = Characters("0123456789-")
+        self.source_vocabulary = CharacterVocabulary("0123456789" + "".join(texts))
+        self.target_vocabulary = CharacterVocabulary("0123456789-")
         self.max_source = max(map(len, texts)) + 1
         self.max_target = len("1979-05-03")
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.data import PairBatch, Vocabulary, collate
 from regard.errors import check_range
-from regard.streams import generator_of
+from regard.streams import make_generator
 from regard.tasks.base import AnyTask
 from regard.tasks.source import NOWHERE, BatchSettings, Beginning
 
@@ -92,7 +92,7 @@ class SortedPairs:
 
     def _draw_reserve(self, number: int) -> list[list[Pair]]:
         size = self.settings.batchsize
-        generator = generator_of(self.settings.seed, f"pairs/{number}")
+        generator = make_generator(self.settings.seed, f"pairs/{number}")
         pairs = sorted(self.task.pairs(RESERVE * size, generator), key=lambda pair: len(pair.source))
         order = torch.randperm(RESERVE, generator=generator).tolist()
         return [pairs[place * size : (place + 1) * size] for place in order]

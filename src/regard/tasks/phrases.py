@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.data import Words
+from regard.data import WordVocabulary
 from regard.errors import InputError
 from regard.tasks.lexicon import (
     ADJECTIVES,
@@ -72,7 +72,10 @@ class Phrases(PairTask):
 
     def __init__(self, config: PhrasesConfig | None = None) -> None:
         super().__init__(config)
-        self.source_vocabulary, self.target_vocabulary = Words(english_words()), Words(german_words())
+        self.source_vocabulary, self.target_vocabulary = (
+            WordVocabulary(english_words()),
+            WordVocabulary(german_words()),
+        )
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
         """Draw one sentence; `unseen`: of those that are kept from training."""

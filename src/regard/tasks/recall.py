@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, begun, check_range
+from regard.errors import InputError, check_range, shorten
 from regard.tasks.base import PAST_END, Task
 from regard.tasks.batch import Batch
 
@@ -107,7 +107,7 @@ class Recall(Task):
         before = [step for step in range(len(text) - 2) if text[step] == text[-1]]
         if text[-1] not in self.keys or not before or text[before[0] + 1] not in VALUES:
             raise InputError(
-                f"input {begun(text)} has no answer: end with a key that stood before a value (C7A0abC)"
+                f"input {shorten(text)} has no answer: end with a key that stood before a value (C7A0abC)"
             )
         return inputs
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.data import Characters
+from regard.data import CharacterVocabulary
 from regard.errors import check_range
 from regard.tasks.pairs import Pair, PairTask
 
@@ -38,7 +38,7 @@ class _Reordering(PairTask):
         self.config = SequenceConfig(vocab_size=len(self.symbols)) if config is None else config
         check_range("vocab_size", self.config.vocab_size, 1, len(self.symbols))
         self.alphabet = self.symbols[: self.config.vocab_size]
-        self.source_vocabulary = self.target_vocabulary = Characters(self.alphabet)
+        self.source_vocabulary = self.target_vocabulary = CharacterVocabulary(self.alphabet)
         self.max_source = self.max_target = self.config.max_len
 
     @abstractmethod

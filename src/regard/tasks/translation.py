@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Literal, Self
 from regard.data import TokenizerKind
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
 from regard.errors import InputError, check_range
-from regard.progress import reading_bar, tell
+from regard.progress import print_status, reading_bar
 from regard.tasks.pairs import SequenceTask
 from regard.tasks.source import BatchSettings, Beginning
 
 if TYPE_CHECKING:
     from regard.data.buckets import Buckets
     from regard.data.corpus import Corpus
-    from regard.data.guide import Guide
-    from regard.data.parallel import Text, TextDigest
-    from regard.data.prepare import Preparation
-    from regard.data.unknown import UnknownShares
-    from regard.data.vocabulary import Learned
+    from regard.data.guided_alignment import GuidedAlignment
+    from regard.data.parallel import PairSource, TextDigest
+    from regard.data.prepare import CorpusPreparation
+    from regard.data.unknown_tokens import UnknownShares
+    from regard.data.vocabulary import LearnedVocabulary
 
 Part = Literal["train", "valid", "test"]
 HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": "test"}
@@ -118,16 +118,16 @@ class TranslationConfig:
         files = len(self.train) // (len(self.weights) or 1)
         return [self.train[begin : begin + files] for begin in range(0, len(self.train), files or 1)]
 
-    def text(self, part: Part) -> "Text | None":
+    def text(self, part: Part) -> "PairSource | None":
         """Return the text to train, validate or test on, with weights all of them one after the other; None where
         there is none.
 
         Raises `InputError` where it cannot be read.
         """
-        from regard.data.parallel import Together
+        from regard.data.parallel import ConcatenatedText
 
         found = self._texts(part)
-        return Together(found) if len(found) > 1 else next(iter(found), None)
+        return ConcatenatedText(found) if len(found) > 1 else next(iter(found), None)
 
     def digests(self, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
         """Return digests of the text to train and validate on, and of the links, by flag; all of it is read.
@@ -150,7 +150,7 @@ class TranslationConfig:
             found["guide"] = [file_digest(Path(self.guide))]
         return found
 
-    def training_text(self) -> "Text":
+    def training_text(self) -> "PairSource":
         """Return the text to train on; raises `InputError` where there is none."""
         text = self.text("train")
         if text is None:
@@ -159,7 +159,7 @@ class TranslationConfig:
             )
         return text
 
-    def training_texts(self) -> "list[Text]":
+    def training_texts(self) -> "list[PairSource]":
         """Return the texts to train on, one for each weight; raises `InputError` where there is none."""
         self.training_text()
         return self._texts("train")
@@ -173,11 +173,11 @@ class TranslationConfig:
 
                 ParallelText(part).check()
         if self.guide is not None and self.train:
-            from regard.data.guide import check_guide
+            from regard.data.guided_alignment import check_alignment_file
 
-            check_guide(Path(self.guide), Path(self.train[0]))
+            check_alignment_file(Path(self.guide), Path(self.train[0]))
 
-    def _texts(self, part: Part) -> "list[Text]":
+    def _texts(self, part: Part) -> "list[PairSource]":
         strict = self.strict and part == "train"
         if self.hub is not None:
             from regard.data.hub import HubText  # brings a large library
@@ -207,10 +207,12 @@ class Translation(SequenceTask):
     }
 
     config: TranslationConfig
-    source_vocabulary: "Learned"
-    target_vocabulary: "Learned"
+    source_vocabulary: "LearnedVocabulary"
+    target_vocabulary: "LearnedVocabulary"
 
-    def __init__(self, config: TranslationConfig, source: "Learned", target: "Learned") -> None:
+    def __init__(
+        self, config: TranslationConfig, source: "LearnedVocabulary", target: "LearnedVocabulary"
+    ) -> None:
         self.config = config
         self.source_vocabulary, self.target_vocabulary = source, target
         self.shared = config.joint
@@ -220,10 +222,10 @@ class Translation(SequenceTask):
     @classmethod
     def prepare(cls, config: TranslationConfig, folder: Path, *, progress: bool = True) -> Self:
         """Learn the vocabularies from the text, or find them in `folder` where that was done before."""
-        from regard.data.prepare import Cutting, learn_vocabularies
+        from regard.data.prepare import TokenizerConfig, learn_vocabularies
 
         config.check_files()  # before minutes of work
-        cutting = Cutting(
+        cutting = TokenizerConfig(
             kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
         )
         text = config.training_text()
@@ -246,24 +248,24 @@ class Translation(SequenceTask):
         """Both vocabularies, by side."""
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
-    def preparations(self, folder: Path, *, progress: bool = True) -> "list[Preparation]":
+    def preparations(self, folder: Path, *, progress: bool = True) -> "list[CorpusPreparation]":
         """Return how each text to train on, one for each weight, becomes indices in `folder`.
 
         Raises `InputError` where there is none, or one cannot be read.
         """
-        from regard.data.prepare import Preparation
+        from regard.data.prepare import CorpusPreparation
 
         vocabularies = (self.source_vocabulary, self.target_vocabulary)
         return [
-            Preparation(text, vocabularies, folder, self.config.max_len, self.config.strict, progress)
+            CorpusPreparation(text, vocabularies, folder, self.config.max_len, self.config.strict, progress)
             for text in self.config.training_texts()
         ]
 
     def batches(self, settings: BatchSettings, beginning: Beginning) -> "Buckets":
         """Return batches of like length from the corpus, or from several by their weights; they are prepared
         first."""
-        from regard.data.buckets import Buckets, Place
-        from regard.data.merges import DroppedMerges
+        from regard.data.bpe_dropout import BpeDropout
+        from regard.data.buckets import BatchPosition, Buckets
         from regard.data.mixture import Mixture
 
         self.config.check_files()
@@ -271,28 +273,28 @@ class Translation(SequenceTask):
             raise InputError("guide has links of tokens that merge_dropout cuts anew: leave out one of them")
         corpora = [each.corpus() for each in self.preparations(beginning.folder, progress=beginning.progress)]
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
-        tell(f"Training on {corpus.told}", show=beginning.progress)
+        print_status(f"Training on {corpus.summary}", show=beginning.progress)
         self.unknown = self._unknown(corpora)
         if told := "; ".join(map(str, self.unknown)):
-            tell(f"Unknown tokens: {told}", show=beginning.progress)
+            print_status(f"Unknown tokens: {told}", show=beginning.progress)
         for warning in (warning for each in self.unknown for warning in each.warnings):
-            tell(f"regard: warning: {warning}", show=not beginning.sharing[0])
+            print_status(f"regard: warning: {warning}", show=not beginning.sharing[0])
         guide = self._guide(corpora[0], progress=beginning.progress)
         recut = None
         if settings.merge_dropout:
             source, target = (
-                DroppedMerges(each, settings.merge_dropout, settings.seed)
+                BpeDropout(each, settings.merge_dropout, settings.seed)
                 for each in (self.source_vocabulary, self.target_vocabulary)
             )
             recut = (source, target)
-        place, most = Place(*beginning.place), settings.batchsize
+        place, most = BatchPosition(*beginning.place), settings.batchsize
         return Buckets(
             corpus, settings.tokens, settings.seed, place, recut, most, guide, sharing=beginning.sharing
         )
 
     def _unknown(self, corpora: "list[Corpus]") -> "list[UnknownShares]":
         """Return the unknown tokens of each text to train on, and of the text to validate on."""
-        from regard.data.unknown import unknown_in_pairs
+        from regard.data.unknown_tokens import unknown_in_pairs
 
         names = ["training"]
         if len(corpora) > 1:
@@ -305,14 +307,14 @@ class Translation(SequenceTask):
             found.append(unknown_in_pairs("validation", list(valid), vocabularies))
         return found
 
-    def _guide(self, corpus: "Corpus", *, progress: bool) -> "Guide | None":
+    def _guide(self, corpus: "Corpus", *, progress: bool) -> "GuidedAlignment | None":
         """Return the links of the corpus; None where no head is guided."""
         if self.config.guide is None:
             return None
-        from regard.data.guide import prepare_guide
+        from regard.data.guided_alignment import prepare_alignment
         from regard.data.parallel import ParallelText
 
-        return prepare_guide(
+        return prepare_alignment(
             Path(self.config.guide),
             ParallelText(self.config.train, lenient=self.config.lenient),
             (self.source_vocabulary, self.target_vocabulary),

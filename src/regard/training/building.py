@@ -6,7 +6,7 @@ from torch import nn
 from regard.attention import find_layer, keep_heads
 from regard.errors import InputError
 from regard.models import TaskModel
-from regard.plugins import OwnCodeError, told
+from regard.plugins import PluginError, describe_error
 from regard.tasks import AnyTask
 from regard.training.config import RunConfig
 from regard.training.folder import RunFolder
@@ -33,7 +33,9 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
 
             if not (own := owned(config)):
                 raise
-            raise OwnCodeError(f"{' with '.join(own)} cannot be built: {told(error)}; mend it") from error
+            raise PluginError(
+                f"{' with '.join(own)} cannot be built: {describe_error(error)}; mend it"
+            ) from error
     for layer, heads in config.kept_heads.items():
         keep_heads(find_layer(model, layer), heads)
     return model

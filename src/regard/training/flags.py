@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, g
 
 import msgspec
 
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.tasks import AnyTask, find_task
 from regard.training.config import PARTS, RunConfig
 from regard.training.kinds import ModelKind, find_kind, kinds_for
@@ -42,7 +42,7 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
     known = {name: _names(concept) for name, concept in concepts.items()}
     for name in given:
         if name not in (every := [each for names in known.values() for each in names]):
-            raise unknown("flag", name, ["model", *every])
+            raise unknown_choice("flag", name, ["model", *every])
     parts: dict[str, Any] = {
         part: structure(concept, _only(values, known[part])) for part, concept in concepts.items()
     }
@@ -57,7 +57,7 @@ def changed_config(config: RunConfig, flags: Mapping[str, object]) -> RunConfig:
     known = {part: _names(concept) for part, concept in concepts.items()}
     for name in flags:
         if name not in (every := [each for names in known.values() for each in names]):
-            raise unknown("flag", name, every)
+            raise unknown_choice("flag", name, every)
     parts: dict[str, Any] = {
         part: structure(concept, {**vars(config.parts()[part]), **_only(flags, known[part])})
         for part, concept in concepts.items()
@@ -131,7 +131,7 @@ def _convert(name: str, value: object, hint: Any) -> Any:
         raise InputError(f"{name} {value!r} holds half a character: give a text of whole ones") from None
     except msgspec.ValidationError:
         if get_origin(hint) is Literal and isinstance(value, str):
-            raise unknown(name, value, map(str, get_args(hint))) from None
+            raise unknown_choice(name, value, map(str, get_args(hint))) from None
         given = said if len(said := repr(value)) <= 60 else f"{said[:59]}…"
         raise InputError(f"{name} {given} is of type {type(value).__name__}: give {_said(hint)}") from None
 

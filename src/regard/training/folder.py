@@ -29,25 +29,25 @@ from torch import Tensor
 from regard.errors import EditedError, InputError
 from regard.io import (
     append_inside,
+    explain_missing_folder,
     refuse_links,
     remove_quietly,
-    still_there,
     write_file,
     write_inside,
 )
 from regard.io.reading import (
     DamageError,
-    canonical,
-    digest_of,
+    canonical_json,
     is_file,
     is_folder,
-    numbered,
+    json_digest,
+    list_steps,
     parse_json,
     read_bytes,
     read_text,
 )
-from regard.plugins import OwnCodeError
-from regard.progress import tell
+from regard.plugins import PluginError
+from regard.progress import print_status
 from regard.training.config import RunConfig
 from regard.training.flags import stored_config
 from regard.training.metrics import read_metrics
@@ -124,7 +124,7 @@ class RunFolder:
         check_trusted(stored, self.path, trust_code=trust_code)
         try:
             return stored_config(stored)
-        except OwnCodeError as error:
+        except PluginError as error:
             raise InputError(f"run {str(self.path)!r} cannot be loaded here: {error}") from error
         except InputError as error:
             raise self._damaged("config.json", error) from error
@@ -166,7 +166,7 @@ class RunFolder:
         key = self.path.resolve(), said
         if key not in _told:
             _told.add(key)
-            tell(f"regard: {said}; it is used as it is (--trust-edited)", show=True)
+            print_status(f"regard: {said}; it is used as it is (--trust-edited)", show=True)
 
     def tell_again(self) -> None:
         """Show differences that were shown before, for a run that is loaded again."""
@@ -190,7 +190,7 @@ class RunFolder:
     @property
     def config_text(self) -> str:
         """The config as JSON, as each file of tensors has it."""
-        return canonical(without_digest(self.stored()))
+        return canonical_json(without_digest(self.stored()))
 
     def _damaged(self, name: str, what: object) -> InputError:
         return InputError(f"run {str(self.path)!r} is damaged: {name}: {what}; {MEND}")
@@ -201,7 +201,7 @@ class RunFolder:
 
     def pack(self, tensors: dict[str, Tensor], step: int) -> bytes:
         """Return the content of a file of tensors of this run; raises `MachineError` where the run has gone."""
-        with still_there(self.path):
+        with explain_missing_folder(self.path):
             return pack(tensors, step, self.config_text)
 
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
@@ -224,7 +224,7 @@ class RunFolder:
     @property
     def snapshots(self) -> list[Path]:
         """The snapshots, oldest first."""
-        return numbered(self.path / "snapshots")
+        return list_steps(self.path / "snapshots")
 
     def read_snapshot(self, path: Path, expected: Expected | None = None) -> tuple[dict[str, Tensor], int]:
         """Read the parameters of a snapshot and its step; raises `InputError` where it is damaged, or does not
@@ -236,7 +236,7 @@ class RunFolder:
 
     def _trainer_files(self) -> list[Path]:
         """Return the states of the training, oldest first."""
-        return numbered(self.path / "trainer")
+        return list_steps(self.path / "trainer")
 
     def write_vocabularies(self, files: dict[str, str]) -> None:
         """Keep vocabularies learned from text, by name; raises `MachineError` where the disk refuses."""
@@ -275,7 +275,7 @@ class RunFolder:
             _, model = read_about(self.model_file)
         except DamageError as error:
             raise self._damaged(self.model_file.name, error) from error
-        return {"config": digest_of(without_digest(self.stored())), "model": model}
+        return {"config": json_digest(without_digest(self.stored())), "model": model}
 
     def write_torchruns(self, torchruns: frozenset[str]) -> None:
         """Keep who has started the processes that train the run; nothing where it is one alone."""

@@ -11,9 +11,9 @@ settings of its contract say.
 from dataclasses import dataclass
 
 from regard import models
-from regard.errors import unknown
+from regard.errors import unknown_choice
 from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
-from regard.plugins import OwnCodeError, import_own
+from regard.plugins import PluginError, import_plugin
 from regard.tasks import AnyTask
 from regard.training.settings import (
     OwnAnswerTraining,
@@ -74,8 +74,8 @@ def find_kind(name: str) -> ModelKind:
             name=name, model=getattr(models, model), config=getattr(models, config), settings=settings
         )
     if ":" not in name:
-        raise unknown("model", name, KINDS, other="module:Class")
-    return _own(name, import_own("model", name))
+        raise unknown_choice("model", name, KINDS, other="module:Class")
+    return _own(name, import_plugin("model", name))
 
 
 def _own(name: str, found: object) -> ModelKind:
@@ -83,7 +83,7 @@ def _own(name: str, found: object) -> ModelKind:
         for contract, settings in OWN_TRAINING.items():
             if issubclass(found, contract):
                 return ModelKind(name=name, model=found, config=found.config_class, settings=settings)
-    raise OwnCodeError(
+    raise PluginError(
         f"model {name!r} is no class derived from regard.models.AnswerModel or Seq2Seq, with a config_class "
         f"derived from regard.models.ModelConfig"
     )

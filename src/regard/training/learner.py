@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import DecoderLayer, EncoderLayer
-from regard.errors import MachineError, begun
-from regard.streams import seed_of
+from regard.errors import MachineError, shorten
+from regard.streams import derive_seed
 from regard.tasks import Source
 from regard.training.folder import RunFolder
 from regard.training.objective import Objective, check_finite
@@ -101,7 +101,7 @@ class OneLearner:
         nothing can be compiled."""
         state, settings, world = self.state, self.settings, self.world
         if self.drops:  # what a step drops depends on the seed and its number alone, so resuming is exact
-            torch.manual_seed(seed_of(settings.seed, f"dropout/{state.step}/{world.rank}"))
+            torch.manual_seed(derive_seed(settings.seed, f"dropout/{state.step}/{world.rank}"))
         parts = [self.batches.draw(state.step) for _ in range(settings.accumulate)]
         tokens = sum(part.tokens for part in parts)
         state.optimizer.zero_grad()
@@ -137,7 +137,7 @@ class OneLearner:
             yield
         except TorchDynamoException as error:
             reason = " ".join(str(error).split())
-            raise MachineError(f"cannot compile: {begun(reason, 200)}; train without --compile") from error
+            raise MachineError(f"cannot compile: {shorten(reason, 200)}; train without --compile") from error
 
     def _products(self) -> AbstractContextManager[object]:
         """Multiply matrices in the precision asked for."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from regard.io.reading import DamageError, damaged, is_file, parse_json, read_bytes, shaped
+from regard.io.reading import DamageError, convert_json, damaged_file, is_file, parse_json, read_bytes
 
 
 class _Line(msgspec.Struct):
@@ -28,13 +28,13 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     found = []
     for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], start=1):
         try:
-            found.append(shaped(parse_json(line), dict[str, int | float]))
-            shaped(found[-1], _Line)
+            found.append(convert_json(parse_json(line), dict[str, int | float]))
+            convert_json(found[-1], _Line)
             if number > 1 and found[-1]["step"] <= found[-2]["step"]:
                 raise DamageError(f"step {found[-1]['step']} does not come after step {found[-2]['step']}")
         except DamageError as error:
             mend = "restore a copy, or cut it before that line"
-            raise damaged(path, f"line {number}: {error}", mend) from error
+            raise damaged_file(path, f"line {number}: {error}", mend) from error
     return found
 
 

@@ -78,8 +78,8 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
         source, mask, target_in = (
             each.repeat(passes, 1) for each in (batch.source, batch.source_mask, batch.target_in)
         )
-        aims = None if batch.aims is None else batch.aims.repeat(passes, 1, 1)
-        with guiding(model, aims) as astray:
+        alignment = None if batch.alignment is None else batch.alignment.repeat(passes, 1, 1)
+        with guiding(model, alignment) as astray:
             read = model.read(target_in, model.encode(source, mask), forced)
         states = read.view(passes, -1, *read.shape[1:])
         there = batch.target != PAD

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.errors import InputError
 from regard.io import new_folder, tidy, write_json
-from regard.io.reading import DamageError, parse_json, read_bytes, sealed
+from regard.io.reading import DamageError, add_digest, parse_json, read_bytes
 from regard.training.config import RunConfig
 from regard.training.folder import RunFolder
 from regard.training.stored import FORMAT, LARGEST_CONFIG
@@ -23,7 +23,7 @@ def new_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFo
     check_free(path, overwrite=overwrite)
     with new_folder(path) as building:
         folder = RunFolder(building)
-        write_json(folder.config_file, sealed({"format": FORMAT, **dataclasses.asdict(config)}))
+        write_json(folder.config_file, add_digest({"format": FORMAT, **dataclasses.asdict(config)}))
         yield folder
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from regard.io import write_json
-from regard.io.reading import files_in, is_sealed, read_json, sealed
+from regard.io.reading import add_digest, has_valid_digest, list_files, read_json
 from regard.training.folder import MEND, RunFolder
 from regard.training.stored import differences, file_digest, is_intact
 
@@ -24,10 +24,10 @@ class _Digests(msgspec.Struct, forbid_unknown_fields=True):
 
 def seal_checkpoint(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
     """Write digests of a checkpoint's files beside them: process `rank` of `size`, of its share of them."""
-    mine = [path for path in files_in(checkpoint) if path.suffix != ".json"][rank::size]
+    mine = [path for path in list_files(checkpoint) if path.suffix != ".json"][rank::size]
     files = {path.name: file_digest(path) for path in mine}
     content = {"config": folder.config_text, "files": files}
-    write_json(checkpoint / f"{DIGESTS}-{rank}.json", sealed(content))
+    write_json(checkpoint / f"{DIGESTS}-{rank}.json", add_digest(content))
 
 
 def check_checkpoint(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
@@ -35,7 +35,7 @@ def check_checkpoint(folder: RunFolder, checkpoint: Path, rank: int, size: int) 
 
     Process `rank` of `size` reads its share of them.
     """
-    every = files_in(checkpoint)
+    every = list_files(checkpoint)
     files = [path for path in every if path.suffix != ".json"]
     kept = [
         read_json(path, _Digests, MEND, finite=False) for path in every if path.name.startswith(f"{DIGESTS}-")
@@ -45,7 +45,7 @@ def check_checkpoint(folder: RunFolder, checkpoint: Path, rank: int, size: int) 
     known = {name: digest for each in kept for name, digest in each.files.items()}
     stored = folder.stored()
     if (
-        not all(is_sealed(msgspec.to_builtins(each)) for each in kept)
+        not all(has_valid_digest(msgspec.to_builtins(each)) for each in kept)
         or known.keys() != {path.name for path in files}
         or any(known[path.name] != file_digest(path) for path in files[rank::size])
     ):

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.models import TaskModel
-from regard.streams import generator_of
+from regard.streams import make_generator
 from regard.tasks import AnyTask
 from regard.training.building import build_model
 from regard.training.config import RunConfig
@@ -27,7 +27,7 @@ def start(
     the user's own does not do what it should.
     """
     settings = config.training
-    generator = generator_of(settings.seed, "train")
+    generator = make_generator(settings.seed, "train")
     try_parts(config.model)
     model = _begun(config, task, before)
     try_out(config, task, model)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.io.reading import DamageError, canonical, is_sealed, parse_json
+from regard.io.reading import DamageError, canonical_json, has_valid_digest, parse_json
 from regard.training.config import PARTS
 from regard.training.tensors import TensorFile
 
@@ -71,7 +71,7 @@ def _shown(value: object) -> str:
 
 def is_intact(stored: dict[str, Any]) -> bool:
     """Whether what config.json holds has its digest; earlier formats have none."""
-    return is_sealed(stored) or (stored["format"] in BEFORE and "digest" not in stored)
+    return has_valid_digest(stored) or (stored["format"] in BEFORE and "digest" not in stored)
 
 
 def mixed(found: TensorFile, stored: dict[str, Any], name: str) -> str | None:
@@ -79,7 +79,7 @@ def mixed(found: TensorFile, stored: dict[str, Any], name: str) -> str | None:
     if found.digest is None:  # earlier files hold a CRC-32 of today's names, or nothing
         total = zlib.crc32(json.dumps(todays(stored), sort_keys=True).encode())
         return None if found.config in ("", f"{total:08x}") else "it was trained with another config.json"
-    if found.config == canonical(without_digest(stored)):
+    if found.config == canonical_json(without_digest(stored)):
         return None
     return differences(stored, found.config, name) or "it names no config"
 

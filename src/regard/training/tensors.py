@@ -23,7 +23,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from regard.io.reading import DIGITS, DamageError, canonical, check_file, parse_json, shaped
+from regard.io.reading import MAX_DIGITS, DamageError, canonical_json, check_file, convert_json, parse_json
 
 HEADER = 1 << 24
 """Bytes of a header, at most."""
@@ -130,7 +130,7 @@ def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of named tensors: names, types, shapes and values, in any order."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
-        digest.update(canonical([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(canonical_json([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
@@ -182,10 +182,10 @@ def _read_header(file: BinaryIO, size: int) -> _Header:
     found = parse_json(file.read(length))
     if not isinstance(found, dict):
         raise DamageError("its header is no object")
-    about = shaped(found.pop("__metadata__", {}), _About)
-    if not (about.step.isascii() and about.step.isdigit() and len(about.step) <= DIGITS):
-        raise DamageError(f"its step {about.step[:DIGITS]!r} is no number")
-    entries = shaped(found, dict[str, _Entry])
+    about = convert_json(found.pop("__metadata__", {}), _About)
+    if not (about.step.isascii() and about.step.isdigit() and len(about.step) <= MAX_DIGITS):
+        raise DamageError(f"its step {about.step[:MAX_DIGITS]!r} is no number")
+    entries = convert_json(found, dict[str, _Entry])
     _check_places(entries, size - 8 - length)
     return _Header(about, entries, 8 + length)
 
@@ -196,7 +196,7 @@ def _check_places(entries: dict[str, _Entry], size: int) -> None:
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         begin, next_end = entry.data_offsets
         if entry.dtype not in TYPES:
-            raise DamageError(f"tensor {name!r} is of unknown type {entry.dtype[:DIGITS]!r}")
+            raise DamageError(f"tensor {name!r} is of unknown type {entry.dtype[:MAX_DIGITS]!r}")
         if min(entry.shape, default=0) < 0 or math.prod(max(each, 1) for each in entry.shape) > LARGEST:
             raise DamageError(f"tensor {name!r} has the shape {entry.shape}")
         if begin != end or next_end - begin != math.prod(entry.shape) * TYPES[entry.dtype].itemsize:
@@ -246,4 +246,4 @@ def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bo
 
 def _header_digest(about: Mapping[str, str], entries: Mapping[str, Any]) -> "hashlib._Hash":
     """Return a SHA-256 that has taken in a header, in whatever order its names stand."""
-    return hashlib.sha256(canonical({"__metadata__": about, **entries}).encode())
+    return hashlib.sha256(canonical_json({"__metadata__": about, **entries}).encode())

@@ -16,7 +16,7 @@ from regard.attention import make_encoder_layer, make_positions, make_score
 from regard.data import PairBatch, collate
 from regard.errors import InputError
 from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
-from regard.plugins import OwnCodeError, told
+from regard.plugins import PluginError, describe_error
 from regard.tasks import TASKS, AnyTask, Batch, Beginning
 from regard.training.config import RunConfig
 
@@ -38,7 +38,7 @@ def owned(config: RunConfig) -> list[str]:
 
 
 def try_score(name: str) -> None:
-    """Raise `OwnCodeError` unless a score of one's own scores each query against each key."""
+    """Raise `PluginError` unless a score of one's own scores each query against each key."""
     query, keys = torch.zeros(2, 3, 5, WIDTH), torch.zeros(2, 3, 7, WIDTH)
     expected = (2, 3, 5, 7)
     said = f"score {name!r}"
@@ -49,15 +49,15 @@ def try_score(name: str) -> None:
     except InputError:
         raise
     except Exception as error:  # a user's class can fail in any way
-        raise OwnCodeError(
-            f"{said} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: {told(error)}; its "
-            f"forward takes queries and what its prepare returned"
+        raise PluginError(
+            f"{said} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: "
+            f"{describe_error(error)}; its forward takes queries and what its prepare returned"
         ) from error
     _check_tensor(said, "scores", found, expected)
 
 
 def try_parts(model: ModelConfig) -> None:
-    """Raise `OwnCodeError` unless the parts of one's own, each by itself, do what they should."""
+    """Raise `PluginError` unless the parts of one's own, each by itself, do what they should."""
     if ":" in model.score:
         try_score(model.score)
     states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 1, 5, dtype=torch.bool)
@@ -71,7 +71,7 @@ def try_parts(model: ModelConfig) -> None:
 
 
 def _try_part(said: str, make: Callable[[], nn.Module], states: Tensor, **more: Any) -> None:
-    """Raise `OwnCodeError` unless a part, called with states and `more`, gives states of their shape."""
+    """Raise `PluginError` unless a part, called with states and `more`, gives states of their shape."""
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             found = make()(states, *more.values())
@@ -80,14 +80,14 @@ def _try_part(said: str, make: Callable[[], nn.Module], states: Tensor, **more: 
     except Exception as error:  # a user's class can fail in any way
         given = {"states": states, **more}
         shown = [f"{name} {tuple(a.shape) if isinstance(a, Tensor) else a}" for name, a in given.items()]
-        raise OwnCodeError(
-            f"{said} fails when it is called with {' and '.join(shown)}: {told(error)}; mend it"
+        raise PluginError(
+            f"{said} fails when it is called with {' and '.join(shown)}: {describe_error(error)}; mend it"
         ) from error
     _check_tensor(said, "states", found, tuple(states.shape))
 
 
 def try_out(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
-    """Raise `OwnCodeError` unless what is a user's own works together on a small batch; the model stays as it
+    """Raise `PluginError` unless what is a user's own works together on a small batch; the model stays as it
     is."""
     own = owned(config)
     if not own:
@@ -99,13 +99,13 @@ def try_out(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
     except InputError:
         raise
     except Exception as error:  # a user's class can fail in any way
-        raise OwnCodeError(f"{said} fails on a batch of {TRIED}: {told(error)}; mend it") from error
+        raise PluginError(f"{said} fails on a batch of {TRIED}: {describe_error(error)}; mend it") from error
 
 
 def _try_batch(said: str, config: RunConfig, task: AnyTask, model: TaskModel) -> None:
     device = next((each.device for each in model.parameters()), None)
     if device is None:
-        raise OwnCodeError(f"{said} has no parameters: there is nothing to train; make them nn.Parameter")
+        raise PluginError(f"{said} has no parameters: there is nothing to train; make them nn.Parameter")
     batch = _batch(said, config, task).to(device)
     if isinstance(batch, Batch):
         assert isinstance(model, AnswerModel)
@@ -115,7 +115,7 @@ def _try_batch(said: str, config: RunConfig, task: AnyTask, model: TaskModel) ->
         assert isinstance(model, Seq2Seq)
         logits = _try_steps(said, model, task, batch)
     if not logits.requires_grad:
-        raise OwnCodeError(f"{said} gives logits that depend on no parameter: there is nothing to train")
+        raise PluginError(f"{said} gives logits that depend on no parameter: there is nothing to train")
     logits.float().logsumexp(-1).mean().backward()
 
 
@@ -143,11 +143,11 @@ def _batch(said: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch:
 
 
 def _check_answers(said: str, task: Any, drawn: Batch) -> None:
-    """Raise `OwnCodeError` unless a task's answers and their relevance are what its `sizes` say."""
+    """Raise `PluginError` unless a task's answers and their relevance are what its `sizes` say."""
     outputs, classes = task.sizes["outputs"], task.sizes["classes"]
     _check_tensor(said, "answers", drawn.targets, (TRIED, outputs))
     if drawn.targets.dtype != torch.int64 or not ((drawn.targets >= 0) & (drawn.targets < classes)).all():
-        raise OwnCodeError(
+        raise PluginError(
             f"{said} gives answers that are no classes: expected int64 from 0 to {classes - 1}, as its property "
             f"classes says"
         )
@@ -157,6 +157,6 @@ def _check_answers(said: str, task: Any, drawn: Batch) -> None:
 
 def _check_tensor(said: str, what: str, found: object, expected: tuple[int, ...]) -> None:
     if not isinstance(found, Tensor):
-        raise OwnCodeError(f"{said} gives {what} of type {type(found).__name__}: expected a tensor {expected}")
+        raise PluginError(f"{said} gives {what} of type {type(found).__name__}: expected a tensor {expected}")
     if tuple(found.shape) != expected:
-        raise OwnCodeError(f"{said} gives {what} of shape {tuple(found.shape)}: expected {expected}")
+        raise PluginError(f"{said} gives {what} of shape {tuple(found.shape)}: expected {expected}")

@@ -16,7 +16,7 @@ from typing import Any
 
 from regard.errors import InputError, RegardError
 from regard.io import state_folder, write_file
-from regard.plugins import find_own, module_of
+from regard.plugins import find_plugin, plugin_module
 
 _trusted_here: set[str] = set()
 """What this process has been told to trust, or has trained with."""
@@ -66,7 +66,7 @@ def _code_of(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
         yield f"task file {on!r}", Path(on).resolve(), False
     parts = {"model": stored.get("kind"), **(model if isinstance(model, dict) else {})}
     for part, name in parts.items():
-        module = module_of(name) if isinstance(name, str) else None
+        module = plugin_module(name) if isinstance(name, str) else None
         if module is not None and module.partition(".")[0] != "regard":
             file = _file_of(module)
             if file is not None:
@@ -76,7 +76,7 @@ def _code_of(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
 def _file_of(module: str) -> Path | None:
     """Return the file of a module, found without running anything; None where there is none."""
     first, *names = module.split(".")
-    spec = find_own(first)  # of a module inside another one, this would run the outer one
+    spec = find_plugin(first)  # of a module inside another one, this would run the outer one
     for depth in range(len(names)):
         if spec is None:
             return None

@@ -20,7 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from regard.data import PairBatch
 from regard.errors import MachineError
-from regard.io import holding
+from regard.io import hold_lock
 from regard.tasks import Batch
 from regard.training.meeting import meet
 
@@ -83,7 +83,7 @@ class World:
 
     def alone_in(self, folder: Path) -> AbstractContextManager[None]:
         """Keep all processes of others from changing a folder; raises `InputError` where one is changing it."""
-        return holding(folder) if self.first else nullcontext()
+        return hold_lock(folder) if self.first else nullcontext()
 
     def watched(self) -> AbstractContextManager[None]:
         """End the process where another one hangs; see `heartbeat`."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from regard.errors import check_range, unknown
+from regard.errors import check_range, unknown_choice
 from regard.io import write_file
-from regard.result import Result, plain
+from regard.result import Result, to_plain
 from regard.viz.endings import PAGE, PICTURES, check_ending
 from regard.viz.maps import Map
 from regard.viz.words import merge_words
@@ -43,7 +43,7 @@ class AttentionMap(Map, Result):
         names = list(self.layers) if layers is None else list(layers)
         for name in names:
             if name not in self.layers:
-                raise unknown("layer", name, self.layers)
+                raise unknown_choice("layer", name, self.layers)
         found = {name: self.layers[name] for name in names}
         if heads is not None:
             for name, layer in found.items():
@@ -66,7 +66,7 @@ class AttentionMap(Map, Result):
         """Return all as plain values, weights as lists (H, Tq, Tk)."""
         from regard.viz.page import as_json
 
-        found: dict[str, Any] = plain(as_json(self))
+        found: dict[str, Any] = to_plain(as_json(self))
         return found
 
     def summary(self) -> str:

@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from regard.errors import InputError
-from regard.libraries import calling
+from regard.libraries import library_errors
 from regard.viz.bundle import bundle
 from regard.viz.maps import Map
 from regard.viz.page import as_data
 from regard.viz.picture import draw
 
-with calling("anywidget", "a widget cannot be made", "pip install 'regard[notebook]', or use to_html or plot"):
+with library_errors(
+    "anywidget", "a widget cannot be made", "pip install 'regard[notebook]', or use to_html or plot"
+):
     import anywidget
     import traitlets
 

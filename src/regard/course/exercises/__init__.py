@@ -1,26 +1,28 @@
-"""The exercises of the course, in the order in which one part needs another."""
+"""The exercises of the course, ordered so that each one builds on those before it."""
 
-from regard.course.exercises import attending, learning, parts, recurring, seeking, stacking
+from regard.course.exercises import attention, recurrent, search, sublayers, training, transformer
 from regard.course.exercises.exercise import Case, Exercise
-from regard.errors import unknown
+from regard.errors import unknown_choice
 
 EXERCISES: tuple[Exercise, ...] = (
-    *attending.EXERCISES,
-    *parts.EXERCISES,
-    *stacking.EXERCISES,
-    *seeking.EXERCISES,
-    *recurring.EXERCISES,
-    *learning.EXERCISES,
+    *attention.EXERCISES,
+    *sublayers.EXERCISES,
+    *transformer.EXERCISES,
+    *search.EXERCISES,
+    *recurrent.EXERCISES,
+    *training.EXERCISES,
 )
-"""All of them."""
 
 
 def find_exercise(name: str) -> Exercise:
-    """Return the exercise that is called `name`, in any of its spellings; raises `InputError` where none is."""
-    for each in EXERCISES:
-        if each.answers_to(name):
-            return each
-    raise unknown("exercise", name, [each.name for each in EXERCISES])
+    """Return the exercise with this name or alias, in any spelling.
+
+    Raises `InputError` for an unknown name.
+    """
+    for exercise in EXERCISES:
+        if exercise.matches(name):
+            return exercise
+    raise unknown_choice("exercise", name, [exercise.name for exercise in EXERCISES])
 
 
 __all__ = ["EXERCISES", "Case", "Exercise", "find_exercise"]

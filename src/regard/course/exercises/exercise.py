@@ -1,7 +1,7 @@
-"""What an exercise is: a stub for the learner, its answer in plain loops, and inputs to try both on."""
+"""An exercise: a stub for the learner, a reference answer, and inputs on which both are compared."""
 
-import dataclasses
 import functools
+import inspect
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,140 +10,181 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+# The error of a central difference is about NUDGE² and its rounding about 1e-16 / NUDGE. The reference has 64
+# bits, so 1e-5 keeps both far below the tolerance of 5e-3 that learners' 32-bit gradients need.
 NUDGE = 1e-5
-"""By how much inputs are moved to measure a slope."""
-KEPT = 512
-"""Answers in plain loops that are kept: those of all exercises, and of as many again."""
+"""Distance by which an argument is moved to measure a gradient."""
+CACHE_SIZE = 512
+"""Reference answers that are kept: those of all exercises, and as many again."""
 
-
+PADDING, START, END = 0, 1, 2
+"""Tokens of the exercises on sequences."""
+COPY_VOCABULARY = 9
+"""Vocabulary size of the task Copy: padding, start, end and six letters."""
 PRIMES = (2, 3, 5, 7)
-"""Sizes that change places from seed to seed: what was alike stays alike, what was different different."""
+"""Sizes that `vary_sizes` permutes."""
 
 
-def varied(seed: int, *sizes: int) -> list[int]:
-    """Return sizes for a seed: for 0 as they stand, else with the primes among them in other places."""
-    places = np.random.default_rng(seed).permutation(PRIMES).tolist() if seed else PRIMES
-    return [int(dict(zip(PRIMES, places, strict=True)).get(size, size)) for size in sizes]
+def vary_sizes(seed: int, *sizes: int) -> list[int]:
+    """Return the sizes for a seed: unchanged for seed 0, else with the primes among them permuted.
+
+    Equal sizes stay equal and different sizes stay different.
+
+    >>> vary_sizes(0, 2, 5, 15)
+    [2, 5, 15]
+    """
+    primes = np.random.default_rng(seed).permutation(PRIMES).tolist() if seed else PRIMES
+    return [int(dict(zip(PRIMES, primes, strict=True)).get(size, size)) for size in sizes]
 
 
-def plain_name(name: str) -> str:
-    """Return a name without what its writer chose: capitals and underscores."""
+def normalize_name(name: str) -> str:
+    """Return a name in lower case without separators.
+
+    >>> normalize_name("MultiHead_Attention")
+    'multiheadattention'
+    """
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """One input of an exercise, whose arrays nobody changes: what is worked out for it is kept."""
+    """One input of an exercise. Its arrays must not be changed, because results are cached by case."""
 
     name: str
-    """What it tries."""
+    """What the input tests, as the report shows it."""
     arguments: Mapping[str, Any]
-    """What a function is called with, in this order."""
+    """Arguments of the function, in order."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """What a class is built with, by name."""
-    counts: Array | None = None
-    """Which steps of the first output count, (B, T); None: all."""
-    slopes: tuple[str, ...] = ()
-    """Arguments by which gradients are compared."""
-    telling: bool = True
-    """Whether the catalogue's mistakes are tried on it too."""
+    """Constructor arguments of a learner's class, by name."""
+    valid_steps: Array | None = None
+    """Steps of the first output that are compared, (B, T); None for all."""
+    gradients: tuple[str, ...] = ()
+    """Arguments whose gradients are compared."""
+    diagnose: bool = True
+    """Whether the input is used to find the mistake."""
     outputs: tuple[str, ...] = ()
-    """What its outputs are called, where they are not those of the exercise."""
-    plain: bool = False
-    """Whether only functions are asked: in these sizes nothing tells where in a module a weight belongs."""
+    """Names of the outputs, if they differ from those of the exercise."""
+    functions_only: bool = False
+    """Whether classes skip the input, because its sizes are too alike to match weights by shape."""
 
     def directions(self) -> dict[str, Any]:
-        """Return in which direction each argument of `slopes` is nudged."""
-        return {name: _noise(self.arguments[name], name) for name in self.slopes}
+        """Return the random direction in which each argument of `gradients` is moved."""
+        return {name: _random_like(self.arguments[name], name) for name in self.gradients}
 
-    def pull(self, shape: tuple[int, ...]) -> Array:
-        """Return by what each number of the first output, of this shape, counts in the sum whose slope is
-        taken.
-        """
-        pull: Array = _generator("pull").normal(size=shape)
-        if self.counts is not None:
-            pull = pull * self.counts[..., None]
-        return pull
+    def output_weights(self, shape: tuple[int, ...]) -> Array:
+        """Return random weights for the first output. Gradients are taken of the weighted sum of its numbers."""
+        weights: Array = _generator("pull").normal(size=shape)
+        if self.valid_steps is not None:
+            weights = weights * self.valid_steps[..., None]
+        return weights
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """Something to write oneself."""
+    """One exercise: a function or class that the learner writes."""
 
     name: str
-    """Name of the function that is asked for."""
+    """Name of the function to write."""
     title: str
-    """What it is, in a few words."""
-    stub: str
-    """What the learner starts from, a Python file."""
+    """Short description."""
+    source: str = ""
+    """Paper and section that the exercise follows."""
     reference: Callable[..., Any]
-    """The answer, in plain loops."""
+    """The right answer. Its signature and docstring are the stub."""
     cases: Callable[[int], list[Case]]
-    """Inputs for a seed."""
+    """Returns the inputs for a seed."""
     outputs: tuple[str, ...]
-    """What comes back."""
-    names: tuple[str, ...] = ()
-    """What else the learner's function or class may be called."""
-    held: tuple[str, ...] = ()
-    """Arguments that a class of the learner's holds itself: weights, or how many heads."""
-    builds: tuple[str, ...] = ()
-    """Sizes that such a class is built with, in order."""
-    watch: Callable[[Any, Case], tuple[Any, ...]] | None = None
-    """How to call the learner's function, where that takes more than its arguments."""
-    small: Callable[[], list[Case]] = list
-    """Inputs that are small enough to be worked out by hand, beside the cases called so, to show mistakes on."""
+    """Names of the outputs."""
+    aliases: tuple[str, ...] = ()
+    """Other accepted names of the function or class."""
+    module_arguments: tuple[str, ...] = ()
+    """Arguments that a class has itself and does not receive: weights, or the number of heads."""
+    constructor_sizes: tuple[str, ...] = ()
+    """Names of the constructor's arguments, in order."""
+    call: Callable[[Any, Case], tuple[Any, ...]] | None = None
+    """Calls the learner's function, if it needs more than the case's arguments."""
+    small_cases: Callable[[], list[Case]] = list
+    """Further inputs that are small enough to show a mistake by hand, besides the cases named "by hand"."""
+    specification: Callable[..., Any] | None = None
+    """Function whose signature and docstring are the stub, if not `reference`."""
+    instruction: str = "Write it with NumPy or with PyTorch"
 
     def __post_init__(self) -> None:
-        """Draw the inputs of a seed once."""
+        """Cache the inputs, so that each seed has one set of `Case` objects."""
         object.__setattr__(self, "cases", functools.lru_cache(maxsize=2)(self.cases))
 
-    def answers_to(self, name: str) -> bool:
-        """Whether this exercise is meant by `name`."""
-        return plain_name(name) in {plain_name(each) for each in (self.name, *self.names)}
+    @property
+    def stub(self) -> str:
+        """Python file that the learner starts from."""
+        function = self.specification or self.reference
+        parameters = [
+            parameter.replace(annotation=parameter.empty)
+            for parameter in inspect.signature(function).parameters.values()
+        ]
+        # Without annotations a parameter is written as `mask=None`.
+        arguments = ", ".join(str(parameter) for parameter in parameters)
+        lines = (inspect.getdoc(function) or "").splitlines()
+        text = "\n".join(f"    {line}" if line else "" for line in lines)
+        docstring = f'    """{text.strip()}' + ('\n    """' if len(lines) > 1 else '"""')
+        citation = f" ({self.source})" if self.source else ""
+        return (
+            f'"""Exercise: {self.title}{citation}.\n\n'
+            f'{self.instruction}, then: regard check THIS_FILE.py\n"""\n\n\n'
+            f"def {self.name}({arguments}):\n{docstring}\n    raise NotImplementedError\n"
+        )
+
+    def matches(self, name: str) -> bool:
+        """Return whether `name` is a name of this exercise, in any spelling."""
+        return normalize_name(name) in {normalize_name(known) for known in (self.name, *self.aliases)}
 
     def expected(self, case: Case) -> tuple[Array, ...]:
         """Return the right outputs."""
         return _expected(self.reference, case)
 
-    def slopes(self, case: Case) -> dict[str, tuple[float, float]]:
-        """Return by how much the pulled sum of the first output grows with each argument, measured by nudging it
-        to one side and to the other: two figures, which differ where a ReLU turns on in between.
+    def expected_gradients(self, case: Case) -> dict[str, tuple[float, float]]:
+        """Return the directional derivative by each argument of `case.gradients`, measured on both sides.
+
+        The derivative is that of the weighted sum of the first output, along `case.directions()`. The two numbers
+        differ if a ReLU changes its sign between the two sides.
         """
-        return _slopes(self.reference, case)
+        return _expected_gradients(self.reference, case)
 
 
-@functools.lru_cache(maxsize=KEPT)
+@functools.lru_cache(maxsize=CACHE_SIZE)
 def _expected(reference: Callable[..., Any], case: Case) -> tuple[Array, ...]:
     return as_outputs(reference(**case.arguments))
 
 
-@functools.lru_cache(maxsize=KEPT)
-def _slopes(reference: Callable[..., Any], case: Case) -> dict[str, tuple[float, float]]:
-    def pulled(**changes: Any) -> float:
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _expected_gradients(reference: Callable[..., Any], case: Case) -> dict[str, tuple[float, float]]:
+    def weighted_sum(**changes: Any) -> float:
         first = as_outputs(reference(**{**case.arguments, **changes}))[0]
-        return float((first * case.pull(first.shape)).sum())
+        return float((first * case.output_weights(first.shape)).sum())
 
-    unmoved, found = pulled(), {}
+    middle, gradients = weighted_sum(), {}
     for name, direction in case.directions().items():
-        before, after = (pulled(**{name: _moved(case.arguments[name], direction, by)}) for by in (-NUDGE, NUDGE))
-        found[name] = ((unmoved - before) / NUDGE, (after - unmoved) / NUDGE)
-    return found
+        before, after = (
+            weighted_sum(**{name: _move(case.arguments[name], direction, distance)})
+            for distance in (-NUDGE, NUDGE)
+        )
+        gradients[name] = ((middle - before) / NUDGE, (after - middle) / NUDGE)
+    return gradients
 
 
-def as_outputs(found: Any) -> tuple[Array, ...]:
-    """Return what a function gave as a tuple of arrays."""
-    return tuple(np.asarray(each) for each in (found if isinstance(found, tuple) else (found,)))
+def as_outputs(result: Any) -> tuple[Array, ...]:
+    """Return the result of a function as a tuple of arrays."""
+    return tuple(np.asarray(output) for output in (result if isinstance(result, tuple) else (result,)))
 
 
-def _moved(value: Any, direction: Any, by: float) -> Any:
+def _move(value: Any, direction: Any, distance: float) -> Any:
     if isinstance(value, Mapping):
-        return {name: _moved(each, direction[name], by) for name, each in value.items()}
-    return value + by * direction
+        return {name: _move(part, direction[name], distance) for name, part in value.items()}
+    return value + distance * direction
 
 
-def _noise(value: Any, name: str) -> Any:
+def _random_like(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
-        return {each: _noise(one, each) for each, one in value.items()}
+        return {key: _random_like(part, key) for key, part in value.items()}
     return _generator(name).normal(size=np.shape(value))
 
 
@@ -151,43 +192,51 @@ def _generator(name: str) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(name.encode()))
 
 
-class Chances:
-    """What a search asks: log-probabilities of the next token, given all tokens so far."""
+class RandomLanguageModel:
+    """A random model for the exercises on search. It depends on all tokens so far."""
 
     def __init__(self, seed: int, size: int) -> None:
         generator = np.random.default_rng(seed)
         self.last, self.before = 0.8 * generator.normal(size=(2, size, size))
-        self.place = 0.8 * generator.normal(size=(24, size))
+        self.position = 0.8 * generator.normal(size=(24, size))
         self.wrap: Callable[[Array], Any] = np.asarray
 
     def __call__(self, tokens: Iterable[Any]) -> Any:
-        """Return (V,) for a list of tokens."""
-        known = [int(token) for token in np.asarray(list(tokens)).reshape(-1)]
-        logits = self.place[len(known) % len(self.place)].copy()
-        if known:
-            logits += self.last[known[-1]]
-        for token in known[:-1]:
-            logits += self.before[token] / len(known)
+        """Return log-probabilities (V,) for a list of tokens."""
+        history = [int(token) for token in np.asarray(list(tokens)).reshape(-1)]
+        logits = self.position[len(history) % len(self.position)].copy()
+        if history:
+            logits += self.last[history[-1]]
+        for token in history[:-1]:
+            logits += self.before[token] / len(history)
         logits -= logits.max()
         return self.wrap(logits - np.log(np.exp(logits).sum()))
 
 
 class TanhCell:
-    """A recurrent cell that is given: `tanh([input; state] A)`."""
+    """A recurrent cell for the exercises on decoders: `tanh([input; state] A)`."""
 
     def __init__(self, matrix: Array) -> None:
         self.matrix: Any = matrix
         self.tanh: Any = np.tanh
-        self.join: Any = np.concatenate
+        self.concatenate: Any = np.concatenate
 
     def __str__(self) -> str:
-        return "tanh of the sum of all"  # as it is where a cell is shown: a matrix of ones
+        return "tanh of the sum of all"  # only the cell of the small cases is shown: its matrix is all ones
 
-    def __call__(self, entering: Any, state: Any) -> Any:
-        """Return the next state (B, D) of an input (B, any) and a state (B, D)."""
-        return self.tanh(self.join([entering, state], -1) @ self.matrix)
+    def __call__(self, cell_input: Any, state: Any) -> Any:
+        """Return the next state (B, D) of an input (B, any width) and a state (B, D)."""
+        return self.tanh(self.concatenate([cell_input, state], -1) @ self.matrix)
 
 
-def changed(case: Case, **changes: Any) -> Case:
-    """Return a case with something else."""
-    return dataclasses.replace(case, **changes)
+def copy_words(seed: int, count: int, longest: int = 5) -> tuple[Array, Array]:
+    """Return random words of two or more letters, and the same words as targets with start, end and padding."""
+    generator = np.random.default_rng(seed)
+    source = np.zeros((count, longest), np.int64)
+    target = np.zeros((count, longest + 2), np.int64)
+    target[:, 0] = START
+    for row, length in enumerate(generator.integers(2, longest + 1, count)):
+        source[row, :length] = generator.integers(END + 1, COPY_VOCABULARY, length)
+        target[row, 1 : length + 1] = source[row, :length]
+        target[row, length + 1] = END
+    return source, target

@@ -1,6 +1,5 @@
-"""Lessons: what the course teaches, the runs that show it, and what ten seeds came to."""
+"""The lessons: their texts, their training runs and the results of ten seeds."""
 
-from regard.course.lessons.lesson import Lesson, Range, find_lesson, lessons
-from regard.course.lessons.lesson_runs import RUNS, LessonRun
+from regard.course.lessons.lesson import RUNS, Lesson, LessonRun, Range, find_lesson, lessons
 
 __all__ = ["RUNS", "Lesson", "LessonRun", "Range", "find_lesson", "lessons"]

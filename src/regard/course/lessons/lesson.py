@@ -1,4 +1,7 @@
-"""What a lesson is: a text in parts, a run, and what ten seeds came to."""
+"""One lesson: a text in six parts, training runs, and the measured results of ten seeds.
+
+The texts are in `text/NAME.md`. `benchmarks/lessons.py` measures the runs and writes `ranges.json`.
+"""
 
 import functools
 import json
@@ -6,165 +9,231 @@ import re
 import shlex
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from regard.course.lessons.lesson_runs import RUNS, LessonRun
-from regard.errors import unknown
+from regard.errors import unknown_choice
 
 HOME = Path("course")
-"""Folder of the lessons' runs where none is named, as the lessons' texts have it."""
+"""Default folder of the lessons' runs, as written in the lessons' texts."""
 PARTS = ("Predict", "Answer", "By hand", "See", "Why", "Exercises")
-"""Parts of every lesson's text, in their order."""
+"""Headings of every lesson's text, in order."""
 FIGURES = {
     "exact_match": "answers without an error",
-    "relevance": "attention on what the answer depends on (best head or last layer)",
+    "relevance": "attention on inputs that the answer depends on (best head or last layer)",
     "alignment_error": "alignment error",
 }
-"""Figures of a run that a lesson tells of."""
+"""Figures of a run that a lesson reports, with their labels."""
 
 
-def _share(value: float) -> str:
-    """Write a share (0 to 1) with a decimal, and with two where one would make nearly all of it the whole."""
+@dataclass(frozen=True, kw_only=True)
+class LessonRun:
+    """One training run of a lesson."""
+
+    name: str
+    """Name of the variant, as the lesson's table shows it."""
+    task: str
+    flags: dict[str, Any] = field(default_factory=dict)
+    input: str | None = None
+    """The input of the lesson's question, which the view shows first; None for random inputs."""
+
+    @property
+    def command(self) -> str:
+        """The shell command that trains this run."""
+        return " ".join(["regard train", self.task, *(f"--{name}={value}" for name, value in self.flags.items())])
+
+
+def _runs(
+    task: str, common: dict[str, Any], *, input: str | None = None, **variants: dict[str, Any]
+) -> tuple[LessonRun, ...]:
+    """Return the runs of a lesson, one per variant. The learner trains the first one."""
+    return tuple(
+        LessonRun(name=name.replace("_", " "), task=task, flags={**common, **flags}, input=input)
+        for name, flags in variants.items()
+    )
+
+
+# Sizes and steps are chosen so that a run takes seconds to a few minutes on one core.
+SMALL = {"hidden": 64, "max_len": 10, "steps": 1200}
+TRANSFORMER = {"model": "transformer", "hidden": 64, "heads": 4, "enc_layers": 1, "dec_layers": 1, "inner": 128}
+RUNS: dict[str, tuple[LessonRun, ...]] = {
+    "lookups": _runs(
+        "recall", {"max_len": 20, "steps": 800}, attention={"pooling": "attention"}, mean={"pooling": "mean"}
+    ),
+    "counting": _runs("counting", {}, input="ABBA_CABBA", queries={}),
+    "difference": _runs("difference", {}, self_attention={"self_att": True}, without={"self_att": False}),
+    "signal": _runs("signal", {}, input="BABCABBCABA", positions={"pos_enc": True}, without={"pos_enc": False}),
+    "signal2": _runs("signal2", {}, four_heads={"multihead": True}, one_head={"multihead": False}),
+    "forgetting": _runs("reverse", SMALL, attention={"score": "general"}, last_state={"score": "none"}),
+    "decoders": _runs(
+        "copy", SMALL, Bahdanau={"context": "cell", "score": "additive"}, Luong={"context": "output"}
+    ),
+    "scores": _runs(
+        "difference",
+        {"self_att": True, "steps": 1000},
+        scaled_dot={"score": "scaled_dot"},
+        dot={"score": "dot"},
+        general={"score": "general"},
+        additive={"score": "additive"},
+    ),
+    "waves": _runs(
+        "reverse",
+        {**TRANSFORMER, "max_len": 10, "steps": 1200},
+        waves={"positions": "sinusoidal"},
+        learned={"positions": "learned"},
+        rotary={"positions": "rotary"},
+    ),
+    "multihead": _runs(
+        "signal2", {"multihead": True, "steps": 1500}, four={"heads": 4}, one={"heads": 1}, sixteen={"heads": 16}
+    ),
+    "transformer": _runs("sort", {**TRANSFORMER, "max_len": 10, "steps": 1200}, transformer={}),
+    "translation": _runs("phrases", {}, input="she says that the birds can hear these good songs", phrases={}),
+    "explaining": _runs("signal", {"steps": 1500}, positions={"pos_enc": True}),
+}
+"""The runs of each lesson. The order is the order of the lessons: each one needs those before it."""
+
+
+def _percent(value: float) -> str:
+    """Format a share (0 to 1) with one decimal, or with two where one decimal would show 100.0%."""
     return f"{min(value, 0.9999):.2%}" if 0.999 <= value < 1 else f"{value:.1%}"
 
 
 @dataclass(frozen=True)
 class Range:
-    """What a figure came to over the seeds: shares (0 to 1)."""
+    """Minimum, median and maximum of a figure over ten seeds, as shares (0 to 1).
+
+    >>> str(Range(0.5, 0.75, 1.0))
+    '50.0% to 100.0% (median 75.0%)'
+    >>> Range(0.5, 0.75, 1.0).verdict(0.4)
+    'below all ten seeds, which gave 50.0% to 100.0%'
+    """
 
     low: float
     middle: float
     high: float
 
     def __str__(self) -> str:
-        alike = _share(self.low) == _share(self.high)
-        return self._ends if alike else f"{self._ends}, the middle one {_share(self.middle)}"
+        low, high = _percent(self.low), _percent(self.high)
+        return f"{low} (all seeds)" if low == high else f"{low} to {high} (median {_percent(self.middle)})"
 
     @property
     def _ends(self) -> str:
-        low, high = _share(self.low), _share(self.high)
-        return f"all {low}" if low == high else f"{low} to {high}"
+        low, high = _percent(self.low), _percent(self.high)
+        return low if low == high else f"{low} to {high}"
 
     def verdict(self, value: float) -> str:
-        """Say whether a value is usual, to the four decimals that are kept of the seeds' own, and to those that
-        are written."""
+        """Return a sentence that compares a run's value with the ten seeds.
+
+        The value counts as usual if it equals a limit after rounding, either to the four decimals of the stored
+        figures or to the decimals that are shown.
+        """
         value = round(value, 4)
-        if value < self.low and _share(value) != _share(self.low):
-            return f"below all ten seeds: {self._ends}"
-        if value > self.high and _share(value) != _share(self.high):
-            return f"above all ten seeds: {self._ends}"
-        return f"usual, ten seeds came to {self._ends}"
+        if value < self.low and _percent(value) != _percent(self.low):
+            return f"below all ten seeds, which gave {self._ends}"
+        if value > self.high and _percent(value) != _percent(self.high):
+            return f"above all ten seeds, which gave {self._ends}"
+        return f"usual: ten seeds gave {self._ends}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """One lesson."""
+    """One lesson of the course."""
 
     number: int
     name: str
     title: str
     parts: Mapping[str, str]
-    """Markdown, by the name of the part."""
+    """Markdown text by heading, see `PARTS`."""
     runs: tuple[LessonRun, ...]
-    """What is trained: the learner's own run first, then what it is compared with."""
+    """The run that the learner trains, then the variants that it is compared with."""
 
     @property
     def ranges(self) -> dict[str, dict[str, Range]]:
-        """What ten seeds came to: by the run's name, by the figure's."""
-        found = {}
-        for run in self.runs:
-            figures = _measured().get(self.name, {}).get(run.name, {}).get("figures", {})
-            found[run.name] = {
+        """The results of ten seeds, by name of the run and name of the figure."""
+        return {
+            run.name: {
                 name: Range(min(values), statistics.median(values), max(values))
-                for name, values in figures.items()
+                for name, values in _measurements(self.name, run.name).get("figures", {}).items()
                 if name in FIGURES
             }
-        return found
+            for run in self.runs
+        }
 
     @property
     def seconds(self) -> float:
-        """Seconds of one core that the learner's own run took where it was measured."""
-        return float(_measured().get(self.name, {}).get(self.runs[0].name, {}).get("seconds", 0.0))
+        """The measured training time of the learner's run, in seconds of one core."""
+        return float(_measurements(self.name, self.runs[0].name).get("seconds", 0.0))
 
     @property
     def question(self) -> str:
-        """The last question of what is to be predicted, Markdown."""
-        found = re.findall(r"[^.?]*\?", self.parts["Predict"])
-        return str(found[-1]).strip()
+        """The last question of the part Predict, as Markdown."""
+        return str(re.findall(r"[^.?]*\?", self.parts["Predict"])[-1]).strip()
 
     @property
     def code(self) -> str:
-        """What is worked out by hand, as Python."""
-        (found,) = re.findall(r"```python\n(.*?)```", self.parts["By hand"], re.DOTALL)
-        return str(found)
+        """The Python code of the part By hand."""
+        (code,) = re.findall(r"```python\n(.*?)```", self.parts["By hand"], re.DOTALL)
+        return str(code)
 
-    def told(self, figures: Mapping[str, float | None]) -> list[str]:
-        """Say what a run came to, and whether that is usual."""
+    def describe_figures(self, figures: Mapping[str, float | None]) -> list[str]:
+        """Return one line per figure of a run, with its range over ten seeds."""
         ranges = self.ranges[self.runs[0].name]
         return [
-            f"{FIGURES[name]}: {_share(value)}" + (f" ({ranges[name].verdict(value)})" if name in ranges else "")
+            f"{FIGURES[name]}: {_percent(value)}"
+            + (f" ({ranges[name].verdict(value)})" if name in ranges else "")
             for name, value in figures.items()
             if name in FIGURES and value is not None
         ]
 
 
-def in_home(text: str, home: Path, written: Callable[[str], str] = str) -> str:
-    """Return a lesson's text whose commands name runs under `home`, quoted for a shell, instead of under HOME.
+def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
+    """Return a lesson's text with commands that use `home`, quoted for a shell, instead of `HOME`.
 
-    `written`: how a path stands in the text, as `html.escape` where that is HTML.
+    escape: applied to each path, for example `html.escape` if the text is HTML.
     """
 
-    def moved(match: re.Match[str]) -> str:
-        return f"{match[1]} {written(shlex.quote(str(home / match[2])))}"
+    def replace(match: re.Match[str]) -> str:
+        return f"{match[1]} {escape(shlex.quote(str(home / match[2])))}"
 
-    return re.sub(rf"(--savepath|--beside) {HOME}/([\w/]+)", moved, text)
+    return re.sub(rf"(--savepath|--beside) {HOME}/([\w/]+)", replace, text)
 
 
 @functools.cache
-def _measured() -> dict[str, Any]:
-    """Return what benchmarks/lessons.py has measured."""
-    found: dict[str, Any] = json.loads(files(__package__).joinpath("ranges.json").read_text(encoding="utf-8"))
-    return found
+def _all_measurements() -> dict[str, Any]:
+    text = files(__package__).joinpath("ranges.json").read_text(encoding="utf-8")
+    measurements: dict[str, Any] = json.loads(text)
+    return measurements
+
+
+def _measurements(lesson: str, run: str) -> dict[str, Any]:
+    """Return the measurements of one run; empty if it was not measured yet."""
+    measurements: dict[str, Any] = _all_measurements().get(lesson, {}).get(run, {})
+    return measurements
 
 
 @functools.cache
 def lessons() -> tuple[Lesson, ...]:
-    """Return all lessons, in their order."""
-    return tuple(_read(number, name) for number, name in enumerate(ORDER, 1))
+    """Return all lessons in order."""
+    return tuple(_read(number, name) for number, name in enumerate(RUNS, 1))
 
 
 def find_lesson(name: str) -> Lesson:
-    """Return the lesson called `name`; raises `InputError` where none is."""
-    for each in lessons():
-        if each.name == name:
-            return each
-    raise unknown("lesson", name, ORDER)
+    """Return the lesson with this name.
+
+    Raises `InputError` for an unknown name.
+    """
+    for lesson in lessons():
+        if lesson.name == name:
+            return lesson
+    raise unknown_choice("lesson", name, list(RUNS))
 
 
 def _read(number: int, name: str) -> Lesson:
     text = files(__package__).joinpath(f"text/{name}.md").read_text(encoding="utf-8")
-    title, *parts = re.split(r"^#{1,2} (.*)$", text, flags=re.MULTILINE)[1:]
-    named = {parts[place].strip(): parts[place + 1].strip() for place in range(1, len(parts) - 1, 2)}
-    assert tuple(named) == PARTS, f"lesson {name} has parts {tuple(named)}"
-    return Lesson(number=number, name=name, title=title.strip(), parts=named, runs=RUNS[name])
-
-
-ORDER = (
-    "lookups",
-    "counting",
-    "difference",
-    "signal",
-    "signal2",
-    "forgetting",
-    "decoders",
-    "scores",
-    "waves",
-    "multihead",
-    "transformer",
-    "translation",
-    "explaining",
-)
-"""All lessons, each of which needs those before it."""
+    title, *sections = re.split(r"^#{1,2} (.*)$", text, flags=re.MULTILINE)[1:]
+    headings, texts = sections[1::2], sections[2::2]
+    parts = {heading.strip(): text.strip() for heading, text in zip(headings, texts, strict=True)}
+    assert tuple(parts) == PARTS, f"lesson {name} has parts {tuple(parts)}"
+    return Lesson(number=number, name=name, title=title.strip(), parts=parts, runs=RUNS[name])

@@ -1,0 +1,72 @@
+"""Exercises: greedy search and beam search."""
+
+from regard.course.exercises.exercise import END, START, Case, Exercise, RandomLanguageModel
+from regard.course.reference import decoding_loops as reference
+
+
+def _greedy(seed: int) -> list[Case]:
+    def case(name: str, number: int, size: int, longest: int) -> Case:
+        arguments = {
+            "step": RandomLanguageModel(97 * seed + number, size),
+            "start": START,
+            "end": END,
+            "longest": longest,
+        }
+        return Case(name=name, arguments=arguments)
+
+    return [
+        case("prime sizes", 0, 7, 11),
+        case("a small vocabulary", 1, 3, 13),
+        case("an early end", 2, 5, 17),
+        case("another model", 3, 5, 7),
+        case("one step", 4, 11, 1),
+        case("no end token", 5, 13, 5),
+    ]
+
+
+def _beam(seed: int) -> list[Case]:
+    def case(name: str, number: int, size: int, width: int, longest: int, alpha: float) -> Case:
+        arguments = {
+            "step": RandomLanguageModel(89 * seed + number, size),
+            "start": START,
+            "end": END,
+            "width": width,
+            "longest": longest,
+            "alpha": alpha,
+        }
+        return Case(name=name, arguments=arguments)
+
+    return [
+        case("prime sizes", 0, 7, 3, 5, 0.6),
+        case("a small vocabulary", 1, 3, 2, 11, 0.7),
+        case("a wide beam", 2, 5, 11, 7, 1.0),
+        case("alpha of 0", 3, 5, 3, 7, 0.0),
+        case("a large alpha", 4, 5, 3, 7, 1.3),
+        case("a beam of one", 5, 7, 1, 5, 0.6),
+        case("one step", 6, 7, 3, 1, 0.6),
+        case("another model", 7, 5, 2, 13, 0.6),
+        case("short and long hypotheses", 8, 3, 3, 11, 1.3),
+    ]
+
+
+EXERCISES = (
+    Exercise(
+        name="greedy_search",
+        title="greedy search",
+        reference=reference.greedy_search,
+        cases=_greedy,
+        instruction="Write it",
+        outputs=("tokens",),
+        aliases=("greedy", "greedy_decode", "greedy_decoding"),
+    ),
+    Exercise(
+        name="beam_search",
+        title="beam search",
+        source="Sutskever et al. 2014, section 3.2; Wu et al. 2016, section 7, for the length",
+        reference=reference.beam_search,
+        cases=_beam,
+        instruction="Write it",
+        outputs=("tokens", "figure"),
+        aliases=("beam", "beam_decode"),
+    ),
+)

@@ -1,0 +1,125 @@
+"""Exercises: the label-smoothed loss, and a training loop that must learn Copy."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from regard.course.exercises.exercise import (
+    COPY_VOCABULARY,
+    PADDING,
+    Array,
+    Case,
+    Exercise,
+    copy_words,
+    vary_sizes,
+)
+from regard.course.reference import decoding_loops as reference
+
+
+def train_copy(model: Any, batches: Any) -> None:
+    """Train the model to copy, with one optimizer step for every batch.
+
+    model: a module; model(source, target) returns logits (B, T, V), of the token after each of the target's T.
+    batches: a list of (source, target), tensors of token numbers: source (B, Ts); target (B, Tt), which is
+    start (1), the letters, end (2) and padding (0) up to the length of the longest. The loss ignores padding.
+    Adam with a rate of 0.01 works. Return nothing: the model itself is changed.
+    """
+    raise NotImplementedError
+
+
+def _expected_training(
+    target: Array | None = None, table: Array | None = None, batches: int = 0
+) -> tuple[Any, ...]:
+    """Return the result of a right training loop, see `probe_models`."""
+    if target is None or table is None:
+        return (np.array(1.0),)
+    gradient = np.zeros((len(target), target.shape[1] - 1, COPY_VOCABULARY))
+    for row in range(len(target)):
+        for step in range(target.shape[1] - 1):
+            right = target[row, step + 1]
+            if right == PADDING:
+                continue
+            total = sum(math.exp(logit) for logit in table[row, step])
+            for token in range(COPY_VOCABULARY):
+                gradient[row, step, token] = math.exp(table[row, step, token]) / total - (token == right)
+    length = math.sqrt(sum(float(number) ** 2 for number in gradient.reshape(-1)))
+    return target[:, :-1], gradient / length, np.array(1.0), np.array(1.0), np.array(1.0)
+
+
+def _run_training(function: Any, case: Case) -> tuple[Any, ...]:
+    """Run the learner's loop on a model that records its calls, or on one that learns."""
+    from regard.course.probe_models import record_training, score_training  # needs PyTorch, which loads slowly
+
+    if case.arguments.get("batches"):
+        return (np.array(score_training(function, case.arguments["batches"])),)
+    return record_training(function, case.arguments["target"], case.arguments["table"])
+
+
+def _training(seed: int) -> list[Case]:
+    _, target = copy_words(seed, 5)
+    table = np.random.default_rng(seed).normal(size=(5, target.shape[1] + 1, COPY_VOCABULARY)) * 2
+    share = ("share of unseen words that the trained model copies",)
+    return [
+        Case(name="one batch", arguments={"target": target, "table": table}),
+        Case(name="learns Copy", arguments={"batches": 400}, diagnose=False, outputs=share),
+    ]
+
+
+def _loss(seed: int) -> list[Case]:
+    def case(name: str, n: int, size: int, smoothing: float, padded: bool = True, **options: Any) -> Case:
+        n, size = vary_sizes(seed, n, size)
+        generator = np.random.default_rng(seed + n)
+        target = generator.integers(1, size, n)
+        if padded:
+            target[n // 2 :: 3] = PADDING
+        arguments = {"logits": 2 * generator.normal(size=(n, size)), "target": target, "smoothing": smoothing}
+        return Case(name=name, arguments=arguments, **options)
+
+    small = {"logits": np.array([[0.0, 2.0, 0.0]]), "target": np.array([1]), "smoothing": 0.3}
+    return [
+        case("prime sizes", 7, 11, 0.1),
+        case("no padding", 5, 7, 0.1, padded=False),
+        case("no smoothing", 11, 5, 0.0),
+        case("one step", 1, 7, 0.2, padded=False),
+        case("gradients", 5, 7, 0.1, gradients=("logits",)),
+        Case(name="by hand", arguments=small),
+    ]
+
+
+def _small_loss() -> list[Case]:
+    logits = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]])
+    return [
+        Case(name="by hand", arguments={"logits": logits, "target": np.array([1, PADDING]), "smoothing": 0.3})
+    ]
+
+
+EXERCISES = (
+    Exercise(
+        name="label_smoothed_loss",
+        title="the label-smoothed loss",
+        source="Szegedy et al. 2016, section 7",
+        reference=reference.label_smoothed_loss,
+        cases=_loss,
+        small_cases=_small_loss,
+        outputs=("loss",),
+        aliases=("label_smoothing", "smoothed_loss", "label_smoothing_loss", "loss"),
+    ),
+    Exercise(
+        name="train_copy",
+        title="a training loop that learns Copy",
+        reference=_expected_training,
+        specification=train_copy,
+        instruction="Write it with PyTorch",
+        cases=_training,
+        outputs=(
+            "decoder input",
+            "gradient",
+            "gradients are reset before each batch (1: yes)",
+            "parameters changed (1: yes)",
+            "all batches are used (1: yes)",
+        ),
+        aliases=("train", "training_loop", "train_loop"),
+        call=_run_training,
+    ),
+)

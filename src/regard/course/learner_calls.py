@@ -1,0 +1,329 @@
+"""Call a learner's function or class with an exercise's inputs, in the process that runs the learner's code.
+
+Nothing is graded here. An answer consists of plain values for JSON: outputs and gradients, or an error.
+"""
+
+import contextlib
+import inspect
+import linecache
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.course.arrays import (
+    Library,
+    convert_argument,
+    convert_result,
+    decode_outputs,
+    encode_outputs,
+    equal_outputs,
+    guess_libraries,
+    loaded_torch,
+)
+from regard.course.exercises import Case, Exercise
+from regard.course.exercises.exercise import Array
+from regard.course.module_parameters import find_hidden_modules, find_parameters
+from regard.course.weight_layouts import WeightLayout
+from regard.course.weight_matching import CopiedWeights, copy_weights, module_weights, possible_layouts
+
+TRACEBACK_LINES = 3
+"""Lines of the learner's code that are shown with an error, the innermost ones."""
+MAX_ATTEMPTS = 4
+"""Combinations of library and layout that are answered in full, if none gives the right outputs."""
+CONSTRUCTOR_NAMES = {
+    name: aliases.split()
+    for name, aliases in {
+        "width": "width d_model dim embed_dim n_embd num_hiddens size model_dim hidden hidden_size d dmodel",
+        "heads": "heads num_heads n_heads nhead h n_head nheads num_attention_heads",
+        "inner": "inner d_ff dff dim_feedforward hidden_dim ff ffn_dim d_inner inner_dim",
+        "layers": "layers num_layers n_layers n depth num_encoder_layers num_decoder_layers",
+        "source_size": "source_size src_vocab src_vocab_size source_vocab source_vocabulary n_src",
+        "target_size": "target_size tgt_vocab tgt_vocab_size trg_vocab_size target_vocab n_tgt",
+    }.items()
+}
+"""Names that learners use for a constructor's arguments."""
+Answer = dict[str, Any]
+Note = tuple[bool, str]
+"""Whether the note alone makes the answer wrong, and its text."""
+NOT_REPEATABLE = (
+    "two calls with the same input give different results: is dropout always active? "
+    "Pass training=self.training, or use nn.Dropout, which eval() disables"
+)
+HIDDEN_MODULES = (
+    "{names} is a plain list or dictionary of modules, which PyTorch does not register: their weights would "
+    "never be trained. Use nn.ModuleList or nn.ModuleDict"
+)
+
+
+def collect_answers(
+    exercise: Exercise,
+    solution: Any,
+    cases: Sequence[Case],
+    expected: Sequence[Array],
+    send: Callable[[Answer], None],
+    monitor: contextlib.AbstractContextManager[Any] | None = None,
+) -> None:
+    """Call a solution with all cases, and send each answer.
+
+    An answer is `{"attempt": 0, "case": 0, "outputs": [...]}`, or has an error instead of outputs.
+
+    Arrays may be NumPy's or PyTorch's, and parameters may have several layouts. The first case is tried with each
+    combination. The first one that gives the `expected` outputs is used for all cases. If none does, up to
+    `MAX_ATTEMPTS` of them are.
+
+    monitor: a context in which the first case is called.
+    """
+    combinations = [
+        (library, layout)
+        for library in guess_libraries(solution)
+        for layout in _layouts(exercise, solution, cases[0])
+    ]
+    tried: list[tuple[Answer, tuple[Library, WeightLayout]]] = []
+    for library, layout in combinations:
+        with monitor or contextlib.nullcontext():
+            answer = answer_case(exercise, solution, cases[0], library, layout)
+        outputs = decode_outputs(answer)
+        if outputs is not None and equal_outputs(cases[0], outputs, expected):
+            tried = [(answer, (library, layout))]
+            break
+        tried.append((answer, (library, layout)))
+    usable = [attempt for attempt in tried if "outputs" in attempt[0]] or tried[:1]
+    for number, (first, (library, layout)) in enumerate(usable[:MAX_ATTEMPTS]):
+        send({**first, "attempt": number, "case": 0})
+        for index, case in enumerate(cases[1:], 1):
+            answer = answer_case(exercise, solution, case, library, layout)
+            send({**answer, "attempt": number, "case": index})
+
+
+def _layouts(exercise: Exercise, solution: Any, case: Case) -> list[WeightLayout]:
+    if not isinstance(solution, type) or not module_weights(exercise, case):
+        return [WeightLayout()]
+    try:
+        parameters = find_parameters(initialize(exercise, solution, case))
+    except Exception:
+        return [WeightLayout()]
+    projections = any(name.split(".")[-1] == "w_q" for name in module_weights(exercise, case))
+    return possible_layouts(parameters, case.sizes["width"], case.sizes.get("heads", 1), projections)
+
+
+def answer_case(exercise: Exercise, solution: Any, case: Case, library: Library, layout: WeightLayout) -> Answer:
+    """Return the answer to one case: outputs, gradients and notes, or an error with the learner's lines."""
+    torch = loaded_torch()
+    if torch is not None:
+        torch.manual_seed(0)
+    if case.functions_only and isinstance(solution, type):
+        return {"skipped": True}
+    try:
+        if exercise.call is not None:
+            return {"outputs": encode_outputs(exercise.call(solution, case)), "gradients": {}, "notes": []}
+        return _call_solution(exercise, solution, case, library, layout)
+    except (MemoryError, EOFError):
+        raise
+    except NotImplementedError:
+        return {"started": False, "error": "raises NotImplementedError", "lines": []}
+    except Exception as error:
+        if "allocate memory" in str(error):
+            raise MemoryError from error
+        return {"error": one_line(error), "lines": learner_lines(error, _folder(solution))}
+
+
+def _call_solution(
+    exercise: Exercise, solution: Any, case: Case, library: Library, layout: WeightLayout
+) -> Answer:
+    differentiate = bool(case.gradients) and library == "torch"
+    function, copied, values = solution, CopiedWeights(), dict(case.arguments)
+    notes: list[Note] = []
+    if isinstance(solution, type):
+        function = initialize(exercise, solution, case)
+        values = _call_arguments(exercise, case)
+        weights = module_weights(exercise, case)
+        if weights:
+            copied = copy_weights(weights, function, case.sizes["width"], case.sizes.get("heads", 1), layout)
+            notes += _weight_notes(copied, find_hidden_modules(function))
+    arguments = {name: convert_argument(value, library, differentiate) for name, value in values.items()}
+    result = call_function(function, arguments)
+    outputs = convert_result(result, len(exercise.outputs))
+    notes += _changed_arguments(values, arguments)
+    fresh = {name: convert_argument(value, library) for name, value in values.items()}
+    repeated = convert_result(call_function(function, fresh), len(outputs))
+    if repeated[0].shape == outputs[0].shape and not np.allclose(repeated[0], outputs[0], equal_nan=True):
+        notes.append((True, NOT_REPEATABLE))
+    gradients = _gradients(exercise, case, result, arguments, function, copied) if differentiate else {}
+    return {"outputs": encode_outputs(outputs), "gradients": gradients, "notes": notes}
+
+
+def _call_arguments(exercise: Exercise, case: Case) -> dict[str, Any]:
+    """Return the arguments that a module is called with, without those that it has itself."""
+    return {name: value for name, value in case.arguments.items() if name not in exercise.module_arguments}
+
+
+def initialize(exercise: Exercise, cls: type, case: Case) -> Any:
+    """Return an instance of a learner's class with the sizes of the case, in evaluation mode.
+
+    Lazy layers of PyTorch are called once, because they know the shapes of their parameters only then.
+    """
+    module, torch = cls(**_constructor_arguments(exercise, cls, case)), loaded_torch()
+    if hasattr(module, "eval"):
+        module.eval()
+    if torch is not None and isinstance(module, torch.nn.Module):
+        lazy = torch.nn.parameter.UninitializedTensorMixin
+        if any(isinstance(parameter, lazy) for parameter in module.parameters()):
+            inputs = _call_arguments(exercise, case)
+            call_function(module, {name: convert_argument(value, "torch") for name, value in inputs.items()})
+    return module
+
+
+def _constructor_arguments(exercise: Exercise, cls: type, case: Case) -> dict[str, int]:
+    """Return the constructor's arguments: first those known by name, then the required ones in order."""
+    parameters = [
+        parameter
+        for parameter in inspect.signature(cls).parameters.values()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    arguments: dict[str, int] = {}
+    free = [name for name in exercise.constructor_sizes if name in case.sizes]
+    for parameter in parameters:
+        size = next((n for n in free if parameter.name.lower() in CONSTRUCTOR_NAMES.get(n, (n,))), None)
+        if size is not None:
+            arguments[parameter.name] = case.sizes[size]
+            free.remove(size)
+    for parameter in parameters:
+        if parameter.name not in arguments and parameter.default is parameter.empty and free:
+            arguments[parameter.name] = case.sizes[free.pop(0)]
+    return arguments
+
+
+def call_function(function: Any, arguments: Mapping[str, Any]) -> Any:
+    """Call a function or module with positional arguments. A mask that it does not accept is left out."""
+    values = list(arguments.values())
+    target = function
+    if not callable(function) and hasattr(function, "forward"):
+        target = function.forward
+    with contextlib.suppress(TypeError, ValueError):
+        signature = inspect.signature(getattr(function, "forward", target))
+        names = list(arguments)
+        while names and "mask" in names[-1] and not _accepts(signature, values):
+            names.pop()
+            values.pop()
+        if not _accepts(signature, values):
+            values = list(arguments.values())  # the error then concerns the arguments of the exercise
+    return target(*values)
+
+
+def _accepts(signature: inspect.Signature, values: Sequence[Any]) -> bool:
+    try:
+        signature.bind(*values)
+    except TypeError:
+        return False
+    return True
+
+
+def _weight_notes(copied: CopiedWeights, hidden: Sequence[str]) -> list[Note]:
+    """Return notes on weights and parameters without a counterpart."""
+    if hidden:
+        return [(True, HIDDEN_MODULES.format(names=", ".join(hidden)))]
+    notes: list[Note] = []
+    if copied.missing:
+        names = ", ".join(copied.missing)
+        notes.append(
+            (False, f"your class has no parameter for {names}: is it missing, or does its shape differ?")
+        )
+    if copied.unused:
+        names = ", ".join(copied.unused)
+        notes.append((False, f"no weight of this exercise was copied to {names}: it keeps its initial values"))
+    return notes
+
+
+def _changed_arguments(values: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Note]:
+    """Return a note for each array that the call changed."""
+    notes: list[Note] = []
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            argument = arguments[name]
+            after = argument.detach().numpy() if hasattr(argument, "detach") else argument
+            if after.shape != value.shape or not np.allclose(after, value, rtol=1e-5, atol=1e-6, equal_nan=True):
+                notes.append((False, f"{name} is changed in place, so the caller loses its values: use a copy"))
+    return notes
+
+
+def _gradients(
+    exercise: Exercise, case: Case, result: Any, arguments: Any, function: Any, copied: CopiedWeights
+) -> dict[str, Any]:
+    """Return the directional derivative by each argument; None for an argument without a gradient."""
+    torch = loaded_torch()
+    first = result[0] if isinstance(result, tuple | list) else result
+    gradients: dict[str, Any] = dict.fromkeys(case.gradients)
+    if not hasattr(first, "backward") or not first.requires_grad:
+        return gradients
+    # The sum is taken in 64 bits, so that its rounding does not add to that of the learner's numbers.
+    weights = torch.tensor(case.output_weights(tuple(first.shape)), dtype=first.dtype)
+    first.double().mul(weights.double()).sum().backward()
+    directions = case.directions()
+    in_module = {name: directions[name] for name in case.gradients if name not in arguments}
+    for name in case.gradients:
+        if name in arguments:
+            gradients[name] = _derivative(arguments[name], directions[name])
+    if in_module and isinstance(function, torch.nn.Module):
+        gradients |= _weight_gradients(exercise, case, in_module, function, copied)
+    return gradients
+
+
+def _derivative(value: Any, direction: Any) -> float | None:
+    if isinstance(value, Mapping):
+        parts = [_derivative(part, direction[name]) for name, part in value.items()]
+        known = [part for part in parts if part is not None]
+        return sum(known) if known else None
+    if value.grad is None:
+        return None
+    return float((value.grad.double().numpy() * direction).sum())
+
+
+def _weight_gradients(
+    exercise: Exercise, case: Case, directions: dict[str, Any], module: Any, copied: CopiedWeights
+) -> Answer:
+    """Return the derivatives by the weights of a module, along directions in the form of its parameters."""
+    gradients = {name: parameter.grad for name, parameter in module.named_parameters()}
+    zeros = {name: np.zeros_like(value) for name, value in module_weights(exercise, case).items()}
+    derivatives: Answer = {}
+    for name, direction in directions.items():
+        changes = zeros | (dict(direction) if isinstance(direction, Mapping) else {name: direction})
+        known = [
+            float((gradients[parameter].double().numpy() * buffer).sum())
+            for parameter, buffer in copied.buffers(changes).items()
+            if gradients.get(parameter) is not None
+        ]
+        derivatives[name] = sum(known) if known else None
+    return derivatives
+
+
+def one_line(error: BaseException) -> str:
+    """Return the type and message of an error in one line of at most 300 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def learner_lines(error: BaseException, folder: Path) -> list[str]:
+    """Return the lines of an error's traceback that are in the learner's folder, the innermost last."""
+    course = str(Path(__file__).parent)
+    lines: deque[tuple[str, int, str]] = deque(maxlen=TRACEBACK_LINES)
+    is_learners: dict[str, bool] = {}
+    step = error.__traceback__
+    while step is not None:  # an unlimited recursion has millions of frames, so nothing else is kept
+        code = step.tb_frame.f_code
+        file = code.co_filename
+        if file not in is_learners:
+            in_folder = Path(file).parent == folder and not file.startswith(course)
+            is_learners[file] = file.startswith("<ip") or in_folder  # "<ipython-input ...>" is a notebook's cell
+        if is_learners[file]:
+            lines.append((file, step.tb_lineno, code.co_name))
+        step = step.tb_next
+    return [f"line {line}, in {name}: {linecache.getline(file, line).strip()}" for file, line, name in lines]
+
+
+def _folder(solution: Any) -> Path:
+    try:
+        return Path(inspect.getfile(solution)).parent
+    except TypeError:
+        return Path.cwd()

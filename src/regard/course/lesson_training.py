@@ -1,0 +1,93 @@
+"""Train and test the run of a lesson.
+
+The server starts this module in a separate process, so that its page can show the progress meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.course.lessons import Lesson, find_lesson
+from regard.errors import EditedError, InputError
+from regard.io import refuse_links, write_json
+from regard.runs import load, train
+from regard.training import RunFolder
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
+
+RESULT = "told.json"
+"""File with the results of a lesson's run, in the lesson's folder."""
+
+
+def run_folder(lesson: Lesson, home: Path) -> Path:
+    """Return the folder of a lesson's run. `home` is the folder of all lessons' runs."""
+    return home / lesson.name / lesson.runs[0].task
+
+
+def load_run(lesson: Lesson, home: Path) -> AnyRun:
+    """Load the trained run of a lesson.
+
+    Raises `InputError` if the run was not trained yet, or if its files were edited.
+    """
+    folder = run_folder(lesson, home)
+    try:
+        run: AnyRun = load(folder)
+    except EditedError as error:
+        raise InputError(f"{error.found}; delete {str(folder.parent)!r} to train it again") from error
+    return run
+
+
+def view_inputs(lesson: Lesson, run: AnyRun, count: int) -> list[Any]:
+    """Return `count` inputs for the lesson's view: the input of its question, if any, then random ones."""
+    question = lesson.runs[0].input
+    first: list[Any] = [] if question is None else [question]
+    return first + [run.draw(seed=seed) for seed in range(count - len(first))]
+
+
+def train_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str]:
+    """Train the run of a lesson, replacing an earlier one, and return its results as sentences."""
+    refuse_links(home / lesson.name)
+    lesson_run = lesson.runs[0]
+    train_any: Any = train  # its overloads know each task's flags, which come from a table here
+    run: AnyRun = train_any(
+        lesson_run.task, **lesson_run.flags, savepath=home / lesson.name, overwrite=True, progress=progress
+    )
+    words = lesson.describe_figures(vars(run.figures()))
+    write_json(home / lesson.name / RESULT, {"words": words})
+    return words
+
+
+def forget_result(lesson: Lesson, home: Path) -> None:
+    """Delete the stored results of a lesson's run, before it is trained again."""
+    (home / lesson.name / RESULT).unlink(missing_ok=True)
+
+
+def training_state(lesson: Lesson, home: Path) -> dict[str, Any]:
+    """Return the progress of a lesson's run: `step`, `steps`, `loss`, and `words` (None until it has ended)."""
+    try:
+        words = json.loads((home / lesson.name / RESULT).read_text(encoding="utf-8"))["words"]
+    except (OSError, ValueError, KeyError):
+        words = None
+    return {"words": words, **_progress(run_folder(lesson, home))}
+
+
+def _progress(folder: Path) -> dict[str, Any]:
+    try:
+        last = RunFolder(folder).read_metrics()[-1]
+        steps = json.loads((folder / "config.json").read_text(encoding="utf-8"))["training"]["steps"]
+        return {"step": last["step"], "steps": steps, "loss": last["loss"]}
+    except (InputError, OSError, ValueError, KeyError, IndexError, TypeError):
+        return {"step": 0, "steps": 0, "loss": None}
+
+
+def main() -> None:
+    """Train the lesson that the command line names: `HOME LESSON`."""
+    home, name = sys.argv[1:3]
+    lesson = find_lesson(name)
+    forget_result(lesson, Path(home))
+    train_lesson(lesson, Path(home), progress=False)

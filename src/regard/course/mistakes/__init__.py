@@ -1,0 +1,42 @@
+"""Known mistakes: solutions to the exercises with one wrong step.
+
+A mistake is a class derived from `Solution` that replaces one step. So it exists in every exercise that takes
+this step, and two mistakes together are a class derived from both. The docstring says what the code does wrong,
+`instead` what to do, and `paper` which line of a paper (or of the stub) it departs from. Learners read all three.
+"""
+
+from regard.course.mistakes import (
+    attention_mistakes,
+    decoder_mistakes,
+    mask_mistakes,
+    multi_head_mistakes,
+    position_mistakes,
+    recurrent_mistakes,
+    search_mistakes,
+    sublayer_mistakes,
+    training_mistakes,
+    transformer_mistakes,
+)
+from regard.course.mistakes.solution import Solution
+
+MODULES = (
+    attention_mistakes,
+    mask_mistakes,
+    position_mistakes,
+    multi_head_mistakes,
+    sublayer_mistakes,
+    decoder_mistakes,
+    transformer_mistakes,
+    search_mistakes,
+    recurrent_mistakes,
+    training_mistakes,
+)
+MISTAKES: tuple[type[Solution], ...] = tuple(
+    value
+    for module in MODULES
+    for value in vars(module).values()
+    if isinstance(value, type) and value.__module__ == module.__name__
+)
+"""All mistakes, in the order of the exercises."""
+
+__all__ = ["MISTAKES", "Solution"]

@@ -1,0 +1,236 @@
+"""The right solution to all exercises in replaceable steps: decoder steps, search, loss and training loop."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from regard.course.mistakes.transformer_solution import PADDING, Array, Mask, TransformerSolution
+
+Hypothesis = tuple[float, list[int]]
+"""Sum of log-probabilities, and tokens with the start token."""
+Step = Callable[[list[int]], Array]
+
+
+class RecurrentSolution(TransformerSolution):
+    """One step of a recurrent decoder with attention."""
+
+    def tanh(self, states: Array) -> Array:
+        """Return the tanh in a score or before an output."""
+        return np.tanh(states)
+
+    def additive_scores(self, state: Array, memory: Array, w: Array, u: Array, v: Array) -> Array:
+        """Return Bahdanau's scores (B, T)."""
+        return self.tanh((state @ w)[:, None] + memory @ u) @ v
+
+    def memory_context(self, weights: Array, memory: Array) -> Array:
+        """Return the context (B, M)."""
+        return np.einsum("bt,btm->bm", weights, memory)
+
+    def cell_input(self, previous: Array, context: Array) -> Array:
+        """Return the input of Bahdanau's cell."""
+        return np.concatenate([previous, context], -1)
+
+    def query_state(self, previous: Array, state: Array, memory: Array, cell: Any) -> Array:
+        """Return the query of Bahdanau's step: the state before the step."""
+        return state
+
+    def bahdanau_step(
+        self,
+        previous: Array,
+        state: Array,
+        memory: Array,
+        cell: Any,
+        w: Array,
+        u: Array,
+        v: Array,
+        mask: Mask = None,
+    ) -> tuple[Array, ...]:
+        """Return the next state and the weights."""
+        query = self.query_state(previous, state, memory, cell)
+        weights = self.masked_softmax(self.additive_scores(query, memory, w, u, v), mask)
+        return cell(self.cell_input(previous, self.memory_context(weights, memory)), state), weights
+
+    def luong_query(self, new: Array, old: Array) -> Array:
+        """Return the query of Luong's step: the state after the step."""
+        return new
+
+    def luong_output_state(self, new: Array, old: Array) -> Array:
+        """Return the state that is joined with Luong's context: the one after the step."""
+        return new
+
+    def general_scores(self, state: Array, memory: Array, w_a: Array) -> Array:
+        """Return Luong's scores (B, T)."""
+        return np.einsum("bd,dm,btm->bt", state, w_a, memory)
+
+    def join_context(self, context: Array, state: Array) -> Array:
+        """Return the input of W_c."""
+        return np.concatenate([context, state], -1)
+
+    def luong_step(
+        self, previous: Array, state: Array, memory: Array, cell: Any, w_a: Array, w_c: Array, mask: Mask = None
+    ) -> tuple[Array, ...]:
+        """Return the attentional state, the next state and the weights."""
+        new = cell(previous, state)
+        weights = self.masked_softmax(self.general_scores(self.luong_query(new, state), memory, w_a), mask)
+        mixture = self.join_context(self.memory_context(weights, memory), self.luong_output_state(new, state))
+        return self.tanh(mixture @ w_c), new, weights
+
+
+class SearchSolution(RecurrentSolution):
+    """Greedy search and beam search."""
+
+    def choose_token(self, log_probabilities: Array) -> int:
+        """Return the next token of greedy search."""
+        return int(np.argmax(log_probabilities))
+
+    def step_input(self, tokens: list[int]) -> list[int]:
+        """Return the input of the model."""
+        return tokens
+
+    def is_end(self, token: int, end: int) -> bool:
+        """Return whether greedy search stops after this token."""
+        return token == end
+
+    def token_limit(self, longest: int) -> int:
+        """Return the largest number of tokens."""
+        return longest
+
+    def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
+        """Return the tokens of the answer."""
+        return tokens[1:]
+
+    def greedy_search(self, step: Step, start: int, end: int, longest: int) -> Array:
+        """Return the tokens of greedy search."""
+        tokens = [start]
+        for _ in range(self.token_limit(longest)):
+            tokens.append(self.choose_token(step(self.step_input(tokens))))
+            if self.is_end(tokens[-1], end):
+                break
+        return np.array(self.strip_tokens(tokens, start, end))
+
+    def token_gains(self, log_probabilities: Array) -> Array:
+        """Return what each token adds to the sum of a hypothesis."""
+        return log_probabilities
+
+    def is_finished(self, tokens: list[int], end: int) -> bool:
+        """Return whether a hypothesis has ended."""
+        return len(tokens) > 1 and tokens[-1] == end
+
+    def keep_finished(self, hypothesis: Hypothesis) -> list[Hypothesis]:
+        """Return the candidates that a finished hypothesis adds: itself, which competes for its place."""
+        return [hypothesis]
+
+    def select_top(self, candidates: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
+        """Return the candidates with the largest sums; `parents` is the hypothesis each one continues."""
+        return sorted(candidates, key=lambda candidate: -candidate[0])[:width]
+
+    def prune(
+        self, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
+    ) -> list[Hypothesis]:
+        """Return the next beam. The length normalization is not applied here."""
+        return self.select_top(candidates, width, parents)
+
+    def normalize_length(self, total: float, length: int, alpha: float) -> float:
+        """Return the figure by which hypotheses of different lengths are compared."""
+        return total / length**alpha
+
+    def is_done(self, beam: list[Hypothesis], end: int) -> bool:
+        """Return whether the search is over."""
+        return all(self.is_finished(tokens, end) for _, tokens in beam)
+
+    def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+        """Return the best hypothesis with its figure."""
+        ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
+        return max(ranked, key=lambda hypothesis: hypothesis[0])
+
+    def beam_search(
+        self, step: Step, start: int, end: int, width: int, longest: int, alpha: float
+    ) -> tuple[Array, ...]:
+        """Return tokens and figure of the best hypothesis."""
+        beam: list[Hypothesis] = [(0.0, [start])]
+        for _ in range(self.token_limit(longest)):
+            candidates, parents = [], []
+            for parent, (total, tokens) in enumerate(beam):
+                if self.is_finished(tokens, end):
+                    continuations = self.keep_finished((total, tokens))
+                else:
+                    gains = self.token_gains(step(self.step_input(tokens)))
+                    continuations = [(total + float(gain), [*tokens, token]) for token, gain in enumerate(gains)]
+                candidates += continuations
+                parents += [parent] * len(continuations)
+            beam = self.prune(candidates, width, parents, alpha)
+            if self.is_done(beam, end):
+                break
+        figure, tokens = self.select_answer(beam, alpha, end)
+        return np.array(self.strip_tokens(tokens, start, end)), np.array(figure)
+
+
+class Solution(SearchSolution):
+    """The right solution to all exercises. Mistakes are derived from it.
+
+    class NoScale(Solution, paper=EQUATION_1): ...
+    """
+
+    instead = ""
+    """What to do instead, as a sentence."""
+    paper = ""
+    """The line that a mistake departs from."""
+    companion = False
+    """Whether the mistake may show only together with another one, in exercises that it does not affect alone."""
+    broken: frozenset[str] = frozenset()
+    """Names of inputs to which every answer with NaN or infinity is this mistake's. Which numbers are broken
+    depends on the order of operations and on the number of bits."""
+
+    def __init_subclass__(cls, paper: str = "", **options: Any) -> None:
+        """Set `paper`, which most mistakes share with their neighbours."""
+        super().__init_subclass__(**options)
+        if paper:
+            cls.paper = paper
+
+    def log_softmax(self, logits: Array) -> Array:
+        """Return log-probabilities."""
+        top = logits.max(-1, keepdims=True)
+        return logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+
+    def target_distribution(self, target: Array, size: int, smoothing: float) -> Array:
+        """Return the smoothed target (N, V)."""
+        return (1 - smoothing) * np.eye(size)[target] + smoothing / size
+
+    def counted_steps(self, target: Array, padding: int) -> Array:
+        """Return which steps count."""
+        return target != padding
+
+    def mean_loss(self, losses: Array, counted: Array) -> float:
+        """Return the mean over the steps that count."""
+        return float(losses[counted].sum() / counted.sum())
+
+    def label_smoothed_loss(
+        self, logits: Array, target: Array, smoothing: float, padding: int = PADDING
+    ) -> Array:
+        """Return the loss."""
+        distribution = self.target_distribution(target, logits.shape[-1], smoothing)
+        losses = -(distribution * self.log_softmax(logits)).sum(-1)
+        return np.array(self.mean_loss(losses, self.counted_steps(target, padding)))
+
+    def shift(self, target: Array) -> tuple[Array, Array]:
+        """Return the decoder's input and its expected output."""
+        return target[:, :-1], target[:, 1:]
+
+    def logit_gradient(self, logits: Array, gold: Array) -> Array:
+        """Return the gradient of each step's loss by its logits."""
+        return np.exp(self.log_softmax(logits)) - np.eye(logits.shape[-1])[gold]
+
+    def train_copy(self, target: Array, table: Array) -> tuple[Array, ...]:
+        """Return the result of `record_training`: decoder input, normalized gradient and three flags."""
+        decoder_input, gold = self.shift(target)
+        gradient = self.logit_gradient(table[:, : decoder_input.shape[1]], gold)
+        gradient = gradient * self.counted_steps(gold, PADDING)[..., None]
+        return decoder_input, normalize_gradient(gradient), np.array(1.0), np.array(1.0), np.array(1.0)
+
+
+def normalize_gradient(gradient: Array) -> Array:
+    """Return a gradient with length 1; zeros stay zeros."""
+    length = math.sqrt(float((gradient**2).sum()))
+    return gradient / length if length else gradient

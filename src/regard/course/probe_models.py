@@ -1,0 +1,108 @@
+"""Models for the exercise on training loops: one records what a learner's loop does, one learns the task Copy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.course.exercises.exercise import COPY_VOCABULARY, END, PADDING, START, Array, copy_words
+
+TrainingLoop = Callable[[Any, list[tuple[Tensor, Tensor]]], Any]
+WIDTH = 32
+REQUIRED_SHARE = 0.9
+"""Share of unseen words that the trained model must copy."""
+RECORDED_BATCHES = 3
+
+
+class RecordingModel(nn.Module):
+    """Returns logits from a table (B, T, V), and records its inputs and the gradients of its logits."""
+
+    def __init__(self, table: Array) -> None:
+        super().__init__()
+        self.table = torch.as_tensor(table, dtype=torch.float32)
+        self.bias = nn.Parameter(torch.zeros(table.shape[-1]))
+        self.inputs: list[Tensor] = []
+        self.gradients: list[Tensor] = []
+        self.reset: list[bool] = []
+        """Whether the parameters' gradient was zero when each gradient arrived."""
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return logits for each step of the target."""
+        self.inputs.append(target.detach().clone())
+        logits: Tensor = self.table[: len(target), : target.shape[1]] + self.bias
+        if logits.requires_grad:
+            logits.register_hook(self._record)
+        return logits
+
+    def _record(self, gradient: Tensor) -> None:
+        self.gradients.append(gradient.detach().clone())
+        self.reset.append(self.bias.grad is None or not bool(self.bias.grad.any()))
+
+
+def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Array, ...]:
+    """Return the first decoder input, the normalized first gradient, and three flags (1 or 0).
+
+    The flags: gradients were reset before each batch; the parameters changed; all batches were used.
+    Raises `ValueError` if the loop never calls the model.
+    """
+    model = RecordingModel(table)
+    tokens = torch.as_tensor(target)
+    loop(model, [(tokens[:, 1:-1].clone(), tokens.clone()) for _ in range(RECORDED_BATCHES)])
+    if not model.inputs:
+        raise ValueError("the model is never called: call model(source, target) for every batch")
+    decoder_input = model.inputs[0].numpy()
+    shape = (*decoder_input.shape, table.shape[-1])
+    gradient = model.gradients[0].double().numpy() if model.gradients else np.zeros(shape)
+    length = float(np.sqrt((gradient**2).sum()))
+    flags = (
+        not model.gradients or all(model.reset),
+        bool(model.bias.detach().any()),
+        len(model.inputs) >= RECORDED_BATCHES,
+    )
+    normalized = gradient / length if length else gradient
+    return decoder_input, normalized, *(np.array(float(flag)) for flag in flags)
+
+
+class CopyModel(nn.Module):
+    """One attention from target to source with learned positions, the smallest model that learns Copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters = nn.Embedding(COPY_VOCABULARY, WIDTH)
+        self.positions = nn.Embedding(8, WIDTH)
+        self.key = nn.Linear(WIDTH, WIDTH)
+        self.output = nn.Sequential(
+            nn.Linear(2 * WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, COPY_VOCABULARY)
+        )
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return logits (B, T, V)."""
+        query = self.letters(target) + self.positions.weight[: target.shape[1]]
+        memory = self.letters(source) + self.positions.weight[: source.shape[1]]
+        weights = (query @ self.key(memory).transpose(1, 2) * WIDTH**-0.5).softmax(-1)
+        logits: Tensor = self.output(torch.cat([weights @ memory, query], -1))
+        return logits
+
+
+def score_training(loop: TrainingLoop, batches: int) -> float:
+    """Train a model with the loop. Return the share of unseen words that it copies, or 1 if that is enough."""
+    torch.manual_seed(0)
+    model = CopyModel()
+    words = [tuple(map(torch.as_tensor, copy_words(seed, 32))) for seed in range(batches)]
+    loop(model, words)  # type: ignore[arg-type]
+    share = copied_share(model, *map(torch.as_tensor, copy_words(batches, 200)))
+    return 1.0 if share >= REQUIRED_SHARE else share
+
+
+@torch.no_grad()
+def copied_share(model: nn.Module, source: Tensor, target: Tensor) -> float:
+    """Return the share of words that the model copies without an error by greedy search."""
+    model.eval()
+    tokens = torch.full((len(source), 1), START)
+    for _ in range(target.shape[1] - 1):
+        following = model(source, tokens)[:, -1].argmax(-1)
+        ended = (tokens == END).any(1)
+        tokens = torch.cat([tokens, following.masked_fill(ended, PADDING)[:, None]], 1)
+    return float((tokens == target).all(1).double().mean())

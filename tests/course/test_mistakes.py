@@ -1,0 +1,73 @@
+"""The steps of `Solution` agree with the reference, and each mistake gives other answers than all others."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from regard.course.arrays import ROUNDING, equal_outputs
+from regard.course.diagnosis import find_example, relevant_mistakes, run_solution
+from regard.course.exercises import EXERCISES, Exercise
+from regard.course.grading import spaced_name
+from regard.course.mistakes import MISTAKES, Solution
+
+SAME = {
+    ("keys as values", "values by key weights"),
+    ("keys times queries", "query and key weights swapped"),
+    ("queries times queries", "keys by query weights"),
+    ("scale by time", "scale by keys"),
+    ("tanh of each", "only memory scores"),
+}
+"""Pairs that no input can separate: queries, keys and values have one source, or a softmax loses a constant."""
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+def test_the_solution_agrees_with_the_reference(exercise: Exercise) -> None:
+    for seed in (0, 7, 23):
+        for case in [*exercise.cases(seed), *exercise.small_cases()]:
+            if case.diagnose:
+                outputs, right = run_solution(Solution, exercise, case), exercise.expected(case)
+                assert outputs is not None and len(outputs) == len(right) == len(exercise.outputs)
+                assert equal_outputs(case, outputs, right), case.name
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+def test_mistakes_differ_by_far_more_than_rounding_and_from_each_other(exercise: Exercise) -> None:
+    cases = [case for case in exercise.cases(0) if case.diagnose]
+    answers = {
+        mistake: [run_solution(mistake, exercise, case) for case in cases]
+        for mistake in relevant_mistakes(exercise.name)
+    }
+    expected = [exercise.expected(case) for case in cases]
+    for mistake, results in answers.items():
+        assert any(outputs is not None for outputs in results), mistake
+        errors = [
+            np.inf if a.shape != b.shape else np.nan_to_num(np.abs(a - b), nan=np.inf).max(initial=0)
+            for outputs, right in zip(results, expected, strict=True)
+            if outputs is not None
+            for a, b in zip(outputs, right, strict=True)
+        ]
+        assert max(errors) > 50 * ROUNDING or None in results, mistake
+    same = set()
+    for first, second in combinations(answers, 2):
+        pairs = list(zip(cases, answers[first], answers[second], strict=True))
+        if all(
+            (a is None) == (b is None) and (a is None or b is None or equal_outputs(case, a, b))
+            for case, a, b in pairs
+        ):
+            same.add((spaced_name(first.__name__), spaced_name(second.__name__)))
+    assert same <= SAME
+
+
+def test_every_mistake_has_description_advice_and_source() -> None:
+    for mistake in MISTAKES:
+        assert mistake.__doc__ and mistake.__doc__.strip().endswith(".")
+        assert mistake.instead.endswith((".", ")", "...")) and mistake.paper, mistake
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+def test_every_mistake_has_an_example_in_numbers(exercise: Exercise) -> None:
+    for mistake in relevant_mistakes(exercise.name):
+        example = find_example(mistake, exercise)
+        assert example is not None and example.right != example.wrong, mistake
+        assert max(map(len, (example.right, example.wrong))) < 300
