@@ -16,8 +16,8 @@ from regard.attention import (
     Sinusoidal,
     attention_layers,
 )
+from regard.fast.fast_transformer import FastTransformer, has_forward_hooks
 from regard.fast.onednn import packed_logits
-from regard.fast.transformer import FastTransformer, has_forward_hooks
 from regard.models import Seq2Seq, Transformer
 
 MAX_FAST_WIDTH = 16

@@ -12,7 +12,7 @@ of PyTorch.
 |---|---|
 | `query_gradient`, `layer_gradients` | autograd in a training step of `QueryModel` |
 | `fused_rnn_attention`, `step_attention` | the loop over the steps of `RecurrentDecoder` |
-| `transformer`, `transformer_layers`, `kv_cache` | `Transformer.encode` and `Transformer.step` in a search |
+| `fast_transformer`, `transformer_layers`, `kv_cache` | `Transformer.encode` and `Transformer.step` in a search |
 | `additive` | the tensor of all pairs in additive scores |
 | `onednn` | large float32 matrix products by MKL |
 | `softmax` | softmax over rows of fewer than 16 numbers |

@@ -1,7 +1,7 @@
 """Layers of a Transformer in a search, without gradients, hooks and dropout.
 
 Replaces: `EncoderLayer.forward` and `DecoderLayer.forward`.
-Gain and conditions: see `transformer`.
+Gain and conditions: see `fast_transformer`.
 
 One product computes queries, keys and values; the factor on scores is part of its matrix; outputs are added to
 the residual in place. `sums` is the residual, (N, D) for N steps of all sequences. Each layer changes it and

@@ -14,7 +14,7 @@ from regard.data import PAD, collate
 from regard.decoding import Hypothesis, beam_search, greedy_search, sample
 from regard.decoding.incremental import ModuleDecoder, compact_rows, make_decoder, supports
 from regard.fast import onednn
-from regard.fast.transformer import FastTransformer
+from regard.fast.fast_transformer import FastTransformer
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
 
 SYMBOLS = 23
