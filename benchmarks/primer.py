@@ -75,7 +75,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
     from regard.fast.memory import keep_memory
     from regard.streams import make_generator
-    from regard.tasks import Beginning, Task
+    from regard.tasks import BatchContext, Task
     from regard.training import OneLearner, limit_threads, make_config, new_run, start, train_steps
 
     class DoneError(Exception):
@@ -99,7 +99,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
         with new_run(Path(folder) / task, config, overwrite=False) as building:
             state.save(building)
         try:
-            batches = built.batches(config.training, Beginning(generator=state.generator))
+            batches = built.batches(config.training, BatchContext(generator=state.generator))
             learner = OneLearner(state, config.training, batches, type(building)(Path(folder) / task))
             with limit_threads(state.model):
                 train_steps(learner, config.training, look)

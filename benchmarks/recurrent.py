@@ -48,7 +48,7 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     from regard.models import Seq2Seq
     from regard.runs import PairRun
     from regard.streams import make_generator
-    from regard.tasks import Beginning, PairTask
+    from regard.tasks import BatchContext, PairTask
     from regard.training import OneLearner, make_config, new_run, start, train_steps
 
     config = make_config(
@@ -72,7 +72,7 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         with new_run(Path(folder) / task_name, config, overwrite=False) as building:
             state.save(building)
-        batches = task.batches(config.training, Beginning(generator=state.generator))
+        batches = task.batches(config.training, BatchContext(generator=state.generator))
         learner = OneLearner(state, config.training, batches, type(building)(Path(folder) / task_name))
         train_steps(learner, config.training, mark)
     speeds = [n / (b - a) for n, a, b in zip(tokens, marks, marks[1:], strict=False)]

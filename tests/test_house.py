@@ -167,7 +167,7 @@ def test_results_print_themselves_in_the_same_way(trained: regard.AnswerRun, tra
     ]
     with regard.record(trained.model) as records:
         trained.model(trained.task.parse("BCCCBAABACCCA"))
-    results.append(regard.maps_of(records))
+    results.append(regard.make_maps(records))
     import json
 
     from rich.console import Console

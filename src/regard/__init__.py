@@ -79,7 +79,17 @@ if TYPE_CHECKING:
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.training import RunConfig, make_config
-    from regard.viz import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
+    from regard.viz import (
+        AttentionMap,
+        Layer,
+        LayerMap,
+        Maps,
+        Playback,
+        ProbeInput,
+        Subject,
+        make_maps,
+        view_weights,
+    )
 
 late(__name__)
 
@@ -127,6 +137,7 @@ __all__ = [
     "PairRun",
     "PatchingResult",
     "Playback",
+    "ProbeInput",
     "PruneReport",
     "PrunedExternalModel",
     "Quality",
@@ -143,7 +154,6 @@ __all__ = [
     "TestReport",
     "TranslationReport",
     "TranslationRun",
-    "Trial",
     "Variant",
     "WordAlignment",
     "__version__",
@@ -163,7 +173,7 @@ __all__ = [
     "load_translator",
     "look",
     "make_config",
-    "maps_of",
+    "make_maps",
     "patch",
     "plot_positions",
     "prune",
@@ -172,5 +182,5 @@ __all__ = [
     "record_long",
     "show",
     "train",
-    "view_of",
+    "view_weights",
 ]

@@ -30,7 +30,7 @@ def test_what_it_cannot_do_is_one_line(command: Command, tmp_path: Path) -> None
         ((tmp_path / "none.tsv",), "does not exist"),
         ((file, "--min_score", "2"), "min_score 2"),
         ((file, "--runs", tmp_path / "no"), "no run 'no'"),
-        ((file, "--runs", "a", "b", "c"), "3 runs: give one from source to target, and perhaps one back"),
+        ((file, "--runs", "a", "b", "c"), "3 runs: give one from source to target, and optionally one back"),
     ):
         status, _, err = command("clean", *words, "--savepath", tmp_path / "out")
         assert status != 0 and told in err and err.count("\n") == 1, err

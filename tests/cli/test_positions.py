@@ -30,7 +30,7 @@ def test_draws_those_of_a_run(command: Command, tmp_path: Path, trained: regard.
     [
         (["--width", "0"], "width 0 is out of range: choose from 1 to 65536"),
         (["--length", "0"], "length 0 is out of range"),
-        (["--plot", "waves.html"], "plot 'waves.html' has no known ending: choose one of .png, .svg, .pdf"),
+        (["--plot", "waves.html"], "plot 'waves.html' has no known extension: choose one of .png, .svg, .pdf"),
         (["--run", "nowhere"], "no run 'nowhere' in 'models'"),
     ],
 )

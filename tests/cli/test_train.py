@@ -100,7 +100,7 @@ def test_a_task_of_ones_own(command: Command, tmp_path: Path, monkeypatch: pytes
 
 
 BAD = {
-    "no task": ([], "nothing follows: name the task first, as in `regard train counting`"),
+    "no task": ([], "there is no name: name the task first, as in `regard train counting`"),
     "flag first": (["--steps", "3"], "flag '--steps' comes first: name the task first"),
     "unknown task": (["signals"], "task 'signals' is unknown: choose counting, difference, signal, signal2"),
     "unknown flag": (["counting", "--stepps", "3"], "Unrecognized options: --stepps, 3; Perhaps you meant:"),
@@ -109,7 +109,7 @@ BAD = {
     "zero": (["counting", "--steps", "0"], "steps 0 is out of range: choose from 1 to 1000000000"),
     "heads": (["signal2", "--heads", "5"], "hidden 64 cannot be split into 5 heads: choose a multiple of 5"),
     "recipe": (["counting", "--recipe", "my"], "invalid choice 'my' for argument '--recipe'"),
-    "boolean": (["counting", "--pos_enc=maybe"], "--pos_enc 'maybe' is not a yes or no: give --pos_enc=True"),
+    "boolean": (["counting", "--pos_enc=maybe"], "--pos_enc 'maybe' is not a boolean: give --pos_enc=True"),
     "nothing to resume": (["counting", "--resume"], "train one first, or name its folder"),
     "one letter": (["difference", "--vocab_size=1"], "vocab_size 1 is too small: difference needs 2 letters"),
     "nan": (["counting", "--lr", "nan"], "lr nan is out of range: a finite number above 0"),

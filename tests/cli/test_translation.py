@@ -64,11 +64,11 @@ def test_what_was_left_out_is_told(tmp_path: Path, command: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "translation needs text to train on: give --train"),
+        ((), "translation needs training text: give --train"),
         (("--train", "nowhere.tsv"), "file 'nowhere.tsv' does not exist"),
         (("--preset", "huge"), "preset 'huge' does not fit"),
         (("--tokenizer", "syllables"), "tokenizer"),
-        (("--hub", "x"), "hub needs --languages"),
+        (("--hub", "x"), "hub needs the columns of source and target: give --languages"),
         (("--dropout", "1"), "dropout 1.0 is out of range"),
     ],
 )
@@ -89,7 +89,7 @@ def test_every_line_gets_one(
     status, out, err = command("translate", german.folder)
     found = out.split("\n")
     assert status == 0 and len(found) == 6 and found[0].startswith("The ") and found[1] == "" and found[4] == ""
-    assert "line 3 is not UTF-8" in err and "line 4 has tokens that training never saw: '☃'" in err
+    assert "line 3 is not UTF-8" in err and "line 4 has tokens not seen in training: '☃'" in err
     assert "line 5 has" in err and "tokens, at most 1024 are taken" in err
 
 

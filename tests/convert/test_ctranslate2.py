@@ -70,7 +70,7 @@ def test_the_command_and_what_it_refuses(
     assert status == 0 and str(tmp_path / "new") in out and (tmp_path / "new" / "model.bin").is_file()
     status, _, err = command("export", german.folder, "--output", tmp_path / "new")
     assert status == 2 and "exists: choose another --output" in err
-    for run, message in ((translator, "is no Transformer for translation"), (trained, "answers with numbers")):
+    for run, message in ((translator, "is not a Transformer for translation"), (trained, "answers with numbers")):
         status, _, err = command("export", run.folder, "--output", tmp_path / "other")
         assert status == 2 and message in err and not (tmp_path / "other").exists()
 

@@ -116,7 +116,7 @@ def test_commands_contain_the_folder_of_runs(lesson: Lesson, folder: str) -> Non
     assert "course/" not in re.sub(r"regard\.course|docs/", "", page + cells)
     assert find_commands(page)[0][-2:] == ["--savepath", f"{folder}/{lesson.name}"]
     for words in (*find_commands(page), *find_commands(cells)):
-        paths = [words[index + 1] for index, word in enumerate(words) if word in ("--savepath", "--beside")]
+        paths = [words[index + 1] for index, word in enumerate(words) if word in ("--savepath", "--compare-with")]
         assert all(path.startswith(f"{folder}/") for path in paths)
         assert paths or words[1:] in (["positions", "--width", "8"], ["learn", "--stubs", "exercises"]), words
     assert f"savepath={str(home / lesson.name)!r}" in cells

@@ -195,7 +195,12 @@ def test_sources_and_targets_in_separate_files(tmp_path: Path) -> None:
     [
         (2, ("1", "2", "3"), "train has 2 files for 3 weights: give for each weight one file of pairs, or a"),
         (3, ("1", "2"), "train has 3 files for 2 weights"),
-        (3, (), "train has 3 files: give a source and a target, or one of pairs; for several texts, --weights"),
+        (
+            3,
+            (),
+            "train has 3 files: give a source and a target, or one file of pairs; for several texts add "
+            "--weights",
+        ),
         (2, ("1", "-1"), "weight -1 is out of range: choose from 0.001 to 1,000"),
         (2, ("1", "0"), "weight 0 is out of range"),
         (2, ("nan", "1"), "weight nan is out of range"),

@@ -134,7 +134,7 @@ def test_lenient_accepts_broken_text_for_one_run_only(tmp_path: Path, capsys: py
     assert "150 pairs; left out: 1 without a partner" in capsys.readouterr().err
     with pytest.raises(InputError, match="has 151 and"):
         regard.train("translation", train=text["long"], **flags, overwrite=True, savepath=tmp_path / "runs")
-    with pytest.raises(InputError, match="strict stops at a broken line, lenient leaves it out"):
+    with pytest.raises(InputError, match="strict stops at a broken line, lenient skips it"):
         regard.train("translation", train=text["whole"], **FLAGS, strict=True, lenient=True)
     with pytest.raises(InputError, match="links' is UTF-16"):
         regard.train(

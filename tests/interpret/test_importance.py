@@ -121,7 +121,7 @@ def test_an_interval_weighs_inputs_by_their_outputs() -> None:
     from regard.interpret.importance import _interval
 
     outputs = np.array([1.0, 3.0, 5.0, 2.0] * 10)
-    found = _interval(0.25 * outputs, outputs, 0)  # every output has as much more: nothing varies
+    found = _interval(0.25 * outputs, outputs, 0)  # every output has as much more: no flag varies
     assert found is not None and (found.low, found.mean, found.high) == pytest.approx((0.25, 0.25, 0.25))
     assert _interval(np.ones(1), np.ones(1), 0) is None
     random = np.random.default_rng(0)

@@ -141,7 +141,7 @@ def test_a_run_may_be_replaced_by_one_that_begins_from_it(
         ({"model": "recurrent"}, "model recurrent differs from transformer of run"),
         ({"preset": "small"}, "preset 'small' is for a new model.*: leave it out"),
         ({"hiden": 3}, "flag 'hiden' is unknown"),
-        ({"train": ()}, "translation needs text to train on"),
+        ({"train": ()}, "translation needs training text"),
         ({"freeze": "encodr"}, "freeze 'encodr' is no part of the model: choose embedding, encoder, encoder.0,"),
         ({"steps": 0}, "steps 0 is out of range"),
         ({"start_from": "nowhere"}, "no run 'nowhere' in"),
@@ -262,4 +262,4 @@ def test_through_the_command_line(
     status, out, _ = command(*argv, "--help")
     assert status == 0 and "--from" in out and "(default: 0.95)" in out  # the average of that run
     status, _, err = command("compare", "dates", "--vary", "lr=0.1,0.2", "--from", "start")
-    assert status == 2 and "from cannot be given" in err and err.count("\n") == 1
+    assert status == 2 and "--from is not available here" in err and err.count("\n") == 1

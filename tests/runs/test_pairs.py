@@ -126,7 +126,7 @@ def test_without_attention_there_is_nothing_to_draw(tmp_path: Path) -> None:
     ("call", "message"),
     [
         (lambda run: run.test(samples=0), "samples 0 is out of range"),
-        (lambda run: run.test(sample_len=5), "the length of a date is not a choice"),
+        (lambda run: run.test(sample_len=5), "dates have no adjustable length"),
         (lambda run: run.attend("x", sample_len=5), "leave out sample_len"),
         (lambda run: run.search(["x"], beam=2, length_penalty=-1), "length_penalty -1 is out of range"),
     ],

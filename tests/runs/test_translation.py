@@ -149,7 +149,7 @@ def test_what_cannot_be_trained_on_is_said_before_anything_is_written(tmp_path: 
     text = write(tmp_path)
     models = tmp_path / "models"
     for flags, message in (
-        ({}, "translation needs text to train on"),
+        ({}, "translation needs training text"),
         ({"train": ("a", "b", "c")}, "train has 3 files"),
         ({"train": ("nowhere.tsv",)}, "file .*nowhere.tsv' does not exist"),
         ({"train": 3}, "train 3 is of type int: give one or several texts"),

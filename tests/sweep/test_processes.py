@@ -55,7 +55,7 @@ def test_a_comparison_ends_with_its_processes(
     assert process.returncode == status
     assert "Traceback" not in out
     if sent == signal.SIGINT:
-        assert out.splitlines()[-1] == "regard: stopped; the same command goes on where it stopped"
+        assert out.splitlines()[-1] == "regard: stopped; repeat the command to continue"
     # Nothing else was begun, and each was saved at the step where it was.
     assert len(runs(tmp_path)) == cores
     for run in runs(tmp_path):

@@ -53,7 +53,7 @@ def test_every_key_and_value_is_drawn_and_asked_for(generator: torch.Generator) 
 
 @pytest.mark.parametrize("text", ["C7A0dbaB", "C7A0dbad", "CC", "CAdC", "C", "C7A0db7"])
 def test_a_sequence_without_an_answer_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="has no answer: end with a key that stood before a value"):
+    with pytest.raises(InputError, match="has no answer: end with a key that precedes a value"):
         Recall().parse(text)
 
 

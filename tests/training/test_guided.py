@@ -93,7 +93,7 @@ def test_a_recurrent_decoder_is_guided_step_by_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("others", "told"),
     [
-        ({"merge_dropout": 0.1}, "guide has links of tokens that merge_dropout cuts anew: leave out one of them"),
+        ({"merge_dropout": 0.1}, "guide aligns tokens that merge_dropout changes: leave out one of them"),
         ({"guide_weight": -1.0}, "guide_weight -1.0 is out of range: choose from 0 to 1000"),
         ({"model": "recurrent", "score": "none"}, "guide is for attention to the source"),
     ],

@@ -157,7 +157,7 @@ class Recorder:
 class Records(Mapping[str, Record]):
     """Records of a model's attention layers by layer name; `.layers` may be omitted from a name.
 
-    It fills as the model runs. `regard.maps_of(records)` shows it.
+    It fills as the model runs. `regard.make_maps(records)` shows it.
     """
 
     def __init__(self, recorder: Recorder) -> None:

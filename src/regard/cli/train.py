@@ -14,7 +14,7 @@ import tyro
 
 from regard import runs
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
-from regard.cli.words import say
+from regard.cli.terminal import print_message
 from regard.runs import SAVEPATH, without_text
 from regard.tasks import TASKS
 from regard.training import PARTS, Interrupted, RunConfig, RunFolder, changed, find_run, make_config, sized
@@ -25,49 +25,49 @@ if TYPE_CHECKING:
 
 PROG = "regard train"
 UNSEEN = {"numbers": 1000, "text": 300}
-"""Samples that the last line tells of, by what the answers are: these take a moment, texts longer."""
+"""Number of samples for the exact match in the last line, by type of answer; text takes longer to generate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelChoice:
-    """Which model."""
+    """Choice of the model."""
 
     model: str
-    """query (learned queries), pooling (a recurrent classifier): for tasks with a number for each output step.
-    recurrent (encoder and decoder), transformer: for tasks from sequence to sequence. Or a class of your own, as
-    module:Class. Name it to see its flags."""
+    """Model: query (learned queries) or pooling (recurrent classifier) for tasks with numeric answers; recurrent
+    (encoder-decoder) or transformer for sequence-to-sequence tasks; or a custom class, as module:Class. Name it
+    to see its flags."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerChoice(ModelChoice):
-    """Which model, and how large."""
+    """Choice of the model and its size."""
 
     preset: str | None = None
-    """Defaults of the Transformer's size: tiny, small, base or big. Name one to see them. None: tiny."""
+    """Default sizes of the Transformer: tiny, small, base or big. Name one to see its flags. Default: tiny."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WhereConfig:
-    """Where the run is kept."""
+    """Location of the run."""
 
     savepath: Path = Path(SAVEPATH)
-    """Folder of runs; this one goes into a folder of its task's name there."""
+    """Directory of the runs. This one is stored in a subfolder named after its task."""
     start_from: Annotated[str | None, tyro.conf.arg(name="from", aliases=("--start_from",))] = None
-    """Begin with the parameters and vocabularies of this run (its folder, or its name under savepath), on other
-    text. Flags that are not given are as they were there, but for text and freeze; those of the model and of the
-    vocabularies cannot be others."""
+    """Start from the parameters and vocabularies of this run (its folder, or its name under savepath), on other
+    text. Model and vocabulary flags are fixed; other flags default to the earlier run's, except for text and
+    freeze."""
     resume: bool = False
-    """Continue the run that is there, exactly as if it had not stopped. It keeps its flags."""
+    """Continue an interrupted run exactly where it stopped, with the same flags."""
     overwrite: bool = False
-    """Replace the run that is there."""
+    """Replace an existing run."""
     trust_code: bool = False
-    """With resume, or from: run the code of its own that the run names, which nobody has trained with here."""
+    """With --resume or --from: execute the custom code that the run names. Read that code first."""
     trust_edited: bool = False
-    """Use a run also where its files were edited or mixed; what differs is said."""
+    """Use a run even if its files were edited or mixed. The differences are printed."""
 
 
 def run(argv: list[str]) -> None:
-    """Train as `argv` asks, and say where the run is."""
+    """Train a model, then print its result and folder."""
     if wants_help(argv[:1]):
         parse_config(make_config("counting"), argv, task="TASK")
     task, argv = first_word(argv, what="task", prog=PROG)
@@ -93,22 +93,22 @@ def run(argv: list[str]) -> None:
         )
     except Interrupted:
         again = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(where.savepath)])
-        say(f"stopped and saved in {where.savepath}; continue with `{again}`")
+        print_message(f"stopped and saved in {where.savepath}; continue with `{again}`")
         sys.exit(130)
-    if os.environ.get("RANK", "0") != "0":  # of several processes, one tells
+    if os.environ.get("RANK", "0") != "0":  # only one of several processes prints
         return
-    step = trained.metrics[-1]["step"] if trained.metrics else trained.step  # its metrics may be lost
+    step = trained.metrics[-1]["step"] if trained.metrics else trained.step  # the metrics file may be missing
     sys.stdout.write(
         f"Trained {trained.task.name} for {step} steps: {_found(trained)}. The run is in {trained.folder}\n"
     )
 
 
 def _found(trained: AnyRun) -> str:
-    """Say what a training came to: on unseen samples of all lengths that it is for, or on its validation text."""
+    """Return the result of a training: exact match on unseen samples of all lengths, or validation BLEU."""
     validated = [line for line in trained.metrics if "bleu" in line]
     if validated:
-        best = max(validated, key=lambda line: (line["bleu"], line["step"]))  # of several, the one that is kept
-        tokenizer = trained.config.bleu_tokenizer or "13a"  # which it was before it was stored
+        best = max(validated, key=lambda line: (line["bleu"], line["step"]))  # the last of equal ones is kept
+        tokenizer = trained.config.bleu_tokenizer or "13a"  # the default before it was stored
         return f"best validation BLEU {best['bleu']:.2f} (tokenizer {tokenizer}) after {best['step']} steps"
     loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
     if not trained.task.draws:
@@ -120,28 +120,27 @@ def _found(trained: AnyRun) -> str:
 
 
 def chosen_model(argv: list[str]) -> dict[str, Any]:
-    """Return the flags `model` and `preset` where `argv` gives them: other flags and their defaults depend on
-    them."""
+    """Return the flags `model` and `preset` in `argv`; they determine the other flags and defaults."""
     given = {name: take_flag(argv, f"--{name}")[0] for name in ("model", "preset")}
     return {name: values[-1] for name, values in given.items() if values}
 
 
 def chosen_place(argv: list[str], *, task: str) -> WhereConfig:
-    """Return where the run is kept, and what it begins from: the defaults of other flags depend on that."""
+    """Return the location flags in `argv`; they determine the defaults of other flags."""
     names = {"from", *(each.name for each in dataclasses.fields(WhereConfig))}
     words, _ = take_flags([word for word in argv if not wants_help([word])], names)
     return parse(WhereConfig(), words, prog=f"{PROG} {task}", description="")
 
 
 def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, WhereConfig]:
-    """Read `argv` as flags over `config`, and where the run is kept."""
+    """Parse `argv` with the defaults of `config`; return the new config and the location of the run."""
     parts = config.parts()
     has_sizes = sized(config.task_class, config.kind)
     choice = TransformerChoice(model=config.kind) if has_sizes else ModelChoice(model=config.kind)
     fields = [(name, type(part)) for name, part in {**parts, "choice": choice, "run": WhereConfig()}.items()]
     flags = make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
     described = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one. " + (
-        "The defaults below are those of counting; name a task to see its own." if task == "TASK" else ""
+        "The defaults below are those of counting; name a task to see its defaults." if task == "TASK" else ""
     )
     found: Any = parse(
         flags(**parts, choice=choice, run=WhereConfig()), argv, prog=f"{PROG} {task}", description=described
@@ -150,5 +149,5 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
 
 
 def _savepath_flag(savepath: Path) -> list[str]:
-    """Return the flag that says where the runs are, nothing for the usual place."""
+    """Return the flag --savepath, or nothing for the default."""
     return [] if savepath == Path(SAVEPATH) else ["--savepath", str(savepath)]

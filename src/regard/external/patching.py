@@ -35,7 +35,7 @@ from regard.external.recording import recorded_path
 from regard.io import write_file
 from regard.result import Result
 from regard.viz import Layer
-from regard.viz.endings import PICTURES, check_ending
+from regard.viz.attention_map import PICTURES, check_extension
 
 MIN_DIFFERENCE = 1e-6
 """Smallest change of the logit difference, in nats, that can be divided into effects."""
@@ -78,13 +78,13 @@ class PatchingResult(Result):
 
     def plot(self, path: str | Path) -> Path:
         """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
-        from regard.viz.picture import draw_table
+        from regard.viz.plots import draw_head_table
 
         path = Path(path)
-        check_ending(path, PICTURES)
+        check_extension(path, PICTURES)
         first, second = self.answers
         title = f"{self.clean!r} patched into {self.corrupted!r}: share of {first!r} - {second!r} restored"
-        write_file(path, draw_table(self.heads, title, path.suffix.lower()[1:]))
+        write_file(path, draw_head_table(self.heads, title, path.suffix.lower()[1:]))
         return path
 
 

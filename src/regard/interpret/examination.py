@@ -36,7 +36,7 @@ from regard.io import write_file, write_json
 from regard.result import Result
 from regard.training import RunFolder
 from regard.training.kept import write_kept
-from regard.viz.hypertext import Links, Part, Plot, page_of
+from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
 
 _WORTH = "Bars: what is added to the loss when each head is off; the table below has the numbers"
@@ -119,7 +119,7 @@ class Examination(Result):
             ranked = self.importance.ranked()[::-1]
             to = [(f"{layer}, head {head}", f"{explorer}#layer={layer}&head={head}") for _, layer, head in ranked]
             parts.append(Links("In the explorer, while `regard show` runs there", to))
-        write_file(Path(path), page_of(f"What the attention of {self.task} means", parts).encode())
+        write_file(Path(path), render_page(f"What the attention of {self.task} means", parts).encode())
         return Path(path)
 
     def json(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from regard.attention import AttentionLayer, AttentionTrace, attention_layers, find_layer, temper, trace_layer
 from regard.errors import check_range
 from regard.viz.attention_map import AttentionMap
-from regard.viz.intervened import answered_once
+from regard.viz.records import skip_original
 from regard.viz.subject import Input, Subject
 
 
@@ -110,7 +110,7 @@ def follow(
     found = [find_layer(subject.model, layer) for layer in layers]
     followed = [(layer, Events()) for layer in found]
     names = {id(one): name for name, one in attention_layers(subject.model).items()}
-    with answered_once(), ExitStack() as stack:
+    with skip_original(), ExitStack() as stack:
         for layer, events in followed:
             check_range("head", head, 0, layer.heads - 1)
             stack.callback(subject.model.register_forward_hook(events.answered).remove)

@@ -113,7 +113,7 @@ def head_importance(
     for layer in subject.layers:
         values, estimates = [], []
         for head in range(layer.heads):
-            with subject.touching(layer.name, heads=[head]):
+            with subject.intervene(layer.name, heads=[head]):
                 more = subject.losses(inputs)[:, 0] - base[:, 0]
             values.append(float(more.sum() / outputs))
             estimates.append(_interval(more, base[:, 1], seed))

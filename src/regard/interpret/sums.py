@@ -15,9 +15,8 @@ from regard.interpret.explained import Answered, Explanation
 from regard.interpret.explanation import explanation_of
 from regard.interpret.following import Events, follow, row_of
 from regard.viz.attention_map import AttentionMap
-from regard.viz.maps import Map
+from regard.viz.maps import AnswerIntermediates, Intermediates, LayerIntermediates, Map, ScoreStep
 from regard.viz.subject import Input, Subject
-from regard.viz.sums import AnswerSums, LayerSums, Sums, SumStep
 
 MOST_NUMBERS = 250_000
 """Numbers of all sums of a map: a megabyte and a third in a page."""
@@ -33,8 +32,8 @@ def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
     if not 0 < weights <= MOST_WEIGHTS or len(names) < len(shown.layers):
         return shown
     followed = follow(subject, shown.input, names)
-    layers: dict[str, LayerSums] = {}
-    answers: list[AnswerSums] = []
+    layers: dict[str, LayerIntermediates] = {}
+    answers: list[AnswerIntermediates] = []
     for name, (layer, events) in zip(names, followed.layers, strict=True):
         if not events.insides:
             return shown
@@ -43,13 +42,13 @@ def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
             return shown
         layers[name] = sums
         answers = answered or answers
-    found = Sums(layers=layers, answers=answers)
+    found = Intermediates(layers=layers, answers=answers)
     return dataclasses.replace(shown, sums=found) if _numbers(found) <= MOST_NUMBERS else shown
 
 
 def _of_layer(
     subject: Subject[Input], shown: Map, name: str, layer: AttentionLayer, events: Events
-) -> tuple[LayerSums, list[AnswerSums]]:
+) -> tuple[LayerIntermediates, list[AnswerIntermediates]]:
     heads, queries, keys = shown.layers[name].weights.shape
     found = [
         [
@@ -60,7 +59,7 @@ def _of_layer(
     ]
     first = [each.own_part for row in found for each in row]
     norms = [(each.before_norm, each.after_norm) for each in found[0]]
-    sums = LayerSums(
+    sums = LayerIntermediates(
         steps=_steps(layer, events, heads, queries, keys),
         scale=found[0][0].scale,
         scores=_row_by_row(found, "scores", keys),
@@ -87,7 +86,7 @@ def _row_by_row(found: Sequence[Sequence[Explanation]], name: str, keys: int) ->
     )
 
 
-def _steps(layer: AttentionLayer, events: Events, heads: int, queries: int, keys: int) -> list[SumStep]:
+def _steps(layer: AttentionLayer, events: Events, heads: int, queries: int, keys: int) -> list[ScoreStep]:
     """Return what the scores are made of, each part as small as it can be kept."""
     rows = [row_of(events.insides, query) for query in range(queries)]
     prepared = rows[-1].key.float()
@@ -96,7 +95,7 @@ def _steps(layer: AttentionLayer, events: Events, heads: int, queries: int, keys
         for head in range(heads)
     ]
     whole: list[np.ndarray] = []
-    found: list[SumStep] = []
+    found: list[ScoreStep] = []
     for name in of_pairs[0][0][0]:
         array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in of_pairs])
         factors = next(
@@ -108,22 +107,22 @@ def _steps(layer: AttentionLayer, events: Events, heads: int, queries: int, keys
             None,
         )
         if factors is not None:
-            found.append(SumStep(name, None, "product", factors))
+            found.append(ScoreStep(name, None, "product", factors))
         elif (array == array[:, :, :1]).all():
-            found.append(SumStep(name, array[:, :, 0], "query"))
+            found.append(ScoreStep(name, array[:, :, 0], "query"))
         elif (array == array[:, :1]).all():
-            found.append(SumStep(name, array[:, 0], "key"))
+            found.append(ScoreStep(name, array[:, 0], "key"))
         else:
-            found.append(SumStep(name, array, "pair"))
+            found.append(ScoreStep(name, array, "pair"))
         whole.append(array)
     return found
 
 
-def _answer(found: Answered) -> AnswerSums:
-    return AnswerSums(*(getattr(found, name) for name in AnswerSums._fields))
+def _answer(found: Answered) -> AnswerIntermediates:
+    return AnswerIntermediates(*(getattr(found, name) for name in AnswerIntermediates._fields))
 
 
-def _numbers(sums: Sums) -> int:
+def _numbers(sums: Intermediates) -> int:
     """Return how many numbers sums have."""
     arrays = [
         each

@@ -21,8 +21,8 @@ from regard.runs.playback import play_back
 from regard.runs.run import Figures, Run
 from regard.streams import make_generator
 from regard.training import ModelPart, TaskPart, TrainingPart
-from regard.viz import Trial
-from regard.viz.intervened import with_original
+from regard.viz import ProbeInput
+from regard.viz.records import attach_original
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -152,7 +152,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         `InputError` where the input does not fit the task.
         """
         inputs = self._inputs(input, sample_len, signal, seed)
-        found = with_original(self.model, self.where, lambda: map_of_answer(self.model, self.task, inputs))
+        found = attach_original(self.model, self.where, lambda: map_of_answer(self.model, self.task, inputs))
         return dataclasses.replace(found, note=self.unusual(inputs.shape[1] - self.task.signals))
 
     def playback(
@@ -204,7 +204,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         sums = np.concatenate(found)
         return np.stack([sums, np.full(len(sums), self.task.outputs)], 1)
 
-    def trial(self, input: Tensor) -> Trial:
+    def trial(self, input: Tensor) -> ProbeInput:
         """Return an input (T,) ready to be probed."""
         relevant = self.task.relevance(input.unsqueeze(0))[0].numpy()
 
@@ -212,7 +212,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
             found: Tensor = self.model(input.expand(count, -1))
             return found
 
-        return Trial(run, self.model.input_embedding, self.model.cross_layers, relevant)
+        return ProbeInput(run, self.model.input_embedding, self.model.cross_layers, relevant)
 
     def figures(self, *, seed: int = 0) -> Figures:
         """Test on samples of full length, also where lengths varied in training: so that exact match by length

@@ -22,8 +22,8 @@ def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None
     Boxes are its parts, with the shapes of what goes in and comes out and the number of parameters; arrows are
     what flows; attention is marked. Raises `InputError` for another ending, or an input that does not fit.
     """
-    from regard.viz.blueprint import blueprint_of  # brings what only this needs
-    from regard.viz.drafting import save_blueprint
+    from regard.viz.architecture import trace_graph  # brings what only this needs
+    from regard.viz.architecture_plot import save_graph
 
     asked: Any = run
     if input is None and not run.draws:
@@ -34,7 +34,7 @@ def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None
     task: Any = run.task
     if task.answers == "numbers":
         inputs = {"input": task.parse(text)}
-        found = blueprint_of(model, lambda: model(*inputs.values()), _title(run), inputs)
+        found = trace_graph(model, lambda: model(*inputs.values()), _title(run), inputs)
     else:
         source = collate([task.source_vocabulary.encode(text)])
         answer = task.target_vocabulary.encode(asked.translate([text])[0])
@@ -42,10 +42,10 @@ def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None
         target = collate([answer if len(answer) > 1 else [len(task.target_vocabulary) - 1] * FEWEST])
         batch = PairBatch(source, target).to(next(model.parameters()).device)
         inputs = {"source": batch.source, "target": batch.target_in}
-        found = blueprint_of(
+        found = trace_graph(
             model, lambda: model(inputs["source"], batch.source_mask, inputs["target"]), _title(run), inputs
         )
-    return save_blueprint(found, path)
+    return save_graph(found, path)
 
 
 def _title(run: AnyRun) -> str:

@@ -13,8 +13,8 @@ from regard.attention.recording import record_own
 from regard.data import BOS, EOS, PairBatch, collate, read_source
 from regard.data.vocabulary import replace_surrogates
 from regard.interpret.relevance import pad_keys
-from regard.tasks import links
-from regard.viz import CROSS, AttentionMap, LayerKind, layer_map
+from regard.tasks import alignment_mask
+from regard.viz import CROSS, AttentionMap, LayerKind, make_layer_map
 
 if TYPE_CHECKING:
     from regard.interpret import KeptHeads
@@ -48,7 +48,7 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
         keys = letters + [REST] * (weights.shape[-1] - len(letters))
         reads = full in model.cross_layers
         relevant = pad_keys(task.relevance(inputs), len(keys))[0].numpy() if reads else None
-        layers[name] = layer_map(name, weights, {**labels, CROSS: (outputs, keys)}, relevant)
+        layers[name] = make_layer_map(name, weights, {**labels, CROSS: (outputs, keys)}, relevant)
     positions = model.learned_positions
     return AttentionMap(
         task=task.name,
@@ -85,7 +85,7 @@ def map_of_pair(
     known = task.known(source)
     relevant = None
     if known is not None and known.target == task.target_vocabulary.decode(tokens):
-        relevant = links([known], len(sources), len(targets))[0].numpy()
+        relevant = alignment_mask([known], len(sources), len(targets))[0].numpy()
     outputs, inputs = [_visible(label) for label in targets], [_visible(label) for label in sources]
     fed = [*task.target_vocabulary.labels([BOS]), *outputs[:-1]]
     labels: Labels = {"cross": (outputs, inputs), "encoder": (inputs, inputs), "decoder": (outputs, fed)}
@@ -95,7 +95,7 @@ def map_of_pair(
         prediction=task.target_vocabulary.decode(written.tolist() if forced else tokens),
         truth=known.target if known is not None else task.target_vocabulary.decode(tokens) if forced else None,
         layers={
-            (name := short_name(full)): layer_map(
+            (name := short_name(full)): make_layer_map(
                 name, each.weights[0].float().cpu().numpy(), labels, relevant, written=True
             )
             for full, each in records.items()
@@ -120,7 +120,7 @@ def map_of_links(task: str, found: LinkedPair) -> AttentionMap:
         truth=None,
         layers={
             CROSS: dataclasses.replace(
-                layer_map(CROSS, weights[None], labels, linked, written=True), names=(found.heads,)
+                make_layer_map(CROSS, weights[None], labels, linked, written=True), head_names=(found.heads,)
             )
         },
         outputs=targets,
@@ -140,7 +140,7 @@ def opened(kept: KeptHeads | None, attention: AttentionMap) -> AttentionMap:
     if kept is None or "head" not in kept.ways:
         return attention
     [(layer, head)] = kept.ways["head"].heads
-    return dataclasses.replace(attention, aligning=(short_name(layer), head))
+    return dataclasses.replace(attention, alignment_head=(short_name(layer), head))
 
 
 def _visible(label: str) -> str:

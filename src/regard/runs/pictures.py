@@ -62,11 +62,11 @@ def _way_out(run: AnyRun) -> str:
 @torch.no_grad()
 def _drawn(path: str | Path, positions: Positions, length: int, title: str) -> Path:
     """Draw `length` positions into a picture, waves between them too."""
-    from regard.viz import waves  # brings matplotlib, which nothing else here needs
+    from regard.viz import plots  # brings matplotlib, which nothing else here needs
 
     vectors = positions.vectors(0, length).detach().cpu().numpy()
     between = None
     if isinstance(positions, Sinusoidal):
         fine = min(FINE * length, 40_000)
         between = positions.waves_at(torch.linspace(0, length - 1, fine, dtype=torch.float64)).numpy()
-    return waves.save_positions(vectors, path, title, between=between)
+    return plots.save_position_plot(vectors, path, title, between=between)

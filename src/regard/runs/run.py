@@ -23,7 +23,7 @@ from regard.attention import (
 from regard.attention.recording import record_own
 from regard.result import Result, to_plain
 from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
-from regard.viz import Layer, kind_of
+from regard.viz import Layer, layer_kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from regard.models import TaskModel
     from regard.tasks import AnyTask
     from regard.training import RunConfig
-    from regard.viz import AttentionMap, Playback, Trial
+    from regard.viz import AttentionMap, Playback, ProbeInput
     from regard.viz.widget import AttentionWidget
 
 
@@ -103,7 +103,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     def layers(self) -> Sequence[Layer]:
         """The model's attention layers, by their short names."""
         found = {short_name(name): layer for name, layer in attention_layers(self.model).items()}
-        return [Layer(name, kind_of(name), layer.heads) for name, layer in found.items()]
+        return [Layer(name, layer_kind(name), layer.heads) for name, layer in found.items()]
 
     @property
     def measure(self) -> str:
@@ -119,7 +119,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """Record some layers of the model, or all, while a block runs."""
         return record_own(self.model, layers=layers)
 
-    def touching(
+    def intervene(
         self,
         layer: str,
         *,
@@ -145,7 +145,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """Leave only some heads in a layer, for good."""
         keep_heads(find_layer(self.model, layer), heads)
 
-    def weighing(self, shown: str | None) -> Self:
+    def with_displayed_input(self, shown: str | None) -> Self:
         """Return itself: it has unseen inputs of its own."""
         del shown
         return self
@@ -317,7 +317,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """Return (N, 2), of each input: the cross-entropy of all its outputs, in nats, and how many they are."""
 
     @abstractmethod
-    def trial(self, input: Any) -> Trial:
+    def trial(self, input: Any) -> ProbeInput:
         """Return an input ready to be probed."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ from regard.runs.playback import play_back
 from regard.runs.run import Run
 from regard.runs.trials import trial_of_pair
 from regard.training import ModelPart, TaskPart, TrainingPart
-from regard.viz.intervened import named, with_original
+from regard.viz.records import attach_original, label_map
 
 if TYPE_CHECKING:
     from regard.data.tokenization import Unit
@@ -130,10 +130,10 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             max_len=self.task.longest_target,
         )
 
-    def along(self, input: str, tokens: list[int]) -> viz.AttentionMap:
+    def attend_tokens(self, input: str, tokens: list[int]) -> viz.AttentionMap:
         """Return what a model attends to while it answers `input` with tokens that a search has tried."""
         found = map_of_pair(self.model, self.task, input, tokens)
-        return opened(self.kept_heads(), named(self.model, self.where, found))
+        return opened(self.kept_heads(), label_map(self.model, self.where, found))
 
     def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
         """Return the log-probability of each target given its source.
@@ -263,7 +263,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             return opened(self.kept_heads(), map_of_pair(self.model, self.task, text, found.tokens))
 
         model, where = self.model, self.where
-        found = with_original(model, where, answered) if answer is None else named(model, where, answered())
+        found = attach_original(model, where, answered) if answer is None else label_map(model, where, answered())
         unknown = self.task.source_vocabulary.unknown(text)
         return dataclasses.replace(found, note=note_of(self.unseen_length(text), unknown))
 
@@ -314,7 +314,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         found = self.score([(pair[0], pair[1]) for pair in inputs])
         return np.array([(-each.log_probability, each.tokens) for each in found], dtype=np.float64)
 
-    def trial(self, input: Any) -> viz.Trial:
+    def trial(self, input: Any) -> viz.ProbeInput:
         """Return a pair of source and target, ready to be probed; the decoder is fed the target."""
         return trial_of_pair(self.model, self.task, input[0], input[1])
 

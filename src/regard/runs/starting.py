@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.progress import print_status, progress_bar
 from regard.runs.asking import asked, begun_from, going_on
 from regard.runs.loading import read_run, stored_task
-from regard.tasks import Beginning
+from regard.tasks import BatchContext
 from regard.training import RunFolder, digest, digest_tensors, find_run, loop, new_run, trained_parameters
 from regard.training.metrics import lost_steps
 
@@ -90,9 +90,9 @@ def tell_frozen(state: TrainingState, *, show: bool) -> None:
     print_status(f"Training {mine:,} of {every:,} parameters", show=show and mine < every)
 
 
-def beginning_of(state: TrainingState, prepared: Path, world: World, *, show: bool) -> Beginning:
+def beginning_of(state: TrainingState, prepared: Path, world: World, *, show: bool) -> BatchContext:
     """Return where in its data a training begins."""
-    return Beginning(
+    return BatchContext(
         generator=state.generator,
         place=state.progress.place,
         folder=prepared,

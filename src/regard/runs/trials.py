@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from regard.data import PairBatch, collate
-from regard.tasks import links
-from regard.viz import Trial
+from regard.tasks import alignment_mask
+from regard.viz import ProbeInput
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from regard.tasks import SequenceTask
 
 
-def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) -> Trial:
+def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) -> ProbeInput:
     """Return a trial in which the decoder is fed the target."""
     tokens = collate([task.target_vocabulary.encode(target)])
     batch = PairBatch(collate([task.source_vocabulary.encode(source)]), tokens)
     known = task.known(source)
     relevant = None
     if known is not None:
-        relevant = links([known], batch.source.shape[1], tokens.shape[1])[0].numpy()
+        relevant = alignment_mask([known], batch.source.shape[1], tokens.shape[1])[0].numpy()
     batch = batch.to(next(model.parameters()).device)
-    return Trial(partial(_copies, model, batch), model.input_embedding, model.cross_layers, relevant)
+    return ProbeInput(partial(_copies, model, batch), model.input_embedding, model.cross_layers, relevant)
 
 
 def _copies(model: Seq2Seq, batch: PairBatch, count: int) -> Tensor:

@@ -15,7 +15,7 @@ from regard.io.reading import list_steps
 from regard.plugins import add_plugin_folders, find_plugin, plugin_module
 from regard.runs.train import PREPARED
 from regard.sweep.job import MEASURED, Job, Measured, measure
-from regard.tasks import use_copy
+from regard.tasks import use_task_copy
 from regard.training import RunFolder, trust
 
 Files = dict[str, bytes]
@@ -139,7 +139,7 @@ def measure_with(sent: Sent, job: Job) -> Measured:
     folders, copy = sent
     add_plugin_folders(folders)
     if copy is not None:
-        use_copy(*copy)
+        use_task_copy(*copy)
     return measure(job, trust_code=True)
 
 

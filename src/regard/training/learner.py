@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import MachineError, shorten
 from regard.streams import derive_seed
-from regard.tasks import Source
+from regard.tasks import BatchSource
 from regard.training.folder import RunFolder
 from regard.training.objective import Objective, check_finite
 from regard.training.precision import dtype_of
@@ -72,7 +72,7 @@ class OneLearner:
         self,
         state: TrainingState,
         settings: TrainingConfig,
-        batches: Source,
+        batches: BatchSource,
         folder: RunFolder,
         *,
         world: World = ALONE,

@@ -2,7 +2,7 @@
 
 from regard.errors import InputError
 from regard.tasks import AnyTask
-from regard.tasks.defaults import Defaults
+from regard.tasks.base import Defaults
 
 USUAL = "tiny"
 TINY: Defaults = {"hidden": 128, "heads": 4, "inner": 256, "enc_layers": 4, "dec_layers": 4}

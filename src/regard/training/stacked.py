@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from regard.attention import explicit_weights
-from regard.tasks import Source
+from regard.tasks import BatchSource
 from regard.training.config import RunConfig
 from regard.training.folder import RunFolder
 from regard.training.learner import Metrics, Outcome
@@ -45,7 +44,7 @@ class StackedLearner:
         self,
         states: Sequence[TrainingState],
         settings: TrainingConfig,
-        batches: Sequence[Source],
+        batches: Sequence[BatchSource],
         folders: Sequence[RunFolder],
     ) -> None:
         self.states, self.batches, self.folders = states, batches, folders

@@ -17,7 +17,7 @@ from regard.data import PairBatch, collate
 from regard.errors import InputError
 from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
 from regard.plugins import PluginError, describe_error
-from regard.tasks import TASKS, AnyTask, Batch, Beginning
+from regard.tasks import TASKS, AnyTask, Batch, BatchContext
 from regard.training.config import RunConfig
 
 TRIED = 2
@@ -136,7 +136,7 @@ def _batch(said: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch:
         return PairBatch(text, text)
     settings: Any = config.training
     settings = dataclasses.replace(settings, batchsize=TRIED)
-    drawn = task.batches(settings, Beginning(generator=torch.Generator().manual_seed(0))).draw(0)
+    drawn = task.batches(settings, BatchContext(generator=torch.Generator().manual_seed(0))).draw(0)
     if isinstance(drawn, Batch) and config.on not in TASKS:
         _check_answers(said, task, drawn)
     return drawn

@@ -197,7 +197,7 @@ def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
     def replace(match: re.Match[str]) -> str:
         return f"{match[1]} {escape(shlex.quote(str(home / match[2])))}"
 
-    return re.sub(rf"(--savepath|--beside) {HOME}/([\w/]+)", replace, text)
+    return re.sub(rf"(--savepath|--compare-with) {HOME}/([\w/]+)", replace, text)
 
 
 @functools.cache
