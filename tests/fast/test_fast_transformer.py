@@ -26,7 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "rotary with biases": {"positions": "rotary", "bias": True, "pre_norm": False},
     "learned": {"positions": "learned"},
     "concatenated": {"positions": "concatenated"},
-    "one's own": {"positions": "tests.fast.test_transformer:Slope"},
+    "one's own": {"positions": "tests.fast.test_fast_transformer:Slope"},
     "gelu": {"activation": "gelu", "norm_epsilon": 1e-3},
     "swish, untied": {"activation": "swish", "tied": False},
 }

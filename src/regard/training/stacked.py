@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from regard.attention import explicit_weights
 from regard.tasks import BatchSource
 from regard.training.config import RunConfig
 from regard.training.folder import RunFolder
