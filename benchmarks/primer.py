@@ -76,7 +76,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     from regard.fast.memory import keep_memory
     from regard.streams import make_generator
     from regard.tasks import BatchContext, Task
-    from regard.training import OneLearner, limit_threads, make_config, new_run, start, train_steps
+    from regard.training import SingleLearner, create_run, limit_threads, make_config, start, train_steps
 
     class DoneError(Exception):
         """Carries the measurements out of the training."""
@@ -96,11 +96,11 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
                 raise DoneError(found)
 
     with tempfile.TemporaryDirectory() as folder:
-        with new_run(Path(folder) / task, config, overwrite=False) as building:
+        with create_run(Path(folder) / task, config, overwrite=False) as building:
             state.save(building)
         try:
             batches = built.batches(config.training, BatchContext(generator=state.generator))
-            learner = OneLearner(state, config.training, batches, type(building)(Path(folder) / task))
+            learner = SingleLearner(state, config.training, batches, type(building)(Path(folder) / task))
             with limit_threads(state.model):
                 train_steps(learner, config.training, look)
         except DoneError as done:

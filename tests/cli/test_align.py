@@ -12,7 +12,6 @@ import pytest
 
 import regard
 from regard.data.word_alignment import parse_moses
-from regard.training.kept import write_kept
 from tests.german import LINKS, sentences
 
 Command = Callable[..., tuple[int, str, str]]
@@ -215,7 +214,7 @@ def test_by_what_was_not_chosen(
     german: regard.TranslationRun, texts: tuple[Path, Path, Path], command: Command
 ) -> None:
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
-    assert status != 0 and "has no heads chosen to align by" in err
+    assert status != 0 and "has no chosen heads to align by" in err
     with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give as many"):
         german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 
@@ -232,7 +231,7 @@ def test_heads_of_a_model_that_went_on_are_forgotten(
         regard.InputError, match=r"alignment\.json: it has changed since it was written; delete it"
     ):
         run.kept_heads()
-    write_kept(run.files, "alignment.json", {**kept, "step": 1})
+    run.files.write_derived("alignment.json", {**kept, "step": 1})
     assert run.kept_heads() is None
     (own / "alignment.json").write_text("{")
     with pytest.raises(regard.InputError, match="is damaged.*delete it, and choose heads again"):

@@ -88,7 +88,7 @@ def test_ctrl_c_saves_and_resume_goes_on(tmp_path: Path) -> None:
     refused = shell("train", "counting", "--resume", "--steps", "20", cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "regard: steps 20 differs from the run's 1000000: a run goes on as it began; leave steps out, "
+        "regard: steps 20 differs from the run's 1000000: a resumed run keeps its flags; leave steps out, "
         "or train a new run\n"
     )
 

@@ -71,11 +71,11 @@ def test_look_says_what_a_name_is(
 @pytest.mark.parametrize("name", ["show", "test", "examine", "export", "draw", "align"])
 def test_commands_of_runs_say_that_a_folder_is_a_model(command: Command, peer: Path, name: str) -> None:
     found = _refused(command, name, peer)
-    assert "is a model of Hugging Face's, no run: look inside it with `regard look" in found
+    assert "is a Hugging Face model, not a run: inspect it with `regard look" in found
 
 
 def test_translate_and_import(command: Command, peer: Path, trained: regard.AnswerRun) -> None:
-    assert "is a model of Hugging Face's, no run" in _refused(command, "translate", peer, "x")
+    assert "is a Hugging Face model, not a run" in _refused(command, "translate", peer, "x")
     for program in ("huggingface", "joeynmt", "fairseq"):
         found = _refused(command, "import", trained.folder, "--from", program)
         assert f"is already a run of Regard: open it with `regard show {trained.folder}`" in found

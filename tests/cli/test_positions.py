@@ -68,4 +68,4 @@ def test_positions_of_transformers_are_drawn_whatever_they_are(command: Command,
         assert plot.read_text().startswith("<?xml")
     assert command("train", "reverse", "--hidden", "8", "--steps", "1", "--savepath", tmp_path)[0] == 0
     status, _, err = command("positions", "--run", "reverse", "--savepath", tmp_path)
-    assert status == 2 and "a model of kind recurrent reads step by step, and needs none" in err
+    assert status == 2 and "a recurrent model reads step by step, and needs none" in err

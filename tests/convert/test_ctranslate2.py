@@ -13,7 +13,6 @@ import tokenizers
 import regard
 from regard.convert import export, read_certificate
 from regard.errors import InputError
-from regard.training.kept import write_kept
 from tests.conftest import TINY
 from tests.german import sentences, write
 
@@ -90,7 +89,7 @@ def test_it_aligns_by_the_head_that_was_chosen(german: regard.TranslationRun, tm
     chosen = {"heads": [["decoder.layers.0.cross", head]], "shifted": False}
     ways = {"head": {**chosen, "shifted": True}, "all": chosen}
     kept = {"format": "regard-alignment/1", "step": run.step, "best": "all", "ways": ways, "writing": chosen}
-    write_kept(run.files, "alignment.json", {**kept, "report": {}})
+    run.files.write_derived("alignment.json", {**kept, "report": {}})
     folder = export(run, tmp_path / "exported", progress=False)
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
     translator = ctranslate2.Translator(str(folder), compute_type="float32")

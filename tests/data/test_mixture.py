@@ -24,7 +24,7 @@ from regard.data.mixture import Mixture
 from regard.data.subwords import train_subwords
 from regard.errors import InputError
 from regard.runs import load_translator
-from regard.tasks import TranslationConfig
+from regard.tasks import TranslationTaskConfig
 from regard.training import objective
 from tests.data.pair_list import PairList
 from tests.german import sentences, write
@@ -182,12 +182,12 @@ def test_the_command_line(tmp_path: Path, two: list[str], command: Command) -> N
 
 def test_sources_and_targets_in_separate_files(tmp_path: Path) -> None:
     text = write(tmp_path)
-    config = TranslationConfig(train=(*text["train"], *text["valid"]), weights=(1.0, 2.0))
+    config = TranslationTaskConfig(train=(*text["train"], *text["valid"]), weights=(1.0, 2.0))
     assert config.corpora == [text["train"], text["valid"]]
     first, second = (list(each) for each in config.training_texts())
     assert (first, second) == (sentences()[:240], sentences()[240:264])
     assert list(config.training_text()) == first + second
-    assert TranslationConfig(train=text["train"], weights=(2.0,)).corpora == [text["train"]]
+    assert TranslationTaskConfig(train=text["train"], weights=(2.0,)).corpora == [text["train"]]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from unittest import mock
 
-from regard.runs.train import PREPARED
+from regard.runs.training import PREPARED
 from tests.faults.children import Ended, as_nobody, run
 from tests.faults.flags import Form, forms
 from tests.faults.ground import TRAININGS, Site, at_home, make_ground, warm_up

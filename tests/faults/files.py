@@ -29,7 +29,7 @@ from unittest import mock
 
 import regard
 from regard.cli import main as command_line
-from regard.training import RunFolder, TrainingState, loop
+from regard.training import RunFolder, TrainingState, trainer
 from tests.faults.damage import WAYS
 from tests.faults.report import Report, Trial, counted
 from tests.german import write
@@ -92,7 +92,7 @@ class Ground:
 @contextlib.contextmanager
 def often() -> Iterator[None]:
     """Write metrics at each step, and checkpoints in the middle."""
-    with mock.patch.multiple(loop, METRICS_EVERY=1, CHECKPOINT_EVERY=STOPPED):
+    with mock.patch.multiple(trainer, METRICS_EVERY=1, CHECKPOINT_EVERY=STOPPED):
         yield
 
 

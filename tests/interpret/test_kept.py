@@ -11,8 +11,7 @@ import regard
 from regard.interpret import examined_in
 from regard.interpret.importance import worth_by_layer
 from regard.io.reading import add_digest
-from regard.training import RunFolder
-from regard.training.kept import write_kept
+from regard.training import Checkpoint, RunFolder
 from tests.earlier import to_format_6
 
 
@@ -30,7 +29,7 @@ def test_each_heads_own_sentence(trained: regard.AnswerRun, run: RunFolder) -> N
     assert kept.sentences == {"cross": [each.sentence() for each in found.heads]}
     assert kept.worth == worth_by_layer(found.importance)
     assert kept.roles == ({} if found.roles is None else found.roles.by_layer())
-    run.write_model(13, trained.model.state_dict())  # it was trained further
+    Checkpoint(step=13, weights=trained.model.state_dict()).save(run)  # it was trained further
     assert not any(examined_in(run))
 
 
@@ -85,7 +84,7 @@ def test_what_was_edited_or_is_of_another_run_is_refused(
     ],
 )
 def test_what_another_version_has_put_otherwise_says_nothing(run: RunFolder, content: dict[str, object]) -> None:
-    write_kept(run, "examined.json", content)
+    run.write_derived("examined.json", content)
     assert not any(examined_in(run))
     (run.path / "examined.json").unlink()
     assert not any(examined_in(run))

@@ -1,4 +1,4 @@
-"""A blank text is answered by an empty one, everywhere, and no line of an answer slips to another line."""
+"""A blank text has the empty answer everywhere, and answers keep their lines."""
 
 import io
 import json
@@ -34,14 +34,16 @@ BLANK = [
 SOURCE = sentences()[0][0]
 
 
-def test_what_is_blank() -> None:
+def test_blank_texts() -> None:
     assert all(map(is_blank, BLANK))
     assert not any(map(is_blank, [SOURCE, ".", " a", "\u200bä", "狗", "☃", "\ufffd", "0", "\u0301a", "\u200b!"]))
 
 
 @pytest.mark.parametrize("options", [{}, {"beam": 3, "n_best": 3}, {"temperature": 1.0}], ids=str)
 @pytest.mark.parametrize("engine", ["regard", "ctranslate2"])
-def test_a_run_answers_with_nothing(german: regard.TranslationRun, engine: Any, options: dict[str, Any]) -> None:
+def test_blank_text_has_the_empty_answer(
+    german: regard.TranslationRun, engine: Any, options: dict[str, Any]
+) -> None:
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2")
         if "temperature" in options:

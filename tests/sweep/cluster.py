@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from regard.sweep.job import Job, make_job
-from regard.training import RunFolder, loop, make_config
+from regard.training import Checkpoint, RunFolder, make_config, trainer
 
 CHECKPOINT = 10
 """Steps between two checkpoints, where `short_checkpoints` has been called."""
@@ -23,16 +23,16 @@ def job(folder: Path, task: str = "counting", **flags: Any) -> Job:
 
 def short_checkpoints(patch: pytest.MonkeyPatch) -> None:
     """Have trainings save every ten steps."""
-    patch.setattr(loop, "CHECKPOINT_EVERY", CHECKPOINT)
+    patch.setattr(trainer, "CHECKPOINT_EVERY", CHECKPOINT)
 
 
 def lose_at(step: int, patch: pytest.MonkeyPatch) -> None:
     """Have a training in this process end with `LostError` when it has saved what it is at `step`."""
-    write = RunFolder.write_trainer
+    write = Checkpoint.save_training
 
-    def last(self: RunFolder, at: int, tensors: dict[str, Any]) -> None:
-        write(self, at, tensors)
-        if at == step:
+    def last(self: Checkpoint, folder: RunFolder) -> None:
+        write(self, folder)
+        if self.step == step:
             raise LostError
 
-    patch.setattr(RunFolder, "write_trainer", last)
+    patch.setattr(Checkpoint, "save_training", last)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.tasks import Dates, DatesConfig
+from regard.tasks import Dates, DatesTaskConfig
 from regard.tasks.dates import DAYS, FIRST, FORMATS, LAST, SKELETONS, is_held_out, write_date
 
 DATES = Dates()
@@ -19,7 +19,7 @@ a_day = st.dates(FIRST, LAST)
 
 @given(day=a_day, locale=st.sampled_from(["en", "de", "fr", "es", "pt_BR", "hu", "ru", "ja"]))
 def test_writes_dates_as_babel_does(day: datetime.date, locale: str) -> None:
-    task = Dates(DatesConfig(locales=locale))
+    task = Dates(DatesTaskConfig(locales=locale))
     written = {write_date(style, day).source.removeprefix(f"{locale} ") for style in task.styles[0]}
     by_babel = {format_date(day, style, locale=locale) for style in FORMATS}
     by_babel |= {format_skeleton(skeleton, day, locale=locale, fuzzy=False) for skeleton in SKELETONS[:4]}
@@ -130,7 +130,7 @@ def test_characters_of_every_source_are_in_the_vocabulary(generator: torch.Gener
 )
 def test_bad_locales_are_refused(locales: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        DatesConfig(locales=locales)
+        DatesTaskConfig(locales=locales)
 
 
 def test_a_date_has_no_length_to_choose(generator: torch.Generator) -> None:

@@ -74,7 +74,7 @@ def _make_scorer(flags: CleanFlags) -> "PairScorer | None":
     if len(flags.runs) > 2:
         raise InputError(f"{len(flags.runs)} runs: give one from source to target, and optionally one back")
     from regard.runs import load_translator
-    from regard.runs.dual import dual_scores
+    from regard.runs.cross_entropy_filter import dual_scores
 
     paths = map(Path, flags.runs)
     loaded = [

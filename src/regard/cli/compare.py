@@ -8,13 +8,13 @@ from typing import Any, Literal
 from regard.cli.examine import EXPLORER
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.terminal import print_message, print_table
-from regard.cli.train import chosen_model, parse_config
+from regard.cli.train import model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, write_json
 from regard.io.reading import is_folder, read_text
 from regard.sweep import COMPARISONS, Here, Machines, Ray, Slurm, compare
 from regard.tasks import TASKS
-from regard.training import changed, make_config
+from regard.training import changed_flags, make_config
 
 PROG = "regard compare"
 DESCRIPTION = (
@@ -104,7 +104,7 @@ def run(argv: list[str]) -> None:
     # Each value is parsed together with the first value of every other flag. That combination will be trained, so
     # a combination that is refused here could not have been trained.
     first = {name: f"--{name}={texts[0]}" for name, texts in vary.items()}
-    base = make_config(task, chosen_model([*argv, *first.values()]))
+    base = make_config(task, model_choice([*argv, *first.values()]))
     for name, texts in vary.items():
         if name not in base.flags():
             make_config(task, {"model": base.kind, name: texts[0]})  # raises, and lists the flags
@@ -188,14 +188,14 @@ def _split(text: str) -> tuple[str, list[str]]:
 
 def _flags(task: str, argv: list[str]) -> dict[str, Any]:
     """Return the model, and the flags in `argv` that differ from the task's defaults."""
-    base = make_config(task, chosen_model(argv))
+    base = make_config(task, model_choice(argv))
     config, _ = parse_config(base, argv, task=task)
-    return {"model": base.kind, **changed(config, base)}
+    return {"model": base.kind, **changed_flags(config, base)}
 
 
 def _parse_value(task: str, argv: list[str], name: str, text: str) -> Any:
     """Parse one value of a varied flag, as `regard train` does."""
     if name == "model":
         return text
-    config, _ = parse_config(make_config(task, chosen_model(argv)), [*argv, f"--{name}={text}"], task=task)
+    config, _ = parse_config(make_config(task, model_choice(argv)), [*argv, f"--{name}={text}"], task=task)
     return config.flags()[name]

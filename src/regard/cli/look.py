@@ -16,7 +16,7 @@ from regard.io import write_json
 from regard.io.reading import is_folder, read_text
 from regard.runs import SAVEPATH
 from regard.server import check_port, show
-from regard.training.run_paths import holds_run
+from regard.training.run_folder import is_run_folder
 from regard.viz import AttentionMap, check_extension
 from regard.viz.attention_map import PAGE
 from regard.viz.page import write_page
@@ -82,7 +82,7 @@ def run(argv: list[str]) -> None:
     inputs = [*first, *filter(str.strip, lines)]
     names = (name, *flags.compare_with)
     for model in names:
-        if not is_folder(Path(model)) and holds_run(Path(SAVEPATH) / model):
+        if not is_folder(Path(model)) and is_run_folder(Path(SAVEPATH) / model):
             raise InputError(
                 f"{model!r} is not a folder here, but a run in {SAVEPATH!r}: open it with `regard show {model}`"
             )

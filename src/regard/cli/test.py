@@ -20,13 +20,13 @@ from regard.cli.parsing import (
 )
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen, print_message, print_table
-from regard.cli.train import chosen_model, parse_config
+from regard.cli.train import model_choice, parse_config
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, write_file, write_json
 from regard.result import Result
 from regard.runs import SAVEPATH, load
-from regard.training import changed
+from regard.training import changed_flags
 from regard.viz import check_extension
 from regard.viz.attention_map import PAGE
 
@@ -122,7 +122,7 @@ def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]
         if error is not None:
             raise error from None
         raise
-    for flag, value in {**changed(chosen, run.config), **chosen_model(training_words)}.items():
+    for flag, value in {**changed_flags(chosen, run.config), **model_choice(training_words)}.items():
         if value != (trained := run.config.flags().get(flag)):
             raise InputError(
                 f"run {str(run.folder)!r} was trained with {flag} {trained}, not {value}: train another one with "

@@ -18,8 +18,16 @@ from regard.io import check_name, hold_lock, write_json
 from regard.models import Seq2Seq, Transformer
 from regard.plugins import describe_error
 from regard.tasks import Translation
-from regard.training import RunConfig, RunFolder, digest, digest_tensors, make_config, new_run
-from regard.training.run_paths import holds_run
+from regard.training import (
+    Checkpoint,
+    RunConfig,
+    RunFolder,
+    create_run,
+    digest_tensors,
+    make_config,
+    vocabulary_digest,
+)
+from regard.training.run_folder import is_run_folder
 
 ORIGINS: dict[str, Callable[[Path], ImportedModel]] = {
     "huggingface": read_huggingface,
@@ -54,7 +62,7 @@ def import_model(
     if program not in ORIGINS:
         raise unknown_choice("program", program, ORIGINS)
     folder = Path(folder)
-    if holds_run(folder):
+    if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is already a run of Regard: open it with `regard show {folder}`")
     # `resolve` raises for a link that points to itself. Such a folder is refused below, where it is read.
     run_name = Path(os.path.realpath(folder)).name if name is None else name
@@ -66,7 +74,7 @@ def import_model(
     texts = {"valid": tuple(map(str, valid)), "test": tuple(map(str, test))}
     config = make_config("translation", {**imported.flags, **texts, "model": "transformer"}).resolved()
     task: Any = Translation(config.task, *imported.vocabularies)  # type: ignore[arg-type]
-    config = dataclasses.replace(config, tokenizer=digest(task.files))
+    config = dataclasses.replace(config, tokenizer=vocabulary_digest(task.files))
     model = Transformer(config.model, **task.sizes).eval()  # type: ignore[arg-type]
     try:
         model.load_state_dict(dict(imported.parameters))
@@ -76,9 +84,9 @@ def import_model(
             f"download it again"
         ) from error
     config = dataclasses.replace(config, initial=digest_tensors(model.state_dict()))
-    with hold_lock(target), new_run(target, config, overwrite=False) as building:
+    with hold_lock(target), create_run(target, config, overwrite=False) as building:
         building.write_vocabularies(task.files)
-        building.write_model(0, model.state_dict())
+        Checkpoint(step=0, weights=model.state_dict()).save(building)
         run = _ImportedRun(building.path, config, 0, task, model)
         texts_to_compare = [source for source, _ in run.unseen(SENTENCES, 0)] if examples is None else examples
         sentences = select_sentences(run, texts_to_compare, progress=progress)

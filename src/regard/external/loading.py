@@ -19,8 +19,8 @@ from regard.external.modules import check_weights, find_base_model, unwrap
 from regard.external.texts import TextEncoder, forward_parameters
 from regard.io.reading import is_file, is_folder
 from regard.libraries import check_hub_name, import_library, library_errors, offline
-from regard.training.run_paths import holds_run
-from regard.training.tensors import warn_unfinite
+from regard.training.run_folder import is_run_folder
+from regard.training.tensor_file import warn_not_finite
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
@@ -73,7 +73,7 @@ def look(
     model = unwrap(model)
     check_weights(model)
     model.eval()
-    warn_unfinite(model.state_dict(), where)
+    warn_not_finite(model.state_dict(), where)
     return ExternalModel(
         model=model,
         adapter=_choose_adapter(model, tokenizer, loss, names, folder),
@@ -233,7 +233,7 @@ def _why_unreachable(name: str) -> str | None:
 
 def _check_folder(folder: Path) -> None:
     """Raise `InputError` for a folder without a model, or with pickled weights only."""
-    if holds_run(folder):
+    if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is a run of Regard: open it with `regard show {folder}`")
     if not is_file(folder / CONFIG):
         raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give one as save_pretrained writes it")

@@ -35,7 +35,6 @@ from regard.interpret.roles import FEWEST, HeadRoles, head_roles
 from regard.io import write_file, write_json
 from regard.result import Result
 from regard.training import RunFolder
-from regard.training.kept import write_kept
 from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
 
@@ -137,7 +136,7 @@ class Examination(Result):
         """
         path = Path(path)
         if (run := RunFolder(path.parent)).exists():
-            write_kept(run, path.name, self.json())
+            run.write_derived(path.name, self.json())
         else:
             write_json(path, self.json(), indent=1, allow_nan=False)
         return Path(path)

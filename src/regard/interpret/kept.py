@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from regard.interpret.estimates import Estimate
 from regard.interpret.importance import worth_data
 from regard.training import RunFolder
-from regard.training.kept import read_kept
 from regard.viz.data import WorthData
 
 FILE = "examined.json"
@@ -74,7 +73,7 @@ def _roles(kept: Any) -> dict[str, list[dict[str, Any]]]:
 
 def _read(run: RunFolder) -> Any:
     """Return what was saved; nothing where it is not there, or is older than the model."""
-    kept = read_kept(run, FILE, MEND) or {}
+    kept = run.read_derived(FILE, MEND) or {}
     if kept and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
         return {}
     return kept

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from regard import server
 from regard.errors import MachineError, check_range
 from regard.libraries import import_library
-from regard.training.stopping import stop_as_usual, stopping
+from regard.training.signals import delay_signals, exit_by_signal
 from regard.viz import Subject
 from regard.viz.subject import check_comparable
 
@@ -78,7 +78,7 @@ def _serve(make: Callable[..., Any], title: str, host: str, port: int | None, *,
     from regard.server.http_server import Server
 
     token = None if is_this_machine(host) else make_token()
-    with stopping() as signals, _listen(host, port) as listener:
+    with delay_signals() as signals, _listen(host, port) as listener:
         hosts = (*LOCAL, _url_host(host).lower()) if token is None else None
         app = make(hosts=hosts, token=token)
         shown = "127.0.0.1" if host in (*ALL_INTERFACES, "localhost") else _url_host(host)
@@ -92,7 +92,7 @@ def _serve(make: Callable[..., Any], title: str, host: str, port: int | None, *,
     # A model that still runs in a thread would delay the end of the process, or crash it during finalisation.
     atexit.register(_exit_if_busy, app.state.queues, 128 + ended_by)
     if ended_by != signal.SIGINT:
-        stop_as_usual(ended_by)
+        exit_by_signal(ended_by)
 
 
 def check_server(purpose: str) -> None:

@@ -13,10 +13,11 @@ from regard.errors import InputError
 from regard.io import hold_lock, make_folder, new_folder, write_file
 from regard.io.reading import list_steps
 from regard.plugins import add_plugin_folders, find_plugin, plugin_module
-from regard.runs.train import PREPARED
+from regard.runs.training import PREPARED
 from regard.sweep.job import MEASURED, Job, Measured, measure
 from regard.tasks import use_task_copy
 from regard.training import RunFolder, trust
+from regard.training.checkpoint import remove_older_states
 
 Files = dict[str, bytes]
 Stamps = dict[str, tuple[int, int, int]]
@@ -54,7 +55,7 @@ def unpack(files: Files, job: Job) -> None:
     inside = {name: content for name, content in files.items() if name != MEASURED}
     if inside and run.exists():
         _write(inside, job.folder)
-        run.forget_older()
+        remove_older_states(run)
     elif inside:
         with new_folder(run.path) as building:
             _write({str(Path(*Path(name).parts[1:])): content for name, content in inside.items()}, building)

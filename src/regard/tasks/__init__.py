@@ -23,12 +23,12 @@ from regard.tasks.pairs import Pair, PairTask, SequenceTask, alignment_mask
 
 if TYPE_CHECKING:
     from regard.tasks.counting import Counting, Difference
-    from regard.tasks.dates import Dates, DatesConfig
-    from regard.tasks.phrases import Phrases, PhrasesConfig
-    from regard.tasks.recall import Recall, RecallConfig
+    from regard.tasks.dates import Dates, DatesTaskConfig
+    from regard.tasks.phrases import Phrases, PhrasesTaskConfig
+    from regard.tasks.recall import Recall, RecallTaskConfig
     from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
     from regard.tasks.signal import Signal, Signal2
-    from regard.tasks.translation import Translation, TranslationConfig
+    from regard.tasks.translation import Translation, TranslationTaskConfig
 
 late(__name__)
 
@@ -135,15 +135,15 @@ __all__ = [
     "Copy",
     "Counting",
     "Dates",
-    "DatesConfig",
+    "DatesTaskConfig",
     "Difference",
     "Example",
     "Pair",
     "PairTask",
     "Phrases",
-    "PhrasesConfig",
+    "PhrasesTaskConfig",
     "Recall",
-    "RecallConfig",
+    "RecallTaskConfig",
     "Reverse",
     "SequenceConfig",
     "SequenceTask",
@@ -153,7 +153,7 @@ __all__ = [
     "Task",
     "TaskConfig",
     "Translation",
-    "TranslationConfig",
+    "TranslationTaskConfig",
     "alignment_mask",
     "examples",
     "find_task",

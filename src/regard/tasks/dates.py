@@ -35,7 +35,7 @@ FIELD = re.compile(r"%\((\w+)\)s")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatesConfig:
+class DatesTaskConfig:
     """Locales of the task."""
 
     locales: str = "en,de,fr,es"
@@ -73,11 +73,11 @@ class Dates(PairTask):
 
     name = "dates"
     summary = "convert a written date to ISO 8601"
-    config_class = DatesConfig
+    config_class = DatesTaskConfig
     defaults = {"steps": 500}
 
-    def __init__(self, config: DatesConfig | None = None) -> None:
-        self.config = DatesConfig() if config is None else config
+    def __init__(self, config: DatesTaskConfig | None = None) -> None:
+        self.config = DatesTaskConfig() if config is None else config
         self.styles = [_find_styles(name) for name in self.config.names]
         texts = [
             write_date(style, FIRST + datetime.timedelta(days=day)).source

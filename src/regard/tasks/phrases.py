@@ -57,7 +57,7 @@ Pick = Callable[[Sequence[str]], str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhrasesConfig:
+class PhrasesTaskConfig:
     """The task has no options."""
 
 
@@ -67,10 +67,10 @@ class Phrases(PairTask):
     name = "phrases"
     summary = "translate sentences of a small grammar from English to German"
     defaults = {"model": "transformer", "steps": 1500, "hidden": 64, "inner": 128, "dropout": 0.0}
-    config_class = PhrasesConfig
+    config_class = PhrasesTaskConfig
     max_source = max_target = MAX_WORDS
 
-    def __init__(self, config: PhrasesConfig | None = None) -> None:
+    def __init__(self, config: PhrasesTaskConfig | None = None) -> None:
         super().__init__(config)
         self.source_vocabulary, self.target_vocabulary = (
             WordVocabulary(english_words()),

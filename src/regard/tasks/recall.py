@@ -20,7 +20,7 @@ VALUES = string.digits
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecallConfig:
+class RecallTaskConfig:
     """Size of the task."""
 
     max_len: int = 50
@@ -45,13 +45,13 @@ class Recall(Task):
 
     name = "recall"
     summary = "key-value pairs, noise, a key: what was its value?"
-    config_class = RecallConfig
+    config_class = RecallTaskConfig
     defaults = {"model": "pooling", "cell": "gru", "batchsize": 64, "lr": 0.01, "vary_len": True}
     outputs = 1
     classes = len(VALUES)
 
-    def __init__(self, config: RecallConfig | None = None) -> None:
-        self.config = RecallConfig() if config is None else config
+    def __init__(self, config: RecallTaskConfig | None = None) -> None:
+        self.config = RecallTaskConfig() if config is None else config
         self.keys = string.ascii_uppercase[: self.config.vocab_size]
         self.vocabulary = self.keys + VALUES + NOISE
 

@@ -30,7 +30,7 @@ PROGRESS_BYTES = 200_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslationConfig:
+class TranslationTaskConfig:
     """Parallel text and tokenization."""
 
     train: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ class Translation(SequenceTask):
 
     name = "translation"
     summary = "translate sentences, learned from parallel text"
-    config_class = TranslationConfig
+    config_class = TranslationTaskConfig
     draws = False
     texts = ("train", "weights", "valid", "test", "hub", "languages", "guide", "bleu_tokenize")
     loose = ("max_len", "strict", "lenient")
@@ -207,12 +207,12 @@ class Translation(SequenceTask):
         "steps": 12_000,
     }
 
-    config: TranslationConfig
+    config: TranslationTaskConfig
     source_vocabulary: "LearnedVocabulary"
     target_vocabulary: "LearnedVocabulary"
 
     def __init__(
-        self, config: TranslationConfig, source: "LearnedVocabulary", target: "LearnedVocabulary"
+        self, config: TranslationTaskConfig, source: "LearnedVocabulary", target: "LearnedVocabulary"
     ) -> None:
         self.config = config
         self.source_vocabulary, self.target_vocabulary = source, target
@@ -221,7 +221,7 @@ class Translation(SequenceTask):
         """Shares of unknown tokens in the training's texts, set by `batches`."""
 
     @classmethod
-    def prepare(cls, config: TranslationConfig, folder: Path, *, progress: bool = True) -> Self:
+    def prepare(cls, config: TranslationTaskConfig, folder: Path, *, progress: bool = True) -> Self:
         """Learn the vocabularies from the text, or read them from `folder` if they are stored there."""
         from regard.data.prepare import TokenizerConfig, learn_vocabularies
 
@@ -233,12 +233,12 @@ class Translation(SequenceTask):
         return cls(config, *learn_vocabularies(text, cutting, folder, progress=progress))
 
     @classmethod
-    def digests(cls, config: TranslationConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
+    def digests(cls, config: TranslationTaskConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
         """Return digests of the training's text, by flag."""
         return config.digests(progress=progress)
 
     @classmethod
-    def restore(cls, config: TranslationConfig, files: Mapping[str, str]) -> Self:
+    def restore(cls, config: TranslationTaskConfig, files: Mapping[str, str]) -> Self:
         """Create the task with the vocabularies of a run; raises `InputError` if they are damaged."""
         from regard.data.prepare import read_vocabularies
 
