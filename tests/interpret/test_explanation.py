@@ -130,7 +130,7 @@ def test_interventions_are_explained_as_they_are(trained: regard.AnswerRun) -> N
     with regard.intervene(trained.model, "cross", heads=[0], to="uniform"):
         found = trained.explain(seed=1)
     close(found.weights, [1 / len(found.weights)] * len(found.weights))
-    assert find_layer(trained.model, "cross").observer is None
+    assert find_layer(trained.model, "cross").hook is None
 
 
 @pytest.mark.parametrize("temperature", [0.5, 3.0])

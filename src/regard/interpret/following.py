@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import AttentionLayer, Inside, find_layer, temper, watching
-from regard.attention import layers_of as attention_layers
+from regard.attention import AttentionLayer, AttentionTrace, attention_layers, find_layer, temper, trace_layer
 from regard.errors import check_range
 from regard.viz.attention_map import AttentionMap
 from regard.viz.records import skip_original
@@ -40,7 +39,7 @@ class Events(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.insides: list[Inside] = []
+        self.insides: list[AttentionTrace] = []
         self.added: Tensor | None = None
         """What the first matrix product after the layer made, (B, Tq, D): of several heads, their output."""
         self.norm: tuple[Tensor, Tensor] | None = None
@@ -49,7 +48,7 @@ class Events(TorchFunctionMode):
         """What the last matrix product of all multiplied."""
         self.logits: Tensor | None = None
 
-    def looked(self, inside: Inside) -> None:
+    def looked(self, inside: AttentionTrace) -> None:
         """Take note of a call of the layer."""
         if inside.step in (None, 0):
             self.insides, self.added, self.norm = [], None, None
@@ -72,7 +71,7 @@ class Events(TorchFunctionMode):
         return result
 
 
-def row_of(insides: Sequence[Inside], output: int) -> LayerRow:
+def row_of(insides: Sequence[AttentionTrace], output: int) -> LayerRow:
     """Return what a layer worked out for one query, whether it took them all at once or one by one."""
     at_once = insides[0].step is None
     check_range("output", output, 0, (insides[0].query.shape[2] if at_once else len(insides)) - 1)
@@ -117,7 +116,7 @@ def follow(
             stack.callback(subject.model.register_forward_hook(events.answered).remove)
             if temperature != 1:
                 stack.enter_context(temper(subject.model, names[id(layer)], temperature, heads=[head]))
-            stack.enter_context(watching(layer, events.looked))
+            stack.enter_context(trace_layer(layer, events.looked))
             stack.enter_context(events)
         shown = subject.attend(input, seed=seed)
     return Followed(shown, followed)
