@@ -1,7 +1,7 @@
 """Make the pictures of docs/how-to/look-inside.md, in a headless Chromium: `make docs-pictures`.
 
-Train Signal 2 with heads and snapshots, and a Transformer on Dates, open their explorers, and follow the steps of the
-page. Take each picture in light and dark.
+Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers and follow the steps of
+the page. Take each picture in light and dark.
 """
 
 import shutil
