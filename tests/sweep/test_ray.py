@@ -22,7 +22,7 @@ import pytest
 import regard
 from regard.errors import InputError, MachineError
 from regard.sweep import Ray, compare, ray
-from regard.sweep.carrying import Code, Files, measure_with, pack, step_of
+from regard.sweep.file_transfer import Code, Files, measure_with, pack, step_of
 from regard.sweep.job import Job
 from regard.sweep.trainer import News
 from regard.training import RunFolder

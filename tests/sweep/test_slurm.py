@@ -16,7 +16,7 @@ import pytest
 import regard
 from regard.errors import InputError, MachineError
 from regard.sweep import Slurm, compare, slurm
-from regard.sweep.carrying import step_of
+from regard.sweep.file_transfer import step_of
 from regard.sweep.job import Job, measure
 from tests.sweep.cluster import job
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from regard.errors import InputError
-from regard.sweep.carrying import Code, own_code, pack, step_of, unpack
+from regard.sweep.file_transfer import Code, own_code, pack, step_of, unpack
 from regard.sweep.job import Job, measure
 from regard.sweep.trainer import News, Trainer
 from regard.version import __version__

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from regard.attention import AttentionLayer, MultiHeadAttention, short_name
 from regard.errors import InputError, check_range
-from regard.interpret.explained import Answered, Explanation
-from regard.interpret.following import Events, LayerRow, follow, row_of
+from regard.interpret.explanation_result import Answered, Explanation
+from regard.interpret.answer_trace import Events, LayerRow, follow, row_of
 from regard.viz.maps import CROSS, Map
 from regard.viz.subject import Input, Subject
 

@@ -12,8 +12,8 @@ from regard.errors import check_range
 from regard.result import Result
 from regard.runs.flags import AnyFlags
 from regard.sweep.grid import Measurements, make_variants, measure_grid
-from regard.sweep.here import Here
-from regard.sweep.machines import Machines
+from regard.sweep.local import Here
+from regard.sweep.backends import Machines
 from regard.sweep.report import figures, tables, write_page, write_report
 from regard.tasks import find_task
 

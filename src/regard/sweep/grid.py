@@ -17,7 +17,7 @@ from regard.errors import InputError
 from regard.io import refuse_links
 from regard.progress import counting_bar, tell
 from regard.sweep.job import Job, Measured, make_job
-from regard.sweep.machines import Machines
+from regard.sweep.backends import Machines
 from regard.tasks import find_task
 from regard.training import RunConfig, RunFolder, make_config
 

@@ -22,7 +22,7 @@ from typing import Any
 from regard.errors import InputError, MachineError, check_range
 from regard.io.reading import is_file, read_text
 from regard.libraries import calling, import_library
-from regard.sweep.carrying import claimed, own_code, pack, step_of, unpack
+from regard.sweep.file_transfer import claimed, own_code, pack, step_of, unpack
 from regard.sweep.job import Job, Measured
 from regard.sweep.processes import leave
 from regard.sweep.trainer import News, Trainer

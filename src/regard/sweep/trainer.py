@@ -15,7 +15,7 @@ from typing import Any
 from regard.errors import InputError, RegardError
 from regard.io import remove_quietly, tidy
 from regard.io.temporary import beside
-from regard.sweep.carrying import Code, Files, Stamps, measure_with, pack, unpack_code
+from regard.sweep.file_transfer import Code, Files, Stamps, measure_with, pack, unpack_code
 from regard.sweep.job import Job, Measured
 from regard.sweep.processes import EndedError, Worker
 from regard.version import __version__

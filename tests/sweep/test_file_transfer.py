@@ -8,7 +8,7 @@ import pytest
 from regard.errors import InputError
 from regard.io import holding
 from regard.sweep import carrying
-from regard.sweep.carrying import claimed, own_code, pack, step_of, unpack, unpack_code
+from regard.sweep.file_transfer import claimed, own_code, pack, step_of, unpack, unpack_code
 from regard.sweep.job import Job, make_job, measure
 from regard.training import make_config
 from tests.conftest import TINY

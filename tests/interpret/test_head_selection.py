@@ -8,7 +8,7 @@ import pytest
 from regard.data.links import KnownLinks, Link
 from regard.errors import InputError
 from regard.interpret import AligningHeads, Head, choose_heads, links_of
-from regard.interpret.choosing import combined
+from regard.interpret.head_selection import combined
 
 HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1), ("decoder.layers.1.cross", 0)]
 RANDOM = np.random.default_rng(0)

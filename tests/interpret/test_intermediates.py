@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.interpret import sums as examined
+from regard.interpret import intermediates as examined
 from regard.viz.page import as_json
 
 INPUT = "BCCCBAABACCCA"

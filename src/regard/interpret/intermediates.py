@@ -11,9 +11,9 @@ from itertools import combinations
 import numpy as np
 
 from regard.attention import AttentionLayer
-from regard.interpret.explained import Answered, Explanation
+from regard.interpret.explanation_result import Answered, Explanation
 from regard.interpret.explanation import explanation_of
-from regard.interpret.following import Events, follow, row_of
+from regard.interpret.answer_trace import Events, follow, row_of
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import Map
 from regard.viz.subject import Input, Subject

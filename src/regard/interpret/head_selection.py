@@ -15,7 +15,7 @@ from regard.data.links import KnownLinks, Link
 from regard.errors import InputError
 from regard.interpret.agreement import Agreement, agreement, error_rate_of
 from regard.interpret.estimates import Estimate
-from regard.interpret.linking import Head, links_of
+from regard.interpret.word_links import Head, links_of
 from regard.result import Result
 
 if TYPE_CHECKING:
