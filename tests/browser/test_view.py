@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.interpret.importance import worth_by_layer
+from regard.interpret.importance import importance_by_layer
 from regard.viz.page import as_data, write_page
 from tests.browser.conftest import map_of, settle
 
@@ -129,7 +129,7 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
         [touched, attention],
         packed=True,
         original=attention,
-        importance=worth_by_layer(learned.importance()),
+        importance=importance_by_layer(learned.importance()),
         playback=playback.data(),
     )
     page.evaluate(

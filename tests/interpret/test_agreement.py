@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from regard.data.links import KnownLinks
-from regard.interpret.agreement import agreement, error_rate_of, tally
+from regard.interpret.agreement import agreement, alignment_error_rate, count_links
 
 
 def test_rates_by_hand() -> None:
     """Och and Ney 2003, equations 11 to 13."""
     known = [KnownLinks.of([(0, 0), (1, 1)], [(2, 2)]), KnownLinks.of([(0, 0)])]
     found = [frozenset({(0, 0), (2, 2), (3, 3)}), frozenset({(0, 0)})]
-    assert tally(found[0], known[0]) == (3, 2, 1, 2)
+    assert count_links(found[0], known[0]) == (3, 2, 1, 2)
     rates = agreement(found, known)
     # In all: 4 found, 3 sure, 2 sure ones found, 3 possible ones.
     assert rates.error_rate is not None and rates.error_rate.mean == pytest.approx(1 - (2 + 3) / (4 + 3))
@@ -32,4 +32,4 @@ def test_what_is_alike_has_no_error_and_what_is_apart_has_all() -> None:
 def test_nothing_found_and_nothing_known() -> None:
     nothing = agreement([frozenset()] * 3, [KnownLinks.of([])] * 3)
     assert (nothing.error_rate, nothing.precision, nothing.recall) == (None, None, None)
-    assert error_rate_of(np.zeros((2, 4), dtype=int)).tolist() == [1, 1]
+    assert alignment_error_rate(np.zeros((2, 4), dtype=int)).tolist() == [1, 1]

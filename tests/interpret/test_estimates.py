@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from regard.interpret.estimates import drawn_counts, estimate
+from regard.interpret.estimates import resample_counts, estimate
 from regard.sweep.statistics import mean
 
 
 @pytest.mark.parametrize(("samples", "least"), [(5, 0.90), (20, 0.92)])
 def test_intervals_of_few_samples_hold(samples: int, least: float) -> None:
-    random, draw, held = np.random.default_rng(1), drawn_counts(samples, 0), 0
+    random, draw, held = np.random.default_rng(1), resample_counts(samples, 0), 0
     for _ in range(200):
         found = estimate(random.beta(4, 3, samples), draw)
         assert found is not None and 0 <= found.low <= found.mean <= found.high <= 1

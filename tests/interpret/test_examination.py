@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 import regard
 from regard.interpret import HeadImportance, Probe
 from regard.interpret.estimates import estimate
-from regard.interpret.examination import correlation, examination_of
+from regard.interpret.examination import correlation, make_examination
 
 SAMPLES, STEPS, INPUTS = 60, 2, 8
 
@@ -40,7 +40,7 @@ def _examined(kind: str, importance: float = 0.5) -> Any:
         probes.append(Probe(weights={"cross": weights[None]}, gradient=measure, ablation=measure))
         relevance.append(relevant)
     worth = HeadImportance(samples=10, loss=1.0, added={"cross": [importance]})
-    return examination_of(probes, relevance, worth, task="test", seed=0)
+    return make_examination(probes, relevance, worth, task="test", seed=0)
 
 
 def test_a_head_that_looks_where_it_should() -> None:
@@ -72,7 +72,7 @@ def test_what_was_not_measured_is_unknown_and_nothing_is_said_of_it() -> None:
     even, measure = np.full((1, STEPS, INPUTS), 1 / INPUTS), np.ones((STEPS, INPUTS))
     probes = [Probe(weights={"cross": even}, gradient=measure, ablation=measure) for _ in range(4)]
     worth = HeadImportance(samples=10, loss=1.0, added={"cross": [0.2]})
-    found = examination_of(probes, None, worth, task="test", seed=0)
+    found = make_examination(probes, None, worth, task="test", seed=0)
     [head] = found.heads
     assert head.gradient is None and head.ablation is None and head.relevance is None
     assert head.sentence() == "cross, head 0: switching it off adds 0.200 to the loss."

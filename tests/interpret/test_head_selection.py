@@ -7,8 +7,8 @@ import pytest
 
 from regard.data.links import KnownLinks, Link
 from regard.errors import InputError
-from regard.interpret import AligningHeads, Head, choose_heads, links_of
-from regard.interpret.head_selection import combined
+from regard.interpret import AligningHeads, Head, choose_heads, extract_links
+from regard.interpret.head_selection import combine_heads
 
 HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1), ("decoder.layers.1.cross", 0)]
 RANDOM = np.random.default_rng(0)
@@ -84,9 +84,9 @@ def test_too_few_pairs() -> None:
 
 
 def test_the_end_of_the_source_is_no_word() -> None:
-    assert links_of(np.array([[0.2, 0.1, 0.7], [0.5, 0.4, 0.1]])) == {(0, 1)}
-    assert links_of(np.zeros((0, 3))) == links_of(np.zeros((2, 3))) == frozenset()
-    assert combined(np.ones((2, 3, 4, 5)), HEADS, choose_heads(*_some(), against="x").ways["all"]).shape == (4, 5)
+    assert extract_links(np.array([[0.2, 0.1, 0.7], [0.5, 0.4, 0.1]])) == {(0, 1)}
+    assert extract_links(np.zeros((0, 3))) == extract_links(np.zeros((2, 3))) == frozenset()
+    assert combine_heads(np.ones((2, 3, 4, 5)), HEADS, choose_heads(*_some(), against="x").ways["all"]).shape == (4, 5)
 
 
 def _some() -> tuple[list[np.ndarray], list[Head], list[KnownLinks]]:

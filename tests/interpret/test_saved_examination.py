@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.interpret import examined_in
-from regard.interpret.importance import worth_by_layer
+from regard.interpret import load_examination
+from regard.interpret.importance import importance_by_layer
 from regard.io.reading import sealed
 from regard.training import RunFolder
 from regard.training.kept import write_kept
@@ -26,12 +26,12 @@ def test_each_heads_own_sentence(trained: regard.AnswerRun, run: RunFolder) -> N
     found = trained.examine(samples=4)
     file = found.save(run.path / "examined.json")
     os.utime(file, (0, 0))  # as a copy may be
-    kept = examined_in(run)
+    kept = load_examination(run)
     assert kept.sentences == {"cross": [each.sentence() for each in found.heads]}
-    assert kept.worth == worth_by_layer(found.importance)
+    assert kept.worth == importance_by_layer(found.importance)
     assert kept.roles == ({} if found.roles is None else found.roles.by_layer())
     run.write_model(13, trained.model.state_dict())  # it was trained further
-    assert not any(examined_in(run))
+    assert not any(load_examination(run))
 
 
 def test_of_an_earlier_format_what_is_older_than_the_model_says_nothing(
@@ -40,16 +40,16 @@ def test_of_an_earlier_format_what_is_older_than_the_model_says_nothing(
     to_format_6(run.path)
     file = run.path / "examined.json"
     file.write_text(json.dumps(trained.examine(samples=4).json()))
-    assert any(examined_in(run))
+    assert any(load_examination(run))
     os.utime(file, (0, 0))
-    assert not any(examined_in(run))
+    assert not any(load_examination(run))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "[" * 10**5])
 def test_what_is_damaged_is_refused(run: RunFolder, content: str) -> None:
     (run.path / "examined.json").write_text(content)
     with pytest.raises(regard.InputError, match="is damaged: .*; delete it, or examine the run again"):
-        examined_in(run)
+        load_examination(run)
 
 
 def test_what_was_edited_or_is_of_another_run_is_refused(
@@ -61,7 +61,7 @@ def test_what_was_edited_or_is_of_another_run_is_refused(
     with pytest.raises(
         regard.InputError, match=r"examined\.json: it has changed since it was written; delete it"
     ):
-        examined_in(run)
+        load_examination(run)
     del stored["digest"]
     file.write_text(json.dumps(stored))
     with pytest.raises(
@@ -70,9 +70,9 @@ def test_what_was_edited_or_is_of_another_run_is_refused(
         regard.load(run.path).about()
     file.write_text(json.dumps(sealed({**stored, "of": {**stored["of"], "config": "another"}})))
     with pytest.raises(regard.InputError, match=r"examined\.json: it is of another run; delete it"):
-        examined_in(run)
+        load_examination(run)
     assert "it is of another run; it is used as it is" not in capsys.readouterr().err
-    examined_in(RunFolder(run.path, trust_edited=True))
+    load_examination(RunFolder(run.path, trust_edited=True))
     assert "it is of another run; it is used as it is" in capsys.readouterr().err
 
 
@@ -86,6 +86,6 @@ def test_what_was_edited_or_is_of_another_run_is_refused(
 )
 def test_what_another_version_has_put_otherwise_says_nothing(run: RunFolder, content: dict[str, object]) -> None:
     write_kept(run, "examined.json", content)
-    assert not any(examined_in(run))
+    assert not any(load_examination(run))
     (run.path / "examined.json").unlink()
-    assert not any(examined_in(run))
+    assert not any(load_examination(run))

@@ -8,7 +8,7 @@ import pytest
 from regard.errors import InputError
 from regard.io import holding
 from regard.sweep import carrying
-from regard.sweep.file_transfer import claimed, own_code, pack, step_of, unpack, unpack_code
+from regard.sweep.file_transfer import claim_run, collect_code, pack, read_last_step, unpack, write_code
 from regard.sweep.job import Job, make_job, measure
 from regard.training import make_config
 from tests.conftest import TINY
@@ -34,7 +34,7 @@ def test_a_run_travels_and_goes_on_elsewhere(tmp_path: Path, lost: Job) -> None:
     files, _ = pack(lost.folder, {})
     here = Job(lost.stored, tmp_path / "here")
     unpack(files, here)
-    assert step_of(here.run) == 20 and here.interrupted()
+    assert read_last_step(here.run) == 20 and here.interrupted()
     whole = job(tmp_path / "whole")
     expected, found = measure(whole), measure(here)
     assert found.seconds is None and (found.loss, found.exact_match) == (expected.loss, expected.exact_match)
@@ -110,20 +110,20 @@ def test_who_is_killed_while_writing_leaves_a_run(
         measure(copy)
         assert copy.run.model_file.read_bytes() == lost.run.model_file.read_bytes()
     unpack(files, here)
-    assert here.read() == lost.read() and step_of(here.run) == 30
+    assert here.read() == lost.read() and read_last_step(here.run) == 30
     assert [each.name for each in (here.run.path / "trainer").iterdir()] == ["step-30.safetensors"]
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
     here = job(tmp_path / "here")
-    with claimed(here):
+    with claim_run(here):
         with pytest.raises(InputError, match="is being written by process"):
             with holding(here.run.path):
                 pass
     here.run.path.mkdir(parents=True)
     (here.run.path / "thesis.txt").touch()
     with pytest.raises(InputError, match="exists and is not a run"):
-        with claimed(here):
+        with claim_run(here):
             pass
     assert here.read() is None
 
@@ -132,7 +132,7 @@ def test_code_that_is_sent_off_is_trusted(tmp_path: Path, monkeypatch: pytest.Mo
     """As it would be by training here: its run comes back, and goes on."""
     trusted: list[str] = []
     monkeypatch.setattr(carrying, "trust", lambda stored: trusted.append(stored["on"]))
-    with claimed(job(tmp_path, str(EXAMPLES / "doubles.py"))):
+    with claim_run(job(tmp_path, str(EXAMPLES / "doubles.py"))):
         assert trusted == [str(EXAMPLES / "doubles.py")]
 
 
@@ -145,16 +145,16 @@ def test_code_of_ones_own_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (mine / "mypackage" / "__init__.py").touch()
     (mine / "mypackage" / "looking.py").write_text((EXAMPLES / "lookback.py").read_text())
     monkeypatch.syspath_prepend(mine)
-    code = own_code(job(tmp_path / "a", str(mine / "doubles.py")))
+    code = collect_code(job(tmp_path / "a", str(mine / "doubles.py")))
     assert [sorted(files) for files in code.folders] == [["beside.py", "doubles.py"]]
     copy = (str(mine / "doubles.py"), theirs / "code-0" / "doubles.py")
-    assert unpack_code(code, theirs) == ([theirs / "code-0"], copy)
-    looking = own_code(job(tmp_path / "b", "reverse", model="mypackage.looking:LookBack"))
+    assert write_code(code, theirs) == ([theirs / "code-0"], copy)
+    looking = collect_code(job(tmp_path / "b", "reverse", model="mypackage.looking:LookBack"))
     [files] = looking.folders
     assert looking.task is None
     assert sorted(files) == ["beside.py", "doubles.py", "mypackage/__init__.py", "mypackage/looking.py"]
 
 
 def test_what_is_installed_does_not_travel(tmp_path: Path) -> None:
-    assert own_code(job(tmp_path)).folders == []
+    assert collect_code(job(tmp_path)).folders == []
     assert carrying._places("pytest") == carrying._places("regard.models") == carrying._places("no_such") == []

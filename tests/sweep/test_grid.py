@@ -12,7 +12,7 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.sweep import Measured, Variant, compare, here, job, make_variants
-from regard.sweep.report import spread
+from regard.sweep.report import format_mean
 from tests.conftest import TINY
 from tests.german import write
 
@@ -194,9 +194,9 @@ def test_a_damaged_measurement_is_told(tmp_path: Path) -> None:
 
 
 def test_spread() -> None:
-    assert spread([0.5, 0.25, 1.0], "{:.2f}".format) == "0.58 (0.00 to 1.53)"
-    assert spread([0.5, 0.5], "{:.2f}".format) == "0.50"
-    assert spread([], "{:.2f}".format) == ""
+    assert format_mean([0.5, 0.25, 1.0], "{:.2f}".format) == "0.58 (0.00 to 1.53)"
+    assert format_mean([0.5, 0.5], "{:.2f}".format) == "0.50"
+    assert format_mean([], "{:.2f}".format) == ""
 
 
 def test_a_comparison_gives_its_values() -> None:

@@ -13,7 +13,7 @@ import pytest
 from regard.io.locking import holding
 
 import regard
-from regard.sweep.processes import in_processes
+from regard.sweep.processes import run_in_processes
 
 
 def runs(folder: Path) -> list[Path]:
@@ -82,7 +82,7 @@ def test_a_signal_right_after_a_process_begins_leaves_none(monkeypatch: pytest.M
 
     monkeypatch.setattr(SpawnProcess, "start", begin)
     with pytest.raises(KeyboardInterrupt):
-        list(in_processes(square_or_die, [1, 2]))
+        list(run_in_processes(square_or_die, [1, 2]))
     assert not multiprocessing.active_children()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -105,18 +105,18 @@ def test_one_that_is_stopped_between_trainings_leaves_no_lock(tmp_path: Path) ->
     for name in ("0", "1"):
         (tmp_path / name).mkdir()
     with pytest.raises(regard.InputError, match="one fails"):
-        list(in_processes(hold, [tmp_path / "0", tmp_path / "1"]))
+        list(run_in_processes(hold, [tmp_path / "0", tmp_path / "1"]))
     assert sorted(each.name for each in tmp_path.rglob("*") if each.is_file()) == ["held", "held"]
 
 
 def test_a_process_that_is_killed_costs_its_own_job() -> None:
     found: dict[int, int] = {}
     with pytest.raises(regard.MachineError, match="1 of 6 processes ended from outside .* goes on with what"):
-        for number, result in in_processes(square_or_die, range(6)):
+        for number, result in run_in_processes(square_or_die, range(6)):
             found[number] = result
     assert found == {0: 0, 1: 1, 2: 4, 4: 16, 5: 25}
 
 
 def test_what_a_job_raises_is_raised_here() -> None:
     with pytest.raises(regard.InputError, match="100 is out of range"):
-        list(in_processes(square_or_die, [1, 100]))
+        list(run_in_processes(square_or_die, [1, 100]))

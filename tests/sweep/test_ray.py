@@ -22,9 +22,9 @@ import pytest
 import regard
 from regard.errors import InputError, MachineError
 from regard.sweep import Ray, compare, ray
-from regard.sweep.file_transfer import Code, Files, measure_with, pack, step_of
+from regard.sweep.file_transfer import Code, Files, measure_with_code, pack, read_last_step
 from regard.sweep.job import Job
-from regard.sweep.trainer import News
+from regard.sweep.trainer import TrainingUpdate
 from regard.training import RunFolder
 from tests.sweep.cluster import LostError, lose_at, short_checkpoints
 
@@ -42,7 +42,7 @@ class Machine:
     fails: Exception | None
     folder: Path
 
-    def begin(self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int) -> News:
+    def begin(self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int) -> TrainingUpdate:
         end = Machine.ends.pop(0) if Machine.ends else None
         Machine.begun.append(sorted(Path(name).name for name in files if "trainer" in name))
         if end == 0:
@@ -51,29 +51,29 @@ class Machine:
         for name, content in files.items():
             (self.job.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.job.folder / name).write_bytes(content)
-        self.news_left: list[News | Exception] = []
+        self.news_left: list[TrainingUpdate | Exception] = []
         with pytest.MonkeyPatch.context() as patch:
             if end is not None:
                 lose_at(end, patch)
             try:
-                measured = measure_with(([], None), self.job)
+                measured = measure_with_code(([], None), self.job)
             except LostError:
-                self.news_left = [News(files=pack(self.job.folder, {})[0]), FakeRay.exceptions.RayError()]
+                self.news_left = [TrainingUpdate(files=pack(self.job.folder, {})[0]), FakeRay.exceptions.RayError()]
             else:
-                self.news_left = [News(files=pack(self.job.folder, {})[0], measured=measured)]
+                self.news_left = [TrainingUpdate(files=pack(self.job.folder, {})[0], measured=measured)]
         if Machine.fails is not None:
-            self.news_left = [News(error=Machine.fails)]
-        return News()
+            self.news_left = [TrainingUpdate(error=Machine.fails)]
+        return TrainingUpdate()
 
-    def news(self, seconds: float) -> News:
+    def news(self, seconds: float) -> TrainingUpdate:
         news = self.news_left.pop(0)
         if isinstance(news, Exception):
             raise news
         return news
 
-    def stop(self) -> News:
+    def stop(self) -> TrainingUpdate:
         Machine.stopped += 1
-        return News(files=pack(self.job.folder, {})[0], ended=True)
+        return TrainingUpdate(files=pack(self.job.folder, {})[0], ended=True)
 
 
 class FakeRay:
@@ -177,7 +177,7 @@ def test_what_a_lost_machine_had_saved_goes_on_elsewhere(
 class _InThisProcess:
     def run(self, jobs: Any, tell: Any) -> Iterator[Any]:
         for job in jobs:
-            yield job, measure_with(([], None), job)
+            yield job, measure_with_code(([], None), job)
 
 
 @pytest.mark.usefixtures("faked")
@@ -201,7 +201,7 @@ def test_who_stops_has_what_was_saved(tmp_path: Path, monkeypatch: pytest.Monkey
             compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
     assert Machine.stopped == 1
     folders = [tmp_path / "counting" / "score=dot" / f"seed-{seed}" / "counting" for seed in range(2)]
-    assert [step_of(RunFolder(folder)) for folder in folders] == [10, 20]
+    assert [read_last_step(RunFolder(folder)) for folder in folders] == [10, 20]
     assert not [path for path in tmp_path.rglob(".*") if path.is_file()]  # nobody holds a run
 
 
@@ -300,7 +300,7 @@ def test_a_machine_that_is_killed_costs_what_its_training_did_since_its_checkpoi
     runs = [RunFolder(kept / f"seed-{seed}" / "slow") for seed in range(2)]
     try:
         deadline = time.monotonic() + 180
-        while not all(run.exists() and step_of(run) >= 500 for run in runs):
+        while not all(run.exists() and read_last_step(run) >= 500 for run in runs):
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.1)
         os.killpg(other.pid, signal.SIGKILL)

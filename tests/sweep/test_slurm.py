@@ -16,7 +16,7 @@ import pytest
 import regard
 from regard.errors import InputError, MachineError
 from regard.sweep import Slurm, compare, slurm
-from regard.sweep.file_transfer import step_of
+from regard.sweep.file_transfer import read_last_step
 from regard.sweep.job import Job, measure
 from tests.sweep.cluster import job
 
@@ -214,7 +214,7 @@ def test_time_that_is_over_saves_and_the_next_one_goes_on(tmp_path: Path) -> Non
                 training(asked)
     finally:
         timer.join()
-    step = step_of(asked.run)
+    step = read_last_step(asked.run)
     assert step > 0 and step == regard.load(asked.run.path).step
     [submission] = found
     again: Any = pickle.loads(pickle.dumps(submission.function))

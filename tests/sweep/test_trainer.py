@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from regard.errors import InputError
-from regard.sweep.file_transfer import Code, own_code, pack, step_of, unpack
+from regard.sweep.file_transfer import Code, collect_code, pack, read_last_step, unpack
 from regard.sweep.job import Job, measure
-from regard.sweep.trainer import News, Trainer
+from regard.sweep.trainer import TrainingUpdate, Trainer
 from regard.version import __version__
 from tests.sweep.cluster import job
 
@@ -28,7 +28,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def begun(asked: Job, code: Code | None = None, files: Any = None) -> Trainer:
     trainer = Trainer()
-    trainer.begin(__version__, asked.stored, files or {}, code or own_code(asked), 1)
+    trainer.begin(__version__, asked.stored, files or {}, code or collect_code(asked), 1)
     return trainer
 
 
@@ -43,7 +43,7 @@ def test_it_trains_with_code_that_its_machine_has_not(tmp_path: Path, there: Pat
     own = tmp_path / "doubles.py"
     own.write_text((Path(__file__).parents[2] / "examples" / "doubles.py").read_text())
     asked, whole = job(tmp_path / "here", str(own), steps=10), job(tmp_path / "whole", str(own), steps=10)
-    expected, code = measure(whole), own_code(asked)
+    expected, code = measure(whole), collect_code(asked)
     own.rename(tmp_path / "gone")
     trainer = begun(asked, code)
     news = trainer.news(0.0)
@@ -61,20 +61,20 @@ def test_it_trains_with_code_that_its_machine_has_not(tmp_path: Path, there: Pat
 def test_it_saves_when_it_is_stopped_and_goes_on(tmp_path: Path, there: Path) -> None:
     asked = job(tmp_path / "here", steps=1_000_000)
     trainer = begun(asked)
-    news = News()
+    news = TrainingUpdate()
     while not any("step-500." in name or "step-1000." in name for name in news.files):
         news = trainer.news(0.2)
         unpack(news.files, asked)
     news = trainer.stop()
     assert news.ended and news.measured is None
     unpack(news.files, asked)
-    step = step_of(asked.run)
+    step = read_last_step(asked.run)
     assert step > 500 and list(there.iterdir()) == []
-    assert trainer.stop() == News()  # it has been told already
+    assert trainer.stop() == TrainingUpdate()  # it has been told already
     again = begun(asked, files=pack(asked.folder, {})[0])
     again.news(5.0)
     unpack(again.stop().files, asked)
-    assert step_of(asked.run) > step
+    assert read_last_step(asked.run) > step
 
 
 @pytest.mark.slow

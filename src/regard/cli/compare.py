@@ -13,7 +13,7 @@ from regard.cli.words import say
 from regard.errors import InputError, unknown
 from regard.io import check_writable, write_json
 from regard.io.reading import is_folder, read_text
-from regard.sweep import COMPARISONS, Here, Machines, Ray, Slurm, compare
+from regard.sweep import COMPARISONS, Local, Backend, Ray, Slurm, compare
 from regard.tasks import TASKS
 from regard.training import changed, make_config
 
@@ -31,7 +31,7 @@ FOLDERS = (
 PLACED = ("address", "cpus", "memory", "time", "partition")
 """Flags that say more of where trainings run."""
 OWN = tuple(f"--{name}" for name in ("seeds", "html", "explorer", "savepath", "on", *PLACED))
-MACHINES: dict[str, type[Here | Ray | Slurm]] = {"here": Here, "ray": Ray, "slurm": Slurm}
+MACHINES: dict[str, type[Local | Ray | Slurm]] = {"here": Local, "ray": Ray, "slurm": Slurm}
 PIPED = 200
 """Columns of the table where it does not go to a terminal."""
 
@@ -135,7 +135,7 @@ def run(argv: list[str]) -> None:
     sys.stdout.write("".join(f"Saved {path}\n" for path in saved))
 
 
-def _machines(flags: CompareFlags) -> Machines:
+def _machines(flags: CompareFlags) -> Backend:
     """Return what trainings are to run on; raises `InputError` for a flag that is not for that."""
     chosen = MACHINES[flags.on]
     takes = {each.name for each in fields(chosen)}

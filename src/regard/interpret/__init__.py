@@ -7,18 +7,18 @@ from regard.late import late
 if TYPE_CHECKING:
     from regard.interpret.agreement import Agreement
     from regard.interpret.alignment import Alignment, alignment, error_rate
-    from regard.interpret.head_selection import AligningHeads, AlignmentChoice, By, KeptHeads, choose_heads, combined
+    from regard.interpret.head_selection import AligningHeads, AlignmentChoice, By, KeptHeads, choose_heads, combine_heads
     from regard.interpret.estimates import Estimate
     from regard.interpret.examination import Examination, examine
-    from regard.interpret.explanation_result import Answered, Explanation
+    from regard.interpret.explanation_result import StepAnswer, Explanation
     from regard.interpret.explanation import explain
     from regard.interpret.findings import HeadFindings
-    from regard.interpret.importance import HeadImportance, Taken, head_importance, take_out
-    from regard.interpret.saved_examination import examined_in
-    from regard.interpret.word_links import Head, all_weights, links_of, reading_heads, word_weights
+    from regard.interpret.importance import HeadImportance, PrunedHeads, head_importance, prune_heads
+    from regard.interpret.saved_examination import load_examination
+    from regard.interpret.word_links import Head, all_weights, extract_links, cross_attention_heads, word_weights
     from regard.interpret.probing import Probe, probe
     from regard.interpret.pruning import Pruned
-    from regard.interpret.relevance import RelevanceShare, mass_on, relevance_share
+    from regard.interpret.relevance import RelevanceShare, attention_mass, relevance_share
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
     from regard.interpret.intermediates import with_sums
@@ -30,7 +30,7 @@ __all__ = [
     "AligningHeads",
     "Alignment",
     "AlignmentChoice",
-    "Answered",
+    "StepAnswer",
     "By",
     "Estimate",
     "Examination",
@@ -46,24 +46,24 @@ __all__ = [
     "Probe",
     "Pruned",
     "RelevanceShare",
-    "Taken",
+    "PrunedHeads",
     "alignment",
     "all_weights",
     "choose_heads",
-    "combined",
+    "combine_heads",
     "error_rate",
     "examine",
-    "examined_in",
+    "load_examination",
     "explain",
     "head_importance",
     "head_roles",
     "head_samples",
-    "links_of",
-    "mass_on",
+    "extract_links",
+    "attention_mass",
     "probe",
-    "reading_heads",
+    "cross_attention_heads",
     "relevance_share",
-    "take_out",
+    "prune_heads",
     "with_sums",
     "word_weights",
 ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.links import KnownLinks, Link
-from regard.interpret.estimates import LEVEL, Estimate, drawn_counts
+from regard.interpret.estimates import LEVEL, Estimate, resample_counts
 from regard.result import Result
 
 
@@ -29,13 +29,13 @@ class Agreement(Result):
     """Share (0 to 1) of what is sure that was found."""
 
 
-def tally(found: frozenset[Link], known: KnownLinks) -> tuple[int, int, int, int]:
+def count_links(found: frozenset[Link], known: KnownLinks) -> tuple[int, int, int, int]:
     """Return |A|, |S|, |A and S| and |A and P| of one pair of sentences."""
     return len(found), len(known.sure), len(found & known.sure), len(found & known.possible)
 
 
-def error_rate_of(counts: np.ndarray) -> np.ndarray:
-    """Return the error rate of counts (..., 4) as `tally` has them, summed over sentences; 1 where there is
+def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
+    """Return the error rate of counts (..., 4) as `count_links` has them, summed over sentences; 1 where there is
     nothing to be found, and nothing was."""
     found, sure, hits, possible = np.moveaxis(counts, -1, 0)
     total = found + sure
@@ -45,13 +45,13 @@ def error_rate_of(counts: np.ndarray) -> np.ndarray:
 
 def agreement(found: Sequence[frozenset[Link]], known: Sequence[KnownLinks], *, seed: int = 0) -> Agreement:
     """Return how well links agree with known ones, over pairs of sentences."""
-    return agreement_of(np.array([tally(*each) for each in zip(found, known, strict=True)]), seed=seed)
+    return agreement_from_counts(np.array([count_links(*each) for each in zip(found, known, strict=True)]), seed=seed)
 
 
-def agreement_of(counts: np.ndarray, *, seed: int = 0) -> Agreement:
-    """Return the same of what `tally` found of each pair, (N, 4)."""
+def agreement_from_counts(counts: np.ndarray, *, seed: int = 0) -> Agreement:
+    """Return the same of what `count_links` found of each pair, (N, 4)."""
     found, sure, hits, possible = counts.T.astype(np.float64)
-    draw = drawn_counts(len(counts), seed)
+    draw = resample_counts(len(counts), seed)
     wrong = found + sure - hits - possible
     return Agreement(
         error_rate=_ratio(wrong, found + sure, draw),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.attention.recording import record_own
 from regard.errors import InputError
-from regard.interpret.relevance import mass_on
+from regard.interpret.relevance import attention_mass
 from regard.models import Seq2Seq
 from regard.tasks import Pair, PairTask, links
 
@@ -80,7 +80,7 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
         lengths = torch.cat([part[2] for part in parts])
         result[name] = Alignment(
             error_rate=error_rate(weights.unsqueeze(0), known.unsqueeze(0)),
-            share=mass_on(weights, known).double().mean().item(),
+            share=attention_mass(weights, known).double().mean().item(),
             uniform=(known.sum(-1) / lengths).double().mean().item(),
         )
     return result

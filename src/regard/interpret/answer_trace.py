@@ -35,7 +35,7 @@ class LayerRow(NamedTuple):
     """(H, Dv)."""
 
 
-class Events(TorchFunctionMode):
+class AnswerTrace(TorchFunctionMode):
     """What happens in a model from the last time on that a layer began with the first query."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Events(TorchFunctionMode):
         return result
 
 
-def row_of(insides: Sequence[Inside], output: int) -> LayerRow:
+def read_layer_row(insides: Sequence[Inside], output: int) -> LayerRow:
     """Return what a layer worked out for one query, whether it took them all at once or one by one."""
     at_once = insides[0].step is None
     check_range("output", output, 0, (insides[0].query.shape[2] if at_once else len(insides)) - 1)
@@ -86,15 +86,15 @@ def row_of(insides: Sequence[Inside], output: int) -> LayerRow:
     )
 
 
-class Followed(NamedTuple):
+class TracedAnswer(NamedTuple):
     """An answer, and what happened in some layers on the way."""
 
     shown: AttentionMap
-    layers: list[tuple[AttentionLayer, Events]]
+    layers: list[tuple[AttentionLayer, AnswerTrace]]
     """In the order asked for."""
 
 
-def follow(
+def trace_answer(
     subject: Subject[Input],
     input: str | None,
     layers: Sequence[str],
@@ -102,14 +102,14 @@ def follow(
     seed: int = 0,
     temperature: float = 1.0,
     head: int = 0,
-) -> Followed:
+) -> TracedAnswer:
     """Answer an input, or one drawn by `seed`, and keep what some layers worked out meanwhile.
 
     `temperature`: what the scores of `head` are divided by in these layers. Raises `InputError` for a layer or
     head that is not there.
     """
     found = [find_layer(subject.model, layer) for layer in layers]
-    followed = [(layer, Events()) for layer in found]
+    followed = [(layer, AnswerTrace()) for layer in found]
     names = {id(one): name for name, one in attention_layers(subject.model).items()}
     with answered_once(), ExitStack() as stack:
         for layer, events in followed:
@@ -120,4 +120,4 @@ def follow(
             stack.enter_context(watching(layer, events.looked))
             stack.enter_context(events)
         shown = subject.attend(input, seed=seed)
-    return Followed(shown, followed)
+    return TracedAnswer(shown, followed)

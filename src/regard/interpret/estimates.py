@@ -32,7 +32,7 @@ class Estimate:
         return f"{self.mean:.1%} ({self.low:.1%} to {self.high:.1%})"
 
 
-def interval_over(samples: int) -> str:
+def describe_interval(samples: int) -> str:
     """Say what the intervals of so many samples are."""
     if samples >= ENOUGH:
         return "95 % interval over the samples"
@@ -47,7 +47,7 @@ def said(found: Estimate | None, form: Callable[[Estimate], str] = str) -> str:
     return NOT_MEASURED if found is None else form(found)
 
 
-def drawn_counts(samples: int, seed: int) -> np.ndarray:
+def resample_counts(samples: int, seed: int) -> np.ndarray:
     """Return (R, N): how often each of N samples is drawn in each of R resamples."""
     random = np.random.default_rng(seed)
     return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES)

@@ -25,13 +25,13 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.errors import InputError, check_range
-from regard.interpret.estimates import Estimate, drawn_counts, estimate, interval_over, said
+from regard.interpret.estimates import Estimate, resample_counts, estimate, describe_interval, said
 from regard.interpret.findings import HeadFindings
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import Probe, probe
-from regard.interpret.relevance import mass_on
-from regard.interpret.roles import FEWEST, HeadRoles, head_roles
+from regard.interpret.relevance import attention_mass
+from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
 from regard.io import write_file, write_json
 from regard.result import Result
 from regard.training import RunFolder
@@ -158,7 +158,7 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
     trials = [trial for trial in map(subject.trial, inputs) if trial is not None]
     probes = [probe(subject.recording, each.embedding, each.run, each.layers) for each in trials]
     known = [each.relevant for each in trials if each.relevant is not None]
-    found = examination_of(
+    found = make_examination(
         probes,
         known if known and len(known) == len(probes) else None,
         importance,
@@ -174,12 +174,12 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
 def _roles(subject: Subject[Input], samples: int, seed: int) -> HeadRoles | None:
     """Return what each head does; None of somebody's model that cannot be drawn anew, and so has no null."""
     try:
-        return head_roles(subject, samples=min(max(samples, FEWEST), MOST), seed=seed)
+        return head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MOST), seed=seed)
     except InputError:
         return None
 
 
-def examination_of(
+def make_examination(
     probes: Sequence[Probe],
     relevance: Sequence[np.ndarray] | None,
     importance: HeadImportance,
@@ -196,7 +196,7 @@ def examination_of(
     """
     # Each sample beside the next one: as good as any other, and never itself.
     others = [*range(1, len(probes)), 0]
-    draw = drawn_counts(max(len(probes), 1), seed)
+    draw = resample_counts(max(len(probes), 1), seed)
     even = (
         None if relevance is None else np.array([_share(np.full(r.shape, 1 / r.shape[1]), r) for r in relevance])
     )
@@ -300,7 +300,7 @@ def _share(weights: np.ndarray, relevant: np.ndarray) -> float:
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
     relevant = relevant[:steps, :inputs]
     counted = relevant.any(1)
-    return float(mass_on(weights[:steps, :inputs], relevant)[counted].mean()) if counted.any() else float("nan")
+    return float(attention_mass(weights[:steps, :inputs], relevant)[counted].mean()) if counted.any() else float("nan")
 
 
 def correlation(weights: np.ndarray, measure: np.ndarray) -> float:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from regard.attention import AttentionLayer, MultiHeadAttention, short_name
 from regard.errors import InputError, check_range
-from regard.interpret.explanation_result import Answered, Explanation
-from regard.interpret.answer_trace import Events, LayerRow, follow, row_of
+from regard.interpret.explanation_result import StepAnswer, Explanation
+from regard.interpret.answer_trace import AnswerTrace, LayerRow, trace_answer, read_layer_row
 from regard.viz.maps import CROSS, Map
 from regard.viz.subject import Input, Subject
 
@@ -45,19 +45,19 @@ def explain(
     Raises `InputError` for a layer, head or step that is not there, and where layers are not Regard's.
     """
     name = _chosen(subject, layer)
-    followed = follow(subject, input, [name], seed=seed, temperature=temperature, head=head)
+    followed = trace_answer(subject, input, [name], seed=seed, temperature=temperature, head=head)
     [(found, events)] = followed.layers
-    return explanation_of(
+    return make_explanation(
         subject, followed.shown, name, found, events, head=head, output=output, key=key, temperature=temperature
     )
 
 
-def explanation_of(
+def make_explanation(
     subject: Subject[Input],
     shown: Map,
     name: str,
     layer: AttentionLayer,
-    events: Events,
+    events: AnswerTrace,
     *,
     head: int,
     output: int,
@@ -68,7 +68,7 @@ def explanation_of(
 
     Raises `InputError` for a step that is not there.
     """
-    row = row_of(events.insides, output)
+    row = read_layer_row(events.insides, output)
     mapped = shown.layers[short_name(name)]
     weights = row.weights[head]
     if key is None:
@@ -107,7 +107,7 @@ def _chosen(subject: Subject[Input], layer: str | None) -> str:
     return next((each.name for each in subject.layers if each.kind == CROSS), subject.layers[0].name)
 
 
-def _after(layer: AttentionLayer, events: Events, row: LayerRow, output: int, head: int) -> dict[str, Any]:
+def _after(layer: AttentionLayer, events: AnswerTrace, row: LayerRow, output: int, head: int) -> dict[str, Any]:
     """Return what becomes of the context of one query."""
     added, own = row.context.flatten(), None
     if isinstance(layer, MultiHeadAttention) and events.added is not None:
@@ -123,7 +123,7 @@ def _after(layer: AttentionLayer, events: Events, row: LayerRow, output: int, he
     }
 
 
-def _answered(subject: Subject[Input], events: Events, shown: Map, output: int) -> Answered | None:
+def _answered(subject: Subject[Input], events: AnswerTrace, shown: Map, output: int) -> StepAnswer | None:
     """Return what the model answers at an output step."""
     if events.logits is None or events.state is None:
         return None
@@ -132,7 +132,7 @@ def _answered(subject: Subject[Input], events: Events, shown: Map, output: int) 
     shares = logits[output].softmax(-1)
     likely = shares.argsort(descending=True)[:MOST_CLASSES]
     prediction = shown.prediction
-    return Answered(
+    return StepAnswer(
         answer=shown.outputs[output]
         if prediction is None or isinstance(prediction, str)
         else str(prediction[output]),

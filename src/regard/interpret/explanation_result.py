@@ -18,7 +18,7 @@ BAR = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answered:
+class StepAnswer:
     """What a model made of the state of one output step."""
 
     answer: str
@@ -72,7 +72,7 @@ class Explanation(Result):
     after_norm: list[float] | None
     note: str = ""
     """What is unusual about the input; empty where nothing is."""
-    answered: Answered | None
+    answered: StepAnswer | None
     """What the model answers at this output step; None for a layer whose queries are no outputs."""
 
     @property

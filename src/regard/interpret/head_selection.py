@@ -13,9 +13,9 @@ import numpy as np
 from regard.attention import short_name
 from regard.data.links import KnownLinks, Link
 from regard.errors import InputError
-from regard.interpret.agreement import Agreement, agreement, error_rate_of
+from regard.interpret.agreement import Agreement, agreement, alignment_error_rate
 from regard.interpret.estimates import Estimate
-from regard.interpret.word_links import Head, links_of
+from regard.interpret.word_links import Head, extract_links
 from regard.result import Result
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_HEADS = 8
 """In a set."""
-FEWEST = 20
+MIN_PAIRS = 20
 """Pairs by which heads are chosen, at least, those included by which they are reported."""
 By = Literal["head", "set", "all"]
 ASKED = {False: "as it is written", True: "with the word itself"}
@@ -125,7 +125,7 @@ def choose_heads(
     `seed`, chooses; the other reports. `beside`: what else is to be reported, by name: the links of those pairs
     whose numbers are given, with the heads that were chosen. Raises `InputError` where there are too few pairs.
     """
-    if len(known) < FEWEST:
+    if len(known) < MIN_PAIRS:
         raise InputError(
             f"{len(known)} pairs are too few to choose heads by: give {FEWEST} or more, better hundreds"
         )
@@ -133,7 +133,7 @@ def choose_heads(
     chosen_by, others = sorted(order[: len(known) // 2]), sorted(order[len(known) // 2 :])
     counts = np.stack([_tallies(each, links) for each, links in zip(weights, known, strict=True)])
     some = [(weights[pair], known[pair]) for pair in chosen_by]
-    rates = error_rate_of(counts[chosen_by].sum(0))  # (2, C)
+    rates = alignment_error_rate(counts[chosen_by].sum(0))  # (2, C)
     shift, best = np.unravel_index(rates.argmin(), rates.shape)
     ways: dict[By, AligningHeads] = {"head": AligningHeads(heads=(heads[int(best)],), shifted=bool(shift))}
     errors: dict[By, float] = {"head": float(rates.min())}
@@ -161,11 +161,11 @@ def choose_heads(
         writing=AligningHeads(heads=(heads[int(rates[0].argmin())],), shifted=False),
         found=found,
         heads=tuple(heads),
-        error_rates=error_rate_of(counts[others].sum(0)),
+        error_rates=alignment_error_rate(counts[others].sum(0)),
     )
 
 
-def combined(weights: np.ndarray, heads: Sequence[Head], chosen: AligningHeads) -> np.ndarray:
+def combine_heads(weights: np.ndarray, heads: Sequence[Head], chosen: AligningHeads) -> np.ndarray:
     """Return what target words attend to by the heads chosen of `heads`, (Wt, Ws + 1), of (2, C, Wt, Ws + 1)."""
     places = [list(heads).index(head) for head in chosen.heads]
     found: np.ndarray = weights[int(chosen.shifted), places].mean(0)
@@ -177,7 +177,7 @@ Asked = Sequence[tuple[np.ndarray, KnownLinks]]
 
 
 def _report(pairs: Asked, heads: Sequence[Head], chosen: AligningHeads, seed: int) -> Agreement:
-    links = [links_of(combined(weights, heads, chosen)) for weights, _ in pairs]
+    links = [extract_links(combine_heads(weights, heads, chosen)) for weights, _ in pairs]
     return agreement(links, [known for _, known in pairs], seed=seed)
 
 
@@ -197,7 +197,7 @@ def _tallies(weights: np.ndarray, known: KnownLinks) -> np.ndarray:
 def _error(pairs: Asked, places: Sequence[int], shifted: bool) -> float:
     """Return the error rate of some heads together."""
     counts = sum(_tallies(weights[int(shifted), list(places)].mean(0), known) for weights, known in pairs)
-    return float(error_rate_of(np.asarray(counts)))
+    return float(alignment_error_rate(np.asarray(counts)))
 
 
 def _grown(pairs: Asked, shifted: int, first: int) -> tuple[float, list[int]]:
@@ -209,7 +209,7 @@ def _grown(pairs: Asked, shifted: int, first: int) -> tuple[float, list[int]]:
         counts = sum(
             _tallies(weights[shifted] + total, known) for (weights, known), total in zip(pairs, sums, strict=True)
         )
-        rates = error_rate_of(np.asarray(counts))
+        rates = alignment_error_rate(np.asarray(counts))
         rates[places] = 2
         best = int(rates.argmin())
         if rates[best] >= error:

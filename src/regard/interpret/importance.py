@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.errors import InputError, check_range
-from regard.interpret.estimates import Estimate, drawn_counts, estimate, interval_over
+from regard.interpret.estimates import Estimate, resample_counts, estimate, describe_interval
 from regard.result import Result
 from regard.viz.data import WorthData
 from regard.viz.subject import Input, Subject
@@ -62,12 +62,12 @@ class HeadImportance(Result):
         return Group(*parts)
 
 
-def worth_by_layer(found: HeadImportance) -> dict[str, list[WorthData]]:
+def importance_by_layer(found: HeadImportance) -> dict[str, list[WorthData]]:
     """Return what each head is worth, as the page takes it."""
-    return {layer: worth_data(added, found.intervals.get(layer)) for layer, added in found.added.items()}
+    return {layer: importance_data(added, found.intervals.get(layer)) for layer, added in found.added.items()}
 
 
-def worth_data(added: Sequence[float], intervals: Sequence[Estimate | None] | None) -> list[WorthData]:
+def importance_data(added: Sequence[float], intervals: Sequence[Estimate | None] | None) -> list[WorthData]:
     """Return what the heads of a layer are worth, with their intervals where those are known."""
     known = intervals or [None] * len(added)
     return [
@@ -92,10 +92,10 @@ def head_importance(
     *,
     samples: int | None = None,
     seed: int = 0,
-    told: Callable[[int, int], None] = lambda done, heads: None,
+    on_progress: Callable[[int, int], None] = lambda done, heads: None,
 ) -> HeadImportance:
     """Return the importance of every head of a subject, over unseen inputs (None: as many as is usual for it),
-    the same ones each time. `told` hears after each head how many are done, of how many.
+    the same ones each time. `on_progress` hears after each head how many are done, of how many.
 
     Raises `InputError` for a model without attention, or where there are no such inputs.
     """
@@ -109,7 +109,7 @@ def head_importance(
     outputs = max(base[:, 1].sum(), 1)
     intervals = {}
     heads, done = sum(layer.heads for layer in subject.layers), 0
-    told(done, heads)
+    on_progress(done, heads)
     for layer in subject.layers:
         values, estimates = [], []
         for head in range(layer.heads):
@@ -118,7 +118,7 @@ def head_importance(
             values.append(float(more.sum() / outputs))
             estimates.append(_interval(more, base[:, 1], seed))
             done += 1
-            told(done, heads)
+            on_progress(done, heads)
         added[layer.name], intervals[layer.name] = values, estimates
     return HeadImportance(
         samples=len(inputs),
@@ -146,10 +146,10 @@ def _interval(more: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | No
 
 @functools.lru_cache(maxsize=2)
 def _counts(samples: int, seed: int) -> np.ndarray:
-    return drawn_counts(samples, seed)
+    return resample_counts(samples, seed)
 
 
-class Taken(NamedTuple):
+class PrunedHeads(NamedTuple):
     """What taking heads out of a model for good came to."""
 
     removed: list[tuple[str, int]]
@@ -160,7 +160,7 @@ class Taken(NamedTuple):
     after: HeadImportance
 
 
-def take_out(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> Taken:
+def prune_heads(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> PrunedHeads:
     """Take the `heads` least important heads out of a subject's model, for good.
 
     One head goes at a time, or those that share their keys, and what the others are worth is asked anew after
@@ -181,7 +181,7 @@ def take_out(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> Taken
         removed += [(layer, left[layer][place]) for place in places]
         left[layer] = [head for place, head in enumerate(left[layer]) if place not in places]
         after = head_importance(subject, seed=seed)
-    return Taken(removed, left, before, after)
+    return PrunedHeads(removed, left, before, after)
 
 
 def _least(found: HeadImportance, removable: Mapping[str, Sequence[Sequence[int]]]) -> tuple[str, Sequence[int]]:

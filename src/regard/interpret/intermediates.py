@@ -11,9 +11,9 @@ from itertools import combinations
 import numpy as np
 
 from regard.attention import AttentionLayer
-from regard.interpret.explanation_result import Answered, Explanation
-from regard.interpret.explanation import explanation_of
-from regard.interpret.answer_trace import Events, follow, row_of
+from regard.interpret.explanation_result import StepAnswer, Explanation
+from regard.interpret.explanation import make_explanation
+from regard.interpret.answer_trace import AnswerTrace, trace_answer, read_layer_row
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import Map
 from regard.viz.subject import Input, Subject
@@ -32,7 +32,7 @@ def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
     names = [each.name for each in subject.layers if each.name in shown.layers]
     if not 0 < weights <= MOST_WEIGHTS or len(names) < len(shown.layers):
         return shown
-    followed = follow(subject, shown.input, names)
+    followed = trace_answer(subject, shown.input, names)
     layers: dict[str, LayerSums] = {}
     answers: list[AnswerSums] = []
     for name, (layer, events) in zip(names, followed.layers, strict=True):
@@ -48,12 +48,12 @@ def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
 
 
 def _of_layer(
-    subject: Subject[Input], shown: Map, name: str, layer: AttentionLayer, events: Events
+    subject: Subject[Input], shown: Map, name: str, layer: AttentionLayer, events: AnswerTrace
 ) -> tuple[LayerSums, list[AnswerSums]]:
     heads, queries, keys = shown.layers[name].weights.shape
     found = [
         [
-            explanation_of(subject, shown, name, layer, events, head=head, output=query, key=0)
+            make_explanation(subject, shown, name, layer, events, head=head, output=query, key=0)
             for query in range(queries)
         ]
         for head in range(heads)
@@ -87,9 +87,9 @@ def _row_by_row(found: Sequence[Sequence[Explanation]], name: str, keys: int) ->
     )
 
 
-def _steps(layer: AttentionLayer, events: Events, heads: int, queries: int, keys: int) -> list[SumStep]:
+def _steps(layer: AttentionLayer, events: AnswerTrace, heads: int, queries: int, keys: int) -> list[SumStep]:
     """Return what the scores are made of, each part as small as it can be kept."""
-    rows = [row_of(events.insides, query) for query in range(queries)]
+    rows = [read_layer_row(events.insides, query) for query in range(queries)]
     prepared = rows[-1].key.float()
     of_pairs = [
         [[layer.score.steps(row.query[head].float(), prepared[head, key]) for key in range(keys)] for row in rows]
@@ -119,7 +119,7 @@ def _steps(layer: AttentionLayer, events: Events, heads: int, queries: int, keys
     return found
 
 
-def _answer(found: Answered) -> AnswerSums:
+def _answer(found: StepAnswer) -> AnswerSums:
     return AnswerSums(*(getattr(found, name) for name in AnswerSums._fields))
 
 

@@ -47,13 +47,13 @@ def probe(
     steps = len(predicted)
     leaves: list[Tensor] = []
 
-    def follow(embedded: Tensor) -> Tensor:
+    def trace_answer(embedded: Tensor) -> Tensor:
         leaves.append(embedded.detach().requires_grad_())
         return leaves[0]
 
     # A copy for each output step: the gradient of the sum is that of every step in its own copy. On a GPU cuDNN's
     # recurrent layers have no gradient in evaluation mode, and PyTorch's own have.
-    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), _changing(embedding, follow):
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), _changing(embedding, trace_answer):
         found = run(steps).log_softmax(-1)[range(steps), range(steps), predicted]
         [gradient] = torch.autograd.grad(found.sum(), leaves)
     gradient = (gradient * leaves[0]).sum(-1).abs().detach()

@@ -32,7 +32,7 @@ class RelevanceShare:
     """What a head would have that attends to every key alike."""
 
 
-def mass_on(weights: Array, relevant: Array) -> Array:
+def attention_mass(weights: Array, relevant: Array) -> Array:
     """Return the mass (..., Tq) that weights (..., Tq, Tk) put on what is relevant, (..., Tq, Tk) bool."""
     found: Array = (weights * relevant).sum(-1)
     return found
@@ -51,8 +51,8 @@ def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) ->
         cross = records[layer]
         relevant = pad_keys(task.relevance(inputs), cross.weights.shape[-1])
         counted = relevant.any(-1)
-        heads.append(mass_on(cross.weights, relevant.unsqueeze(1)).transpose(1, 2)[counted])
-        uniform.append(mass_on(uniform_weights(cross.weights, cross.mask)[:, 0], relevant)[counted])
+        heads.append(attention_mass(cross.weights, relevant.unsqueeze(1)).transpose(1, 2)[counted])
+        uniform.append(attention_mass(uniform_weights(cross.weights, cross.mask)[:, 0], relevant)[counted])
     return RelevanceShare(
         heads=torch.cat(heads).double().mean(0).tolist(), uniform=torch.cat(uniform).double().mean().item()
     )

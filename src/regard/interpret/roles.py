@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.errors import InputError, check_range
-from regard.interpret.estimates import Estimate, drawn_counts, estimate
+from regard.interpret.estimates import Estimate, resample_counts, estimate
 from regard.interpret.patterns import FIXED, RELEVANT, Targets, searched_roles
 from regard.result import Result, plain
 from regard.viz.maps import LayerMap
@@ -33,7 +33,7 @@ LEAST = 0.3
 """Part of the way from even attention to a role, above which a head is described by it."""
 EVEN = 0.02
 """Share of its weight that a head may have elsewhere than even attention has it, and still be called even."""
-FEWEST = 10
+MIN_SAMPLES = 10
 """Samples that roles can be found over."""
 UNTRAINED = 2
 """Models before training that a head is compared with."""
@@ -100,8 +100,8 @@ class HeadRoles(Result):
         """Return what the view shows of each layer's heads: `RoleData` of `regard.viz.data`."""
         found: dict[str, list[dict[str, Any]]] = {}
         for each in self.heads:
-            told = {"role": each.role, "strength": plain(each.strength), "untrained": each.untrained}
-            found.setdefault(each.layer, []).append(told)
+            on_progress = {"role": each.role, "strength": plain(each.strength), "untrained": each.untrained}
+            found.setdefault(each.layer, []).append(on_progress)
         return found
 
 
@@ -110,21 +110,21 @@ def head_roles(
     *,
     samples: int = 60,
     seed: int = 0,
-    told: Callable[[int, int], None] = lambda done, all: None,
+    on_progress: Callable[[int, int], None] = lambda done, all: None,
 ) -> HeadRoles:
-    """Describe every head of a subject, over unseen inputs. `told` hears how many of them are looked at, of how
+    """Describe every head of a subject, over unseen inputs. `on_progress` hears how many of them are looked at, of how
     many.
 
     Raises `InputError` for a model without attention, or where there are no such inputs.
     """
-    check_range("samples", samples, FEWEST, 10**5)
+    check_range("samples", samples, MIN_SAMPLES, 10**5)
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="roles")
     if len(inputs) < 2:
         raise InputError(f"what heads do is found over several inputs, not over {len(inputs)}: give more of them")
     some = inputs[: max(len(inputs) // 2, 1)]
-    looks = _counted(told, len(inputs) + UNTRAINED * len(some))
+    looks = _counted(on_progress, len(inputs) + UNTRAINED * len(some))
     shown = [looks(subject, each) for each in inputs]
     before = [
         [looks(other, each) for each in some]
@@ -138,23 +138,23 @@ def head_roles(
     return HeadRoles(task=subject.name, samples=len(inputs), heads=heads)
 
 
-def _counted(told: Callable[[int, int], None], most: int) -> Callable[[Subject[Any], Any], dict[str, LayerMap]]:
+def _counted(on_progress: Callable[[int, int], None], most: int) -> Callable[[Subject[Any], Any], dict[str, LayerMap]]:
     """Return what looks at an input of a subject, and tells how many it has looked at."""
     done = count(1)
 
     def look(subject: Subject[Any], input: Any) -> dict[str, LayerMap]:
         found = subject.look(input).layers
-        told(next(done), most)
+        on_progress(next(done), most)
         return found
 
-    told(0, most)
+    on_progress(0, most)
     return look
 
 
 def _describe(maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int) -> Iterator[HeadRole]:
     """Describe the heads of one layer, given its maps of all samples, and those before training."""
     chosen, measured = maps[::2], maps[1::2]
-    draw = drawn_counts(len(measured), seed)
+    draw = resample_counts(len(measured), seed)
     roles = {**FIXED, **searched_roles(maps)}
     fixed = list(FIXED)
     on_chosen, on_measured = (_strengths(roles, some) for some in (chosen, measured))
@@ -174,7 +174,7 @@ def _describe(maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]],
             most = max(each.strength.mean for each in sure if each.strength is not None)
             yield next(each for each in sure if each.strength is not None and each.strength.mean > most - 0.05)
         else:
-            yield _even_or_nothing(maps, untrained, head, drawn_counts(len(maps), seed))
+            yield _even_or_nothing(maps, untrained, head, resample_counts(len(maps), seed))
 
 
 def _with_others(maps: Sequence[LayerMap]) -> list[LayerMap]:

@@ -6,7 +6,7 @@ It is only there to be shown: what a newer or older version has put otherwise is
 from typing import Any, NamedTuple
 
 from regard.interpret.estimates import Estimate
-from regard.interpret.importance import worth_data
+from regard.interpret.importance import importance_data
 from regard.training import RunFolder
 from regard.training.kept import read_kept
 from regard.viz.data import WorthData
@@ -23,12 +23,12 @@ class Examined(NamedTuple):
     sentences: dict[str, list[str]]
     """What `regard examine` said."""
     worth: dict[str, list[WorthData]]
-    """What they are worth, as `worth_by_layer` has it."""
+    """What they are worth, as `importance_by_layer` has it."""
     roles: dict[str, list[dict[str, Any]]]
     """What they do, as `HeadRoles.by_layer` has it."""
 
 
-def examined_in(run: RunFolder) -> Examined:
+def load_examination(run: RunFolder) -> Examined:
     """Return what was found of a run; nothing where it was not examined, or its model is newer than that.
 
     Raises `InputError` where the file is damaged, was edited, or is another run's.
@@ -55,7 +55,7 @@ def _worth(kept: Any) -> dict[str, list[WorthData]]:
         for layer, added in kept["importance"]["added"].items():
             some = intervals.get(layer) or ()
             known = [each and Estimate(**{name: float(each[name]) for name in names}) for each in some]
-            found[str(layer)] = worth_data([float(each) for each in added], known)
+            found[str(layer)] = importance_data([float(each) for each in added], known)
     except UNREADABLE:
         return {}
     return found

@@ -39,7 +39,7 @@ def word_weights(
     end of the source. `heads`: which, None for all of the layers that read the source. Raises `InputError` for a
     model without such layers.
     """
-    chosen = reading_heads(model) if heads is None else list(heads)
+    chosen = cross_attention_heads(model) if heads is None else list(heads)
     if not chosen:
         raise InputError("the model has no attention to its source: train it with attention to align with it")
     names = list(dict.fromkeys(layer for layer, _ in chosen))
@@ -59,7 +59,7 @@ def word_weights(
     model.train(was_training)
 
 
-def reading_heads(model: Seq2Seq) -> list[Head]:
+def cross_attention_heads(model: Seq2Seq) -> list[Head]:
     """Return all heads of the layers that read the source."""
     modules = dict(model.named_modules())
     return [(name, head) for name in model.cross_layers for head in range(int(modules[name].heads))]
@@ -78,7 +78,7 @@ def _of_words(weights: np.ndarray, source: Cut, target: Cut) -> np.ndarray:
     return found
 
 
-def links_of(weights: np.ndarray) -> frozenset[Link]:
+def extract_links(weights: np.ndarray) -> frozenset[Link]:
     """Return the links of target words that attend so, (Wt, Ws + 1): each to the source word of its largest
     weight, or to none, where that is the end of the source."""
     if not weights.size:

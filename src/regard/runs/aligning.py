@@ -22,9 +22,9 @@ from regard.interpret import (
     KeptHeads,
     all_weights,
     choose_heads,
-    combined,
-    links_of,
-    reading_heads,
+    combine_heads,
+    extract_links,
+    cross_attention_heads,
     word_weights,
 )
 from regard.io.reading import DamageError, damaged, shaped
@@ -130,7 +130,7 @@ class Aligner:
             found = shaped(content, _Kept)
         except DamageError as error:
             raise damaged(self.files.path / FILE, error, MEND) from error
-        known = set(reading_heads(self.model))
+        known = set(cross_attention_heads(self.model))
         ways = {way: _heads(each) for way, each in found.ways.items()}
         writing = _heads(found.writing)
         named = {head for each in (*ways.values(), writing) for head in each.heads}
@@ -148,7 +148,7 @@ class Aligner:
                 f"run {str(self.files.path)!r} has no heads chosen to align by: choose some with `regard align "
                 f"RUN SOURCE TARGET --links LINKS`, or leave out --by {by}"
             )
-        return AligningHeads(heads=tuple(reading_heads(self.model)), shifted=False)
+        return AligningHeads(heads=tuple(cross_attention_heads(self.model)), shifted=False)
 
     def align(
         self, pairs: Sequence[tuple[str, str]], by: By | None = None, unit: Unit | None = None
@@ -200,7 +200,7 @@ class Aligner:
         cuts, weights = all_weights(self.model, pairs, vocabularies, unit)
         for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
             links.check(len(source.places), len(target.places), f"pair {number}")
-        heads: list[Head] = reading_heads(self.model)
+        heads: list[Head] = cross_attention_heads(self.model)
 
         def beside(numbers: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
             told: dict[str, Sequence[frozenset[Link]]] = {}
@@ -208,7 +208,7 @@ class Aligner:
             if reverse is None:
                 return told
             forward = [
-                _linked(*cuts[each], combined(weights[each], heads, chosen), chosen.name) for each in numbers
+                _linked(*cuts[each], combine_heads(weights[each], heads, chosen), chosen.name) for each in numbers
             ]
             backward = reverse.align([turned[each] for each in numbers], unit=unit)
             for how in SYMMETRISED:
@@ -245,7 +245,7 @@ def _linked(source: Cut, target: Cut, weights: np.ndarray, heads: str) -> Linked
     return LinkedPair(
         source=source.words,
         target=target.words,
-        links=sorted(links_of(weights)),
+        links=sorted(extract_links(weights)),
         weights=weights[:, :-1],
         nothing=weights[:, -1],
         heads=heads,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.interpret import Pruned, take_out
+from regard.interpret import Pruned, prune_heads
 from regard.io import holding
 from regard.runs.loading import load, of_one_run, read_run
 from regard.training import RunFolder, digest, new_run
@@ -37,7 +37,7 @@ def prune(
 
     None: beside the run, with `-pruned` at the end of its name.
 
-    Which heads those are, `regard.interpret.take_out` finds, one after the other. Raises `InputError` where
+    Which heads those are, `regard.interpret.prune_heads` finds, one after the other. Raises `InputError` where
     there are not so many to take away, or where another process writes at `output`.
     """
     target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
@@ -55,7 +55,7 @@ def _read(folder: RunFolder) -> tuple[Run, dict[str, str], list[dict[str, Any]]]
 def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool) -> PruneReport:
     # Apart from the run that was given, which stays as it is.
     pruned, vocabularies, metrics = of_one_run(run.files, lambda: _read(run.files))
-    taken = take_out(pruned, heads, seed=seed)
+    taken = prune_heads(pruned, heads, seed=seed)
     # Heads are called by their number in the whole model, of which this run may be a part already.
     kept_before, counted = pruned.config.kept_heads, taken.before.added
     whole = {layer: kept_before.get(layer, range(len(counted[layer]))) for layer in taken.left}

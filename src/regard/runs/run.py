@@ -172,7 +172,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def about(self) -> dict[str, Any]:
         """Return what a page says of the run."""
-        kept = interpret.examined_in(self.files)
+        kept = interpret.load_examination(self.files)
         return {
             "task": self.task.name,
             "summary": self.task.summary,

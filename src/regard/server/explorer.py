@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.errors import InputError, unknown
 from regard.interpret import explain, head_importance, head_roles, head_samples
-from regard.interpret.importance import worth_by_layer
+from regard.interpret.importance import importance_by_layer
 from regard.server.questions import Attend, Change, Explain, Picture, Play, Row, Wanted, Written
 from regard.viz import Sees, Subject, Writes
 from regard.viz.data import BesideData, RowData, WorthData
@@ -175,8 +175,8 @@ class Explorer:
         over = None if weighed is self.subject else shown
         if over not in self._importance:
             try:
-                found = head_importance(weighed, told=self._tell("importance"))
-                self._importance[over] = worth_by_layer(found)
+                found = head_importance(weighed, on_progress=self._tell("importance"))
+                self._importance[over] = importance_by_layer(found)
             finally:
                 self._progress.pop("importance", None)
         return self._importance[over]
@@ -185,7 +185,7 @@ class Explorer:
         """Return, for each layer, what each head does; worked out once."""
         if not self._roles:
             try:
-                self._roles.update(head_roles(self.subject, told=self._tell("roles")).by_layer())
+                self._roles.update(head_roles(self.subject, on_progress=self._tell("roles")).by_layer())
             finally:
                 self._progress.pop("roles", None)
         return self._roles

@@ -7,9 +7,9 @@ from regard.late import late
 if TYPE_CHECKING:
     from regard.sweep.comparison import COMPARISONS, Comparison, compare
     from regard.sweep.grid import Variant, make_variants
-    from regard.sweep.local import Here
+    from regard.sweep.local import Local
     from regard.sweep.job import Measured
-    from regard.sweep.backends import Machines
+    from regard.sweep.backends import Backend
     from regard.sweep.ray import Ray
     from regard.sweep.slurm import Slurm
     from regard.sweep.statistics import Contrast, Interval
@@ -20,9 +20,9 @@ __all__ = [
     "COMPARISONS",
     "Comparison",
     "Contrast",
-    "Here",
+    "Local",
     "Interval",
-    "Machines",
+    "Backend",
     "Measured",
     "Ray",
     "Slurm",

@@ -10,7 +10,7 @@ from typing import Protocol
 from regard.sweep.job import Job, Measured
 
 
-class Machines(Protocol):
+class Backend(Protocol):
     """What trainings run on."""
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:

@@ -12,8 +12,8 @@ from regard.errors import check_range
 from regard.result import Result
 from regard.runs.flags import AnyFlags
 from regard.sweep.grid import Measurements, make_variants, measure_grid
-from regard.sweep.local import Here
-from regard.sweep.backends import Machines
+from regard.sweep.local import Local
+from regard.sweep.backends import Backend
 from regard.sweep.report import figures, tables, write_page, write_report
 from regard.tasks import find_task
 
@@ -55,7 +55,7 @@ def compare(
     *,
     seeds: int = 5,
     savepath: str | Path = COMPARISONS,
-    on: Machines | None = None,
+    on: Backend | None = None,
     progress: bool = True,
     **flags: Unpack[AnyFlags],
 ) -> Comparison:
@@ -69,5 +69,5 @@ def compare(
     variants = make_variants(vary)
     name = find_task(task).name
     folder = Path(savepath) / name
-    found = measure_grid(task, variants, seeds, folder, dict(flags), on=on or Here(), progress=progress)
+    found = measure_grid(task, variants, seeds, folder, dict(flags), on=on or Local(), progress=progress)
     return Comparison(name, folder, variants, found)

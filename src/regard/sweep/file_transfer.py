@@ -69,7 +69,7 @@ def _write(files: Files, folder: Path) -> None:
 
 
 @contextmanager
-def claimed(job: Job) -> Iterator[None]:
+def claim_run(job: Job) -> Iterator[None]:
     """Keep others from changing a job's run in the block, in which it is trained elsewhere.
 
     Raises `InputError` where somebody does, or something else is in the way.
@@ -91,7 +91,7 @@ class Code:
     """The task's file, and the name of its copy; None for a task of Regard's."""
 
 
-def own_code(job: Job) -> Code:
+def collect_code(job: Job) -> Code:
     """Return the code that a job names: the file of its task, and modules or packages of the user's own, with the
     Python files beside them. What is installed does not travel."""
     task = Path(job.stored["on"])
@@ -126,7 +126,7 @@ Sent = tuple[list[Path], tuple[str, Path] | None]
 """Folders of code, and the task's file with its copy."""
 
 
-def unpack_code(code: Code, place: Path) -> Sent:
+def write_code(code: Code, place: Path) -> Sent:
     """Write code into folders of `place`; returns these, and the task's file with its copy."""
     folders = [place / f"code-{number}" for number in range(len(code.folders))]
     for files, folder in zip(code.folders, folders, strict=True):
@@ -134,7 +134,7 @@ def unpack_code(code: Code, place: Path) -> Sent:
     return folders, code.task and (code.task[0], folders[0] / code.task[1])
 
 
-def measure_with(sent: Sent, job: Job) -> Measured:
+def measure_with_code(sent: Sent, job: Job) -> Measured:
     """Measure a job as `measure` does, with code that was sent here; its sender trusts it."""
     folders, copy = sent
     use_sent(folders)
@@ -143,7 +143,7 @@ def measure_with(sent: Sent, job: Job) -> Measured:
     return measure(job, trust_code=True)
 
 
-def step_of(run: RunFolder) -> int:
+def read_last_step(run: RunFolder) -> int:
     """Return the step that a run goes on from; 0 where there is none."""
     files = numbered(run.path / "trainer")
     return int(files[-1].stem.removeprefix("step-")) if files else 0

@@ -17,7 +17,7 @@ from regard.errors import InputError
 from regard.io import refuse_links
 from regard.progress import counting_bar, tell
 from regard.sweep.job import Job, Measured, make_job
-from regard.sweep.backends import Machines
+from regard.sweep.backends import Backend
 from regard.tasks import find_task
 from regard.training import RunConfig, RunFolder, make_config
 
@@ -76,7 +76,7 @@ def measure_grid(
     folder: Path,
     flags: Mapping[str, Any],
     *,
-    on: Machines,
+    on: Backend,
     progress: bool,
 ) -> dict[str, list[Measured]]:
     """Measure every variant with seeds from 0, and return what was found by the variant's name.
@@ -107,7 +107,7 @@ def folder_name(variant: Variant) -> str:
     return "".join(c if c.isalnum() or c in "=,._-" else "-" for c in variant.name) or "all"
 
 
-def _measure_all(jobs: list[Job], on: Machines, *, progress: bool) -> list[Measured]:
+def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measured]:
     """Measure what is not measured yet."""
     found = {job.folder: job.read() for job in jobs}
     missing = [job for job in jobs if found[job.folder] is None]

@@ -7,17 +7,17 @@ from typing import Any
 import torch
 
 from regard.sweep.job import Job, Measured, measure_together
-from regard.sweep.processes import in_processes
+from regard.sweep.processes import run_in_processes
 from regard.training import stackable
 
 
 @dataclass(frozen=True)
-class Here:
+class Local:
     """This machine: a process for each core, with one thread each."""
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
-        """Yield each job with what was measured (see `Machines`)."""
-        for group, found in in_processes(measure_together, _groups(jobs)):
+        """Yield each job with what was measured (see `Backend`)."""
+        for group, found in run_in_processes(measure_together, _groups(jobs)):
             yield from zip(group, found, strict=True)
 
 

@@ -72,7 +72,7 @@ class Worker(Generic[Asked, Found]):
         return self._process.exitcode
 
 
-def in_processes(work: Callable[[Asked], Found], jobs: Sequence[Asked]) -> Iterator[tuple[Asked, Found]]:
+def run_in_processes(work: Callable[[Asked], Found], jobs: Sequence[Asked]) -> Iterator[tuple[Asked, Found]]:
     """Yield each of one or more jobs with what `work` made of it, as they are done: a process for each core, with
     one thread.
 
@@ -142,7 +142,7 @@ def _work(work: Callable[[Asked], Found], pipe: Connection, threads: int) -> Non
     """Do one job after the other, in a process of its own, until there is none or it is told to stop."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for each in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, leave)  # between two trainings too, nothing half done stays
+        signal.signal(each, exit_on_signal)  # between two trainings too, nothing half done stays
     threading.Thread(target=_follow, daemon=True).start()
     torch.set_num_threads(threads)
     try:
@@ -163,7 +163,7 @@ def _work(work: Callable[[Asked], Found], pipe: Connection, threads: int) -> Non
             pipe.send((True, stop))
 
 
-def leave(number: int, frame: object) -> None:
+def exit_on_signal(number: int, frame: object) -> None:
     """End this process because of a signal, what is to be put in order first."""
     sys.exit(128 + number)
 

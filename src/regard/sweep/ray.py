@@ -22,10 +22,10 @@ from typing import Any
 from regard.errors import InputError, MachineError, check_range
 from regard.io.reading import is_file, read_text
 from regard.libraries import calling, import_library
-from regard.sweep.file_transfer import claimed, own_code, pack, step_of, unpack
+from regard.sweep.file_transfer import claim_run, collect_code, pack, read_last_step, unpack
 from regard.sweep.job import Job, Measured
-from regard.sweep.processes import leave
-from regard.sweep.trainer import News, Trainer
+from regard.sweep.processes import exit_on_signal
+from regard.sweep.trainer import TrainingUpdate, Trainer
 from regard.version import __version__
 
 EVERY = 2.0
@@ -57,7 +57,7 @@ class Ray:
         check_range("cpus", self.cpus, 1, 1024)
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
-        """Yield each job with what was measured (see `Machines`)."""
+        """Yield each job with what was measured (see `Backend`)."""
         left, busy, lost = deque(_Sent(job) for job in jobs), list[_Sent](), 0
         with _connected(self.address) as ray, ExitStack() as stack:
             stack.callback(_stop, ray, busy)
@@ -83,11 +83,11 @@ class Ray:
                         sent.ask()
                         continue
                     busy.remove(sent)
-                    sent.leave(ray)
+                    sent.exit_on_signal(ray)
                     if news.measured is not None:
                         yield sent.job, news.measured
                     elif sent.losses < ATTEMPTS:
-                        step = step_of(sent.job.run)
+                        step = read_last_step(sent.job.run)
                         tell(f"{sent.job.said}: ended, as where a machine is lost; goes on from step {step}")
                         left.appendleft(sent)
                     else:
@@ -114,10 +114,10 @@ class _Sent:
     def begin(self, ray: Any, cpus: int) -> None:
         """Send it off, with what there is of it."""
         self.began = False
-        self._held.enter_context(claimed(self.job))
+        self._held.enter_context(claim_run(self.job))
         files, _ = pack(self.job.folder, {})
         self._trainer = ray.remote(Trainer).options(num_cpus=cpus).remote()
-        self.answer = self._trainer.begin.remote(__version__, self.job.stored, files, own_code(self.job), cpus)
+        self.answer = self._trainer.begin.remote(__version__, self.job.stored, files, collect_code(self.job), cpus)
 
     def ask(self) -> None:
         """Ask what has become of it."""
@@ -127,10 +127,10 @@ class _Sent:
         """Tell it to stop; returns what will be its last answer."""
         return self._trainer.stop.remote()
 
-    def hear(self, ray: Any, seconds: float | None = None) -> News:
+    def hear(self, ray: Any, seconds: float | None = None) -> TrainingUpdate:
         """Return the answer, what it brings written down; `ended` where its machine no longer answers."""
         try:
-            news: News = ray.get(self.answer, timeout=seconds)
+            news: TrainingUpdate = ray.get(self.answer, timeout=seconds)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError as error:
@@ -138,13 +138,13 @@ class _Sent:
                 raise InputError(
                     f"a machine of the cluster has no Regard {__version__}: install it there"
                 ) from None
-            news = News(ended=True)
+            news = TrainingUpdate(ended=True)
         self.began = True
         unpack(news.files, self.job)
         self.losses = 0 if news.files else self.losses + news.ended
         return news
 
-    def leave(self, ray: Any) -> None:
+    def exit_on_signal(self, ray: Any) -> None:
         """Free the cores that it was on."""
         if self._trainer is not None:
             ray.kill(self._trainer)
@@ -162,7 +162,7 @@ def _stop(ray: Any, busy: Sequence[_Sent]) -> None:
             sent.answer = answer
             sent.hear(ray, max(until - time.monotonic(), 0))
     for sent in busy:
-        sent.leave(ray)
+        sent.exit_on_signal(ray)
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def _leaving() -> Iterator[None]:
         yield
         return
     heard = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
-    before = {each: signal.signal(each, leave) for each in heard}
+    before = {each: signal.signal(each, exit_on_signal) for each in heard}
     try:
         yield
     finally:

@@ -37,12 +37,12 @@ SHARES = {"exact_match", "relevance", "uniform", "alignment_error"}
 """Those that are from 0 to 1, and so are their intervals."""
 
 
-def spread(values: Sequence[float], form: Callable[[float], str], *, share: bool = False) -> str:
+def format_mean(values: Sequence[float], form: Callable[[float], str], *, share: bool = False) -> str:
     """Write the mean and, where the values differ, its 95 % interval; of a `share` from 0 to 1."""
-    return written(mean(values, share=share), form) if values else ""
+    return format_interval(mean(values, share=share), form) if values else ""
 
 
-def written(found: Interval, form: Callable[[float], str]) -> str:
+def format_interval(found: Interval, form: Callable[[float], str]) -> str:
     """Write a value, and its interval where that is wider than what is written."""
     middle = form(found.value)
     if found.low is None or found.high is None or form(found.low) == form(found.high):
@@ -62,7 +62,7 @@ def tables(comparison: Measurements) -> RenderableType:
     table = _table(title, *names, *(QUANTITIES[each][0] for each in shown))
     for variant in comparison.variants:
         cells = {
-            each: spread(comparison.values(variant, each), QUANTITIES[each][1], share=each in SHARES)
+            each: format_mean(comparison.values(variant, each), QUANTITIES[each][1], share=each in SHARES)
             for each in shown
         }
         reached = len(comparison.values(variant, "steps_to_99"))
@@ -101,7 +101,7 @@ def _differences(comparison: Measurements) -> list[RenderableType]:
         verdict = "different" if each.shown else "not shown to differ"
         if each.interval.low is None:
             verdict = "one seed cannot say"
-        table.add_row(f"{each.one.name} less {each.other.name}", written(each.interval, form), verdict)
+        table.add_row(f"{each.one.name} less {each.other.name}", format_interval(each.interval, form), verdict)
     return ["", table]
 
 
@@ -112,7 +112,7 @@ def _by_last(comparison: Measurements) -> Table:
     table = _table(f"Exact match by {last}", *names, *columns)
     for others, variants in _series(comparison).items():
         form = QUANTITIES["exact_match"][1]
-        cells = [spread(comparison.values(each, "exact_match"), form, share=True) for each in variants]
+        cells = [format_mean(comparison.values(each, "exact_match"), form, share=True) for each in variants]
         table.add_row(*map(str, others), *cells)
     return table
 

@@ -59,7 +59,7 @@ class Slurm:
         check_range("cpus", self.cpus, 1, 1024)
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
-        """Yield each job with what was measured (see `Machines`)."""
+        """Yield each job with what was measured (see `Backend`)."""
         submitit = _submitit(self.executor)
         folder = jobs[0].folder.parent.parent / "slurm"
         waiting = self._found_again(submitit, folder, jobs)

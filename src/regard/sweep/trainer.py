@@ -15,14 +15,14 @@ from typing import Any
 from regard.errors import InputError, RegardError
 from regard.io import remove_quietly, tidy
 from regard.io.temporary import beside
-from regard.sweep.file_transfer import Code, Files, Stamps, measure_with, pack, unpack_code
+from regard.sweep.file_transfer import Code, Files, Stamps, measure_with_code, pack, write_code
 from regard.sweep.job import Job, Measured
 from regard.sweep.processes import EndedError, Worker
 from regard.version import __version__
 
 
 @dataclass(frozen=True, kw_only=True)
-class News:
+class TrainingUpdate:
     """What has become of a training since it was last asked."""
 
     files: Files = field(default_factory=dict)
@@ -38,7 +38,7 @@ class News:
 class Trainer:
     """One training, which begins with the files and the code that it is given."""
 
-    def begin(self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int) -> News:
+    def begin(self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int) -> TrainingUpdate:
         """Start a training of the config `stored`; raises `InputError` where Regard is another `version` here."""
         if version != __version__:
             raise InputError(
@@ -49,7 +49,7 @@ class Trainer:
         self._place = beside(home / "regard-training")
         self._place.mkdir()
         os.environ["XDG_STATE_HOME"] = str(self._place / "state")
-        sent = unpack_code(code, self._place)
+        sent = write_code(code, self._place)
         self._job = Job(stored, self._place / "job")
         self._job.folder.mkdir()
         # The task's file may be known by its copy alone, so the folder is filled by name.
@@ -57,31 +57,31 @@ class Trainer:
             (self._job.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self._job.folder / name).write_bytes(content)
         self._stamps: Stamps = pack(self._job.folder, {})[1]
-        self._worker = Worker(partial(measure_with, sent), threads=threads)
+        self._worker = Worker(partial(measure_with_code, sent), threads=threads)
         self._worker.begin(self._job)
-        return News()
+        return TrainingUpdate()
 
-    def news(self, seconds: float) -> News:
+    def news(self, seconds: float) -> TrainingUpdate:
         """Return what there is after so many seconds, or as soon as the training has ended."""
         if self._worker.pipe.poll(seconds):
             return self._last()
         try:
             files, stamps = pack(self._job.folder, self._stamps)
         except FileNotFoundError:  # a checkpoint is just being written
-            return News()
+            return TrainingUpdate()
         if not any("trainer" in Path(name).parts for name in files):
-            return News()
+            return TrainingUpdate()
         self._stamps = stamps
-        return News(files=files)
+        return TrainingUpdate(files=files)
 
-    def stop(self) -> News:
+    def stop(self) -> TrainingUpdate:
         """Stop the training, which saves, and return the last news of it, if they have not been told."""
         if not self._place.exists():
-            return News()
+            return TrainingUpdate()
         self._worker.stop()
         return self._last()
 
-    def _last(self) -> News:
+    def _last(self) -> TrainingUpdate:
         """Return how the training has ended, and leave nothing behind."""
         found: dict[str, Any] = {}
         try:
@@ -93,7 +93,7 @@ class Trainer:
         self._worker.join()
         files, _ = pack(self._job.folder, self._stamps)
         remove_quietly(self._place)
-        return News(files=files, **found)
+        return TrainingUpdate(files=files, **found)
 
     def _told(self, error: Exception) -> Exception:
         """Return an error that says which machine it is from."""
