@@ -165,7 +165,7 @@ def test_the_rooms_of_the_readme_are_the_rooms_there_are() -> None:
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in extract_links(page):
+    for link in links_of(page):
         path, _, anchor = link.partition("#")
         aim = (page.parent / path).resolve() if path else page
         assert aim.exists(), f"{link}: there is no {aim}"
@@ -178,11 +178,11 @@ def test_links_and_anchors_are_found(tmp_path: Path) -> None:
         "# `regard.attention`: a, b-c (d)?\n## Why\n## Why\n[a\nb](x.md#why-1) ![c](d.png) <https://e.org> [f](https://g.org)\n"
         "`[h](i.md)`\n```sh\n# no heading [j](k.md)\n```\n[l]: m.md\n"
     )
-    assert extract_links(page) == ["x.md#why-1", "d.png", "m.md"]
+    assert links_of(page) == ["x.md#why-1", "d.png", "m.md"]
     assert anchors_of(page) == {"regardattention-a-b-c-d", "why", "why-1"}
 
 
-def extract_links(page: Path) -> list[str]:
+def links_of(page: Path) -> list[str]:
     """Return the links of a page to files and headings, without those to the network."""
     prose = re.sub(r"`[^`\n]*`", "", without_code(page))
     found = re.findall(r"\]\(([^)\s]+)\)|^\[[^\]]+\]:\s+(\S+)", prose, re.MULTILINE)

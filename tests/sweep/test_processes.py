@@ -10,9 +10,9 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
-from regard.io.locking import holding
 
 import regard
+from regard.io.locking import holding
 from regard.sweep.processes import run_in_processes
 
 

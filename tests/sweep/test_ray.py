@@ -42,7 +42,9 @@ class Machine:
     fails: Exception | None
     folder: Path
 
-    def begin(self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int) -> TrainingUpdate:
+    def begin(
+        self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int
+    ) -> TrainingUpdate:
         end = Machine.ends.pop(0) if Machine.ends else None
         Machine.begun.append(sorted(Path(name).name for name in files if "trainer" in name))
         if end == 0:
@@ -58,7 +60,10 @@ class Machine:
             try:
                 measured = measure_with_code(([], None), self.job)
             except LostError:
-                self.news_left = [TrainingUpdate(files=pack(self.job.folder, {})[0]), FakeRay.exceptions.RayError()]
+                self.news_left = [
+                    TrainingUpdate(files=pack(self.job.folder, {})[0]),
+                    FakeRay.exceptions.RayError(),
+                ]
             else:
                 self.news_left = [TrainingUpdate(files=pack(self.job.folder, {})[0], measured=measured)]
         if Machine.fails is not None:

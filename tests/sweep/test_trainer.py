@@ -11,7 +11,7 @@ import pytest
 from regard.errors import InputError
 from regard.sweep.file_transfer import Code, collect_code, pack, read_last_step, unpack
 from regard.sweep.job import Job, measure
-from regard.sweep.trainer import TrainingUpdate, Trainer
+from regard.sweep.trainer import Trainer, TrainingUpdate
 from regard.version import __version__
 from tests.sweep.cluster import job
 

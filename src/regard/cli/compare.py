@@ -13,7 +13,7 @@ from regard.cli.words import say
 from regard.errors import InputError, unknown
 from regard.io import check_writable, write_json
 from regard.io.reading import is_folder, read_text
-from regard.sweep import COMPARISONS, Local, Backend, Ray, Slurm, compare
+from regard.sweep import COMPARISONS, Backend, Local, Ray, Slurm, compare
 from regard.tasks import TASKS
 from regard.training import changed, make_config
 

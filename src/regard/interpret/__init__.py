@@ -1,4 +1,4 @@
-"""Examination: what attention means. Shares on what is relevant, importance of heads, probing, alignment."""
+"""Interpretation: test whether attention is meaningful, by relevance, ablation, probing and alignment."""
 
 from typing import TYPE_CHECKING
 
@@ -7,21 +7,28 @@ from regard.late import late
 if TYPE_CHECKING:
     from regard.interpret.agreement import Agreement
     from regard.interpret.alignment import Alignment, alignment, error_rate
-    from regard.interpret.head_selection import AligningHeads, AlignmentChoice, By, KeptHeads, choose_heads, combine_heads
     from regard.interpret.estimates import Estimate
     from regard.interpret.examination import Examination, examine
-    from regard.interpret.explanation_result import StepAnswer, Explanation
     from regard.interpret.explanation import explain
+    from regard.interpret.explanation_result import Explanation, StepAnswer
     from regard.interpret.findings import HeadFindings
+    from regard.interpret.head_selection import (
+        AligningHeads,
+        AlignmentChoice,
+        By,
+        KeptHeads,
+        choose_heads,
+        combine_heads,
+    )
     from regard.interpret.importance import HeadImportance, PrunedHeads, head_importance, prune_heads
-    from regard.interpret.saved_examination import load_examination
-    from regard.interpret.word_links import Head, all_weights, extract_links, cross_attention_heads, word_weights
+    from regard.interpret.intermediates import with_sums
     from regard.interpret.probing import Probe, probe
     from regard.interpret.pruning import Pruned
     from regard.interpret.relevance import RelevanceShare, attention_mass, relevance_share
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
-    from regard.interpret.intermediates import with_sums
+    from regard.interpret.saved_examination import load_examination
+    from regard.interpret.word_links import Head, all_weights, cross_attention_heads, extract_links, word_weights
 
 late(__name__)
 
@@ -30,7 +37,6 @@ __all__ = [
     "AligningHeads",
     "Alignment",
     "AlignmentChoice",
-    "StepAnswer",
     "By",
     "Estimate",
     "Examination",
@@ -45,25 +51,26 @@ __all__ = [
     "KeptHeads",
     "Probe",
     "Pruned",
-    "RelevanceShare",
     "PrunedHeads",
+    "RelevanceShare",
+    "StepAnswer",
     "alignment",
     "all_weights",
+    "attention_mass",
     "choose_heads",
     "combine_heads",
+    "cross_attention_heads",
     "error_rate",
     "examine",
-    "load_examination",
     "explain",
+    "extract_links",
     "head_importance",
     "head_roles",
     "head_samples",
-    "extract_links",
-    "attention_mass",
+    "load_examination",
     "probe",
-    "cross_attention_heads",
-    "relevance_share",
     "prune_heads",
+    "relevance_share",
     "with_sums",
     "word_weights",
 ]

@@ -1,4 +1,4 @@
-"""What happens in a model while it answers: all that one of its layers works out, and what becomes of it."""
+"""Record all intermediate values of attention layers while a model answers an input."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ from regard.viz.subject import Input, Subject
 
 
 class LayerRow(NamedTuple):
-    """All that a layer worked out for one query, in float64 on the CPU."""
+    """All values that a layer computed for one query, in float64 on the CPU."""
 
     query: Tensor
     """(H, D)."""
@@ -28,7 +28,7 @@ class LayerRow(NamedTuple):
     scores: Tensor
     """(H, Tk)."""
     mask: Tensor | None
-    """(H, Tk) bool."""
+    """(H, Tk) bool, True = may attend."""
     weights: Tensor
     """(H, Tk)."""
     context: Tensor
@@ -36,32 +36,36 @@ class LayerRow(NamedTuple):
 
 
 class AnswerTrace(TorchFunctionMode):
-    """What happens in a model from the last time on that a layer began with the first query."""
+    """The calls of one attention layer, and the operations that follow it, in the last pass of a model.
+
+    A pass begins when the layer attends with its first query; earlier passes are discarded.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.insides: list[Inside] = []
         self.added: Tensor | None = None
-        """What the first matrix product after the layer made, (B, Tq, D): of several heads, their output."""
+        """Output of the first matrix product after the layer, (B, Tq, D): the output projection of several
+        heads."""
         self.norm: tuple[Tensor, Tensor] | None = None
-        """The first normalisation after the layer: what came and what went."""
+        """Input and output of the first normalisation after the layer."""
         self.state: Tensor | None = None
-        """What the last matrix product of all multiplied."""
+        """Input of the last matrix product of the model."""
         self.logits: Tensor | None = None
 
-    def looked(self, inside: Inside) -> None:
-        """Take note of a call of the layer."""
+    def record_call(self, inside: Inside) -> None:
+        """Record a call of the layer."""
         if inside.step in (None, 0):
             self.insides, self.added, self.norm = [], None, None
         self.insides.append(inside)
 
-    def answered(self, model: nn.Module, inputs: object, logits: Tensor) -> None:
-        """Take note of what the model returned: a forward hook."""
+    def record_logits(self, model: nn.Module, inputs: object, logits: Tensor) -> None:
+        """Record the output of the model, as a forward hook."""
         del model, inputs
         self.logits = logits
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run a function of PyTorch's, and take note of those that matter."""
+        """Run a function of PyTorch, and record matrix products and normalisations."""
         result = func(*args, **(kwargs or {}))
         if func is F.linear:
             self.state = args[0]
@@ -73,25 +77,26 @@ class AnswerTrace(TorchFunctionMode):
 
 
 def read_layer_row(insides: Sequence[Inside], output: int) -> LayerRow:
-    """Return what a layer worked out for one query, whether it took them all at once or one by one."""
+    """Return the values of one query, for a layer that attends with all queries at once or step by step."""
     at_once = insides[0].step is None
     check_range("output", output, 0, (insides[0].query.shape[2] if at_once else len(insides)) - 1)
-    found, row = (insides[0], output) if at_once else (insides[output], 0)
-    mask = None if found.mask is None else found.mask.expand_as(found.scores)[0, :, row].cpu()
+    inside, row = (insides[0], output) if at_once else (insides[output], 0)
+    mask = None if inside.mask is None else inside.mask.expand_as(inside.scores)[0, :, row].cpu()
     query, scores, weights, context = (
-        each[0, :, row].double().cpu() for each in (found.query, found.scores, found.weights, found.context)
+        values[0, :, row].double().cpu()
+        for values in (inside.query, inside.scores, inside.weights, inside.context)
     )
     return LayerRow(
-        query, found.key[0].double().cpu(), found.value[0].double().cpu(), scores, mask, weights, context
+        query, inside.key[0].double().cpu(), inside.value[0].double().cpu(), scores, mask, weights, context
     )
 
 
 class TracedAnswer(NamedTuple):
-    """An answer, and what happened in some layers on the way."""
+    """The attention map of an answer, and the traces of some layers."""
 
     shown: AttentionMap
     layers: list[tuple[AttentionLayer, AnswerTrace]]
-    """In the order asked for."""
+    """The layers in the requested order."""
 
 
 def trace_answer(
@@ -103,21 +108,21 @@ def trace_answer(
     temperature: float = 1.0,
     head: int = 0,
 ) -> TracedAnswer:
-    """Answer an input, or one drawn by `seed`, and keep what some layers worked out meanwhile.
+    """Answer an input, and trace some layers meanwhile.
 
-    `temperature`: what the scores of `head` are divided by in these layers. Raises `InputError` for a layer or
-    head that is not there.
+    `input`: default one drawn by `seed`. `temperature`: divides the scores of `head` in these layers. Raises
+    `InputError` for an unknown layer or head.
     """
-    found = [find_layer(subject.model, layer) for layer in layers]
-    followed = [(layer, AnswerTrace()) for layer in found]
-    names = {id(one): name for name, one in attention_layers(subject.model).items()}
+    modules = [find_layer(subject.model, layer) for layer in layers]
+    traced = [(layer, AnswerTrace()) for layer in modules]
+    names = {id(module): name for name, module in attention_layers(subject.model).items()}
     with answered_once(), ExitStack() as stack:
-        for layer, events in followed:
+        for layer, trace in traced:
             check_range("head", head, 0, layer.heads - 1)
-            stack.callback(subject.model.register_forward_hook(events.answered).remove)
+            stack.callback(subject.model.register_forward_hook(trace.record_logits).remove)
             if temperature != 1:
                 stack.enter_context(temper(subject.model, names[id(layer)], temperature, heads=[head]))
-            stack.enter_context(watching(layer, events.looked))
-            stack.enter_context(events)
+            stack.enter_context(watching(layer, trace.record_call))
+            stack.enter_context(trace)
         shown = subject.attend(input, seed=seed)
-    return TracedAnswer(shown, followed)
+    return TracedAnswer(shown, traced)

@@ -1,4 +1,4 @@
-"""What is known of one weight: its sum, number by number, and how it is told. `explanation` finds it out."""
+"""The explanation of one attention weight, as numbers and as tables; `explanation` computes it."""
 
 import math
 from collections.abc import Sequence
@@ -11,22 +11,22 @@ from rich.text import Text
 from regard.result import Result
 from regard.viz.maps import UNFINITE
 
-SHOWN = 5
-"""Numbers of a vector that are printed: a line of 80 columns holds them."""
-BAR = 20
+NUMBERS_SHOWN = 5
+"""Printed numbers of a vector: as many as fit into a line of 80 columns."""
+BAR_WIDTH = 20
 """Characters of the longest bar."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepAnswer:
-    """What a model made of the state of one output step."""
+    """The model's answer at one output step."""
 
     answer: str
-    """What it wrote: the likeliest, unless a search preferred another."""
+    """The predicted class: the likeliest one, unless a search preferred another."""
     probability: float
-    """Of the answer (0 to 1)."""
+    """Probability of the answer (0 to 1)."""
     state: list[float]
-    """What the last matrix multiplies, (D)."""
+    """Input of the last matrix product, (D)."""
     classes: list[str]
     """The likeliest first."""
     logits: list[float]
@@ -36,107 +36,108 @@ class StepAnswer:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation(Result):
-    """How a head came to give one key its weight for one query, and what followed."""
+    """How a head computes the weight of one key for one query, and what follows from it."""
 
     input: str
     layer: str
     head: int
     query: int
-    """The step that looks, from 0."""
+    """Index of the query, from 0."""
     key: int
-    """The step looked at, from 0."""
+    """Index of the key, from 0."""
     query_label: str
     key_labels: list[str]
     steps: dict[str, list[float]]
-    """What the score is made of, by name; empty for a score that does not say. The sum of the last one's numbers
-    times `scale` is the score."""
+    """Intermediate vectors of the score by name; empty for a score that does not provide them. The sum of the
+    last one's numbers times `scale` is the score."""
     scale: float
     scores: list[float]
-    """Of this query with each key (Tk), before the mask."""
+    """Scores of this query with each key (Tk), before the mask."""
     may_see: list[bool]
-    """Which keys the mask leaves (Tk)."""
+    """Which keys the mask permits (Tk)."""
     temperature: float
-    """What the scores were divided by before the softmax; 1: nothing was done to them."""
+    """The number that divides the scores before the softmax; 1 leaves them unchanged."""
     weights: list[float]
-    """Softmax of the scores over the keys that may be seen (Tk)."""
+    """Softmax of the scores over the permitted keys (Tk)."""
     values: list[list[float]]
-    """Of this head, for each key (Tk, Dv)."""
+    """This head's value of each key (Tk, Dv)."""
     context: list[float]
-    """Weights times values, summed (Dv)."""
+    """Sum of the values times the weights (Dv)."""
     added: list[float]
-    """What the layer hands on, of all heads together (D)."""
+    """Output of the layer, of all heads together (D)."""
     own_part: list[float] | None
-    """What of it is this head's (D); None where there is one head, whose context is all."""
+    """This head's part of `added` (D); None for a single head, whose context is the whole output."""
     before_norm: list[float] | None
-    """What was there with `added` added (D); None where no sum and normalisation follow."""
+    """Sum of the residual and `added` (D); None if no normalisation follows."""
     after_norm: list[float] | None
+    """The same after the normalisation (D)."""
     note: str = ""
-    """What is unusual about the input; empty where nothing is."""
+    """A remark on an unusual input; empty otherwise."""
     answered: StepAnswer | None
-    """What the model answers at this output step; None for a layer whose queries are no outputs."""
+    """The model's answer at this output step; None for a layer whose queries are not outputs."""
 
     @property
     def score(self) -> float:
-        """The chosen key's."""
+        """Score of the explained key."""
         return self.scores[self.key]
 
     @property
     def weight(self) -> float:
-        """The chosen key's."""
+        """Weight of the explained key."""
         return self.weights[self.key]
 
     def summary(self) -> str:
-        """Say which weight this is."""
-        looks = f"{self.query_label} (step {self.query}) looks at {self.key_labels[self.key]} (step {self.key})"
-        return f"{self.layer} head {self.head}: {looks} with weight {self.weight:.4f}"
+        """Return the query, the key and the weight."""
+        pair = f"{self.query_label} (step {self.query}) attends to {self.key_labels[self.key]} (step {self.key})"
+        return f"{self.layer} head {self.head}: {pair} with weight {self.weight:.4f}"
 
     def table(self) -> RenderableType:
-        """Return all steps, one after the other."""
-        parts = (self._of_score(), self._of_row(), self._of_context(), self._of_answer())
+        """Return all steps of the computation in order."""
+        sections = (self._score_rows(), self._weight_rows(), self._context_rows(), self._answer_rows())
         notes = [Text(f"Note: {self.note}")] if self.note else []
-        return Group(Text(self.summary()), *notes, *(each for part in parts for each in part))
+        return Group(Text(self.summary()), *notes, *(row for section in sections for row in section))
 
-    def _of_score(self) -> list[RenderableType]:
+    def _score_rows(self) -> list[RenderableType]:
         terms = list(self.steps.values())
-        parts = [_vector(name, values) for name, values in self.steps.items()]
+        rows = [_vector(name, values) for name, values in self.steps.items()]
         if terms:
             total = sum(terms[-1])
             scaled = "" if self.scale == 1 else f", times {self.scale:.4f} is {self.score:.4f}"
-            parts.append(Text(f"The last row sums to {total:.4f}{scaled}"))
-        return [Text("\n1. The score: how well the query fits the key", style="bold"), *parts]
+            rows.append(Text(f"The last row sums to {total:.4f}{scaled}"))
+        return [Text("\n1. The score: how well the query fits the key", style="bold"), *rows]
 
-    def _of_row(self) -> list[RenderableType]:
+    def _weight_rows(self) -> list[RenderableType]:
         table = Table("", "key", "score", "weight", "", box=None, pad_edge=False)
-        for place, label in enumerate(self.key_labels):
-            score = f"{self.scores[place]:.4f}" if self.may_see[place] else "masked"
-            bar = _bar(self.weights[place] / max([*filter(math.isfinite, self.weights), 1e-9]))
-            mark = "→" if place == self.key else ""
-            table.add_row(f"{mark}{place}", Text(label), score, f"{self.weights[place]:.4f}", bar)
+        for index, label in enumerate(self.key_labels):
+            score = f"{self.scores[index]:.4f}" if self.may_see[index] else "masked"
+            bar = _bar(self.weights[index] / max([*filter(math.isfinite, self.weights), 1e-9]))
+            mark = "→" if index == self.key else ""
+            table.add_row(f"{mark}{index}", Text(label), score, f"{self.weights[index]:.4f}", bar)
         total = Text(f"The weights sum to {sum(self.weights):.4f}")
         divided = "" if self.temperature == 1 else f", of the scores divided by {self.temperature:g}"
         return [Text(f"\n2. The weights: softmax over the row{divided}", style="bold"), table, total]
 
-    def _of_context(self) -> list[RenderableType]:
+    def _context_rows(self) -> list[RenderableType]:
         value = self.values[self.key]
-        parts: list[RenderableType] = [
+        rows: list[RenderableType] = [
             Text("\n3. The context: weights times values", style="bold"),
             _vector("value", value),
-            _vector("times its weight", [self.weight * each for each in value]),
+            _vector("times its weight", [self.weight * number for number in value]),
             _vector("context, of all keys", self.context),
         ]
         if self.own_part is not None:
-            parts += [_vector("added, of this head", self.own_part), _vector("added, of all heads", self.added)]
+            rows += [_vector("added, of this head", self.own_part), _vector("added, of all heads", self.added)]
         if self.before_norm is not None and self.after_norm is not None:
-            parts += [_vector("with what was there", self.before_norm), _vector("normalised", self.after_norm)]
-        return parts
+            rows += [_vector("plus the residual", self.before_norm), _vector("normalised", self.after_norm)]
+        return rows
 
-    def _of_answer(self) -> list[RenderableType]:
+    def _answer_rows(self) -> list[RenderableType]:
         if self.answered is None:
             return []
         table = Table("answer", "logit", "probability", "", box=None, pad_edge=False)
-        told = zip(self.answered.classes, self.answered.logits, self.answered.probabilities, strict=True)
-        for label, logit, share in list(told)[:5]:
-            table.add_row(Text(label), f"{logit:.4f}", f"{share:.4f}", _bar(share))
+        classes = zip(self.answered.classes, self.answered.logits, self.answered.probabilities, strict=True)
+        for label, logit, probability in list(classes)[:5]:
+            table.add_row(Text(label), f"{logit:.4f}", f"{probability:.4f}", _bar(probability))
         title = Text(
             f"\n4. The answer at this step: {self.answered.answer}, {self.answered.probability:.4f}", style="bold"
         )
@@ -144,10 +145,10 @@ class Explanation(Result):
 
 
 def _bar(share: float) -> str:
-    return "█" * round(share * BAR) if math.isfinite(share) else UNFINITE
+    return "█" * round(share * BAR_WIDTH) if math.isfinite(share) else UNFINITE
 
 
 def _vector(name: str, values: Sequence[float]) -> Text:
-    shown = " ".join(f"{value:7.3f}" for value in values[:SHOWN])
-    more = f" … {len(values)} in all" if len(values) > SHOWN else ""
+    shown = " ".join(f"{value:7.3f}" for value in values[:NUMBERS_SHOWN])
+    more = f" … {len(values)} in all" if len(values) > NUMBERS_SHOWN else ""
     return Text(f"{name:22}{shown}{more}")

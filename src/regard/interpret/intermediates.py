@@ -1,7 +1,7 @@
-"""The sums behind all weights of a map, so that a page can tell them without the model.
+"""Add the intermediate values behind all weights to an attention map, so that a page can explain them offline.
 
-What `explain` tells of one weight is kept once for all: a vector that depends on the query alone once for each
-query, one that is the product of two others not at all.
+The values are those of `explain`, stored once: a vector that depends on the query only is stored once per query,
+and the product of two other vectors is not stored at all.
 """
 
 import dataclasses
@@ -11,124 +11,128 @@ from itertools import combinations
 import numpy as np
 
 from regard.attention import AttentionLayer
-from regard.interpret.explanation_result import StepAnswer, Explanation
+from regard.interpret.answer_trace import AnswerTrace, read_layer_row, trace_answer
 from regard.interpret.explanation import make_explanation
-from regard.interpret.answer_trace import AnswerTrace, trace_answer, read_layer_row
+from regard.interpret.explanation_result import Explanation, StepAnswer
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import Map
 from regard.viz.subject import Input, Subject
 from regard.viz.sums import AnswerSums, LayerSums, Sums, SumStep
 
-MOST_NUMBERS = 250_000
-"""Numbers of all sums of a map: a megabyte and a third in a page."""
-MOST_WEIGHTS = 20_000
-"""Weights of a map whose sums are followed at all."""
+MAX_NUMBERS = 250_000
+"""Largest number of values that a map may get: 1.3 MB in a page."""
+MAX_WEIGHTS = 20_000
+"""Largest number of weights of a map that is traced."""
 
 
 def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
-    """Return a map that `subject` has answered with, with the sums behind its weights; as it is where these would
-    be more than `MOST_NUMBERS` numbers, or the subject, touched since, would answer something else."""
+    """Return a map of `subject` with the intermediate values behind its weights.
+
+    The map is returned unchanged if it would get more than `MAX_NUMBERS` values, or if the subject, changed by an
+    intervention since, gives other weights now.
+    """
     weights = sum(layer.weights.size for layer in shown.layers.values())
-    names = [each.name for each in subject.layers if each.name in shown.layers]
-    if not 0 < weights <= MOST_WEIGHTS or len(names) < len(shown.layers):
+    names = [layer.name for layer in subject.layers if layer.name in shown.layers]
+    if not 0 < weights <= MAX_WEIGHTS or len(names) < len(shown.layers):
         return shown
-    followed = trace_answer(subject, shown.input, names)
+    answer = trace_answer(subject, shown.input, names)
     layers: dict[str, LayerSums] = {}
     answers: list[AnswerSums] = []
-    for name, (layer, events) in zip(names, followed.layers, strict=True):
-        if not events.insides:
+    for name, (layer, trace) in zip(names, answer.layers, strict=True):
+        if not trace.insides:
             return shown
-        sums, answered = _of_layer(subject, followed.shown, name, layer, events)
+        sums, layer_answers = _layer_sums(subject, answer.shown, name, layer, trace)
         if not np.allclose(sums.weights, shown.layers[name].weights, atol=1e-4):
             return shown
         layers[name] = sums
-        answers = answered or answers
-    found = Sums(layers=layers, answers=answers)
-    return dataclasses.replace(shown, sums=found) if _numbers(found) <= MOST_NUMBERS else shown
+        answers = layer_answers or answers
+    all_sums = Sums(layers=layers, answers=answers)
+    return dataclasses.replace(shown, sums=all_sums) if _count_numbers(all_sums) <= MAX_NUMBERS else shown
 
 
-def _of_layer(
-    subject: Subject[Input], shown: Map, name: str, layer: AttentionLayer, events: AnswerTrace
+def _layer_sums(
+    subject: Subject[Input], shown: Map, name: str, layer: AttentionLayer, trace: AnswerTrace
 ) -> tuple[LayerSums, list[AnswerSums]]:
     heads, queries, keys = shown.layers[name].weights.shape
-    found = [
+    explanations = [
         [
-            make_explanation(subject, shown, name, layer, events, head=head, output=query, key=0)
+            make_explanation(subject, shown, name, layer, trace, head=head, output=query, key=0)
             for query in range(queries)
         ]
         for head in range(heads)
     ]
-    first = [each.own_part for row in found for each in row]
-    norms = [(each.before_norm, each.after_norm) for each in found[0]]
+    first_head = explanations[0]
+    own_parts = [query.own_part for head in explanations for query in head]
+    norms = [(query.before_norm, query.after_norm) for query in first_head]
     sums = LayerSums(
-        steps=_steps(layer, events, heads, queries, keys),
-        scale=found[0][0].scale,
-        scores=_row_by_row(found, "scores", keys),
-        may_see=_row_by_row(found, "may_see", keys).astype(bool),
-        weights=_row_by_row(found, "weights", keys),
-        values=np.array([row[-1].values for row in found]),
-        context=np.array([[each.context for each in row] for row in found]),
-        added=np.array([each.added for each in found[0]]),
-        own_part=None if None in first else np.array(first).reshape(heads, queries, -1),
+        steps=_score_steps(layer, trace, heads, queries, keys),
+        scale=first_head[0].scale,
+        scores=_stack_rows(explanations, "scores", keys),
+        may_see=_stack_rows(explanations, "may_see", keys).astype(bool),
+        weights=_stack_rows(explanations, "weights", keys),
+        values=np.array([head[-1].values for head in explanations]),
+        context=np.array([[query.context for query in head] for head in explanations]),
+        added=np.array([query.added for query in first_head]),
+        own_part=None if None in own_parts else np.array(own_parts).reshape(heads, queries, -1),
         before_norm=None if None in norms[0] else np.array([before for before, _ in norms]),
         after_norm=None if None in norms[0] else np.array([after for _, after in norms]),
     )
-    answered = [each.answered for each in found[0]]
-    return sums, [_answer(each) for each in answered if each is not None]
+    answers = [query.answered for query in first_head]
+    return sums, [_answer_sums(answer) for answer in answers if answer is not None]
 
 
-def _row_by_row(found: Sequence[Sequence[Explanation]], name: str, keys: int) -> np.ndarray:
-    """Return (H, Tq, Tk); a step that has seen fewer keys gives the others nothing."""
+def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: int) -> np.ndarray:
+    """Return a field of all explanations, (H, Tq, Tk); zeros fill the keys that a step has not seen."""
     return np.array(
         [
-            [np.pad(np.array(part := getattr(each, name), float), (0, keys - len(part))) for each in row]
-            for row in found
+            [np.pad(np.array(row := getattr(query, name), float), (0, keys - len(row))) for query in head]
+            for head in explanations
         ]
     )
 
 
-def _steps(layer: AttentionLayer, events: AnswerTrace, heads: int, queries: int, keys: int) -> list[SumStep]:
-    """Return what the scores are made of, each part as small as it can be kept."""
-    rows = [read_layer_row(events.insides, query) for query in range(queries)]
+def _score_steps(layer: AttentionLayer, trace: AnswerTrace, heads: int, queries: int, keys: int) -> list[SumStep]:
+    """Return the intermediate vectors of the scores, each stored as compactly as it allows."""
+    rows = [read_layer_row(trace.insides, query) for query in range(queries)]
     prepared = rows[-1].key.float()
-    of_pairs = [
+    pair_steps = [
         [[layer.score.steps(row.query[head].float(), prepared[head, key]) for key in range(keys)] for row in rows]
         for head in range(heads)
     ]
-    whole: list[np.ndarray] = []
-    found: list[SumStep] = []
-    for name in of_pairs[0][0][0]:
-        array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in of_pairs])
+    arrays: list[np.ndarray] = []
+    steps: list[SumStep] = []
+    for name in pair_steps[0][0][0]:
+        array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in pair_steps])
         factors = next(
             (
                 pair
-                for pair in combinations(range(len(whole)), 2)
-                if np.allclose(whole[pair[0]] * whole[pair[1]], array)
+                for pair in combinations(range(len(arrays)), 2)
+                if np.allclose(arrays[pair[0]] * arrays[pair[1]], array)
             ),
             None,
         )
         if factors is not None:
-            found.append(SumStep(name, None, "product", factors))
+            steps.append(SumStep(name, None, "product", factors))
         elif (array == array[:, :, :1]).all():
-            found.append(SumStep(name, array[:, :, 0], "query"))
+            steps.append(SumStep(name, array[:, :, 0], "query"))
         elif (array == array[:, :1]).all():
-            found.append(SumStep(name, array[:, 0], "key"))
+            steps.append(SumStep(name, array[:, 0], "key"))
         else:
-            found.append(SumStep(name, array, "pair"))
-        whole.append(array)
-    return found
+            steps.append(SumStep(name, array, "pair"))
+        arrays.append(array)
+    return steps
 
 
-def _answer(found: StepAnswer) -> AnswerSums:
-    return AnswerSums(*(getattr(found, name) for name in AnswerSums._fields))
+def _answer_sums(answer: StepAnswer) -> AnswerSums:
+    return AnswerSums(*(getattr(answer, name) for name in AnswerSums._fields))
 
 
-def _numbers(sums: Sums) -> int:
-    """Return how many numbers sums have."""
+def _count_numbers(sums: Sums) -> int:
+    """Return how many values the sums hold."""
     arrays = [
-        each
+        array
         for layer in sums.layers.values()
-        for each in (*vars(layer).values(), *(step.numbers for step in layer.steps))
+        for array in (*vars(layer).values(), *(step.numbers for step in layer.steps))
     ]
-    states = sum(len(each.state) for each in sums.answers)
-    return states + sum(each.size for each in arrays if isinstance(each, np.ndarray))
+    states = sum(len(answer.state) for answer in sums.answers)
+    return states + sum(array.size for array in arrays if isinstance(array, np.ndarray))

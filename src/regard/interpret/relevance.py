@@ -1,8 +1,8 @@
-"""Relevance: how much of the attention is on the inputs that the answer depends on?
+"""Measure how much attention is on the inputs that the answer depends on.
 
-A task knows which inputs each output depends on. The share of a head is the attention mass on those inputs;
-a head that attends to everything alike would have the share that they are of the sequence. Output steps that
-depend on no input of the sample (the count of a letter that does not occur) have no share and are left out.
+A task knows which inputs each output depends on. A head's share is its attention mass on these inputs. For
+uniform attention this is their share of the sequence. Output steps that depend on no input of the sample (the
+count of a letter that does not occur) have no share and are left out.
 """
 
 from collections.abc import Iterable
@@ -27,22 +27,22 @@ class RelevanceShare:
     """Mean attention mass (0 to 1) on the relevant inputs."""
 
     heads: list[float]
-    """One for each head."""
+    """The share of each head."""
     uniform: float
-    """What a head would have that attends to every key alike."""
+    """The share of uniform attention."""
 
 
 def attention_mass(weights: Array, relevant: Array) -> Array:
-    """Return the mass (..., Tq) that weights (..., Tq, Tk) put on what is relevant, (..., Tq, Tk) bool."""
-    found: Array = (weights * relevant).sum(-1)
-    return found
+    """Return the mass (..., Tq) of weights (..., Tq, Tk) on the keys that `relevant` (..., Tq, Tk) bool marks."""
+    mass: Array = (weights * relevant).sum(-1)
+    return mass
 
 
 @torch.inference_mode()
 def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) -> RelevanceShare:
-    """Return the share of each head, over all output steps of all samples that depend on some input.
+    """Return the share of each head, averaged over all output steps that depend on some input.
 
-    Of the model's first layer in which outputs attend to inputs.
+    Measures the first layer of the model in which outputs attend to inputs.
     """
     layer, heads, uniform = model.cross_layers[0], [], []
     for inputs, _, mask in batches:
@@ -59,5 +59,5 @@ def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) ->
 
 
 def pad_keys(relevance: Tensor, keys: int) -> Tensor:
-    """Extend relevance (B, To, T) to all keys of the memory: the step that it rests on is not relevant."""
+    """Extend relevance (B, To, T) to all keys of the memory; the added keys (the rest step) are not relevant."""
     return F.pad(relevance, (0, keys - relevance.shape[-1]), value=False)

@@ -1,6 +1,6 @@
-"""What an examination has found, as it was saved beside the model: for whoever shows the run later.
+"""Load the examination that was saved with a run, for pages that show the run.
 
-It is only there to be shown: what a newer or older version has put otherwise is left out.
+The content is only displayed, so parts with an unexpected shape, from an older or newer version, are left out.
 """
 
 from typing import Any, NamedTuple
@@ -12,69 +12,71 @@ from regard.training.kept import read_kept
 from regard.viz.data import WorthData
 
 FILE = "examined.json"
-MEND = "delete it, or examine the run again"
+REMEDY = "delete it, or examine the run again"
 UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
-"""What comes of a shape that is not the expected one."""
+"""Errors that an unexpected shape causes."""
 
 
-class Examined(NamedTuple):
-    """What is known of the heads of each layer; each part may be empty."""
+class SavedExamination(NamedTuple):
+    """The saved figures of the heads by layer; each part may be empty."""
 
     sentences: dict[str, list[str]]
-    """What `regard examine` said."""
+    """The sentences of `regard examine`."""
     worth: dict[str, list[WorthData]]
-    """What they are worth, as `importance_by_layer` has it."""
+    """The importance of each head, as `importance_by_layer` returns it."""
     roles: dict[str, list[dict[str, Any]]]
-    """What they do, as `HeadRoles.by_layer` has it."""
+    """The role of each head, as `HeadRoles.by_layer` returns it."""
 
 
-def load_examination(run: RunFolder) -> Examined:
-    """Return what was found of a run; nothing where it was not examined, or its model is newer than that.
+def load_examination(run: RunFolder) -> SavedExamination:
+    """Load the examination of a run; empty if there is none or the model is newer.
 
-    Raises `InputError` where the file is damaged, was edited, or is another run's.
+    Raises `InputError` if the file is damaged, was edited, or belongs to another run.
     """
-    kept = _read(run)
-    return Examined(_sentences(kept), _worth(kept), _roles(kept))
+    stored = _read(run)
+    return SavedExamination(_sentences(stored), _importance(stored), _roles(stored))
 
 
-def _sentences(kept: Any) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _sentences(stored: Any) -> dict[str, list[str]]:
+    layers: dict[str, list[str]] = {}
     try:
-        for head, said in zip(kept["heads"], kept["words"], strict=False):
-            found.setdefault(head["layer"], []).append(str(said))
+        for head, sentence in zip(stored["heads"], stored["words"], strict=False):
+            layers.setdefault(head["layer"], []).append(str(sentence))
     except UNREADABLE:
         return {}
-    return found
+    return layers
 
 
-def _worth(kept: Any) -> dict[str, list[WorthData]]:
-    found = {}
+def _importance(stored: Any) -> dict[str, list[WorthData]]:
+    layers = {}
     names = ("mean", "low", "high")
     try:
-        intervals = kept["importance"].get("intervals") or {}
-        for layer, added in kept["importance"]["added"].items():
-            some = intervals.get(layer) or ()
-            known = [each and Estimate(**{name: float(each[name]) for name in names}) for each in some]
-            found[str(layer)] = importance_data([float(each) for each in added], known)
+        intervals = stored["importance"].get("intervals") or {}
+        for layer, added in stored["importance"]["added"].items():
+            known = [
+                interval and Estimate(**{name: float(interval[name]) for name in names})
+                for interval in intervals.get(layer) or ()
+            ]
+            layers[str(layer)] = importance_data([float(value) for value in added], known)
     except UNREADABLE:
         return {}
-    return found
+    return layers
 
 
-def _roles(kept: Any) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+def _roles(stored: Any) -> dict[str, list[dict[str, Any]]]:
+    layers: dict[str, list[dict[str, Any]]] = {}
     try:
-        for each in kept["roles"]["heads"]:
-            told = {"role": each["role"], "strength": each["strength"], "untrained": each["untrained"]}
-            found.setdefault(each["layer"], []).append(told)
+        for role in stored["roles"]["heads"]:
+            data = {"role": role["role"], "strength": role["strength"], "untrained": role["untrained"]}
+            layers.setdefault(role["layer"], []).append(data)
     except UNREADABLE:
         return {}
-    return found
+    return layers
 
 
 def _read(run: RunFolder) -> Any:
-    """Return what was saved; nothing where it is not there, or is older than the model."""
-    kept = read_kept(run, FILE, MEND) or {}
-    if kept and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
+    """Return the saved content; empty if there is none or the model is newer."""
+    stored = read_kept(run, FILE, REMEDY) or {}
+    if stored and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
         return {}
-    return kept
+    return stored

@@ -1,10 +1,10 @@
-"""From what target steps attend to in the source to links between words.
+"""Derive links between words from cross-attention weights.
 
-At step t a decoder is fed target token t - 1, and is to write token t. So there are two rows of weights that may
-tell where token t came from: that of the step that writes it, and that of the next one, which is fed it and so
-asks *with* it (shifted attention: Zenkel et al. 2019, section 4; Chen et al. 2020, section 3.1).
+At step t a decoder is fed target token t - 1 and writes token t. Two rows of weights may therefore show where
+token t came from: the row of the step that writes it, and the row of the next step, which is fed it and so uses
+it in its query (shifted attention: Zenkel et al. 2019, section 4; Chen et al. 2020, section 3.1).
 
-Letters: C heads of all layers that read the source, one after the other; Wt and Ws words of target and source.
+Letters: C heads of all layers that attend to the source, in order; Wt and Ws words of target and source.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,9 +21,9 @@ from regard.errors import InputError
 from regard.models import Seq2Seq
 
 Head = tuple[str, int]
-"""A layer by its name in the model, and a head of it."""
+"""The name of a layer in the model, and the index of a head."""
 BATCH = 64
-"""Pairs that go through a model together."""
+"""Pairs in a batch."""
 
 
 @torch.inference_mode()
@@ -32,12 +32,13 @@ def word_weights(
     pairs: Sequence[tuple[Cut, Cut]],
     heads: Sequence[Head] | None = None,
 ) -> Iterator[np.ndarray]:
-    """Yield for each pair of source and target what its target words attend to: (2, C, Wt, Ws + 1) float32.
+    """Yield the weights between the words of each pair of source and target, (2, C, Wt, Ws + 1) float32.
 
-    First the rows of the steps that write a word's pieces, then those of the steps that are fed them. A word
-    gives the mean of what its pieces give, and is given the sum of what they are given; the last column is the
-    end of the source. `heads`: which, None for all of the layers that read the source. Raises `InputError` for a
-    model without such layers.
+    Index 0 holds the steps that write a word's pieces, index 1 the steps that are fed them. A target word's row
+    is the mean over its pieces, a source word's column the sum over its pieces. The last column is the end of the
+    source. `heads`: default all heads that attend to the source.
+
+    Raises `InputError` for a model without such heads.
     """
     chosen = cross_attention_heads(model) if heads is None else list(heads)
     if not chosen:
@@ -46,44 +47,50 @@ def word_weights(
     device, was_training = next(model.parameters()).device, model.training
     model.eval()
     for begin in range(0, len(pairs), BATCH):
-        some = pairs[begin : begin + BATCH]
+        chunk = pairs[begin : begin + BATCH]
         batch = PairBatch(
-            collate([source.indices for source, _ in some]), collate([target.indices for _, target in some])
+            collate([source.indices for source, _ in chunk]), collate([target.indices for _, target in chunk])
         ).to(device)
         with record_own(model, layers=names) as records:
             model(batch.source, batch.source_mask, batch.target_in)
         layers = {name: records[name].weights.float().cpu().numpy() for name in names}
-        for row, (source, target) in enumerate(some):
+        for row, (source, target) in enumerate(chunk):
             weights = np.stack([layers[layer][row, head] for layer, head in chosen])
-            yield _of_words(weights, source, target)
+            yield _merge_pieces(weights, source, target)
     model.train(was_training)
 
 
 def cross_attention_heads(model: Seq2Seq) -> list[Head]:
-    """Return all heads of the layers that read the source."""
+    """Return all heads of the layers that attend to the source."""
     modules = dict(model.named_modules())
     return [(name, head) for name in model.cross_layers for head in range(int(modules[name].heads))]
 
 
-def _of_words(weights: np.ndarray, source: Cut, target: Cut) -> np.ndarray:
-    """Return weights (C, Tt, Ts) of pieces and the ends of both texts as those of words, (2, C, Wt, Ws + 1)."""
+def _merge_pieces(weights: np.ndarray, source: Cut, target: Cut) -> np.ndarray:
+    """Return the weights of words (2, C, Wt, Ws + 1) from those of pieces and end symbols (C, Tt, Ts)."""
     to_words = np.zeros((len(source.indices) + 1, len(source.places) + 1), dtype=np.float32)
     to_words[np.arange(len(to_words)), [*source.word_of, len(source.places)]] = 1
-    each = np.zeros((len(target.places), len(target.indices)), dtype=np.float32)
-    each[target.word_of, np.arange(len(target.indices))] = 1
-    each /= np.maximum(each.sum(1, keepdims=True), 1)
+    mean = np.zeros((len(target.places), len(target.indices)), dtype=np.float32)
+    mean[target.word_of, np.arange(len(target.indices))] = 1
+    mean /= np.maximum(mean.sum(1, keepdims=True), 1)
     steps = len(target.indices)
     rows = np.stack([weights[:, :steps], weights[:, 1 : steps + 1]])
-    found: np.ndarray = each @ rows[..., : len(to_words)] @ to_words
-    return found
+    merged: np.ndarray = mean @ rows[..., : len(to_words)] @ to_words
+    return merged
 
 
 def extract_links(weights: np.ndarray) -> frozenset[Link]:
-    """Return the links of target words that attend so, (Wt, Ws + 1): each to the source word of its largest
-    weight, or to none, where that is the end of the source."""
+    """Return a link from each target word to the source word with the largest weight, given (Wt, Ws + 1).
+
+    A word whose largest weight is on the end of the source has no link.
+
+    >>> extract_links(np.array([[0.2, 0.1, 0.7], [0.5, 0.4, 0.1]]))
+    frozenset({(0, 1)})
+    """
     if not weights.size:
         return frozenset()
-    best = np.where(weights.max(1) > 0, weights.argmax(1), weights.shape[1] - 1)  # a word without pieces: to none
+    # A word without pieces has only zeros, and no link.
+    best = np.where(weights.max(1) > 0, weights.argmax(1), weights.shape[1] - 1)
     return frozenset(
         (source, target) for target, source in enumerate(best.tolist()) if source != weights.shape[1] - 1
     )
@@ -92,7 +99,10 @@ def extract_links(weights: np.ndarray) -> frozenset[Link]:
 def all_weights(
     model: Seq2Seq, pairs: Iterable[tuple[str, str]], vocabularies: tuple[Vocabulary, Vocabulary], unit: Unit
 ) -> tuple[list[tuple[Cut, Cut]], list[np.ndarray]]:
-    """Return pairs cut into words, and what their target words attend to, as `word_weights` has it."""
-    source, target = vocabularies
-    cuts = [(cut_into(one, source, unit), cut_into(other, target, unit)) for one, other in pairs]
-    return cuts, list(word_weights(model, cuts))
+    """Return pairs tokenized with their words, and their weights as `word_weights` yields them."""
+    source_vocabulary, target_vocabulary = vocabularies
+    tokenized = [
+        (cut_into(source, source_vocabulary, unit), cut_into(target, target_vocabulary, unit))
+        for source, target in pairs
+    ]
+    return tokenized, list(word_weights(model, tokenized))

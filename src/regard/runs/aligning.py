@@ -23,8 +23,8 @@ from regard.interpret import (
     all_weights,
     choose_heads,
     combine_heads,
-    extract_links,
     cross_attention_heads,
+    extract_links,
     word_weights,
 )
 from regard.io.reading import DamageError, damaged, shaped

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
+    from regard.sweep.backends import Backend
     from regard.sweep.comparison import COMPARISONS, Comparison, compare
     from regard.sweep.grid import Variant, make_variants
-    from regard.sweep.local import Local
     from regard.sweep.job import Measured
-    from regard.sweep.backends import Backend
+    from regard.sweep.local import Local
     from regard.sweep.ray import Ray
     from regard.sweep.slurm import Slurm
     from regard.sweep.statistics import Contrast, Interval
@@ -18,11 +18,11 @@ late(__name__)
 
 __all__ = [
     "COMPARISONS",
+    "Backend",
     "Comparison",
     "Contrast",
-    "Local",
     "Interval",
-    "Backend",
+    "Local",
     "Measured",
     "Ray",
     "Slurm",

@@ -11,9 +11,9 @@ from typing_extensions import Unpack
 from regard.errors import check_range
 from regard.result import Result
 from regard.runs.flags import AnyFlags
+from regard.sweep.backends import Backend
 from regard.sweep.grid import Measurements, make_variants, measure_grid
 from regard.sweep.local import Local
-from regard.sweep.backends import Backend
 from regard.sweep.report import figures, tables, write_page, write_report
 from regard.tasks import find_task
 

@@ -16,8 +16,8 @@ from typing import Any, cast
 from regard.errors import InputError
 from regard.io import refuse_links
 from regard.progress import counting_bar, tell
-from regard.sweep.job import Job, Measured, make_job
 from regard.sweep.backends import Backend
+from regard.sweep.job import Job, Measured, make_job
 from regard.tasks import find_task
 from regard.training import RunConfig, RunFolder, make_config
 

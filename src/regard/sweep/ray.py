@@ -25,7 +25,7 @@ from regard.libraries import calling, import_library
 from regard.sweep.file_transfer import claim_run, collect_code, pack, read_last_step, unpack
 from regard.sweep.job import Job, Measured
 from regard.sweep.processes import exit_on_signal
-from regard.sweep.trainer import TrainingUpdate, Trainer
+from regard.sweep.trainer import Trainer, TrainingUpdate
 from regard.version import __version__
 
 EVERY = 2.0
@@ -117,7 +117,9 @@ class _Sent:
         self._held.enter_context(claim_run(self.job))
         files, _ = pack(self.job.folder, {})
         self._trainer = ray.remote(Trainer).options(num_cpus=cpus).remote()
-        self.answer = self._trainer.begin.remote(__version__, self.job.stored, files, collect_code(self.job), cpus)
+        self.answer = self._trainer.begin.remote(
+            __version__, self.job.stored, files, collect_code(self.job), cpus
+        )
 
     def ask(self) -> None:
         """Ask what has become of it."""

@@ -38,7 +38,9 @@ class TrainingUpdate:
 class Trainer:
     """One training, which begins with the files and the code that it is given."""
 
-    def begin(self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int) -> TrainingUpdate:
+    def begin(
+        self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int
+    ) -> TrainingUpdate:
         """Start a training of the config `stored`; raises `InputError` where Regard is another `version` here."""
         if version != __version__:
             raise InputError(
