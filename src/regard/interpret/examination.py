@@ -279,10 +279,7 @@ def _measure_relevance(
 
 
 def _measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
-    """Return the mean share of a head's attention that differs between two samples.
-
-    The share is half the sum of the absolute differences, over the steps and inputs that both samples have.
-    """
+    """Return the mean share of a head's attention that differs between samples: half the summed differences."""
     shares = []
     for own, other in zip(weights, (weights[index] for index in others), strict=True):
         steps, inputs = (min(sizes) for sizes in zip(own.shape, other.shape, strict=True))
@@ -306,10 +303,7 @@ def _measure_ranking(
 
 
 def _share(weights: np.ndarray, relevant: np.ndarray) -> float:
-    """Return the mean mass on relevant inputs over the steps that depend on some input; NaN if none does.
-
-    If the two come from samples of different lengths, only the common steps and inputs count.
-    """
+    """Return the mean mass on relevant inputs over the steps that depend on some input; NaN if none does."""
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
     relevant = relevant[:steps, :inputs]
     counted = relevant.any(1)

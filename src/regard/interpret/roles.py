@@ -222,9 +222,9 @@ def _test_uniform(
     """Return the role of a uniform head if the head is uniform and no head before training is; else no role."""
     deviation = estimate([_deviation(sample.weights[head]) for sample in maps], draw)
     least = min(
-        float(np.mean([_deviation(sample.weights[other]) for sample in model]))
+        float(np.mean([_deviation(sample.weights[untrained_head]) for sample in model]))
         for model in untrained
-        for other in range(len(model[0].weights))
+        for untrained_head in range(len(model[0].weights))
     )
     even = deviation is not None and deviation.high < min(EVEN, least / 2)
     role = "everything alike" if even else None

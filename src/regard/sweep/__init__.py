@@ -1,4 +1,4 @@
-"""Comparison: many variants of one training, over several seeds."""
+"""Sweeps: train many variants of one configuration over several seeds, and compare them."""
 
 from typing import TYPE_CHECKING
 

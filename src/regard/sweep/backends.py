@@ -1,7 +1,7 @@
-"""Where the trainings of a comparison run.
+"""The interface of the backends that run the trainings of a sweep.
 
-Each is a file of its own: `here`, this machine; `ray`, a Ray cluster; `slurm`, a Slurm cluster. Whatever it is,
-runs and measurements end up in the folders of their jobs, and the table is the same.
+The backends are `local` (this machine), `ray` (a Ray cluster) and `slurm` (a Slurm cluster). Each of them writes
+runs and measurements to the folders of their jobs, so the result does not depend on the backend.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,13 +11,14 @@ from regard.sweep.job import Job, Measured
 
 
 class Backend(Protocol):
-    """What trainings run on."""
+    """Runs trainings."""
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
-        """Yield each job with what was measured, as they are done; its run and its measurement are in its folder
-        then.
+        """Yield each job with its measurement when it is done; its folder then holds the run and the measurement.
 
-        `tell`: what to call with a line for the user. Whatever ends the iteration early, as Ctrl-C does, stops
-        all trainings, which save first. Raises `InputError` before anything is begun where there is nothing to
-        run on, what a training raises, and, once all others are done, `MachineError` where some were lost.
+        `tell`: called with messages for the user. If the iteration ends early, for example by Ctrl-C, all
+        trainings save and stop.
+
+        Raises `InputError` before anything starts if the backend is not available, any error of a training, and
+        `MachineError` after all other jobs are done if some were lost.
         """

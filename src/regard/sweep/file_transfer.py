@@ -1,7 +1,7 @@
-"""Files of a training on their way between machines that share no disk: its folder, and code of the user's own.
+"""Transfer the files of a training between machines without a shared disk: its folder, and the user's own code.
 
-Both travel as bytes by relative name. Files of a folder stand in the order in which they are to be written, so
-that whoever is killed while writing leaves a run to go on with: a state of the training comes last.
+Files are sent as bytes by relative name. The files of a folder are sorted in the order of writing, with the
+training state last, so that a process that is killed while writing leaves a run that can be resumed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,36 +20,36 @@ from regard.training import RunFolder, trust
 
 Files = dict[str, bytes]
 Stamps = dict[str, tuple[int, int, int]]
-"""By name what tells a file from what stood there before: inode, time of its last change, bytes."""
+"""By name: inode, modification time and size of a file, to detect changes."""
 LARGEST = 1 << 20
-"""Bytes of a Python file that travels, at most."""
+"""Largest size in bytes of a Python file that is sent."""
 
 
 def pack(folder: Path, before: Mapping[str, tuple[int, int, int]]) -> tuple[Files, Stamps]:
-    """Return the files of a job's folder that differ from those of the stamps `before`, and the stamps of all.
+    """Return the files of a job's folder that changed since the stamps `before`, and the stamps of all files.
 
-    Raises `FileNotFoundError` where one is replaced in the same moment: try again later.
+    Raises `FileNotFoundError` if a file is replaced at the same moment: try again later.
     """
     names = [
         path.relative_to(folder)
         for path in folder.rglob("*")
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
-    # States first: whatever else is read after them is at least as new, as a training that goes on needs it.
+    # Read states first: all other files are then at least as new, which a resumed training needs.
     names.sort(key=lambda name: ("trainer" not in name.parts, name))
     files, stamps = Files(), Stamps()
     for name in names:
-        if name.parts[0] == PREPARED:  # made again from the text
+        if name.parts[0] == PREPARED:  # the receiver prepares the text again
             continue
-        found = (folder / name).stat()
-        stamps[str(name)] = (found.st_ino, found.st_mtime_ns, found.st_size)
+        status = (folder / name).stat()
+        stamps[str(name)] = (status.st_ino, status.st_mtime_ns, status.st_size)
         if before.get(str(name)) != stamps[str(name)]:
             files[str(name)] = (folder / name).read_bytes()
     return dict(reversed(files.items())), stamps
 
 
 def unpack(files: Files, job: Job) -> None:
-    """Write what came back into a job's folder; raises `MachineError` where the disk refuses."""
+    """Write received files into a job's folder; raises `MachineError` if they cannot be written."""
     run = job.run
     inside = {name: content for name, content in files.items() if name != MEASURED}
     if inside and run.exists():
@@ -70,36 +70,38 @@ def _write(files: Files, folder: Path) -> None:
 
 @contextmanager
 def claim_run(job: Job) -> Iterator[None]:
-    """Keep others from changing a job's run in the block, in which it is trained elsewhere.
+    """Lock a job's run in the block, while another machine trains it.
 
-    Raises `InputError` where somebody does, or something else is in the way.
+    Raises `InputError` if another process holds the lock, or if its path holds something else.
     """
     with holding(job.run.path):
         if not job.interrupted() and job.run.path.exists():
             raise InputError(f"{str(job.run.path)!r} exists and is not a run: choose another --savepath")
-        trust(job.stored)  # as whoever trains here trusts the code that he names
+        trust(job.stored)  # naming code counts as trust, as for a local training
         yield
 
 
 @dataclass(frozen=True)
 class Code:
-    """Python files of a user's own."""
+    """The user's own Python files."""
 
     folders: list[Files]
-    """The files of each folder that code is in; that of the task's file comes first."""
+    """The files of each folder with code; the folder of the task's file comes first."""
     task: tuple[str, str] | None
-    """The task's file, and the name of its copy; None for a task of Regard's."""
+    """The path of the task's file, and the name of its copy; None for a built-in task."""
 
 
 def collect_code(job: Job) -> Code:
-    """Return the code that a job names: the file of its task, and modules or packages of the user's own, with the
-    Python files beside them. What is installed does not travel."""
+    """Return the code that a job names: the file of its task, and the user's own modules and packages.
+
+    All Python files in the same folders are included. Installed packages are not sent.
+    """
     task = Path(job.stored["on"])
-    own = task.suffix == ".py"
-    roots: dict[Path, set[Path]] = {task.parent: set()} if own else {}
+    is_file = task.suffix == ".py"
+    roots: dict[Path, set[Path]] = {task.parent: set()} if is_file else {}
     for name in [job.stored["kind"], *job.stored["model"].values()]:
-        for place in _places(module_of(name) if isinstance(name, str) else None):
-            roots.setdefault(place.parent, set()).update(place.rglob("*.py"))
+        for path in _find_code(module_of(name) if isinstance(name, str) else None):
+            roots.setdefault(path.parent, set()).update(path.rglob("*.py"))
     folders = [
         {
             str(file.relative_to(root)): file.read_bytes()
@@ -108,34 +110,34 @@ def collect_code(job: Job) -> Code:
         }
         for root, packaged in roots.items()
     ]
-    return Code(folders, task=(job.stored["on"], task.name) if own else None)
+    return Code(folders, task=(job.stored["on"], task.name) if is_file else None)
 
 
-def _places(module: str | None) -> list[Path]:
-    """Return the file of a module, or the folders of the package that it is in; none of what is installed."""
+def _find_code(module: str | None) -> list[Path]:
+    """Return the file of a module, or the folders of its package; empty for installed packages."""
     if module is None or module.partition(".")[0] == "regard":
         return []
     spec = find_own(module.partition(".")[0])
     if spec is None:
         return []
-    found = [Path(each).absolute() for each in spec.submodule_search_locations or [spec.origin or ""]]
-    return [path for path in found if not {"site-packages", "dist-packages"} & set(path.parts)]
+    paths = [Path(path).absolute() for path in spec.submodule_search_locations or [spec.origin or ""]]
+    return [path for path in paths if not {"site-packages", "dist-packages"} & set(path.parts)]
 
 
-Sent = tuple[list[Path], tuple[str, Path] | None]
-"""Folders of code, and the task's file with its copy."""
+SentCode = tuple[list[Path], tuple[str, Path] | None]
+"""The written folders of code, and the path of the task's file with that of its copy."""
 
 
-def write_code(code: Code, place: Path) -> Sent:
-    """Write code into folders of `place`; returns these, and the task's file with its copy."""
-    folders = [place / f"code-{number}" for number in range(len(code.folders))]
-    for files, folder in zip(code.folders, folders, strict=True):
-        _write(files, folder)
+def write_code(code: Code, folder: Path) -> SentCode:
+    """Write code into subfolders of `folder`; return these, and the task's file with its copy."""
+    folders = [folder / f"code-{number}" for number in range(len(code.folders))]
+    for files, target in zip(code.folders, folders, strict=True):
+        _write(files, target)
     return folders, code.task and (code.task[0], folders[0] / code.task[1])
 
 
-def measure_with_code(sent: Sent, job: Job) -> Measured:
-    """Measure a job as `measure` does, with code that was sent here; its sender trusts it."""
+def measure_with_code(sent: SentCode, job: Job) -> Measured:
+    """Measure a job with code that was sent to this machine; its sender trusts it."""
     folders, copy = sent
     use_sent(folders)
     if copy is not None:
@@ -144,6 +146,6 @@ def measure_with_code(sent: Sent, job: Job) -> Measured:
 
 
 def read_last_step(run: RunFolder) -> int:
-    """Return the step that a run goes on from; 0 where there is none."""
+    """Return the step of the last saved training state; 0 without one."""
     files = numbered(run.path / "trainer")
     return int(files[-1].stem.removeprefix("step-")) if files else 0

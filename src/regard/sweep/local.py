@@ -1,4 +1,4 @@
-"""Trainings on this machine: side by side over the cores; on a GPU, all seeds of a query model together."""
+"""Run trainings on this machine: in parallel on its cores; on a GPU, all seeds of a query model in one batch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from regard.training import stackable
 
 @dataclass(frozen=True)
 class Local:
-    """This machine: a process for each core, with one thread each."""
+    """This machine, with one process of one thread for each core."""
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
-        """Yield each job with what was measured (see `Backend`)."""
-        for group, found in run_in_processes(measure_together, _groups(jobs)):
-            yield from zip(group, found, strict=True)
+        """Yield each job with its measurement (see `Backend`)."""
+        for group, measurements in run_in_processes(measure_together, _group_jobs(jobs)):
+            yield from zip(group, measurements, strict=True)
 
 
-def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Put jobs together that can be trained as one, where that is faster: on a GPU (docs/benchmarks.md).
+def _group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Group jobs that can be trained as one stacked model, if there is a GPU; on a CPU this is not faster.
 
-    They differ in their seed alone. What was interrupted, and models with parts that cannot be stacked, go
-    alone.
+    The jobs of a group differ in their seed only. Interrupted jobs and models that cannot be stacked stay alone
+    (measured in docs/benchmarks.md).
     """
-    together: dict[str, list[Job]] = {}
+    by_config: dict[str, list[Job]] = {}
     groups = []
     for job in jobs:
         if torch.cuda.is_available() and stackable(job.config) and not job.run.exists():
-            others: dict[str, Any] = {**job.config.flags(), "seed": None}
-            together.setdefault(repr(others), []).append(job)
+            flags: dict[str, Any] = {**job.config.flags(), "seed": None}
+            by_config.setdefault(repr(flags), []).append(job)
         else:
             groups.append([job])
-    return [*groups, *together.values()]
+    return [*groups, *by_config.values()]
