@@ -24,9 +24,8 @@ from measured import Flags, Results, key_of, measure_missing
 from multi30k import best_validation, files, train
 from tables import DOCS, markdown, write_tables
 
-from regard.data.links import KnownLinks, moses, read_links
 from regard.data.parallel import ParallelText
-from regard.data.silver import silver_links
+from regard.data.word_alignment import WordAlignment, align_with_eflomal, format_moses, read_links
 from regard.interpret.agreement import agreement
 from regard.runs import TranslationRun
 
@@ -45,7 +44,7 @@ def prepare(data: Path, runs: Path) -> tuple[Path, Path]:
         pairs, valid = list(ParallelText(text["train"])), list(ParallelText(text["valid"]))
         runs.mkdir(parents=True, exist_ok=True)
         for path, some, others in ((made[1], valid, pairs), (made[0], pairs, valid)):
-            path.write_text("".join(f"{moses(each)}\n" for each in silver_links(some, others)))
+            path.write_text("".join(f"{format_moses(each)}\n" for each in align_with_eflomal(some, others)))
     return made
 
 
@@ -76,7 +75,7 @@ def measure_run(run: TranslationRun, data: Path, silver: Path) -> dict[str, Any]
     }
 
 
-def _error(run: TranslationRun, pairs: list[tuple[str, str]], known: list[KnownLinks], way: Any) -> float:
+def _error(run: TranslationRun, pairs: list[tuple[str, str]], known: list[WordAlignment], way: Any) -> float:
     found = agreement([frozenset(each.links) for each in run.align(pairs, by=way)], known).error_rate
     assert found is not None
     return found.mean

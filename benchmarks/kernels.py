@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Dropout, MultiHeadAttention, Rotary, attending, weights_of
-from regard.training.loss import cross_entropy
+from regard.training.cross_entropy import cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 12_000, 4000, 0.2, 0.1
 AGREEMENT = 3.0

@@ -153,7 +153,7 @@ def measured(work: Callable[[], Any], steps: int) -> Step:
 
 def training_step(task: str, flags: dict[str, Any], steps: int, folder: str) -> Step:
     """Return what a training step of a task does."""
-    training: Any = importlib.import_module("regard.runs.train")
+    training: Any = importlib.import_module("regard.runs.training")
     found: list[Step] = []
 
     def only_measure(learner: Any, settings: Any, *_: Any, **__: Any) -> None:

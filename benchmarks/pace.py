@@ -31,7 +31,7 @@ def measure(data: Path, steps: int, kept: bool) -> list[tuple[float, float]]:
 
     import regard
 
-    training: Any = importlib.import_module("regard.runs.train")
+    training: Any = importlib.import_module("regard.runs.training")
 
     if not kept:
         training.keep_memory = lambda: None

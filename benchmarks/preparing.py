@@ -29,13 +29,13 @@ PREPARING = """
 import json, resource, sys, time
 from pathlib import Path
 from regard.data.parallel import ParallelText
-from regard.data.prepare import Cutting, learn_vocabularies, prepare_corpus
+from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies
 text, root = ParallelText(sys.argv[1:3]), Path(sys.argv[3])
 begin = time.perf_counter()
-cutting = Cutting(kind="bpe", size=12000, joint=True, lowercase=False)
+cutting = TokenizerConfig(kind="bpe", size=12000, joint=True, lowercase=False)
 both = learn_vocabularies(text, cutting, root, progress=False)
 learned, before = time.perf_counter(), time.process_time()
-prepare_corpus(text, both, root, max_len=256, progress=False)
+CorpusPreparation(text, both, root, max_len=256, progress=False).corpus()
 took, used = time.perf_counter() - learned, [resource.getrusage(who) for who in (0, resource.RUSAGE_CHILDREN)]
 print(json.dumps({
     "vocabulary": learned - begin, "corpus": took,
@@ -91,19 +91,19 @@ def stages(files: tuple[str, str], root: Path) -> dict[str, Any]:
     machine does counts for little, the median of all shards."""
     import numpy as np
 
-    from regard.data.making import Maker, key_of
+    from regard.data.chunks import find_chunks, read_chunks
+    from regard.data.corpus_builder import ShardBuilder, corpus_key
     from regard.data.parallel import ParallelText
-    from regard.data.prepare import Cutting, learn_vocabularies
-    from regard.data.stretches import find_spans, stretches_of
-    from regard.data.wordwise import cutter_of
+    from regard.data.prepare import TokenizerConfig, learn_vocabularies
+    from regard.data.word_cache import corpus_tokenizer
 
-    text, cutting = ParallelText(files), Cutting(kind="bpe", size=12000, joint=True, lowercase=False)
+    text, cutting = ParallelText(files), TokenizerConfig(kind="bpe", size=12000, joint=True, lowercase=False)
     both = learn_vocabularies(text, cutting, root, progress=False)
     begin = time.process_time()
-    count, spans = find_spans(text)
+    count, spans = find_chunks(text)
     found = {"look through": [(time.process_time() - begin) / count]}
-    maker, cutter = Maker(root, both, 256, False, key_of(text, both, 256)), cutter_of(both[0])
-    for number, stretch in enumerate(stretches_of(text, spans=spans)):
+    maker, cutter = ShardBuilder(root, both, 256, False, corpus_key(text, both, 256)), corpus_tokenizer(both[0])
+    for number, stretch in enumerate(read_chunks(text, ranges=spans)):
         times = [time.process_time()]
         sentences = stretch.read()
         times.append(time.process_time())

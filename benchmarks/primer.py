@@ -74,9 +74,9 @@ class Stopwatch:
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
     from regard.memory import keep_memory
-    from regard.streams import generator_of
-    from regard.tasks import Beginning, Task
-    from regard.training import OneLearner, fitting_threads, make_config, new_run, start, train_steps
+    from regard.streams import make_generator
+    from regard.tasks import BatchContext, Task
+    from regard.training import SingleLearner, create_run, fitting_threads, make_config, start, train_steps
 
     class DoneError(Exception):
         """Carries the measurements out of the training."""
@@ -85,7 +85,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     config = make_config(task, {**TASKS[task], "seed": seed}).resolved()
     built = config.task_class.restore(config.task, {})
     assert isinstance(built, Task)
-    inputs, targets, _ = built.sample(SAMPLES, generator_of(seed, "test"))
+    inputs, targets, _ = built.sample(SAMPLES, make_generator(seed, "test"))
     keep_memory()
     state = start(config, built)
 
@@ -96,11 +96,11 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
                 raise DoneError(found)
 
     with tempfile.TemporaryDirectory() as folder:
-        with new_run(Path(folder) / task, config, overwrite=False) as building:
+        with create_run(Path(folder) / task, config, overwrite=False) as building:
             state.save(building)
         try:
-            batches = built.batches(config.training, Beginning(generator=state.generator))
-            learner = OneLearner(state, config.training, batches, type(building)(Path(folder) / task))
+            batches = built.batches(config.training, BatchContext(generator=state.generator))
+            learner = SingleLearner(state, config.training, batches, type(building)(Path(folder) / task))
             with fitting_threads(state.model):
                 train_steps(learner, config.training, look)
         except DoneError as done:

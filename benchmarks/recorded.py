@@ -63,8 +63,11 @@ def showing(model: Any, given: Any, tokens: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         page, picture = Path(folder, "page.html"), Path(folder, "heads.png")
         found = {
-            "Regard, page": (seconds(lambda: regard.view_of(weights, tokens).to_html(page), times=3), page),
-            "Regard, picture": (seconds(lambda: regard.view_of(weights, tokens).plot(picture), times=3), picture),
+            "Regard, page": (seconds(lambda: regard.view_weights(weights, tokens).to_html(page), times=3), page),
+            "Regard, picture": (
+                seconds(lambda: regard.view_weights(weights, tokens).plot(picture), times=3),
+                picture,
+            ),
         }
         print("\n| | seconds | size, KiB |\n|---|---|---|")
         for name, ([took], path) in found.items():

@@ -47,9 +47,9 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     from regard.data import PAD
     from regard.models import Seq2Seq
     from regard.runs import PairRun
-    from regard.streams import generator_of
-    from regard.tasks import Beginning, PairTask
-    from regard.training import OneLearner, make_config, new_run, start, train_steps
+    from regard.streams import make_generator
+    from regard.tasks import BatchContext, PairTask
+    from regard.training import SingleLearner, create_run, make_config, start, train_steps
 
     config = make_config(
         task_name, {"embedding": EMBEDDING, "hidden": HIDDEN, "batchsize": BATCH, "steps": steps, **flags}
@@ -70,15 +70,15 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
 
     task.batch = counted  # type: ignore[assignment, method-assign]
     with tempfile.TemporaryDirectory() as folder:
-        with new_run(Path(folder) / task_name, config, overwrite=False) as building:
+        with create_run(Path(folder) / task_name, config, overwrite=False) as building:
             state.save(building)
-        batches = task.batches(config.training, Beginning(generator=state.generator))
-        learner = OneLearner(state, config.training, batches, type(building)(Path(folder) / task_name))
+        batches = task.batches(config.training, BatchContext(generator=state.generator))
+        learner = SingleLearner(state, config.training, batches, type(building)(Path(folder) / task_name))
         train_steps(learner, config.training, mark)
     speeds = [n / (b - a) for n, a, b in zip(tokens, marks, marks[1:], strict=False)]
     assert isinstance(state.model, Seq2Seq)
     run = PairRun(Path(folder), config, steps, task, state.model.eval())
-    pairs = task.pairs(TESTED, generator_of(0, "test"), unseen=True)
+    pairs = task.pairs(TESTED, make_generator(0, "test"), unseen=True)
     seconds, right = {}, {}
     for beam in (1, 5):
         for _ in range(2):  # the first search warms up
@@ -95,10 +95,10 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
     import keras_style
     import torch.nn.functional as F
 
-    from regard.streams import generator_of
+    from regard.streams import make_generator
     from regard.tasks import PairTask, find_task
 
-    task, generator = find_task(task_name)(), generator_of(0, "train")
+    task, generator = find_task(task_name)(), make_generator(0, "train")
     assert isinstance(task, PairTask)
     batches, tokens = [], []
     for _ in range(steps):
@@ -114,7 +114,7 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
 
 def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, threads: int) -> dict[str, Any]:
     """Train and translate with JoeyNMT."""
-    from regard.streams import generator_of
+    from regard.streams import make_generator
     from regard.tasks import PairTask, find_task
 
     task = find_task(task_name)()
@@ -122,9 +122,9 @@ def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, t
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         drawn = {
-            "train": task.pairs(BATCH * steps, generator_of(0, "train")),
-            "dev": task.pairs(BATCH, generator_of(1, "test"), unseen=True),
-            "test": task.pairs(TESTED, generator_of(0, "test"), unseen=True),
+            "train": task.pairs(BATCH * steps, make_generator(0, "train")),
+            "dev": task.pairs(BATCH, make_generator(1, "test"), unseen=True),
+            "test": task.pairs(TESTED, make_generator(0, "test"), unseen=True),
         }
         for split, pairs in drawn.items():
             joeynmt_text(folder, split, ((pair.source, pair.target) for pair in pairs))

@@ -15,7 +15,7 @@ import torch
 from tables import markdown
 
 import regard
-from regard.runs.train import train_seeds
+from regard.runs.training import train_seeds
 
 TASKS = ("counting", "difference", "signal", "signal2")
 

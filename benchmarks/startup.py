@@ -71,7 +71,7 @@ COMMANDS = {
         "huggingface",
         "--savepath",
         "imported-{round}",
-        "--texts",
+        "--examples",
         "source.txt",
     ],
     "compare counting": [

@@ -37,11 +37,11 @@ def work(out: Path, flags: dict[str, Any], checkpoints: bool) -> None:
     import torch
 
     import regard
-    from regard.training import OneLearner
+    from regard.training import SingleLearner
 
-    learn, times, told = OneLearner.learn, list[float](), dict[str, Any]()
+    learn, times, told = SingleLearner.learn, list[float](), dict[str, Any]()
 
-    def timed(self: OneLearner, lr: float) -> Any:
+    def timed(self: SingleLearner, lr: float) -> Any:
         begin = time.perf_counter()
         found = learn(self, lr)
         times.append(time.perf_counter() - begin)
@@ -52,15 +52,15 @@ def work(out: Path, flags: dict[str, Any], checkpoints: bool) -> None:
             for name, use in (("save", False), ("with model", True)):
                 begin = time.perf_counter()
                 self.save(use=use)
-                self.world.wait()
+                self.context.wait()
                 told[name] = time.perf_counter() - begin
             begin = time.perf_counter()
             self.state.restore(self.folder)
-            self.world.wait()
+            self.context.wait()
             told["load"] = time.perf_counter() - begin
         return found
 
-    OneLearner.learn = timed  # type: ignore[method-assign]
+    SingleLearner.learn = timed  # type: ignore[method-assign]
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     regard.train("translation", savepath=out, progress=False, overwrite=True, **flags)
     told["step"] = statistics.median(times[LEFT_OUT:] or times)

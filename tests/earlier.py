@@ -6,7 +6,7 @@ from pathlib import Path
 
 import safetensors.torch
 
-from regard.training.tensors import read_tensors
+from regard.training.tensor_file import read_tensors
 
 
 def to_format_6(folder: Path) -> None:

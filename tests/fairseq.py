@@ -71,13 +71,13 @@ def write_fairseq(
     asked = settings(**options)
     text = [text for pair in pairs for text in pair]
     if kind in ("codes", "fastbpe"):
-        from regard.data.codes import CodedWords
+        from regard.data.bpe_codes import BpeCodesVocabulary
 
         codes = codes_of(text)
         counts, first = (" 7", "") if kind == "fastbpe" else ("", "#version: 0.2\n")
         lines = "".join(f"{one} {other}{counts}\n" for one, other in codes)
         (folder / ("bpecodes" if counts else "codes")).write_text(first + lines, encoding="utf-8")
-        cut: Any = lambda text: list(CodedWords(codes, ["x"])._pieces(text))  # noqa: E731
+        cut: Any = lambda text: list(BpeCodesVocabulary(codes, ["x"])._pieces(text))  # noqa: E731
     elif kind == "sentencepiece":
         from tests.marian import both_pieces
 

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 
 from regard.viz.data import PackedWeights
-from regard.viz.page import LEVELS
+from regard.viz.serialization import LEVELS
 
 
 def unpack(packed: PackedWeights, queries: int, keys: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Errors of other libraries: one line that names what failed, the library, and what it said."""
+"""Errors of libraries become one line with the action, the library, and its message."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Regex, pre_tokenizers
 
 from regard.errors import InputError, MachineError
-from regard.libraries import QUIET, calling, check_hub_name, import_library, is_panic, offline
+from regard.libraries import NO_TELEMETRY, check_hub_name, import_library, is_panic, library_errors, offline
 
 SLOW_PATTERN = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
 PANICS = "a" * 45 + "b!"
@@ -18,7 +18,7 @@ PANICS = "a" * 45 + "b!"
 
 @pytest.mark.parametrize("error", [KeyError("x\ny"), RecursionError("deep"), SystemExit(3), OSError(2, "gone")])
 def test_an_error_becomes_one_line(error: BaseException) -> None:
-    with pytest.raises(InputError) as caught, calling("peer", "'folder' cannot be loaded", "copy it anew"):
+    with pytest.raises(InputError) as caught, library_errors("peer", "'folder' cannot be loaded", "copy it anew"):
         raise error
     assert str(caught.value).startswith(f"'folder' cannot be loaded: peer says {type(error).__name__}: ")
     assert str(caught.value).endswith("; copy it anew") and "\n" not in str(caught.value)
@@ -33,14 +33,14 @@ def test_an_error_becomes_one_line(error: BaseException) -> None:
         OSError(errno.ENOSPC, "No space left"),
     ],
 )
-def test_an_error_of_the_machine_stays_one(error: Exception) -> None:
-    with pytest.raises(MachineError, match="peer says"), calling("peer", "it fails", "advice"):
+def test_machine_errors_stay_machine_errors(error: Exception) -> None:
+    with pytest.raises(MachineError, match="peer says"), library_errors("peer", "it fails", "advice"):
         raise error
 
 
-def test_ours_and_interrupts_pass() -> None:
+def test_own_errors_and_interrupts_pass() -> None:
     for error in (InputError("ours"), KeyboardInterrupt(), GeneratorExit()):
-        with pytest.raises(type(error)) as caught, calling("peer", "it fails", "advice"):
+        with pytest.raises(type(error)) as caught, library_errors("peer", "it fails", "advice"):
             raise error
         assert caught.value is error
 
@@ -54,13 +54,13 @@ def test_a_panic_is_one_line_and_prints_nothing(
     assert is_panic(panic.value) and not isinstance(panic.value, Exception)
     assert "panicked" in capfd.readouterr().err
     with pytest.raises(InputError, match="tokenizers says PanicException: Onig"):
-        with calling("tokenizers", "it fails", "advice"):
+        with library_errors("tokenizers", "it fails", "advice"):
             SLOW_PATTERN.pre_tokenize_str(PANICS)
     assert capfd.readouterr().err == ""
 
 
-def test_what_a_library_prints_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
-    with calling("peer", "it fails", "advice"):
+def test_the_output_of_a_library_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    with library_errors("peer", "it fails", "advice"):
         os.write(2, b"note\n")
     assert capfd.readouterr().err == "note\n"
 
@@ -93,15 +93,15 @@ def test_a_missing_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         import_library("halfpeer", "a feature", "hub")
 
 
-def test_usage_reports_are_off_unless_somebody_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in QUIET:
+def test_usage_reports_are_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NO_TELEMETRY:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
     import_library("json", "a feature", "hub")
-    assert {name: os.environ[name] for name in QUIET} == {**QUIET, "RAY_USAGE_STATS_ENABLED": "1"}
+    assert {name: os.environ[name] for name in NO_TELEMETRY} == {**NO_TELEMETRY, "RAY_USAGE_STATS_ENABLED": "1"}
 
 
-def test_a_path_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_not_sent_to_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").mkdir()
     for name in ("gpt2", "owner/gpt2", "owner/gpt-2.5_x"):
@@ -111,7 +111,7 @@ def test_a_path_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.Monk
             check_hub_name(name)
 
 
-def test_offline_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with pytest.raises(KeyError), offline():

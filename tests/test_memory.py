@@ -1,4 +1,4 @@
-"""Memory that stays with the process."""
+"""Settings that keep memory in the process."""
 
 import ctypes
 import os
@@ -33,7 +33,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library")
-def test_steps_take_their_pages_once() -> None:
+def test_steps_fault_their_pages_once() -> None:
     def faults(call: str) -> int:
         command = [sys.executable, "-c", FAULTS.format(call=call)]
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -63,7 +63,7 @@ print(advised().count(True))
     or OVERCOMMIT.read_text().strip() == STRICT,
     reason="the system has no huge pages to give, or counts addresses",
 )
-def test_memory_is_asked_for_in_huge_pages() -> None:
+def test_huge_pages_are_requested() -> None:
     done = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "1"]
 
@@ -86,8 +86,8 @@ print(peaks[-1] - peaks[0])
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.cpu.get_capabilities().get("avx512_bf16"), reason="oneDNN has no kernels for it")
-def test_kernels_of_past_shapes_are_forgotten() -> None:
-    """In MiB, of 800 shapes: those of all, and of the last ones."""
+def test_kernels_of_former_shapes_are_dropped() -> None:
+    """Compare the memory in MiB for all of 800 shapes, and for the last ones."""
     clean = {name: value for name, value in os.environ.items() if name not in CACHES}
 
     def growth(call: str) -> int:
@@ -97,14 +97,14 @@ def test_kernels_of_past_shapes_are_forgotten() -> None:
     assert growth("keep_memory()") < growth("") / 2
 
 
-def test_who_says_how_many_kernels_are_kept_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_number_of_kernels_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHES[0], "7")
     monkeypatch.delenv(CACHES[1], raising=False)
     keep_memory()
     assert [os.environ[name] for name in CACHES] == ["7", "128"]
 
 
-def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_are_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(ctypes, "CDLL", lambda name: pytest.fail("no library is to be asked"))
     keep_memory()

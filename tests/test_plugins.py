@@ -1,4 +1,4 @@
-"""Code of a user's own: what it may import, and that no other code finds what lies beside it."""
+"""User code: its imports, and the isolation of the files beside it."""
 
 import sys
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.plugins import find_own, import_own
+from regard.plugins import find_plugin, import_plugin
 from regard.tasks import find_task
 
 NAMES = ("mine", "helper", "probing", "optional_thing", "deep", "calendar_of_mine")
@@ -35,7 +35,7 @@ RUN = "import pathlib; pathlib.Path('RAN').write_text('')\n"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with code of a user's own, from which it is imported, and an installed module that probes."""
+    """A folder with user code, and an installed module that tries to import it."""
     own, installed = tmp_path / "own", tmp_path / "installed"
     own.mkdir()
     installed.mkdir()
@@ -56,9 +56,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def test_only_own_code_finds_what_lies_beside_it(here: Path) -> None:
+def test_only_user_code_finds_modules_beside_it(here: Path) -> None:
     path, finders, known = list(sys.path), list(sys.meta_path), set(sys.path_importer_cache)
-    found = import_own("score", "mine:Mine")
+    found = import_plugin("score", "mine:Mine")
     assert isinstance(found, type) and vars(found)["value"] == 7
     probing = sys.modules["probing"]
     assert probing.found is None and probing.optional_thing is None and not (here / "RAN").exists()
@@ -66,24 +66,24 @@ def test_only_own_code_finds_what_lies_beside_it(here: Path) -> None:
     assert str(here) not in set(sys.path_importer_cache) - known
 
 
-def test_what_is_imported_later_is_not_found_there() -> None:
-    found = import_own("score", "mine:Mine")
+def test_later_imports_do_not_search_the_folder() -> None:
+    found = import_plugin("score", "mine:Mine")
     assert isinstance(found, type)
     with pytest.raises(ModuleNotFoundError, match="late_helper"):
         found().later()
 
 
-def test_where_a_module_is_found_is_told_without_running_it(here: Path) -> None:
-    spec = find_own("optional_thing")
+def test_a_module_is_located_without_running_it(here: Path) -> None:
+    spec = find_plugin("optional_thing")
     assert spec is not None and spec.origin == str(here / "optional_thing.py")
-    assert find_own("no_such_module") is None and not (here / "RAN").exists()
+    assert find_plugin("no_such_module") is None and not (here / "RAN").exists()
 
 
-def test_a_file_that_is_new_is_found(here: Path) -> None:
+def test_a_new_file_is_found(here: Path) -> None:
     with pytest.raises(InputError, match="there is no module 'fresh'"):
-        import_own("score", "fresh:Mine")
+        import_plugin("score", "fresh:Mine")
     (here / "fresh.py").write_text("class Mine: pass\n")
-    assert isinstance(import_own("score", "fresh:Mine"), type)
+    assert isinstance(import_plugin("score", "fresh:Mine"), type)
 
 
 def test_an_installed_module_that_hides_a_file_is_named(here: Path) -> None:
@@ -91,10 +91,10 @@ def test_an_installed_module_that_hides_a_file_is_named(here: Path) -> None:
     with pytest.raises(
         InputError, match="an installed module of that name hides '.*colorsys.py'; give your file"
     ):
-        import_own("score", "colorsys:Mine")
+        import_plugin("score", "colorsys:Mine")
 
 
-def test_a_task_finds_what_lies_beside_its_file_and_nothing_else_does(here: Path, tmp_path: Path) -> None:
+def test_only_a_task_finds_modules_beside_its_file(here: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     task = tmp_path / "elsewhere" / "odd.py"
     (tmp_path / "elsewhere" / "beside_it.py").write_text("NAME = 'odd'\n")

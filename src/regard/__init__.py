@@ -1,10 +1,10 @@
-"""Regard: train a model whose heart is attention, see what it attends to, test whether that means anything.
+"""Regard: train attention models, inspect what they attend to, and test whether it is meaningful.
 
     run = regard.train("signal2")
     print(run.test())
     print(run.attend("BCCCBAABACCCA"))
 
-Names are imported when first used, so that `import regard` is instant.
+Names are imported when they are first used, so `import regard` is instant.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.convert import export, import_model
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.data.datasets import fetch
-    from regard.data.links import KnownLinks, read_links
+    from regard.data.word_alignment import WordAlignment, read_links
     from regard.decoding import Candidate, SearchTree
     from regard.evaluation import Quality, Scored
     from regard.external import (
@@ -57,21 +57,31 @@ if TYPE_CHECKING:
     from regard.runs import (
         AnswerRun,
         AnyRun,
+        CopyConfig,
+        CountingConfig,
+        DatesConfig,
+        DifferenceConfig,
         Figures,
         LinkedPair,
         PairReport,
         PairRun,
+        PhrasesConfig,
         PruneReport,
+        RecallConfig,
+        ReverseConfig,
         Run,
         SequenceRun,
+        Signal2Config,
+        SignalConfig,
+        SortConfig,
         TestReport,
+        TranslationConfig,
         TranslationReport,
         TranslationRun,
         draw_model,
         load,
         load_translator,
         plot_positions,
-        prepare,
         prune,
         train,
     )
@@ -80,7 +90,17 @@ if TYPE_CHECKING:
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.training import RunConfig, make_config
-    from regard.viz import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
+    from regard.viz import (
+        AttentionMap,
+        Layer,
+        LayerMap,
+        Maps,
+        Playback,
+        ProbeInput,
+        Subject,
+        make_maps,
+        view_weights,
+    )
 
 late(__name__)
 
@@ -97,7 +117,11 @@ __all__ = [
     "CheckReport",
     "Comparison",
     "Contrast",
+    "CopyConfig",
+    "CountingConfig",
+    "DatesConfig",
     "Diagnosis",
+    "DifferenceConfig",
     "Estimate",
     "Examination",
     "Example",
@@ -114,7 +138,6 @@ __all__ = [
     "InputError",
     "Interval",
     "KeptHeads",
-    "KnownLinks",
     "Layer",
     "LayerMap",
     "LinkedPair",
@@ -128,25 +151,33 @@ __all__ = [
     "PairReport",
     "PairRun",
     "PatchingResult",
+    "PhrasesConfig",
     "Playback",
+    "ProbeInput",
     "PruneReport",
     "PrunedExternalModel",
     "Quality",
+    "RecallConfig",
     "Record",
     "Records",
     "RegardError",
     "RelevanceShare",
+    "ReverseConfig",
     "Run",
     "RunConfig",
     "Scored",
     "SearchTree",
     "SequenceRun",
+    "Signal2Config",
+    "SignalConfig",
+    "SortConfig",
     "Subject",
     "TestReport",
+    "TranslationConfig",
     "TranslationReport",
     "TranslationRun",
-    "Trial",
     "Variant",
+    "WordAlignment",
     "__version__",
     "check",
     "compare",
@@ -164,15 +195,14 @@ __all__ = [
     "load_translator",
     "look",
     "make_config",
-    "maps_of",
+    "make_maps",
     "patch",
     "plot_positions",
-    "prepare",
     "prune",
     "read_links",
     "record",
     "record_long",
     "show",
     "train",
-    "view_of",
+    "view_weights",
 ]

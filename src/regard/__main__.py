@@ -1,10 +1,10 @@
-"""`python -m regard`, the same as the command `regard`."""
+"""Run the command `regard` as `python -m regard`."""
 
 import sys
 
 if __name__ == "__main__":
     if not sys.flags.safe_path:
-        del sys.path[0]  # the current directory, before anything is looked for there
+        del sys.path[0]  # the current directory must not be searched for modules
     from regard.cli import main
 
     sys.exit(main())

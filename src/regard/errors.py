@@ -1,35 +1,35 @@
-"""What can go wrong, as one small family.
+"""The exceptions that Regard raises on purpose.
 
     RegardError
-    ├── InputError      what was asked for cannot be done as asked; exit status 2
-    │   └── EditedError     a run's file was edited, or belongs to another run
+    ├── InputError      the input is invalid; exit status 2
+    │   └── EditedError     a file of a run was edited, or belongs to another run
     └── MachineError    the machine failed (disk, permissions); exit status 1
 
-Every message is one line that names the value, the limit and the fix.
+Each message is one line with the value, the expected values and the way out.
 """
 
 import re
 from collections.abc import Iterable
 from typing import Literal, get_args, get_origin, get_type_hints
 
-MANY = 12
-"""Choices above which only the nearest one is named."""
+MAX_LISTED = 12
+"""With more choices, a message names only the nearest one."""
 
 
 class RegardError(Exception):
-    """Base of all errors that Regard raises on purpose; `exit_status` is what the command line returns."""
+    """Base class of all errors that Regard raises on purpose. `exit_status` is that of the command line."""
 
     exit_status = 1
 
 
 class InputError(RegardError):
-    """A value, a flag, a file or a combination of them that cannot work."""
+    """An invalid value, flag or file, or an invalid combination of them."""
 
     exit_status = 2
 
 
 class EditedError(InputError):
-    """A file of a run that was edited, or belongs to another run; `found` says what differs, without advice."""
+    """A file of a run that was edited or belongs to another run. `found`: the difference, without advice."""
 
     def __init__(self, found: str, advice: str) -> None:
         super().__init__(f"{found}; {advice}")
@@ -37,54 +37,64 @@ class EditedError(InputError):
 
 
 class MachineError(RegardError):
-    """The machine could not do it: a full disk, a file that cannot be written."""
+    """A failure of the machine: a full disk, a file that cannot be written."""
 
     exit_status = 1
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
-    """Raise `InputError` unless `value` is a whole number with `low` <= `value` <= `high`."""
+    """Raise `InputError` unless `value` is an integer from `low` to `high`.
+
+    >>> check_range("steps", 10, 1, 100)
+    """
     if not isinstance(value, int):
-        raise InputError(f"{name} {value!r} is no whole number: choose from {low} to {high}")
+        raise InputError(f"{name} {value!r} is not a whole number: choose from {low} to {high}")
     if not low <= value <= high:
         raise InputError(f"{name} {value} is out of range: choose from {low} to {high}")
 
 
 def check_share(name: str, value: float, *, below: bool = False) -> None:
-    """Raise `InputError` unless `value` is from 0 to 1, with `below` to below 1."""
+    """Raise `InputError` unless `value` is from 0 to 1, or, with `below`, from 0 to below 1."""
     if not 0 <= value <= 1 or (below and value == 1):
         raise InputError(f"{name} {value} is out of range: choose from 0 to {'below ' if below else ''}1")
 
 
 def check_choices(config: object) -> None:
-    """Raise `InputError` where a field of a dataclass that has a few choices is none of them."""
+    """Raise `InputError` if a field of a dataclass with a `Literal` type has another value."""
     for name, hint in get_type_hints(type(config)).items():
         choices = [
-            each for part in (hint, *get_args(hint)) if get_origin(part) is Literal for each in get_args(part)
+            choice for part in (hint, *get_args(hint)) if get_origin(part) is Literal for choice in get_args(part)
         ]
         value = getattr(config, name, None)
         if choices and value not in choices and not (value is None and type(None) in get_args(hint)):
-            raise unknown(name, str(value), map(str, choices))
+            raise unknown_choice(name, str(value), map(str, choices))
 
 
-def unknown(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:
-    """Return the error that says that no `what` is called `name`, which there are, and the nearest of them.
+def unknown_choice(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:
+    """Return an error for an unknown name, with the choices or the nearest one.
 
-    `other`: what may be given besides, such as a class of one's own.
+    `what`: the kind of thing, such as "score". `other`: another form that is accepted, such as "module:Class".
+
+    >>> print(unknown_choice("score", "dott", ["dot", "additive"]))
+    score 'dott' is unknown: choose dot, additive; did you mean dot?
     """
-    from difflib import get_close_matches  # which `import regard` need not wait for
+    from difflib import get_close_matches  # imported here to keep `import regard` fast
 
     known = list(choices)
     near = get_close_matches(name, known, n=1)
-    meant = f"did you mean {near[0]}?" if near else ""
-    if meant and len(known) > MANY:
-        return InputError(f"{what} {name!r} is unknown: {meant}")
-    offered = f"choose {', '.join(known) or 'none'}{f' or {other}' if other else ''}"
-    return InputError(f"{what} {name!r} is unknown: {offered}{f'; {meant}' if meant else ''}")
+    hint = f"did you mean {near[0]}?" if near else ""
+    if hint and len(known) > MAX_LISTED:
+        return InputError(f"{what} {name!r} is unknown: {hint}")
+    listed = f"choose {', '.join(known) or 'none'}{f' or {other}' if other else ''}"
+    return InputError(f"{what} {name!r} is unknown: {listed}{f'; {hint}' if hint else ''}")
 
 
-def begun(text: str, most: int = 40) -> str:
-    """Return a text as an error shows it: quoted, and no more than its beginning."""
+def shorten(text: str, most: int = 40) -> str:
+    """Return the quoted beginning of a text for a message.
+
+    >>> shorten("abcdef", 3)
+    "'abc…'"
+    """
     return repr(text if len(text) <= most else f"{text[:most]}…")
 
 
@@ -92,14 +102,15 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2
 
 
 def one_line(error: BaseException, most: int) -> str:
-    """Return the kind and text of an error in one line of at most `most` characters."""
+    """Return the type and the message of an error in one line of at most `most` characters."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def escaped(text: str) -> str:
-    """Return a text with its control characters, line separators and changes of direction written out.
+def escape_controls(text: str) -> str:
+    """Escape control characters, line separators and changes of text direction. Tabs and newlines stay.
 
-    Tabs and newlines stay. `escaped("a\x1b[2J")` is `"a\\x1b[2J"`.
+    >>> escape_controls("a\\x1b[2J")
+    'a\\\\x1b[2J'
     """
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

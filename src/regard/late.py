@@ -1,11 +1,14 @@
-"""Rooms whose names are imported when they are first asked for, so that a command loads only what it uses.
+"""Packages whose exports are imported lazily.
 
     if TYPE_CHECKING:
         from regard.decoding.beam import beam_search
 
     late(__name__)
 
-makes `from regard.decoding import beam_search` read that file, and no other one of the room.
+With this, `from regard.decoding import beam_search` imports that module and no other of the package.
+
+Not the library lazy-loader: type checkers do not see its `attach`, and its `attach_stub` needs a second list of
+the names in a `.pyi` file. Here the block for type checkers is the only list.
 """
 
 import ast
@@ -14,39 +17,41 @@ from types import ModuleType
 from typing import Any
 
 
-class _Room(ModuleType):
-    """A package that knows in which file each of its names stands, and how it is called there."""
+class _LazyPackage(ModuleType):
+    """A package that imports each export from its module when it is first used."""
 
-    _homes: dict[str, tuple[str, str]]
+    _exports: dict[str, tuple[str, str]]
+    """The module of each export, and its name there."""
 
     def __getattr__(self, name: str) -> Any:
-        if name not in self._homes:
+        if name not in self._exports:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        home, called = self._homes[name]
-        value = getattr(__import__(home, fromlist=[called]), called)  # which -X importtime sees
+        module, original = self._exports[name]
+        # Not importlib.import_module: -X importtime reports only __import__.
+        value = getattr(__import__(module, fromlist=[original]), original)
         vars(self)[name] = value
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
-        # Importing a file sets it in its package, where the name may be that of a function in it.
-        if not (isinstance(value, ModuleType) and name in self._homes):
+        # Python sets an imported module as an attribute of its package. If an export has the same name, it wins.
+        if not (isinstance(value, ModuleType) and name in self._exports):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._homes})
+        return sorted({*super().__dir__(), *self._exports})
 
 
 def late(package: str) -> None:
-    """Have the names that a package imports for type checkers imported for everyone, when they are asked for."""
-    room = sys.modules[package]
-    assert room.__spec__ is not None and room.__spec__.loader is not None
-    source = room.__spec__.loader.get_source(package)  # type: ignore[attr-defined]
-    vars(room)["_homes"] = {
-        each.asname or each.name: (node.module, each.name)
+    """Import the names of a package's `if TYPE_CHECKING` block lazily, when they are first used."""
+    module = sys.modules[package]
+    assert module.__spec__ is not None and module.__spec__.loader is not None
+    source = module.__spec__.loader.get_source(package)  # type: ignore[attr-defined]
+    vars(module)["_exports"] = {
+        name.asname or name.name: (statement.module, name.name)
         for block in ast.parse(source).body
         if isinstance(block, ast.If)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom) and node.module
-        for each in node.names
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom) and statement.module
+        for name in statement.names
     }
-    room.__class__ = _Room
+    module.__class__ = _LazyPackage

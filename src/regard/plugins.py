@@ -1,8 +1,8 @@
-"""Code of a user's own, by the name `module:Class`.
+"""Classes of the user's own code, named as `module:Class`.
 
-It is found where Python finds modules, and then in the current directory, which is not on `sys.path`: while a
-file of the user's own is imported, its own imports, and no other code's, also look in its folder. An import that
-a function does later does not: write it at the top of the file.
+A module is searched on Python's path first, then in the current directory, which is not on `sys.path`. While a
+user's module is imported, its imports, and no other code's, also search its folder. An import inside a function
+runs later and does not: write it at the top of the file.
 """
 
 import importlib
@@ -16,61 +16,63 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from regard.errors import InputError, one_line, unknown
+from regard.errors import InputError, one_line, unknown_choice
 
 Base = TypeVar("Base")
 Built = TypeVar("Built")
 
 _FORM = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):[^\W\d]\w*")
+IMPORT_SYSTEM = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
+"""The modules of Python's import system."""
+_extra_folders: list[Path] = []
+"""Folders of code that another machine sent to this process."""
 
 
-def module_of(name: str) -> str | None:
-    """Return the module that `module:Class` names; None for a name of another form, which is never imported."""
-    found = _FORM.fullmatch(name)
-    return None if found is None else found["module"]
+class PluginError(InputError):
+    """User code that is not found or fails. A run that names it may be intact."""
 
 
-class OwnCodeError(InputError):
-    """Code of a user's own that is not found, or fails; a run that names it need not be damaged."""
+def plugin_module(name: str) -> str | None:
+    """Return the module of `module:Class`, or None for a name of another form, which is never imported.
+
+    >>> plugin_module("lookback:LookBack")
+    'lookback'
+    """
+    match = _FORM.fullmatch(name)
+    return None if match is None else match["module"]
 
 
-_sent: list[Path] = []
-"""Folders of code that another machine has sent to this process."""
-
-
-def use_sent(folders: Iterable[Path]) -> None:
-    """Also find `module:Class` in `folders` in this process."""
-    _sent.extend(folders)
+def add_plugin_folders(folders: Iterable[Path]) -> None:
+    """Also search `folders` for user code in this process."""
+    _extra_folders.extend(folders)
 
 
 class _Finder:
-    """Finds modules in folders, for code that was found there and for this module alone."""
+    """Finds modules in folders, but only for imports by user code and by this module."""
 
     def __init__(self, folders: Iterable[Path], names: Iterable[str]) -> None:
         self.folders = [str(folder) for folder in folders]
         self.names = {__name__, *names}
-        """Top-level modules whose imports are answered."""
+        """The top-level modules whose imports are served."""
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find a top-level module; None where other code asks for it."""
+        """Find a top-level module, or return None if other code imports it."""
+        # The first frame outside of the import system is the module that imports.
         frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in IMPORTING:
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in IMPORT_SYSTEM:
             frame = frame.f_back
         importer = frame.f_globals.get("__name__", "")
         if path is not None or not {importer, importer.partition(".")[0]} & self.names:
             return None
-        found = _look(name, self.folders)
-        if found is not None:
+        spec = _find_in_folders(name, self.folders)
+        if spec is not None:
             self.names.add(name)
-        return found
+        return spec
 
 
-IMPORTING = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
-"""Modules of Python's import system."""
-
-
-def _look(name: str, folders: list[str]) -> ModuleSpec | None:
-    """Find a top-level module in folders as they are now; Python keeps no listing of them afterwards."""
+def _find_in_folders(name: str, folders: list[str]) -> ModuleSpec | None:
+    """Find a top-level module in folders. Python's cached listings of the folders are dropped before and
+    after."""
     try:
         for folder in folders:
             sys.path_importer_cache.pop(folder, None)
@@ -82,10 +84,12 @@ def _look(name: str, folders: list[str]) -> ModuleSpec | None:
 
 
 @contextmanager
-def own_imports(folder: Path, *names: str) -> Iterator[None]:
-    """In the block, let imports of the top-level modules `names`, and of those that they import from there, also
-    look in `folder`, after all other places."""
-    finder = _Finder([folder, *_sent], names)
+def plugin_imports(folder: Path, *names: str) -> Iterator[None]:
+    """In the block, let imports by the top-level modules `names` also search `folder`, after all other places.
+
+    This includes modules that they import from there.
+    """
+    finder = _Finder([folder, *_extra_folders], names)
     sys.meta_path.append(finder)
     try:
         yield
@@ -93,90 +97,92 @@ def own_imports(folder: Path, *names: str) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def find_own(name: str) -> ModuleSpec | None:
-    """Return where `import_own` finds the top-level module `name`, which is not run; None where nowhere."""
+def find_plugin(name: str) -> ModuleSpec | None:
+    """Return the location of a top-level module that `import_plugin` would import, or None. The module is not
+    run."""
     try:
-        found = find_spec(name)
-    except ValueError:  # a module that does not say where it is from
+        spec = find_spec(name)
+    except ValueError:  # a module without a __spec__
         return None
-    return found or _look(name, [str(folder) for folder in (Path.cwd(), *_sent)])
+    return spec or _find_in_folders(name, [str(folder) for folder in (Path.cwd(), *_extra_folders)])
 
 
-def import_own(what: str, name: str) -> object:
-    """Return what `module:Class` names, a `what` such as a score.
+def import_plugin(what: str, name: str) -> object:
+    """Import `module:Class`. `what`: the kind of class for messages, such as "score".
 
-    Raises `OwnCodeError` where the name has another form, or its module is not found, fails, or has no such
-    class.
+    Raises `PluginError` if the name has another form, or if the module is not found, fails, or has no such class.
     """
-    module = module_of(name)
-    if module is None:
-        raise OwnCodeError(
+    module_name = plugin_module(name)
+    if module_name is None:
+        raise PluginError(
             f"{what} {name!r} is not of the form module:Class, as in lookback:LookBack: name a class of a module"
         )
-    found: ModuleType | None = None
+    module: ModuleType | None = None
     try:
-        with own_imports(Path.cwd()):
-            found = importlib.import_module(module)
-        return getattr(found, name.rpartition(":")[2])
+        with plugin_imports(Path.cwd()):
+            module = importlib.import_module(module_name)
+        return getattr(module, name.rpartition(":")[2])
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise _failed(what, name, error) from error
-        raise OwnCodeError(
-            f"{what} {name!r} is not found: there is no module {module!r} in {str(Path.cwd())!r} nor on Python's "
-            f"path; go to the folder it lies in, or put that into PYTHONPATH"
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise _import_error(what, name, error) from error
+        raise PluginError(
+            f"{what} {name!r} is not found: there is no module {module_name!r} in {str(Path.cwd())!r} nor on "
+            f"Python's path; change to its folder, or add that to PYTHONPATH"
         ) from None
     except (Exception, SystemExit) as error:  # a user's module can fail in any way
-        hidden = _hidden(module) if found is not None else None
+        hidden = _find_hidden(module_name) if module is not None else None
         if hidden is not None:
-            raise OwnCodeError(
+            raise PluginError(
                 f"{what} {name!r} is not found: an installed module of that name hides {hidden!r}; give your "
                 f"file another name"
             ) from error
-        raise _failed(what, name, error) from error
+        raise _import_error(what, name, error) from error
 
 
-def _hidden(module: str) -> str | None:
-    """Return the file in the current directory that an installed module stands for; None where there is none."""
-    first = module.partition(".")[0]
-    here = _look(first, [str(Path.cwd())])
-    loaded = getattr(sys.modules[first], "__file__", None)
-    return here.origin if here is not None and here.origin != loaded else None
+def _find_hidden(module_name: str) -> str | None:
+    """Return the file in the current directory that an installed module of the same name hides, or None."""
+    top = module_name.partition(".")[0]
+    spec = _find_in_folders(top, [str(Path.cwd())])
+    loaded = getattr(sys.modules[top], "__file__", None)
+    return spec.origin if spec is not None and spec.origin != loaded else None
 
 
-def own_class(what: str, name: str, base: type[Base], choices: Iterable[str] = ()) -> type[Base]:
-    """Return the class derived from `base` that `module:Class` names, a `what` such as a score.
+def plugin_class(what: str, name: str, base: type[Base], choices: Iterable[str] = ()) -> type[Base]:
+    """Import the class `module:Class`, a subclass of `base`. `what`: the kind of class for messages.
 
-    Raises `InputError` for a name without a colon, which is none of the `choices` there are, and `OwnCodeError`
-    for a class that cannot be imported or is another one.
+    Raises `InputError` for a name without a colon, with the built-in `choices`, and `PluginError` if the class
+    cannot be imported or has another base class.
     """
     if ":" not in name:
-        raise unknown(what, name, choices, other="module:Class")
-    found = import_own(what, name)
-    if not (isinstance(found, type) and issubclass(found, base)):
-        where = ".".join(base.__module__.split(".")[:2])  # where it is exported
-        raise OwnCodeError(
-            f"{what} {name!r} is not a class derived from {where}.{base.__name__}: derive it from that"
+        raise unknown_choice(what, name, choices, other="module:Class")
+    imported = import_plugin(what, name)
+    if not (isinstance(imported, type) and issubclass(imported, base)):
+        package = ".".join(base.__module__.split(".")[:2])  # the package that exports it
+        raise PluginError(
+            f"{what} {name!r} is not a class derived from {package}.{base.__name__}: derive it from that"
         )
-    return found
+    return imported
 
 
-def build_own(what: str, name: str, build: Callable[[], Built], sizes: str, takes: str) -> Built:
-    """Return what `build` makes of a user's class; raises `OwnCodeError`, with the sizes that it was given and
-    what it is to take, where that fails in whatever way."""
+def build_plugin(what: str, name: str, build: Callable[[], Built], sizes: str, takes: str) -> Built:
+    """Return the result of `build`, which constructs a user's class.
+
+    If that fails, raises `PluginError` with the given sizes and the expected arguments.
+    """
     try:
         return build()
     except InputError:
         raise
     except Exception as error:
-        raise OwnCodeError(
-            f"{what} {name!r} cannot be built for {sizes}: {told(error)}; it takes {takes}"
+        raise PluginError(
+            f"{what} {name!r} cannot be built for {sizes}: {describe_error(error)}; it takes {takes}"
         ) from error
 
 
-def _failed(what: str, name: str, error: BaseException) -> OwnCodeError:
-    return OwnCodeError(f"{what} {name!r} cannot be imported: {told(error)}; mend its module")
+def _import_error(what: str, name: str, error: BaseException) -> PluginError:
+    return PluginError(f"{what} {name!r} cannot be imported: {describe_error(error)}; fix its module")
 
 
-def told(error: BaseException, most: int = 300) -> str:
-    """Say in one line what a user's code has raised."""
+def describe_error(error: BaseException, most: int = 300) -> str:
+    """Return an error of user code in one line."""
     return one_line(error, most)

@@ -7,23 +7,26 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
 
-from regard.errors import escaped
+from regard.errors import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-LINE_EVERY = 500
-"""Steps between two lines where there is no terminal."""
-LINE_AFTER = 10.0
-"""Seconds between two lines of a preparation there."""
+LINE_STEPS = 500
+"""Training steps between two lines without a terminal."""
+LINE_SECONDS = 10.0
+"""Seconds between two lines of a preparation without a terminal."""
 
 
 @contextmanager
 def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Callable[[dict[str, float]], None]]:
-    """Show a training that stands at `step` of `steps`; yields what to call with each line of metrics."""
-    console = _screen() if show else None
+    """Show the progress of a training run. Yields a function to call with the metrics of each step.
+
+    `step`: the current step. `steps`: the last one.
+    """
+    console = _find_console() if show else None
     if console is None:
-        yield lambda metrics: _line(name, steps, metrics) if show else None
+        yield lambda metrics: _write_metrics(name, steps, metrics) if show else None
     else:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -35,23 +38,25 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=console) as progress:
-            task = progress.add_task(f"train {escaped(name)}", total=steps, completed=step, figures="")
+            task = progress.add_task(f"train {escape_controls(name)}", total=steps, completed=step, figures="")
 
             def show_metrics(metrics: dict[str, float]) -> None:
-                progress.update(task, completed=metrics["step"], figures=_figures(metrics))
+                progress.update(task, completed=metrics["step"], figures=_format_metrics(metrics))
                 if "bleu" in metrics:
-                    console.print(f"step {metrics['step']:.0f}: {_figures(metrics)}", highlight=False)
+                    console.print(f"step {metrics['step']:.0f}: {_format_metrics(metrics)}", highlight=False)
 
             yield show_metrics
 
 
 @contextmanager
 def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable[..., None]]:
-    """Show the reading of `size` bytes; yields what to call with the bytes read so far, and, where `size` is not
-    known before, then with all there are."""
-    console = _screen() if show else None
+    """Show the progress of reading `size` bytes. Yields a function to call with the number of bytes read.
+
+    If `size` is unknown at first, the function takes it as second argument.
+    """
+    console = _find_console() if show else None
     if console is None:
-        tell(name, show=show)
+        print_status(name, show=show)
         yield lambda done, size=size: None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -64,29 +69,33 @@ def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable
 
 @contextmanager
 def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int, int, bool], None]]:
-    """Show the preparation of text of `size` bytes; yields what to call with how many pairs more are there, of
-    how many bytes, and whether they were there before."""
-    console = _screen() if show else None
-    begun = told = time.monotonic()
-    pairs = fresh = read = 0
+    """Show the progress of preparing a text of `size` bytes.
 
-    def counted(count: int, done: int, before: bool) -> float:
-        """Return pairs a second, of those that were not there before."""
-        nonlocal pairs, fresh, read
-        pairs, fresh, read = pairs + count, fresh + (0 if before else count), read + done
-        return fresh / max(time.monotonic() - begun, 1e-3)
+    Yields a function to call for each finished part: its pairs, its bytes, and whether it existed before. The
+    rate counts only new pairs.
+    """
+    console = _find_console() if show else None
+    start = last_line = time.monotonic()
+    pairs = new_pairs = read = 0
+
+    def update(count: int, size: int, existed: bool) -> float:
+        """Return the rate in pairs per second."""
+        nonlocal pairs, new_pairs, read
+        pairs, new_pairs, read = pairs + count, new_pairs + (0 if existed else count), read + size
+        return new_pairs / max(time.monotonic() - start, 1e-3)
 
     if console is None:
-        tell(name, show=show)
+        print_status(name, show=show)
 
-        def say(count: int, done: int, before: bool) -> None:
-            nonlocal told
-            pace = counted(count, done, before)
-            if time.monotonic() - told > LINE_AFTER:
-                told = time.monotonic()
-                tell(f"{name}: {pairs:,} pairs, {read / max(size, 1):.0%}, {pace:,.0f} pairs/s", show=show)
+        def write_line(count: int, part: int, existed: bool) -> None:
+            nonlocal last_line
+            rate = update(count, part, existed)
+            if time.monotonic() - last_line > LINE_SECONDS:
+                last_line = time.monotonic()
+                share = read / max(size, 1)
+                print_status(f"{name}: {pairs:,} pairs, {share:.0%}, {rate:,.0f} pairs/s", show=show)
 
-        yield say
+        yield write_line
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -94,26 +103,27 @@ def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int
         TextColumn("{task.description}"),
         BarColumn(bar_width=10),
         DownloadColumn(),
-        TextColumn("{task.fields[pairs]:,} pairs, {task.fields[pace]:,.0f}/s"),
+        TextColumn("{task.fields[pairs]:,} pairs, {task.fields[rate]:,.0f}/s"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task(name, total=size, pairs=0, pace=0.0)
+        task = progress.add_task(name, total=size, pairs=0, rate=0.0)
 
-        def more(count: int, done: int, before: bool) -> None:
-            pace = counted(count, done, before)
-            progress.update(task, advance=done, pairs=pairs, pace=pace)
+        def advance(count: int, part: int, existed: bool) -> None:
+            rate = update(count, part, existed)
+            progress.update(task, advance=part, pairs=pairs, rate=rate)
 
-        yield more
+        yield advance
 
 
 @contextmanager
 def counting_bar(name: str, done: int, total: int, *, show: bool) -> Iterator[Callable[[], None]]:
-    """Show work of `total` parts of which `done` are done; yields what to call after each one more."""
-    console = _screen() if show else None
+    """Show the progress of `total` parts of which `done` are finished. Yields a function to call after each
+    part."""
+    console = _find_console() if show else None
     if console is None:
         numbers = count(done + 1)
-        yield lambda: tell(f"{name}: {next(numbers)} of {total} done", show=show)
+        yield lambda: print_status(f"{name}: {next(numbers)} of {total} done", show=show)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -123,25 +133,26 @@ def counting_bar(name: str, done: int, total: int, *, show: bool) -> Iterator[Ca
         yield lambda: progress.advance(task)
 
 
-def _screen() -> "Console | None":
-    """Return the terminal or notebook in which a bar can be drawn; None where there is none."""
+def _find_console() -> "Console | None":
+    """Return the terminal or notebook that can show a bar, or None."""
     from rich.console import Console
 
     console = Console(stderr=True)
     return console if console.is_terminal or console.is_jupyter else None
 
 
-def tell(message: str, *, show: bool) -> None:
-    """Say something about the work, on standard error."""
+def print_status(message: str, *, show: bool) -> None:
+    """Write a line about the work to standard error, if `show`."""
     if show:
-        sys.stderr.write(f"{escaped(message)}\n")
+        sys.stderr.write(f"{escape_controls(message)}\n")
 
 
-def _line(name: str, steps: int, metrics: dict[str, float]) -> None:
-    if metrics["step"] % LINE_EVERY == 0 or metrics["step"] == steps or "bleu" in metrics:
-        sys.stderr.write(f"train {escaped(name)}: step {metrics['step']:.0f} of {steps}, {_figures(metrics)}\n")
+def _write_metrics(name: str, steps: int, metrics: dict[str, float]) -> None:
+    if metrics["step"] % LINE_STEPS == 0 or metrics["step"] == steps or "bleu" in metrics:
+        position = f"step {metrics['step']:.0f} of {steps}"
+        sys.stderr.write(f"train {escape_controls(name)}: {position}, {_format_metrics(metrics)}\n")
 
 
-def _figures(metrics: dict[str, float]) -> str:
+def _format_metrics(metrics: dict[str, float]) -> str:
     figures = f"loss {metrics['loss']:.4f}, exact match {metrics['exact_match']:.0%}"
     return figures + (f", BLEU {metrics['bleu']:.2f}" if "bleu" in metrics else "")

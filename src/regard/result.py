@@ -1,9 +1,9 @@
-"""What a public call returns tells of itself in the same way, whatever it is.
+"""The base class of what public calls return. All results print in the same way:
 
-str(it), print(it)    for people, as text
-it.table()            for rich: a renderable
-it.json()             for programs: dicts, lists, numbers and text, as `json.dumps` takes them
-repr(it)              one short line
+str(result), print(result)    text for people
+result.table()                a renderable for rich
+result.json()                 plain values for programs: dicts, lists, numbers and text
+repr(result)                  one short line
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ WIDTH = 110
 
 
 class Result:
-    """Base of what public calls return, dataclasses; `table` and `__str__` are their own where that says more."""
+    """Base class of results, which are dataclasses. Subclasses override `table` or `__str__` to show more."""
 
     def table(self) -> "RenderableType":
-        """Return the figures as something that rich can print: of a dataclass, a line for each field."""
+        """Return the fields as a table for rich, one row per field."""
         from rich.table import Table
         from rich.text import Text
 
@@ -35,11 +35,11 @@ class Result:
         return table
 
     def json(self) -> dict[str, Any]:
-        """Return all as plain values: of a dataclass, its fields."""
-        return {each.name: plain(getattr(self, each.name)) for each in dataclasses.fields(self)}  # type: ignore[arg-type]
+        """Return the fields as plain values."""
+        return {field.name: to_plain(getattr(self, field.name)) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def summary(self) -> str:
-        """Say in a few words what this is, for `repr`."""
+        """Return a short description for `repr`."""
         return str(self).strip().partition("\n")[0]
 
     def __str__(self) -> str:
@@ -54,18 +54,22 @@ class Result:
         return f"<{type(self).__name__}: {self.summary()}>"
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: what is no number there is None, arrays are lists, results their `json`."""
+def to_plain(value: Any) -> Any:
+    """Convert a value to what JSON supports. Arrays become lists, NaN and infinity become None.
+
+    >>> to_plain({"weights": np.array([0.5, np.nan])})
+    {'weights': [0.5, None]}
+    """
     if isinstance(value, Result):
         return value.json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name): to_plain(content) for name, content in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return to_plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [to_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value

@@ -1,18 +1,22 @@
-"""Random streams: from one seed, independent generators for training, testing and single samples."""
+"""Independent random generators for training, testing and single samples, derived from one seed."""
 
 import zlib
 
 import torch
 
 
-def generator_of(seed: int, stream: str) -> torch.Generator:
-    """Return the generator of the stream called `stream` under `seed`.
+def make_generator(seed: int, stream: str) -> torch.Generator:
+    """Return the generator of the stream named `stream`.
 
-    PyTorch's CPU generator keeps only the low 32 bits of its seed, so seeds are hashed, not offset.
+    Seeds are hashed, not offset, because PyTorch's CPU generator keeps only the low 32 bits of its seed.
     """
-    return torch.Generator().manual_seed(seed_of(seed, stream))
+    return torch.Generator().manual_seed(derive_seed(seed, stream))
 
 
-def seed_of(seed: int, stream: str) -> int:
-    """Return the seed, of 32 bits, of the stream called `stream` under `seed`."""
+def derive_seed(seed: int, stream: str) -> int:
+    """Return the 32-bit seed of the stream named `stream`.
+
+    >>> derive_seed(0, "train") == derive_seed(0, "test")
+    False
+    """
     return zlib.crc32(f"{seed}/{stream}".encode())

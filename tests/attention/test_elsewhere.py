@@ -109,7 +109,7 @@ def test_nobody_looks_on_at_a_copy() -> None:
         ({"heads": 2, "head_width": 0}, "head_width 0 is out of range"),
         ({"heads": 4, "groups": 0}, "groups 0 is out of range: choose from 1 to 4"),
         ({"heads": 4, "groups": 8}, "groups 8 is out of range"),
-        ({"heads": 2.0}, "heads 2.0 is no whole number"),
+        ({"heads": 2.0}, "heads 2.0 is not a whole number"),
     ],
 )
 def test_arguments_are_checked(given: dict[str, Any], said: str) -> None:

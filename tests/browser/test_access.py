@@ -57,9 +57,7 @@ def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: s
     assert _violations(page) == [], "samples"
     page.click("#samples >> text=Close")
     page.click("#roles")
-    page.wait_for_function(
-        "() => document.querySelector('#roles').textContent === 'What heads do'", timeout=60_000
-    )
+    page.wait_for_function("() => document.querySelector('#roles').textContent === 'Head roles'", timeout=60_000)
     page.click("button:text-is('Overview')")
     page.wait_for_selector(".thumb")
     settle(page)
@@ -74,18 +72,18 @@ def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: s
         page.check("text=difference to the original")
     settle(page)
     assert _violations(page) == [], "touched"
-    page.click("text=Show the sum")
+    page.click("text=Explain this weight")
     page.wait_for_selector(".sum h3")
     assert _violations(page) == [], "sum"
     if subject == "text":
         page.click("#tree")
         page.wait_for_selector(".steps svg")
         assert _violations(page) == [], "step by step"
-    page.click("text=Show me around")
+    page.click("text=Tour")
     assert _violations(page) == [], "tour"
     page.keyboard.press("Escape")
     if subject == "numbers":
-        page.click("text=Watch it form")
+        page.click("text=Play training")
         page.wait_for_selector("input[data-name=time]")
         assert _violations(page) == [], "playback"
         page.fill("#input", "nothing")

@@ -103,9 +103,9 @@ def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned
     page.locator("figure [role=grid]").nth(1).focus()
     page.keyboard.press("ArrowDown")
     page.click("text=Find samples")
-    page.wait_for_selector("#samples h2:text-is('Where cross head 1 looks most')")
-    page.select_option("select[data-name='looks at']", label="A")
-    page.wait_for_selector("text=/largest weight at \\W?A\\W? in each/")  # not those of the letter before
+    page.wait_for_selector("#samples h2:text-is('Largest weights of cross head 1')")
+    page.select_option("select[data-name='attends to']", label="A")
+    page.wait_for_selector("text=/largest weight at \\W?A\\W?[.]/")  # not those of the letter before
     found = learned.samples("cross", 1, token="A").samples[2]
     page.click("button[data-name=sample-2]")
     page.wait_for_function("text => document.getElementById('input').value === text", arg=found.input)
@@ -120,7 +120,7 @@ def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned
 
 def test_attention_forms(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
-    page.click("text=Watch it form")
+    page.click("text=Play training")
     page.wait_for_selector("input[data-name=time]")
     assert "after 150 training steps" in page.inner_text("#view")
     page.locator("input[data-name=time]").focus()
@@ -128,7 +128,7 @@ def test_attention_forms(page: Any, address: str, learned: regard.AnswerRun) -> 
     page.wait_for_selector("text=after 0 training steps")
     first = learned.playback(INPUT).frames[0]
     assert _prediction(page) == first.prediction
-    page.click("text=play")
+    page.click("button:text-is('play')")
     page.wait_for_selector("text=after 150 training steps")
 
 
@@ -173,7 +173,7 @@ def test_it_says_what_may_be_typed_and_understands_small_letters(
     page.goto(address)
     page.wait_for_selector("canvas")
     assert page.inner_text("#accepts") == (
-        "Takes 3 signals and 1 to 10 letters: A, B, C; training has only seen 10 letters"
+        "Accepts 3 signals and 1 to 10 letters: A, B, C; training has only seen 10 letters"
     )
     page.fill("#input", INPUT.lower())
     page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=INPUT)
@@ -190,9 +190,9 @@ def test_what_is_shown_is_told_in_words(page: Any, address: str, learned: regard
     cross = learned.attend(INPUT).cross
     assert cross.relevant is not None
     share = cross.weights[1, 2][cross.relevant[2]].sum()
-    assert f"{100 * share:.0f}% of its weight is on what this output depends on" in said
-    assert f"(attention that is even would have {100 * cross.relevant[2].mean():.0f}%)" in said
-    assert "outputs that look" in page.inner_text("figure") and "inputs looked at" in page.inner_text("figure")
+    assert f"{100 * share:.0f}% of its weight is on the inputs that this output depends on" in said
+    assert f"(uniform attention would have {100 * cross.relevant[2].mean():.0f}%)" in said
+    assert "outputs (queries)" in page.inner_text("figure") and "inputs (keys)" in page.inner_text("figure")
     assert "each row sums to 1" in page.inner_text("figure")
     page.click("text=head 1 off")
     page.wait_for_selector("text=1 changed")
@@ -205,7 +205,7 @@ def test_what_was_examined_is_told(page: Any, address: str, learned: regard.Answ
     kept = found.save(learned.folder / "examined.json")
     _type(page, address)
     page.select_option("select[data-name=Head]", label="head 1")
-    page.wait_for_selector("text=Over the samples of examine")
+    page.wait_for_selector("text=Examination: ")
     assert found.heads[1].sentence() in page.inner_text("#view")
     kept.unlink()
 

@@ -51,7 +51,7 @@ def test_without_javascript_the_page_says_so(chromium: Any, exported: Path) -> N
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(exported.as_uri())
-    assert page.locator("noscript").inner_text().startswith("This page draws attention with JavaScript")
+    assert page.locator("noscript").inner_text().startswith("This page requires JavaScript")
     assert not page.locator("#loading").is_visible()
     context.close()
 
@@ -110,7 +110,7 @@ def test_sentence_and_strip_speak_of_the_same_head(page: Any, exported: Path, le
     page.locator("input[data-name=time]").focus()
     page.keyboard.press("Home")
     check(trained=False)
-    page.select_option("select[data-name=Beside]", index=1)
+    page.select_option("select[data-name='Compare with']", index=1)
     check(trained=False)
 
 
@@ -140,7 +140,7 @@ def test_saved_files_name_what_was_done(page: Any, address: str, learned: regard
     assert "# interventions: none" in saved("CSV").decode()
     page.select_option("select[data-name=Head]", label="head 1")
     page.click("text=head 1 off")
-    page.wait_for_selector("text=Changed: cross: head 1 off")
+    page.wait_for_selector("text=Interventions: cross: head 1 off")
     before = " ".join(map(str, learned.attend("BCCCBAABACCCA").prediction or ()))
     with regard.intervene(learned, "cross", heads=[1]):
         after = " ".join(map(str, learned.attend("BCCCBAABACCCA").prediction or ()))
@@ -165,7 +165,8 @@ def test_saved_files_name_what_was_done(page: Any, address: str, learned: regard
         assert f"{name}: {value}\n" in description
     assert re.search(r"# scale: weight 0 to [\d.]+, the same for all heads\r\n", table)
     drawn = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert "Changed: cross: head 1 off" in drawn and f"Prediction: {after}, without the change: {before}" in drawn
+    assert "Interventions: cross: head 1 off" in drawn
+    assert f"Prediction: {after}, without interventions: {before}" in drawn
 
 
 def test_names_that_are_left_out_are_told_of(page: Any, tmp_path: Path) -> None:
@@ -175,19 +176,19 @@ def test_names_that_are_left_out_are_told_of(page: Any, tmp_path: Path) -> None:
     page.wait_for_selector("figure canvas")
     page.set_viewport_size({"width": 420, "height": 800})
     settle(page)
-    assert re.search(r"no room: 1 in \d+ is named", page.inner_text(".axis.across"))
+    assert re.search(r"1 in \d+ is labelled", page.inner_text(".axis.across"))
     few = map_of(weights[:, :5, :5], labels[:5], labels[:5])
     page.goto(write_page(tmp_path / "q.html", [few]).as_uri())
     page.wait_for_selector("figure canvas")
     settle(page)
-    assert "is named" not in page.inner_text(".axis.across")
+    assert "is labelled" not in page.inner_text(".axis.across")
 
 
 def test_a_prompt_is_of_tokens(page: Any, tmp_path: Path) -> None:
     labels = ["▁the", "▁cat"]
     layer = LayerMap(
         name="h.0", title="h.0", weights=np.array([[[1.0, 0.0], [0.4, 0.6]]], dtype=np.float32),
-        query_labels=labels, key_labels=labels, reads="decoder",
+        query_labels=labels, key_labels=labels, kind_override="decoder",
     )  # fmt: skip
     found = AttentionMap(
         task="gpt2", input="the cat", prediction="ran", truth=None, layers={"h.0": layer}, outputs=["▁ran"],
@@ -197,5 +198,5 @@ def test_a_prompt_is_of_tokens(page: Any, tmp_path: Path) -> None:
     page.wait_for_selector("figure canvas")
     settle(page)
     said = page.inner_text("#view")
-    assert "tokens that look" in said and "outputs" not in said
+    assert "tokens (queries)" in said and "outputs" not in said
     assert page.inner_text(".sentence").startswith("At “cat” (step 1)")

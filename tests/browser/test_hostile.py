@@ -12,7 +12,8 @@ from regard.errors import InputError
 from regard.interpret.importance import importance_data
 from regard.server import Explorer
 from regard.viz import AttentionMap, LayerMap, Playback
-from regard.viz.page import as_data, write_page
+from regard.viz.page import write_page
+from regard.viz.serialization import view_json
 from tests.server.running import serving
 
 make_app = pytest.importorskip("regard.server.app").make_app
@@ -123,7 +124,7 @@ def test_in_the_explorer(page: Any) -> None:
         _look_around(page)
         _unharmed(page, f"{SCRIPT}: {SCRIPT}")
         assert page.inner_text("#task") == SCRIPT and SCRIPT in page.inner_text("#about")
-        page.click("text=Watch it form")
+        page.click("text=Play training")
         page.wait_for_selector("input[data-name=time]")
         _look_around(page)
         _unharmed(page, f"{SCRIPT}: {SCRIPT}")
@@ -140,16 +141,18 @@ def test_in_a_notebook(page: Any, address: str) -> None:
     page.wait_for_selector("canvas")
     page.evaluate(
         """async (data) => {
-            const { default: widget } = await import("/view/entry.js");
+            const { default: widget } = await import("/js/entry.js");
             const model = { get: () => data, on: () => {}, send: () => {} };
             document.getElementById("view").replaceChildren();
             widget.render({ model, el: document.getElementById("view") });
         }""",
-        as_data([_map()], packed=True, original=_map(), importance={"cross": importance_data([1.0, 2.0], None)}),
+        view_json(
+            [_map()], packed=True, original=_map(), importance={"cross": importance_data([1.0, 2.0], None)}
+        ),
     )
     _look_around(page)
     _unharmed(page, "signal2: ")
-    assert json.loads(as_data([_map()], packed=True))["maps"][0]["input"] == SCRIPT
+    assert json.loads(view_json([_map()], packed=True))["maps"][0]["input"] == SCRIPT
 
 
 def test_the_token_leaves_the_address(page: Any) -> None:

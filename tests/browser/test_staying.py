@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.viz.page import as_data, write_page
+from regard.viz.page import write_page
+from regard.viz.serialization import view_json
 from tests.browser.conftest import map_of, settle
 
 INPUT = "BCCCBAABACCCA"
@@ -162,13 +163,13 @@ def test_the_theme_changes(page: Any, tmp_path: Path, how: str) -> None:
 def test_a_snapshot_is_not_left_by_touching(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("canvas")
-    page.click("text=Watch it form")
+    page.click("text=Play training")
     page.wait_for_selector("input[data-name=time]")
     page.select_option("select[data-name=Head]", label="head 1")
     assert page.locator("text=head 1 off").count() == 1
     page.locator("input[data-name=time]").focus()
     page.keyboard.press("Home")
-    page.wait_for_selector("text=This is the model in the middle of its training")
+    page.wait_for_selector("text=This is the model during training")
     assert page.locator("text=head 1 off").count() == 0
     page.click("text=to the trained model")
     page.wait_for_selector("text=after 150 training steps")
@@ -185,7 +186,7 @@ def test_without_room_nothing_fails(
     page.wait_for_selector("figure canvas")
     page.evaluate(
         """async ([data, style]) => {
-            const { show } = await import("/view/entry.js");
+            const { show } = await import("/js/entry.js");
             const home = document.getElementById("view");
             window.box = document.createElement("div");
             box.style.cssText = style ?? "";
@@ -200,7 +201,7 @@ def test_without_room_nothing_fails(
             box.style.cssText = "";
             home.replaceChildren(box);
         }""",
-        [as_data([learned.attend(INPUT)], packed=True), style],
+        [view_json([learned.attend(INPUT)], packed=True), style],
     )
     page.wait_for_function("() => document.querySelector('#view figure canvas')?.clientWidth > 300")
 
@@ -260,7 +261,7 @@ def test_lines_say_what_they_leave_out(page: Any, tmp_path: Path) -> None:
     page.click("text=Lines")
     said = page.inner_text(".lines > p")
     found = re.match(
-        r"1,500 of 9,800 weights are drawn; ([\d,]+) below [\d.]+ are left out, .*; ([\d,]+) are smaller", said
+        r"1,500 of 9,800 weights are drawn; ([\d,]+) below [\d.]+ are omitted, .*; ([\d,]+) are smaller", said
     )
     assert found is not None and page.locator(".lines > svg line").count() == 1500
     left_out, hardly = (int(each.replace(",", "")) for each in found.groups())
@@ -271,10 +272,10 @@ def test_the_widget_keeps_its_place(page: Any, address: str, learned: regard.Ans
     """Other data of the same size is drawn on the canvas that is there."""
     page.goto(address)
     page.wait_for_selector("canvas")
-    given = [as_data([learned.attend(text)], packed=True) for text in (INPUT, INPUT[::-1])]
+    given = [view_json([learned.attend(text)], packed=True) for text in (INPUT, INPUT[::-1])]
     same = page.evaluate(
         """async ([one, other]) => {
-            const { show } = await import("/view/entry.js");
+            const { show } = await import("/js/entry.js");
             const view = show(document.getElementById("view"), JSON.parse(one));
             while (!document.querySelector("#view figure canvas")) await new Promise(requestAnimationFrame);
             const before = document.querySelector("#view figure canvas");

@@ -55,7 +55,7 @@ def test_the_temperature_is_dragged(page: Any, address: str, learned: regard.Ans
 def test_a_sum_of_a_translation(page: Any, translating: str, german: regard.TranslationRun) -> None:
     page.goto(translating)
     page.wait_for_selector("figure canvas")
-    page.click("text=Show the sum")
+    page.click("text=Explain this weight")
     page.wait_for_selector(".sum h3")
     assert page.locator(".sum h3").count() == 4
     page.select_option("select[data-name=Kind]", label="encoder")
@@ -68,7 +68,7 @@ def test_a_page_keeps_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: P
     file = tmp_path / "page.html"
     main(["test", str(learned.folder), "--input", INPUT, "--plot", str(file), "--samples", "5"])
     page.goto(f"{file.as_uri()}#layer=encoder.0.self_attention&head=1&query=1&key=2")
-    page.click("text=Show the sum")
+    page.click("text=Explain this weight")
     found = learned.explain(INPUT, layer="encoder.0.self_attention", head=1, output=1, key=2)
     page.wait_for_selector(f"text=the weight {found.weight:.4f} on C (step 2)")
     assert f"= {found.score:.4f}: the score." in page.inner_text(".sum")
@@ -79,7 +79,7 @@ def test_a_page_keeps_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: P
     warm = learned.explain(INPUT, layer="encoder.0.self_attention", head=1, output=1, key=2, temperature=1.26)
     page.wait_for_selector(f"text=the weight {warm.weight:.4f} on C (step 2)")
     said = page.inner_text(".sum")
-    assert "only the model itself can say" in said and "normalised" not in said
+    assert "requires the model" in said and "normalised" not in said
     context = page.locator(".sum dt:text-is('context: Σ of all keys') + dd").inner_text()
     assert f"{warm.context[0]:.3f}" in context
     page.click("button:text-is('temperature 1')")
@@ -100,4 +100,4 @@ def test_a_page_without_sums_says_where_they_are(page: Any, learned: regard.Answ
     page.goto(f"{file.as_uri()}#head=1&query=1&key=2&sum=true")
     command = f"regard explain signal2 --input '{INPUT}' --layer cross --head 1 --output 1 --key 2"
     page.wait_for_selector(f"code:text-is({command!r})")
-    assert page.locator("text=Show the sum").count() == 0
+    assert page.locator("text=Explain this weight").count() == 0

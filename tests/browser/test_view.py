@@ -9,7 +9,8 @@ import pytest
 
 import regard
 from regard.interpret.importance import importance_by_layer
-from regard.viz.page import as_data, write_page
+from regard.viz.page import write_page
+from regard.viz.serialization import view_json
 from tests.browser.conftest import map_of, settle
 
 
@@ -125,7 +126,7 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
     attention, playback = learned.attend("BCCCBAABACCCA"), learned.playback("BCCCBAABACCCA")
     with regard.intervene(learned.model, "cross", heads=[1]):
         touched = learned.attend("BCCCBAABACCCA")
-    given = as_data(
+    given = view_json(
         [touched, attention],
         packed=True,
         original=attention,
@@ -134,7 +135,7 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
     )
     page.evaluate(
         """async (text) => {
-            const { show } = await import("/view/entry.js");
+            const { show } = await import("/js/entry.js");
             const frozen = (value) => {
                 if (typeof value !== "object" || value === null) return value;
                 Object.values(value).forEach(frozen);
@@ -182,7 +183,7 @@ def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: reg
     playback = learned.playback("BCCCBAABACCCA")
     page.evaluate(
         """async (text) => {
-            const { default: widget } = await import("/view/entry.js");
+            const { default: widget } = await import("/js/entry.js");
             const listeners = {};
             window.asked = [];
             const model = {
@@ -195,7 +196,7 @@ def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: reg
             };
             window.leave = widget.render({ model, el: document.getElementById("view") });
         }""",
-        as_data(playback.frames[-1:], packed=True, playback=playback.data()),
+        view_json(playback.frames[-1:], packed=True, playback=playback.data()),
     )
     settle(page)
     page.locator("figure [role=grid]").nth(1).focus()
@@ -228,7 +229,7 @@ def test_the_widget_of_a_run_tells_how_a_weight_comes_about(
     page.wait_for_selector("canvas")
     page.evaluate(
         """async (data) => {
-            const { default: widget } = await import("/view/entry.js");
+            const { default: widget } = await import("/js/entry.js");
             const listeners = {};
             const model = {
                 get: (name) => (name === "data" ? data : true),
@@ -239,7 +240,7 @@ def test_the_widget_of_a_run_tells_how_a_weight_comes_about(
         }""",
         widget.data,
     )
-    page.click("text=Show the sum")
+    page.click("text=Explain this weight")
     page.wait_for_selector(".sum h2")
     title = page.inner_text(".sum h2")
     found = learned.explain("BCCCBAABACCCA", layer="cross", head=int(title.split()[2]))

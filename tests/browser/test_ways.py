@@ -49,7 +49,7 @@ def test_an_average_of_heads(page: Any, address: str, learned: regard.AnswerRun)
     found = [[float(each) for each in row.locator("td").all_inner_texts()] for row in rows]
     assert np.abs(np.array(found) - learned.attend(INPUT).cross.weights.mean(0)).max() < 6e-4
     assert "average of heads 0, 1" in page.inner_text("caption")
-    assert page.locator("text=Choose a head of a layer to touch it").count() == 1
+    assert page.locator("text=Select a head of a layer to change it").count() == 1
 
 
 def test_rows_are_summed(page: Any, address: str, learned: regard.AnswerRun) -> None:
@@ -68,7 +68,7 @@ def test_rows_are_summed(page: Any, address: str, learned: regard.AnswerRun) -> 
 
 def test_arcs_and_flow(page: Any, address: str, translating: str) -> None:
     _open(page, address)
-    assert page.locator("button:text-is('Arcs')").count() == 0  # outputs that look at inputs have two sides
+    assert page.locator("button:text-is('Arcs')").count() == 0  # outputs (queries) at inputs have two sides
     page.select_option("select[data-name=Kind]", label="encoder")
     page.click("button:text-is('Arcs')")
     assert page.locator(".lines > svg path").count() > 20
@@ -168,7 +168,7 @@ def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regar
     ]
     assert shown == expected
     page.click("#importance")
-    page.check("text=the most important first")
+    page.check("text=sorted by importance")
     added = learned.importance().added
     best = max((value, layer, head) for layer, values in added.items() for head, value in enumerate(values))
     first = page.locator(".thumb").first
@@ -181,7 +181,7 @@ def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regar
     )
     assert sorted(page.locator(".thumb .role").all_inner_texts()) == sorted(expected)
     page.locator(".thumb").first.click()
-    page.wait_for_selector("text=Over the samples that were looked at, ")
+    page.wait_for_selector("text=Over many samples, ")
 
 
 CROSSED = """() => {
@@ -237,11 +237,11 @@ def test_two_runs_stand_beside_each_other(
     other = learned.untrained(5)
     with served(learned, [other]) as address:
         _open(page, address, "&head=1")
-        page.select_option("select[data-name=Beside]", label=other.where)
-        page.wait_for_selector("text=difference: shown less beside")
+        page.select_option("select[data-name='Compare with']", label=other.where)
+        page.wait_for_selector("text=difference: displayed minus compared")
         theirs, ours = (" ".join(map(str, each.attend(INPUT).prediction or ())) for each in (other, learned))
         said = page.locator(".answer").inner_text()
-        assert f"Beside, {other.where}: {'the same' if theirs == ours else theirs}" in said
+        assert f"Compared: {other.where}: {'the same' if theirs == ours else theirs}" in said
         assert page.locator("figure").count() == 3
         assert len({figure.bounding_box()["y"] for figure in page.locator("figure").all()}) == 1  # in one line
         grids = page.locator("figure [role=grid]")
@@ -260,7 +260,7 @@ def test_two_runs_stand_beside_each_other(
         assert "beside=model-0" in page.url
         assert page.locator(".legend canvas").count() == 2
         page.reload()
-        page.wait_for_selector("text=difference: shown less beside")
+        page.wait_for_selector("text=difference: displayed minus compared")
 
 
 def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
     weights[0, 0, 3] = weights[1, 2, 4] = 0.75
     labels = ["[CLS]", "0,0", "0,1", "1,0", "1,1"]
     seen = map_of(weights, labels, labels)
-    layer = dataclasses.replace(seen.layers["cross"], reads="encoder", patches=Patches(1, 2, 2))
+    layer = dataclasses.replace(seen.layers["cross"], kind_override="encoder", patches=Patches(1, 2, 2))
     pixels = np.full((20, 20, 3), 200, np.uint8)
     seen = dataclasses.replace(seen, layers={"cross": layer}, pixels=pixels)
     page.goto(seen.to_html(tmp_path / "page.html").as_uri())
@@ -279,7 +279,7 @@ def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
         patches = page.locator(".seen").nth(head).locator("rect[fill-opacity]")
         return [index for index in range(4) if float(patches.nth(index).get_attribute("fill-opacity")) > 0.8]
 
-    assert page.locator(".seen").count() == 2 and "0.750, the largest" in page.inner_text(".legend")
+    assert page.locator(".seen").count() == 2 and "0.750, the query's largest" in page.inner_text(".legend")
     assert (strongest(0), strongest(1)) == ([2], [])
     side = page.locator(".seen svg").nth(1).bounding_box()
     page.locator(".seen > div").nth(1).click(position={"x": side["width"] * 0.75, "y": side["height"] * 0.25})

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.data.links import parse_moses
-from regard.training.kept import write_kept
+from regard.data.word_alignment import parse_moses
 from tests.german import LINKS, sentences
 
 Command = Callable[..., tuple[int, str, str]]
@@ -43,11 +42,11 @@ def type_in(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 def test_choose_report_keep_and_align(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
     source, target, links = texts
     status, out, err = command("align", own, source, target)
-    assert status == 0 and "no heads were chosen for this run, so all are averaged" in err
+    assert status == 0 and "no alignment heads were chosen for this run, so all are averaged" in err
     assert len(out.splitlines()) == len(PAIRS)
     status, out, err = command("align", own, source, target, "--links", links)
     assert (status, err) == (0, "")
-    for word in ("best head", "set of heads", "all heads", "last layer", "decoder.0.cross 1", "Kept in"):
+    for word in ("best head", "set of heads", "all heads", "last layer", "decoder.0.cross 1", "Stored in"):
         assert word in out
     assert max(map(len, out.splitlines()[:-1])) <= 80
     kept = json.loads((own / "alignment.json").read_text())
@@ -68,9 +67,12 @@ def test_a_choice_is_not_lost_unasked(own: Path, texts: tuple[Path, Path, Path],
     wrong.write_text("0-1 3-3\n" * len(PAIRS))
     asked = ("align", own, source, target, "--links", wrong)
     status, out, _ = command(*asked, "--no-keep")
-    assert status == 0 and "Kept in" not in out and (own / "alignment.json").read_text() == before
+    assert status == 0 and "Stored in" not in out and (own / "alignment.json").read_text() == before
     status, out, _ = command(*asked)
-    assert "They replace decoder.0.cross" in out and "which were chosen before; --no-keep reports" in out
+    assert (
+        "This replaces the earlier choice, decoder.0.cross" in out
+        and "--no-keep evaluates without storing" in out
+    )
     command("align", own, source, target, "--links", links)
 
 
@@ -79,7 +81,7 @@ def test_a_run_of_the_other_direction_is_another_run(
 ) -> None:
     for other in (own, translator.folder):
         status, _, err = command("align", own, *texts[:2], "--reverse", other)
-        assert status != 0 and "is to be another run of task translation, of the other direction" in err
+        assert status != 0 and "must be another run of task translation, of the opposite direction" in err
 
 
 def test_pairs_may_come_in_any_way(
@@ -137,7 +139,7 @@ def test_a_tasks_own_links(command: Command, translator: regard.PairRun, tmp_pat
     folder = tmp_path / "dates"
     shutil.copytree(translator.folder, folder)
     status, out, _ = command("align", folder, "--samples", "40")
-    assert status == 0 and "the links that the task knows" in " ".join(out.split())
+    assert status == 0 and "the task's own links" in " ".join(out.split())
     assert (folder / "alignment.json").exists()
 
 
@@ -162,7 +164,7 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
     assert "old</b>" in lines[0] and lines[0].endswith("</p>")
     assert (lines[1], lines[3]) == ("<br/>", "")
     assert "<" not in lines[2]
-    assert "line 3: markup is not well-formed: '< b' is no tag; write &lt;; it is read as text" in err
+    assert "line 3: markup is not well-formed: '< b' is not a tag; write &lt;; it is read as text" in err
     assert command("translate", own, "<b>Heute</b> singt", "--tags")[1].count("<b>") == 1
 
 
@@ -172,23 +174,23 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
         (["-", "-"], "SOURCE and TARGET are both standard input: give one of them as a file"),
         (["none.de", "a.en"], "cannot read"),
         (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no partner"),
-        (["a.de", "a.en", "--links", "a.en"], "which is no link"),
+        (["a.de", "a.en", "--links", "a.en"], "which is not a link"),
         (["a.de", "a.en", "--links", "short.en"], "has links of 1 pairs, the text has 88"),
-        (["--links", "a.links"], "--links are of no known text: give SOURCE and TARGET"),
+        (["--links", "a.links"], "--links needs the sentences that it links: give"),
         (["a.de", "--links", "a.links"], "line 1 has no tab"),
-        (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 leads past a source of 5 words"),
+        (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),
         (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
-        (["a.de", "a.en", "--plot", "x.y"], "plot 'x.y' has no known ending"),
+        (["a.de", "a.en", "--plot", "x.y"], "plot 'x.y' has no known extension"),
         (["a.de", "a.en", "--samples", "12", "--links", "a.links"], "12 pairs are too few to choose heads by"),
         (
             ["a.de", "a.en", "--links", "a.links", "--plot", "x.png"],
-            "--plot draws a pair and goes not with choosing",
+            "--plot draws a pair and cannot be combined with choosing",
         ),
         (
             ["a.de", "a.en", "--format", "json", "--plot", "x.png"],
-            "--plot draws a pair and goes not with --format",
+            "--plot draws a pair and cannot be combined with --format",
         ),
-        (["a.de", "a.en", "--symmetrise", "union"], "--symmetrise is for two directions: give a run"),
+        (["a.de", "a.en", "--symmetrise", "union"], "--symmetrise needs two directions: give a run"),
     ],
 )
 def test_what_cannot_be_aligned_is_one_line(
@@ -212,9 +214,9 @@ def test_by_what_was_not_chosen(
     german: regard.TranslationRun, texts: tuple[Path, Path, Path], command: Command
 ) -> None:
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
-    assert status != 0 and "has no heads chosen to align by" in err
+    assert status != 0 and "has no chosen heads to align by" in err
     with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give as many"):
-        german.choose_alignment(PAIRS[:1], [regard.KnownLinks.of([])] * 2)
+        german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 
 
 def test_heads_of_a_model_that_went_on_are_forgotten(
@@ -229,7 +231,7 @@ def test_heads_of_a_model_that_went_on_are_forgotten(
         regard.InputError, match=r"alignment\.json: it has changed since it was written; delete it"
     ):
         run.kept_heads()
-    write_kept(run.files, "alignment.json", {**kept, "step": 1})
+    run.files.write_derived("alignment.json", {**kept, "step": 1})
     assert run.kept_heads() is None
     (own / "alignment.json").write_text("{")
     with pytest.raises(regard.InputError, match="is damaged.*delete it, and choose heads again"):
@@ -244,7 +246,7 @@ def test_silver_links(own: Path, texts: tuple[Path, Path, Path], command: Comman
     except ImportError:
         status, _, err = command("align", own, source, target, "--silver")
         assert (
-            "is aligning" not in err
+            "aligning with eflomal" not in err
             and status != 0
             and "silver links need eflomal: pip install 'regard[align]', or give --links" in err
         )

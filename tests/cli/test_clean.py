@@ -15,7 +15,7 @@ def test_a_corpus_is_cleaned(command: Command, german: regard.TranslationRun, tm
     file, folder = tmp_path / "pairs.tsv", tmp_path / "clean"
     file.write_text("".join(f"{source}\t{target}\n" for source, target in (*pairs, pairs[0])))
     status, out, _ = command("clean", file, "--savepath", folder)
-    assert status == 0 and "Kept 30 of 31 pairs" in out and "1  there before" in out
+    assert status == 0 and "Kept 30 of 31 pairs" in out and "1  duplicate" in out
     scored = ("--runs", german.folder, "--min_score", "0.6", "--savepath", tmp_path / "scored")
     status, out, _ = command("clean", file, *scored)
     assert status == 0 and "low score" in out and "Scores: 1% below" in out
@@ -30,7 +30,7 @@ def test_what_it_cannot_do_is_one_line(command: Command, tmp_path: Path) -> None
         ((tmp_path / "none.tsv",), "does not exist"),
         ((file, "--min_score", "2"), "min_score 2"),
         ((file, "--runs", tmp_path / "no"), "no run 'no'"),
-        ((file, "--runs", "a", "b", "c"), "3 runs: give one from source to target, and perhaps one back"),
+        ((file, "--runs", "a", "b", "c"), "3 runs: give one from source to target, and optionally one back"),
     ):
         status, _, err = command("clean", *words, "--savepath", tmp_path / "out")
         assert status != 0 and told in err and err.count("\n") == 1, err

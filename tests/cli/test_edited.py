@@ -45,11 +45,10 @@ COMMANDS = {
     "from": "train signal2 --from signal2 --overwrite --steps 1",
     "export": "export translation --output exported",
     "show": "show signal2 --no-browser",
-    "beside": "show sound/signal2 --beside signal2 --no-browser",
+    "compare_with": "show sound/signal2 --compare-with signal2 --no-browser",
     "reverse": "align sound/translation text text --reverse translation",
-    "prepare": "train translation --from translation --train pairs.tsv --prepare 1/1",
 }
-REFUSED = ("export", "show", "beside", "reverse", "prepare")
+REFUSED = ("export", "show", "compare_with", "reverse")
 """Commands that take long, or do not end, or refuse for another reason, where they are let."""
 
 

@@ -40,7 +40,9 @@ def test_flags_of_the_training_are_told_with_both_values(
     assert "was trained with multihead True, not False" in _refused(
         command, name, trained.folder, "--no_multihead"
     )
-    assert "--hidden 8 is the run's own: leave it out" in _refused(command, name, trained.folder, "--hidden", "8")
+    assert "--hidden 8 is fixed by the run: leave it out" in _refused(
+        command, name, trained.folder, "--hidden", "8"
+    )
     assert "Unrecognized options: --foo, 3" in _refused(command, name, trained.folder, "--foo", "3")
 
 
@@ -55,25 +57,28 @@ def test_look_says_what_a_name_is(
         pytest.importorskip("transformers", reason="needs the extra peers")
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # its variable was read long ago
     monkeypatch.chdir(tmp_path)
-    assert "is a run of Regard's: open it with `regard show" in _refused(command, "look", trained.folder)
-    reason = "; a model of that name on the Hub needs transformers" if without else ", and cannot be fetched from"
-    assert f"'nofolder' is no folder{reason}" in _refused(command, "look", "nofolder")
+    assert "is a run of Regard: open it with `regard show" in _refused(command, "look", trained.folder)
+    found = _refused(command, "look", "nofolder")
+    if without:
+        assert "'nofolder' is no folder; a model of that name on the Hub needs transformers" in found
+    else:
+        assert "'nofolder' is not a folder here, and no copy is in the cache of Hugging Face" in found
     shutil.copytree(trained.folder, tmp_path / "models" / "mine")
     found = _refused(command, "look", "mine")
-    assert "'mine' is no folder here, but a run in 'models': open it with `regard show mine`" in found
+    assert "'mine' is not a folder here, but a run in 'models': open it with `regard show mine`" in found
 
 
 @pytest.mark.parametrize("name", ["show", "test", "examine", "export", "draw", "align"])
 def test_commands_of_runs_say_that_a_folder_is_a_model(command: Command, peer: Path, name: str) -> None:
     found = _refused(command, name, peer)
-    assert "is a model of Hugging Face's, no run: look inside it with `regard look" in found
+    assert "is a Hugging Face model, not a run: inspect it with `regard look" in found
 
 
 def test_translate_and_import(command: Command, peer: Path, trained: regard.AnswerRun) -> None:
-    assert "is a model of Hugging Face's, no run" in _refused(command, "translate", peer, "x")
+    assert "is a Hugging Face model, not a run" in _refused(command, "translate", peer, "x")
     for program in ("huggingface", "joeynmt", "fairseq"):
         found = _refused(command, "import", trained.folder, "--from", program)
-        assert f"is a run already: open it with `regard show {trained.folder}`" in found
+        assert f"is already a run of Regard: open it with `regard show {trained.folder}`" in found
 
 
 @pytest.mark.parametrize("name", [None, *COMMANDS])

@@ -30,7 +30,7 @@ def test_draws_those_of_a_run(command: Command, tmp_path: Path, trained: regard.
     [
         (["--width", "0"], "width 0 is out of range: choose from 1 to 65536"),
         (["--length", "0"], "length 0 is out of range"),
-        (["--plot", "waves.html"], "plot 'waves.html' has no known ending: choose one of .png, .svg, .pdf"),
+        (["--plot", "waves.html"], "plot 'waves.html' has no known extension: choose one of .png, .svg, .pdf"),
         (["--run", "nowhere"], "no run 'nowhere' in 'models'"),
     ],
 )
@@ -68,4 +68,4 @@ def test_positions_of_transformers_are_drawn_whatever_they_are(command: Command,
         assert plot.read_text().startswith("<?xml")
     assert command("train", "reverse", "--hidden", "8", "--steps", "1", "--savepath", tmp_path)[0] == 0
     status, _, err = command("positions", "--run", "reverse", "--savepath", tmp_path)
-    assert status == 2 and "a model of kind recurrent reads step by step, and needs none" in err
+    assert status == 2 and "a recurrent model reads step by step, and needs none" in err

@@ -61,8 +61,12 @@ def test_a_run_without_a_layer_to_stand_beside_one(
     small = ("--steps", "2", "--hidden", "4", "--batchsize", "8")
     for pooling in ("attention", "last"):
         assert command("train", "recall", "--pooling", pooling, *small, "--savepath", tmp_path / pooling)[0] == 0
-    status, _, err = command("show", tmp_path / "attention/recall", "--beside", tmp_path / "last/recall")
-    assert (status, err.count("\n")) == (2, 1) and "no attention layers" in err and "choose a model that" in err
+    status, _, err = command("show", tmp_path / "attention/recall", "--compare-with", tmp_path / "last/recall")
+    assert (
+        (status, err.count("\n")) == (2, 1)
+        and "no attention layers" in err
+        and "choose a model with such layers" in err
+    )
 
 
 def test_help(command: Callable[..., tuple[int, str, str]]) -> None:

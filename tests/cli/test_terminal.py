@@ -15,7 +15,7 @@ import pytest
 import regard
 from regard.cli import terminal
 from regard.cli.parsing import parse
-from regard.errors import escaped
+from regard.errors import escape_controls
 
 REGARD = shlex.join([sys.executable, "-m", "regard"])
 
@@ -32,7 +32,7 @@ def test_closed_streams_change_nothing_else(tmp_path: Path, closed: str) -> None
     for words, status in (("--version", 0), ("nothing", 2)):
         done = shell(f"{REGARD} {words} {closed}", tmp_path)
         assert done.returncode == status, (words, done.stderr)
-        assert "Traceback" not in done.stderr and "fault of Regard" not in done.stderr
+        assert "Traceback" not in done.stderr and "internal error" not in done.stderr
         assert len(done.stderr.splitlines()) == (status == 2 and "2>" not in closed)
         assert done.stdout.startswith("regard ") == (status == 0 and ">&-" not in closed.replace("2>&-", ""))
 
@@ -51,7 +51,7 @@ def test_commands_work_without_streams(translator: regard.PairRun, tmp_path: Pat
         "tasks",
     ):
         done = shell(f"set -o pipefail; {REGARD} {words} {closed}", tmp_path)
-        assert "Traceback" not in done.stderr and "fault of Regard" not in done.stderr, (words, done.stderr)
+        assert "Traceback" not in done.stderr and "internal error" not in done.stderr, (words, done.stderr)
         assert done.returncode in ((0, 1) if "head" in closed or "full" in closed else (0,)), (words, done.stderr)
 
 
@@ -80,9 +80,9 @@ CONTROLS = ["\x1b[2J", "\x07", "\x7f", "\x9b31m", "\u202e", "\u2028", "\u2066", 
 
 @pytest.mark.parametrize("control", CONTROLS)
 def test_control_characters_are_written_out(control: str) -> None:
-    shown = escaped(f"a{control}b")
+    shown = escape_controls(f"a{control}b")
     assert shown.isprintable() and shown.startswith("a\\") and shown.endswith("b")
-    assert escaped("a\tb\nc é 日本 👩‍🔬 עב") == "a\tb\nc é 日本 👩‍🔬 עב"
+    assert escape_controls("a\tb\nc é 日本 👩‍🔬 עב") == "a\tb\nc é 日本 👩‍🔬 עב"
 
 
 @pytest.mark.parametrize("control", ["\x1b[31m", "\x9b31m", "\u202e"])
@@ -113,7 +113,7 @@ def test_help_shows_defaults_escaped(capsys: pytest.CaptureFixture[str]) -> None
         name: str = "a\x1bb"
         path: Path = Path("c\x1bd")
 
-    with pytest.raises(SystemExit), terminal.escaping():
+    with pytest.raises(SystemExit), terminal.escape_output():
         parse(Flags(), ["--help"], prog="regard x\x1b", description="What.")
     out = capsys.readouterr().out
     assert "\x1b" not in out and r"a\x1bb" in out and r"c\x1bd" in out and r"regard x\x1b" in out
@@ -164,7 +164,7 @@ def test_an_answer_is_raw_in_a_pipe_and_escaped_on_a_terminal(monkeypatch: pytes
 
     for stream, expected in ((io.StringIO(), "a\x1bb"), (Screen(), r"a\x1bb")):
         monkeypatch.setattr(sys, "stdout", stream)
-        with terminal.escaping():
+        with terminal.escape_output():
             terminal.answer_output().write("a\x1bb")
             sys.stdout.write("\x1b")
         assert stream.getvalue() == expected + r"\x1b"

@@ -85,7 +85,7 @@ BAD = {
     "length": (["--sample_len", "11"], "sample_len 11 is out of range: choose from 1 to 10"),
     "signal": (["--signal", "Q"], "letter 'Q' at step 0 is not in the vocabulary"),
     "samples": (["--samples", "0"], "samples 0 is out of range"),
-    "ending": (["--plot", "a.doc"], "plot 'a.doc' has no known ending: choose one of .png"),
+    "ending": (["--plot", "a.doc"], "plot 'a.doc' has no known extension: choose one of .png"),
     "nowhere": (["--plot", "/nowhere/at/all.png"], "cannot write '/nowhere/at/all.png': No such file"),
     "its own": (["--multihead=False"], "was trained with multihead True, not False: train another one with that"),
     "its size": (["--heads", "4"], "was trained with heads 2, not 4: train another"),

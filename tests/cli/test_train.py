@@ -1,4 +1,4 @@
-"""`regard train`: flags in all their spellings, help, and what is refused."""
+"""`regard train`: spellings of flags, help, refused flags."""
 
 import json
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def test_a_run_stores_its_config(command: Command, tmp_path: Path) -> None:
     assert stored["training"]["lr"] == pytest.approx(make_config("counting").resolved().training.lr)
 
 
-def test_a_task_of_ones_own(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_task(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.tasks.test_find_task import OWN_TASK
 
     (tmp_path / "own.py").write_text(OWN_TASK)
@@ -100,7 +100,7 @@ def test_a_task_of_ones_own(command: Command, tmp_path: Path, monkeypatch: pytes
 
 
 BAD = {
-    "no task": ([], "nothing follows: name the task first, as in `regard train counting`"),
+    "no task": ([], "there is no name: name the task first, as in `regard train counting`"),
     "flag first": (["--steps", "3"], "flag '--steps' comes first: name the task first"),
     "unknown task": (["signals"], "task 'signals' is unknown: choose counting, difference, signal, signal2"),
     "unknown flag": (["counting", "--stepps", "3"], "Unrecognized options: --stepps, 3; Perhaps you meant:"),
@@ -109,7 +109,7 @@ BAD = {
     "zero": (["counting", "--steps", "0"], "steps 0 is out of range: choose from 1 to 1000000000"),
     "heads": (["signal2", "--heads", "5"], "hidden 64 cannot be split into 5 heads: choose a multiple of 5"),
     "recipe": (["counting", "--recipe", "my"], "invalid choice 'my' for argument '--recipe'"),
-    "boolean": (["counting", "--pos_enc=maybe"], "--pos_enc 'maybe' is not a yes or no: give --pos_enc=True"),
+    "boolean": (["counting", "--pos_enc=maybe"], "--pos_enc 'maybe' is not a boolean: give --pos_enc=True"),
     "nothing to resume": (["counting", "--resume"], "train one first, or name its folder"),
     "one letter": (["difference", "--vocab_size=1"], "vocab_size 1 is too small: difference needs 2 letters"),
     "nan": (["counting", "--lr", "nan"], "lr nan is out of range: a finite number above 0"),
@@ -130,7 +130,7 @@ def test_bad_input_is_one_line_and_status_2(
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_path_that_cannot_be_written_is_said_before_training(command: Command, tmp_path: Path) -> None:
+def test_unwritable_path_is_refused_before_training(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     status, _, err = command("train", "counting", "--savepath", file)
@@ -138,7 +138,7 @@ def test_a_path_that_cannot_be_written_is_said_before_training(command: Command,
     assert err.startswith("regard: cannot write ") and "choose another path" in err and err.count("\n") == 1
 
 
-def test_an_existing_run_is_not_touched_unless_asked(command: Command, tmp_path: Path) -> None:
+def test_existing_run_is_kept_without_overwrite(command: Command, tmp_path: Path) -> None:
     train = ("train", "counting", "--steps=3", "--savepath", tmp_path)
     assert command(*train)[0] == 0
     before = (tmp_path / "counting/model.safetensors").read_bytes()
@@ -153,8 +153,8 @@ def test_an_existing_run_is_not_touched_unless_asked(command: Command, tmp_path:
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_flags_are_read_or_refused_in_one_line(data: Any, tmp_path_factory: Any) -> None:
-    """Parsing never ends in another way than flags or one line."""
+def test_random_flags_are_parsed_or_refused_in_one_line(data: Any, tmp_path_factory: Any) -> None:
+    """Parsing returns flags or fails with one line."""
     from regard.errors import InputError
 
     value = st.integers(-(2**70), 2**70).map(str) | st.floats().map(str) | st.text(max_size=6)
@@ -204,7 +204,7 @@ class Distance(Score):
 """
 
 
-def test_a_score_of_ones_own(tmp_path: Path) -> None:
+def test_custom_score(tmp_path: Path) -> None:
     import subprocess
     import sys
 
@@ -220,13 +220,13 @@ def test_a_score_of_ones_own(tmp_path: Path) -> None:
     assert refused.stderr.startswith("regard: score 'my_module:Nothing' cannot be imported: AttributeError")
 
 
-def test_resuming_compares_with_the_run_not_with_the_tasks_defaults(command: Command, tmp_path: Path) -> None:
+def test_resume_compares_flags_with_the_run(command: Command, tmp_path: Path) -> None:
     train = ("train", "counting", "--savepath", tmp_path)
     assert command(*train, "--hidden", "32", "--steps", "3")[0] == 0
     assert command(*train, "--resume")[0] == 0
     assert command(*train, "--resume", "--hidden", "32")[0] == 0
     status, _, err = command(*train, "--resume", "--hidden", "64")
-    assert status == 2 and "hidden 64 differs from the run's 32: a run goes on as it began" in err
+    assert status == 2 and "hidden 64 differs from the run's 32: a resumed run keeps its flags" in err
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_resuming_compares_with_the_run_not_with_the_tasks_defaults(command: Com
         ("recall", "query", "--pos_enc", "--pooling"),
     ],
 )
-def test_help_shows_the_flags_of_the_model_that_is_named(
+def test_help_shows_the_flags_of_the_named_model(
     command: Command, task: str, model: str, shown: str, hidden: str
 ) -> None:
     for argv in (("--model", model), (f"--model={model}",)):
@@ -249,7 +249,7 @@ def test_help_shows_the_flags_of_the_model_that_is_named(
     ("task", "model"),
     [("signal", "pooling"), ("recall", "query"), ("sort", "recurrent"), ("dates", "transformer")],
 )
-def test_any_model_that_fits_trains_any_task(command: Command, tmp_path: Path, task: str, model: str) -> None:
+def test_every_fitting_model_trains_every_task(command: Command, tmp_path: Path, task: str, model: str) -> None:
     argv = ("train", task, "--model", model, "--steps", "2", "--hidden", "4", "--savepath", tmp_path)
     status, out, err = command(*argv)
     assert status == 0 and f"Trained {task} for 2 steps" in out, err
@@ -271,7 +271,7 @@ def test_any_model_that_fits_trains_any_task(command: Command, tmp_path: Path, t
         (("recall", "--pairs", "9"), "pairs 9 is out of range: choose from 1 to 8"),
     ],
 )
-def test_what_recurrent_models_cannot_do_is_said(
+def test_unsupported_options_of_recurrent_models_are_refused(
     command: Command, tmp_path: Path, argv: tuple[str, ...], message: str
 ) -> None:
     status, out, err = command("train", *argv[:1], "--savepath", tmp_path, *argv[1:])

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.viz.page import as_json
+from regard.viz.serialization import map_data
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -51,7 +51,7 @@ def test_lines_of_standard_input_and_of_a_file(
 def test_order_is_kept_over_batches_and_chunks(
     piped: Command, translator: regard.PairRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.cli.lines.LINES", 5)
+    monkeypatch.setattr("regard.cli.lines.LINES_PER_CHUNK", 5)
     texts = [TEXTS[index % 4] for index in range(17)]
     _, out, _ = piped("\n".join(texts).encode(), "translate", translator.folder, "--batchsize", "3")
     assert out.splitlines() == translator.translate(texts)
@@ -73,9 +73,9 @@ def test_bad_lines_are_told_and_keep_their_place(piped: Command, translator: reg
     assert answers[1] == answers[4] == ""
     assert answers[5] == translator.translate(["5 mai 1999"])[0]
     assert err.splitlines() == [
-        "regard: line 3 has characters that training never saw: '€'",
-        "regard: line 4 is not UTF-8 at byte 7: what cannot be read is taken as unknown",
-        "regard: line 4 has characters that training never saw: '�'",
+        "regard: line 3 has characters not seen in training: '€'",
+        "regard: line 4 is not UTF-8 at byte 7: invalid bytes are read as unknown",
+        "regard: line 4 has characters not seen in training: '�'",
         "regard: line 5 has 1000 characters, at most 360 are taken: its answer is empty",
     ]
 
@@ -83,7 +83,7 @@ def test_bad_lines_are_told_and_keep_their_place(piped: Command, translator: reg
 def test_unknown_characters_of_one_text_are_told(command: Command, translator: regard.PairRun) -> None:
     status, out, err = command("translate", translator.folder, "3. März € 1979")
     assert status == 0 and out.count("\n") == 1
-    assert err == "regard: the text has characters that training never saw: '€'\n"
+    assert err == "regard: the text has characters not seen in training: '€'\n"
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -116,9 +116,9 @@ def test_plot_draws_the_alignment(command: Command, translator: regard.PairRun, 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("x", "--plot", "a.gif"), "plot 'a.gif' has no known ending"),
+        (("x", "--plot", "a.gif"), "plot 'a.gif' has no known extension"),
         (("--plot", "a.png"), "--plot draws one text"),
-        (("x", "--input", "y"), "text 'x' and --input are given"),
+        (("x", "--input", "y"), "text 'x' and --input are both given"),
         (("--input", "nowhere.txt"), "cannot read 'nowhere.txt': No such file or directory"),
         (("--input", "."), "cannot read '.': Is a directory"),
         (("x", "--beam", "0"), "beam 0 is out of range: choose from 1 to 1000"),
@@ -157,4 +157,4 @@ def test_a_text_longer_than_in_training_is_told(command: Command, translator: re
     assert err.startswith("regard: training has seen inputs of up to ") and err.count("\n") == 1
     assert command("translate", translator.folder, "3. Mai 1979")[2] == ""
     assert "has seen inputs of up to" in translator.attend(text).note
-    assert as_json(translator.attend(text))["note"] == translator.attend(text).note != ""
+    assert map_data(translator.attend(text))["note"] == translator.attend(text).note != ""

@@ -2,7 +2,6 @@
 
 import io
 import math
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -65,11 +64,11 @@ def test_what_was_left_out_is_told(tmp_path: Path, command: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "translation needs text to train on: give --train"),
+        ((), "translation needs training text: give --train"),
         (("--train", "nowhere.tsv"), "file 'nowhere.tsv' does not exist"),
         (("--preset", "huge"), "preset 'huge' does not fit"),
         (("--tokenizer", "syllables"), "tokenizer"),
-        (("--hub", "x"), "hub needs --languages"),
+        (("--hub", "x"), "hub needs the columns of source and target: give --languages"),
         (("--dropout", "1"), "dropout 1.0 is out of range"),
     ],
 )
@@ -90,7 +89,7 @@ def test_every_line_gets_one(
     status, out, err = command("translate", german.folder)
     found = out.split("\n")
     assert status == 0 and len(found) == 6 and found[0].startswith("The ") and found[1] == "" and found[4] == ""
-    assert "line 3 is not UTF-8" in err and "line 4 has tokens that training never saw: '☃'" in err
+    assert "line 3 is not UTF-8" in err and "line 4 has tokens not seen in training: '☃'" in err
     assert "line 5 has" in err and "tokens, at most 1024 are taken" in err
 
 
@@ -120,35 +119,3 @@ def test_what_was_drawn_is_what_is_looked_at(
         words = ("--temperature", "3", "--seed", str(seed), "--plot", picture)
         status, out, _ = command("translate", german.folder, source, *words)
         assert status == 0 and out.splitlines()[0] in picture.read_text(encoding="utf-8")
-
-
-def test_parts_are_prepared_and_then_trained_on(tmp_path: Path, command: Command) -> None:
-    train = ["train", "translation", "--train", *write(tmp_path)["train"], *FLAGS, "--savepath", str(tmp_path)]
-    status, out, err = command(*train, "--prepare", "2/2")
-    assert status == 0 and "learned from all 240 pairs" in err and not (tmp_path / "translation").exists()
-    assert out == f"Prepared part 2/2 of the text, in {tmp_path}; part 1 of 2 is missing\n"
-    status, _, err = command(*train, "--steps", "1")
-    assert status == 2 and err.count("\n") == 1 and "is incomplete, part 1 of 2 is missing" in err
-    status, out, err = command(*train, "--prepare", "1/2")
-    assert status == 0 and "all parts are there" in out and "vocabulary" not in err
-    status, _, err = command(*train, "--steps", "1")
-    assert status == 0 and "Training on 240 pairs" in err
-    found = ["--from", "translation", "--train", *write(tmp_path)["valid"], "--savepath", str(tmp_path)]
-    status, out, _ = command("train", "translation", *found, "--prepare", "1/1")
-    assert status == 0 and "all parts are there" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["counting", "--prepare", "1/2"], "prepare 1/2 is for text, which task counting has none of"),
-        (["translation", "--train", "nowhere", "--prepare", "3/2"], "prepare '3/2' is no part: give one of n"),
-        (["translation", "--train", "nowhere", "--prepare", "x"], "prepare 'x' is no part: give one of n"),
-        (["translation", "--train", "nowhere", "--prepare", "1/2"], "file 'nowhere' does not exist|nowhere"),
-        (["translation", "--overwrite", "--train", "x", "--prepare", "1/2"], "prepare 1/2 makes no run"),
-    ],
-)
-def test_parts_that_cannot_be_prepared(words: list[str], message: str, tmp_path: Path, command: Command) -> None:
-    status, out, err = command("train", *words, "--savepath", tmp_path)
-    assert status == 2 and not out and err.count("\n") == 1 and re.search(message, err)
-    assert not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.training.tensors import pack, read_tensors
+from regard.training.tensor_file import pack_tensors, read_tensors
 
 
 def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:
@@ -16,7 +16,7 @@ def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:
     found = read_tensors(folder / "model.safetensors")
     for name in names:
         found.tensors[name].view(-1)[0] = value
-    (folder / "model.safetensors").write_bytes(pack(found.tensors, found.step, found.config))
+    (folder / "model.safetensors").write_bytes(pack_tensors(found.tensors, found.step, found.config))
     return folder
 
 

@@ -9,7 +9,7 @@ import torch
 
 import regard
 from regard.convert import export
-from regard.convert.certificate import Forced, certify, token_log_probabilities
+from regard.convert.certificate import ForcedOutput, certify, token_log_probabilities
 from regard.data import PairBatch, collate
 from regard.errors import InputError
 
@@ -26,7 +26,7 @@ class Twin:
     def read(self, texts: Any) -> list[list[int]]:
         return [self.run.task.source_vocabulary.encode(text) + [5] * (self.change == "read") for text in texts]
 
-    def force(self, batch: PairBatch) -> Forced:
+    def force(self, batch: PairBatch) -> ForcedOutput:
         with regard.record(self.run.model) as records:
             logits = self.run.model(batch.source, batch.source_mask, batch.target_in)
         weights = {name: each.weights.clone() for name, each in records.items()}
@@ -36,7 +36,7 @@ class Twin:
             logits[0, 0, 5] = torch.nan
         if self.change == "weights":
             weights["decoder.layers.0.cross"][0, 1, 0, 0] += 0.001
-        return Forced(token_log_probabilities(logits, batch), logits, weights)
+        return ForcedOutput(token_log_probabilities(logits, batch), logits, weights)
 
     def translate(self, source: torch.Tensor, *, beam: int, most: int) -> list[list[int]]:
         return [[7]] * len(source)
@@ -56,7 +56,7 @@ def test_a_model_is_the_same_as_itself(german: regard.TranslationRun, tmp_path: 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("read", "cuts 100% of 1 sentences into other tokens"),
+        ("read", "tokenizes 100% of 1 sentences differently"),
         ("logits", "logits differ by 0.001"),
         ("weights", "weights differ by 0.001"),
         ("nan", "differ by nan"),
@@ -90,9 +90,9 @@ def test_sentences_of_ones_own(
 ) -> None:
     pytest.importorskip("ctranslate2")
     (tmp_path / "text").write_text("Heute singt der alte Hund.\n\nOft springt der Wolf.\n", encoding="utf-8")
-    status, out, _ = command("export", german.folder, "--output", tmp_path / "a", "--texts", tmp_path / "text")
+    status, out, _ = command("export", german.folder, "--output", tmp_path / "a", "--examples", tmp_path / "text")
     assert status == 0 and "2 sentences in both programs" in out
     (tmp_path / "empty").write_bytes(b"")
-    with pytest.raises(InputError, match="no sentence to compare"):
-        export(german, tmp_path / "b", texts=[])
+    with pytest.raises(InputError, match="no sentences to compare"):
+        export(german, tmp_path / "b", examples=[])
     assert not (tmp_path / "b").exists()

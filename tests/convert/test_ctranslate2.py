@@ -13,7 +13,6 @@ import tokenizers
 import regard
 from regard.convert import export, read_certificate
 from regard.errors import InputError
-from regard.training.kept import write_kept
 from tests.conftest import TINY
 from tests.german import sentences, write
 
@@ -70,7 +69,7 @@ def test_the_command_and_what_it_refuses(
     assert status == 0 and str(tmp_path / "new") in out and (tmp_path / "new" / "model.bin").is_file()
     status, _, err = command("export", german.folder, "--output", tmp_path / "new")
     assert status == 2 and "exists: choose another --output" in err
-    for run, message in ((translator, "is no Transformer for translation"), (trained, "answers with numbers")):
+    for run, message in ((translator, "is not a Transformer for translation"), (trained, "answers with numbers")):
         status, _, err = command("export", run.folder, "--output", tmp_path / "other")
         assert status == 2 and message in err and not (tmp_path / "other").exists()
 
@@ -90,7 +89,7 @@ def test_it_aligns_by_the_head_that_was_chosen(german: regard.TranslationRun, tm
     chosen = {"heads": [["decoder.layers.0.cross", head]], "shifted": False}
     ways = {"head": {**chosen, "shifted": True}, "all": chosen}
     kept = {"format": "regard-alignment/1", "step": run.step, "best": "all", "ways": ways, "writing": chosen}
-    write_kept(run.files, "alignment.json", {**kept, "report": {}})
+    run.files.write_derived("alignment.json", {**kept, "report": {}})
     folder = export(run, tmp_path / "exported", progress=False)
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
     translator = ctranslate2.Translator(str(folder), compute_type="float32")

@@ -48,9 +48,7 @@ def test_a_model_is_converted_once(
 ) -> None:
     assert translate(run) == run.translate(SOURCES)
     [place] = kept(run)
-    assert (
-        capsys.readouterr().err == f"regard: the model is converted for CTranslate2, once: into {str(place)!r}\n"
-    )
+    assert capsys.readouterr().err == f"regard: converting the model for CTranslate2, once, to {str(place)!r}\n"
     assert read_certificate(place).log_probabilities < 1e-4
     monkeypatch.setattr(convert, "write_ctranslate2", None)
     assert translate(run) == translate(loaded(run.folder.parent)) == run.translate(SOURCES)
@@ -89,7 +87,7 @@ def test_an_edited_conversion_is_made_anew(
     (place / "model.bin").write_bytes(content[:middle] + b"\x3f" * 400 + content[middle + 400 :])
     capsys.readouterr()
     assert translate(loaded(run.folder.parent)) == run.translate(SOURCES)
-    assert "is not as it was written: it is converted anew" in capsys.readouterr().err
+    assert "does not match its certificate and is converted again" in capsys.readouterr().err
     assert (place / "model.bin").read_bytes() == content
 
 
@@ -100,7 +98,7 @@ def test_an_interrupted_conversion_leaves_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(convert, "attest", interrupt)
+        patch.setattr(convert, "write_certificate", interrupt)
         with pytest.raises(KeyboardInterrupt):
             translate(run)
     assert kept(run) == []
@@ -111,7 +109,7 @@ def test_a_folder_that_takes_nothing(run: regard.TranslationRun, capsys: pytest.
     (run.folder / "engines").write_bytes(b"")
     assert translate(run) == run.translate(SOURCES)
     err = capsys.readouterr().err
-    assert "for this time only: cannot write" in err and err.count("\n") == 1
+    assert "without storing it: cannot write" in err and err.count("\n") == 1
     assert (run.folder / "engines").read_bytes() == b""
 
 
@@ -125,15 +123,15 @@ def test_a_full_disk_does_not_keep_auto_from_answering(
     with pytest.raises(MachineError, match="cannot write .*: No space left on device"):
         translate(run)
     assert translate(run, engine="auto") == run.translate(SOURCES) and kept(run) == []
-    assert "our own search answers: cannot write" in capsys.readouterr().err
+    assert "using Regard's own search: cannot write" in capsys.readouterr().err
 
 
 def test_auto_takes_it_and_says_so(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
     assert translate(run, engine="auto") == translate(run, engine="auto") == run.translate(SOURCES)
     converted, taken = capsys.readouterr().err.splitlines()
-    assert "is converted" in converted
-    assert taken.startswith("regard: CTranslate2 ") and taken.endswith(
-        "in float32 (--engine regard for our own search)"
+    assert "converting the model" in converted
+    assert taken.startswith("regard: using CTranslate2 ") and taken.endswith(
+        "in float32 (--engine regard for Regard's own search)"
     )
 
 
@@ -155,30 +153,31 @@ def test_what_it_does_not_know_auto_leaves_to_our_search(
     drawn = run.search(SOURCES, temperature=1.0, seed=3)
     assert run.search(SOURCES, temperature=1.0, seed=3, engine="auto") == drawn
     assert capsys.readouterr().err == (
-        "regard: our own search answers: temperature 1 draws by our own seeds, which CTranslate2 does not\n"
+        "regard: using Regard's own search: temperature 1 samples with Regard's seeds, which CTranslate2 does "
+        "not support\n"
     )
     with regard.record(run.model) as records:
         translate(run, engine="auto", beam=1)
     assert records and "layers are being recorded" in capsys.readouterr().err
-    with run.touching(run.layers[0].name, heads=[0, 1]):
+    with run.intervene(run.layers[0].name, heads=[0, 1]):
         assert translate(run, engine="auto", beam=1) == run.translate(SOURCES, beam=1)
     from regard.convert import ctranslate2
 
     right = ctranslate2._array
     monkeypatch.setattr(ctranslate2, "_array", lambda tensor: right(tensor) * 1.01)
     assert translate(run, engine="auto") == run.translate(SOURCES)
-    assert "our own search answers: log-probabilities differ by" in capsys.readouterr().err
+    assert "using Regard's own search: log-probabilities differ by" in capsys.readouterr().err
     assert kept(run) == []
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "ctranslate2", "temperature": 1.0}, "temperature 1 draws by our own seeds"),
-        ({"engine": "regard", "precision": "int8"}, "precision int8 is for CTranslate2"),
+        ({"engine": "ctranslate2", "temperature": 1.0}, "temperature 1 samples with Regard's seeds"),
+        ({"engine": "regard", "precision": "int8"}, "precision int8 needs CTranslate2"),
         ({"engine": "marian"}, "engine 'marian' is unknown: choose auto, regard, ctranslate2"),
         ({"engine": "ctranslate2", "precision": "int4"}, "precision 'int4' is unknown"),
-        ({"engine": "auto", "precision": "int8", "temperature": 1.0}, "temperature 1 draws"),
+        ({"engine": "auto", "precision": "int8", "temperature": 1.0}, "temperature 1 samples"),
     ],
 )
 def test_what_cannot_be_is_refused(run: regard.TranslationRun, options: dict[str, Any], message: str) -> None:
@@ -190,7 +189,7 @@ def test_what_cannot_be_is_refused(run: regard.TranslationRun, options: dict[str
 def test_a_missing_extra_and_another_model_are_refused(
     run: regard.TranslationRun, translator: regard.PairRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="is no Transformer for translation: CTranslate2 cannot run it"):
+    with pytest.raises(InputError, match="is not a Transformer for translation: CTranslate2 cannot run it"):
         translator.translate(["3. Mai"], engine="ctranslate2")
     with regard.record(run.model), pytest.raises(InputError, match="layers are being recorded"):
         translate(run)
@@ -222,7 +221,7 @@ def test_on_the_command_line(run: regard.TranslationRun, command: Command, tmp_p
         assert ours[0] == 0 and command(*argv, *more, "--engine", "auto")[1] == ours[1]
         assert command(*argv, *more, "--engine", "ctranslate2") == ours  # by now it is converted
     status, out, err = command("translate", run.folder, SOURCES[0], "--scores")
-    assert status == 0 and err.startswith("regard: CTranslate2 ") and err.count("\n") == 1
+    assert status == 0 and err.startswith("regard: using CTranslate2 ") and err.count("\n") == 1
     assert float(out.split("\t")[0]) == pytest.approx(run.search(SOURCES[:1])[0][0].log_probability, abs=2e-4)
 
 
@@ -231,7 +230,7 @@ def test_what_is_drawn_is_found_by_our_search(
 ) -> None:
     picture = ("--plot", tmp_path / "a.html")
     status, _, err = command("translate", run.folder, SOURCES[0], *picture)
-    assert status == 0 and err == "regard: our own search answers: --plot draws what it finds\n"
+    assert status == 0 and err == "regard: using the engine regard, as --plot needs its attention\n"
     status, out, err = command("translate", run.folder, SOURCES[0], *picture, "--engine", "ctranslate2")
-    assert (status, out) == (2, "") and "--plot draws what our own search finds" in err and err.count("\n") == 1
+    assert (status, out) == (2, "") and "--plot needs the engine regard" in err and err.count("\n") == 1
     assert not (run.folder / "engines").exists()

@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard.convert import export, import_model, read_certificate
-from regard.convert.fairseq import _settings, waves
+from regard.convert.fairseq import _make_flags, make_sinusoids
 from regard.errors import InputError
 from tests.fairseq import TEXTS, settings, write_fairseq
 from tests.german import write
@@ -21,7 +21,7 @@ PRE = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
 def taken(folder: Path, savepath: Path, **options: Any) -> regard.TranslationRun:
     place = import_model(
-        folder, program="fairseq", savepath=savepath, name="run", texts=TEXTS, progress=False, **options
+        folder, program="fairseq", savepath=savepath, name="run", examples=TEXTS, progress=False, **options
     )
     run = regard.load(place)
     assert isinstance(run, regard.TranslationRun)
@@ -57,10 +57,12 @@ def test_the_same_as_in_transformers(tmp_path: Path, options: dict[str, Any]) ->
 
 
 def test_a_model_that_is_another_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.convert.fairseq.waves", lambda *sizes: waves(*sizes) + 1e-3)
+    monkeypatch.setattr("regard.convert.fairseq.make_sinusoids", lambda *sizes: make_sinusoids(*sizes) + 1e-3)
     folder = write_fairseq(tmp_path / "theirs", share_all_embeddings=True)
-    with pytest.raises(InputError, match="differ by .* in transformers, at most 0.0001 .* nothing was written"):
-        import_model(folder, program="fairseq", savepath=tmp_path / "models", texts=TEXTS, progress=False)
+    with pytest.raises(
+        InputError, match="differ by .* in transformers, more than the limit of 0.0001: nothing was written"
+    ):
+        import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS, progress=False)
     assert not list((tmp_path / "models").glob("*"))
 
 
@@ -68,7 +70,7 @@ def test_waves_are_those_of_transformers() -> None:
     from transformers.models.fsmt.modeling_fsmt import SinusoidalPositionalEmbedding
 
     theirs = SinusoidalPositionalEmbedding.get_embedding(53, 26, None)
-    assert torch.equal(waves(53, 26), theirs) and waves(5, 7)[:, 6].eq(0).all()
+    assert torch.equal(make_sinusoids(53, 26), theirs) and make_sinusoids(5, 7)[:, 6].eq(0).all()
 
 
 def test_an_imported_run_does_what_others_do(tmp_path: Path) -> None:
@@ -93,9 +95,9 @@ def test_an_imported_run_does_what_others_do(tmp_path: Path) -> None:
 def test_what_else_it_can_be_exported_to(tmp_path: Path) -> None:
     run = taken(write_fairseq(tmp_path / "theirs", share_all_embeddings=True), tmp_path)
     with pytest.raises(InputError, match="positions learned is not sinusoidal"):
-        export(run, tmp_path / "out", to="huggingface", license="mit", texts=TEXTS)
+        export(run, tmp_path / "out", to="huggingface", license="mit", examples=TEXTS)
     pytest.importorskip("ctranslate2")
-    folder = export(run, tmp_path / "served", texts=TEXTS, progress=False)
+    folder = export(run, tmp_path / "served", examples=TEXTS, progress=False)
     assert read_certificate(folder).same_greedy == 1
     first = (folder / "source.codes").read_text(encoding="utf-8").splitlines()[:2]
     assert first == (tmp_path / "theirs" / "codes").read_text(encoding="utf-8").splitlines()[:2]
@@ -119,7 +121,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
 
     def refused(message: str) -> None:
         with pytest.raises(InputError, match=message) as error:
-            import_model(folder, program="fairseq", savepath=tmp_path / "models", texts=TEXTS)
+            import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)
         assert "\n" not in str(error.value) and not (tmp_path / "models").exists()
 
     def refused_with(message: str, **parts: Any) -> None:
@@ -128,9 +130,12 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
 
     refused_with("cannot be read as weights .it holds .*, which was not run", trap=Trap(tmp_path / "ran"))
     assert not (tmp_path / "ran").exists()
-    refused_with("has encoder.layers.0.gate: no Transformer here", **{"encoder.layers.0.gate": torch.ones(2)})
     refused_with(
-        "is damaged: its parameters are not of its sizes", **{"encoder.layers.0.fc1.weight": torch.ones(2, 2)}
+        "has encoder.layers.0.gate: Regard's Transformer has no such part",
+        **{"encoder.layers.0.gate": torch.ones(2)},
+    )
+    refused_with(
+        "is damaged: its parameters do not match its config", **{"encoder.layers.0.fc1.weight": torch.ones(2, 2)}
     )
     del stored["model"]["decoder.layers.1.fc2.bias"]
     refused_with("is damaged: it has no 'decoder.layers.1.fc2.bias'")
@@ -144,10 +149,8 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
 def test_the_dictionaries_of_languages_that_are_named(tmp_path: Path) -> None:
     named = {"source_lang": "en", "target_lang": "de"}  # the other way round
     folder = write_fairseq(tmp_path / "theirs", joined=False, old=True, **named)
-    with pytest.raises(
-        InputError, match="dict.en.txt has .* the checkpoint's matrix .* that it was trained with"
-    ):
-        import_model(folder, program="fairseq", savepath=tmp_path / "models", texts=TEXTS)
+    with pytest.raises(InputError, match="dict.en.txt has .* the checkpoint's matrix .* of its training"):
+        import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)
 
 
 def test_dictionaries_and_codes(tmp_path: Path) -> None:
@@ -156,31 +159,31 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
 
     def refused(message: str) -> None:
         with pytest.raises(InputError, match=message) as error:
-            import_model(folder, program="fairseq", savepath=tmp_path / "models", texts=TEXTS)
+            import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)
         assert "\n" not in str(error.value) and not (tmp_path / "models").exists()
 
     one, other = german.read_text(encoding="utf-8"), english.read_text(encoding="utf-8")
     german.write_text(one.replace("madeupword0000 0\n", ""), encoding="utf-8")
-    refused("the checkpoint's matrices .* give those that it was trained with")
+    refused("the checkpoint's matrices .* give the dictionaries of its training")
     german.write_text(one.replace("madeupword0000 0", "madeupword0000"), encoding="utf-8")
-    refused("dict.de.txt' is damaged: its line .* is no symbol and its count")
+    refused("dict.de.txt' is damaged: its line .* is not a symbol with a count")
     german.write_text(one.replace("madeupword0000", one.split(" ")[0]), encoding="utf-8")
-    refused("dict.de.txt' is damaged: .* stands in it twice")
+    refused("dict.de.txt' is damaged: .* occurs twice")
     german.write_text(one, encoding="utf-8")
     text = codes.read_text(encoding="utf-8")
     codes.write_text(text.replace("0.2", "0.1"), encoding="utf-8")
     refused("codes' is damaged: its version is 0.1, not 0.2")
     codes.rename(folder / "elsewhere.txt")
-    refused("has pieces with @@, and no codes stand beside it")
+    refused("has pieces with @@, but the folder has no BPE codes")
     (folder / "elsewhere.txt").write_text(text, encoding="utf-8")
     (folder / "elsewhere.txt").rename(folder / "codes.de")
     refused("dict.en.txt' has pieces with @@")
     (folder / "codes.en").write_text(text, encoding="utf-8")
     english.rename(folder / "elsewhere.txt")
-    refused("has dict.de.txt alone: put the other language's beside it")
+    refused("has dict.de.txt only: add the dictionary of the other language")
     (folder / "elsewhere.txt").rename(english)
     (folder / "dict.fr.txt").write_text(other, encoding="utf-8")
-    refused("which language is the source, and .* put there dict.source.txt and dict.target.txt")
+    refused("which language is the source, and .* add dict.source.txt and dict.target.txt")
     german.rename(folder / "dict.source.txt")
     english.rename(folder / "dict.target.txt")
     for ending in ("de", "en"):
@@ -191,31 +194,34 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"arch": "lightconv_iwslt_de_en"}, "arch lightconv_iwslt_de_en is none of fairseq's Transformers"),
-        ({"arch": "transformer_lm"}, "arch transformer_lm is none"),
-        ({"layernorm_embedding": True}, "layernorm_embedding True is not off"),
-        ({"adaptive_softmax_cutoff": [100, 200]}, "adaptive_softmax_cutoff .* is not off"),
+        (
+            {"arch": "lightconv_iwslt_de_en"},
+            "arch lightconv_iwslt_de_en is not supported: only fairseq's Transformers",
+        ),
+        ({"arch": "transformer_lm"}, "arch transformer_lm is not supported"),
+        ({"layernorm_embedding": True}, "layernorm_embedding True is not supported"),
+        ({"adaptive_softmax_cutoff": [100, 200]}, "adaptive_softmax_cutoff .* is not supported"),
         (
             {"decoder_normalize_before": True},
-            "decoder_normalize_before True is not encoder_normalize_before False",
+            "decoder_normalize_before True differs from encoder_normalize_before False",
         ),
-        ({"decoder_attention_heads": 2}, "decoder_attention_heads 2 is not encoder_attention_heads 4"),
-        ({"decoder_output_dim": 8}, "decoder_output_dim 8 is not decoder_embed_dim 16"),
-        ({"activation_fn": "gelu_accurate"}, "activation_fn gelu_accurate is not imported"),
+        ({"decoder_attention_heads": 2}, "decoder_attention_heads 2 differs from encoder_attention_heads 4"),
+        ({"decoder_output_dim": 8}, "decoder_output_dim 8 differs from decoder_embed_dim 16"),
+        ({"activation_fn": "gelu_accurate"}, "activation_fn gelu_accurate is not supported"),
     ],
 )
 def test_settings_that_a_transformer_here_does_not_have(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        _settings(vars(settings(**options)))
+        _make_flags(vars(settings(**options)))
     for arch in ("transformer", "transformer_vaswani_wmt_en_de_big", "transformer_wmt_en_de_big_align"):
-        assert _settings(vars(settings(arch=arch)))["hidden"] == 16
+        assert _make_flags(vars(settings(arch=arch)))["hidden"] == 16
 
 
 def test_the_command(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
     folder = write_fairseq(tmp_path / "theirs", share_all_embeddings=True)
     texts = tmp_path / "texts.txt"
     texts.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
-    flags = ("--from", "fairseq", "--texts", texts, "--savepath", tmp_path / "models")
+    flags = ("--from", "fairseq", "--examples", texts, "--savepath", tmp_path / "models")
     status, out, _ = command("import", folder, *flags)
     assert status == 0 and out.startswith(f"Imported into {tmp_path / 'models' / 'theirs'}\n12 sentences in both")
     assert "logits within" in out and "weights within" in out

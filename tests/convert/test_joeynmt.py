@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard.convert import import_model, read_certificate
-from regard.convert.joeynmt import _settings
+from regard.convert.joeynmt import _make_flags
 from regard.errors import InputError
 from tests.german import sentences
 
@@ -115,7 +115,7 @@ def write_joeynmt(folder: Path, *, level: str = "word", tied: bool = True, **opt
 )
 def test_the_same_as_joeynmt(tmp_path: Path, options: dict[str, Any]) -> None:
     theirs = write_joeynmt(tmp_path / "theirs", **options)
-    place = import_model(theirs, program="joeynmt", savepath=tmp_path, name="run", texts=TEXTS, progress=False)
+    place = import_model(theirs, program="joeynmt", savepath=tmp_path, name="run", examples=TEXTS, progress=False)
     found = read_certificate(place)
     assert found.logits is not None and found.weights is not None and found.missing == {}
     assert 0 < found.logits < 1e-5 and 0 < found.weights < 1e-5 and found.same_tokens == found.same_greedy == 1
@@ -130,7 +130,7 @@ def test_pieces_of_sentencepiece(tmp_path: Path) -> None:
     theirs = write_joeynmt(tmp_path / "theirs", level="bpe")
     flags: dict[str, Any] = {"program": "joeynmt", "savepath": tmp_path, "name": "run", "texts": TEXTS}
     if not hasattr(sentencepiece.SentencePieceProcessor, "SetVocabulary"):
-        with pytest.raises(InputError, match="joeynmt does not know this sentencepiece"):
+        with pytest.raises(InputError, match="joeynmt does not support this version of sentencepiece"):
             import_model(theirs, **flags)
         return
     assert read_certificate(import_model(theirs, **flags)).same_tokens == 1
@@ -147,7 +147,7 @@ def test_what_is_damaged_or_not_imported_is_refused(tmp_path: Path) -> None:
             data["special_symbols"] = changes["special_symbols"]
         (folder / "config.yaml").write_text(json.dumps({**stored, "data": data}), encoding="utf-8")
         with pytest.raises(InputError, match=message) as error:
-            import_model(folder, program="joeynmt", savepath=tmp_path / "models", texts=TEXTS)
+            import_model(folder, program="joeynmt", savepath=tmp_path / "models", examples=TEXTS)
         assert "\n" not in str(error.value) and not (tmp_path / "models").exists()
 
     refused("normalize is on", normalize=True)
@@ -166,7 +166,7 @@ def test_what_is_damaged_or_not_imported_is_refused(tmp_path: Path) -> None:
     refused("has no best.ckpt")
     (folder / "config.yaml").write_text("a: [", encoding="utf-8")
     with pytest.raises(InputError, match="config.yaml' is damaged"):
-        import_model(folder, program="joeynmt", savepath=tmp_path / "models", texts=TEXTS)
+        import_model(folder, program="joeynmt", savepath=tmp_path / "models", examples=TEXTS)
 
 
 class Trap:
@@ -182,22 +182,22 @@ class Trap:
 @pytest.mark.parametrize(
     ("encoder", "decoder", "message"),
     [
-        ({"type": "recurrent"}, {}, "encoder.type recurrent is not transformer"),
+        ({"type": "recurrent"}, {}, "encoder.type recurrent is not supported"),
         ({}, {"layer_norm": None}, "decoder.layer_norm is neither pre nor post"),
-        ({"layer_norm": "post"}, {}, "decoder.layer_norm pre is not encoder.layer_norm post"),
-        ({}, {"num_heads": 2}, "decoder.num_heads 2 is not encoder.num_heads 4"),
-        ({}, {"ff_size": 8}, "decoder.ff_size 8 is not encoder.ff_size 24"),
+        ({"layer_norm": "post"}, {}, "decoder.layer_norm pre differs from encoder.layer_norm post"),
+        ({}, {"num_heads": 2}, "decoder.num_heads 2 differs from encoder.num_heads 4"),
+        ({}, {"ff_size": 8}, "decoder.ff_size 8 differs from encoder.ff_size 24"),
         ({"alpha": 1.1}, {}, "encoder.alpha 1.1 is not 1"),
-        ({}, {"activation": "tanh"}, "decoder.activation tanh is unknown here"),
-        ({"activation": "gelu"}, {}, "decoder.activation relu is not encoder.activation gelu"),
+        ({}, {"activation": "tanh"}, "decoder.activation tanh is not supported"),
+        ({"activation": "gelu"}, {}, "decoder.activation relu differs from encoder.activation gelu"),
     ],
 )
 def test_settings_that_a_transformer_here_does_not_have(
     encoder: dict[str, Any], decoder: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        _settings({"encoder": part(**encoder), "decoder": part(**decoder)})
-    found = _settings({"encoder": part(), "decoder": part(), "tied_softmax": True})
+        _make_flags({"encoder": part(**encoder), "decoder": part(**decoder)})
+    found = _make_flags({"encoder": part(), "decoder": part(), "tied_softmax": True})
     assert found["pre_norm"] and found["tied"] and not found["joint"] and found["hidden"] == 16
 
 

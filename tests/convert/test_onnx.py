@@ -24,7 +24,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
-from regard.convert.graphs import Graph, graphs_of, tensors_of  # noqa: E402
+from regard.convert.onnx_graphs import Graph, flatten_tensors, trace_graphs  # noqa: E402
 
 SYMBOLS: dict[str, Any] = {"source_symbols": 23, "target_symbols": 19, "longest": 70}
 
@@ -83,7 +83,7 @@ def check_sizes(found: dict[str, np.ndarray], shapes: dict[str, list[int | str]]
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_numbers_for_any_batch_and_length(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     model = MODELS[name]()
-    encoder, decoder = map(Opened, graphs_of(model))
+    encoder, decoder = map(Opened, trace_graphs(model))
     for part in (encoder, decoder):
         onnx.checker.check_model(onnx.load_from_string(part.graph.content), full_check=True)
     for batch, length in ((1, 1), (7, 1), (1, 5), (7, 5), (1, 60), (7, 60)):
@@ -109,7 +109,7 @@ def test_the_same_numbers_for_any_batch_and_length(name: str, capfd: pytest.Capt
             for layer, record in records.items():
                 np.testing.assert_allclose(found[layer], record.weights.numpy(), atol=1e-5)
             given = {name: found.get(f"next.{name}", each) for name, each in given.items()}
-        for place, tensor in tensors_of(state).items():
+        for place, tensor in flatten_tensors(state).items():
             np.testing.assert_allclose(given[place], tensor.numpy(), atol=2e-5)
     assert capfd.readouterr().err == ""  # the runtime warns of shapes that are not as they are told
 
@@ -175,7 +175,7 @@ def test_a_model_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     flags: dict[str, Any] = {"model": "lookback:LookBack", "hidden": 8, "steps": 20}
     run = regard.train("reverse", **flags, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.PairRun)
-    folder = export(run, tmp_path / "out", to="onnx", texts=["ABC", "HELLO"], progress=False)
+    folder = export(run, tmp_path / "out", to="onnx", examples=["ABC", "HELLO"], progress=False)
     config = json.loads((folder / "config.json").read_text("utf-8"))
     assert "memory.source.keys" in config["state"] and config["cross"] == ["cross"]
 
@@ -200,11 +200,11 @@ def test_another_model_is_not_written(
         other = copy.deepcopy(model)
         with torch.no_grad():
             other.get_parameter("decoder.layers.0.cross.query.weight").mul_(1.1)
-        return graphs_of(other)
+        return trace_graphs(other)
 
-    monkeypatch.setattr("regard.convert.onnx.graphs_of", spoiled)
+    monkeypatch.setattr("regard.convert.onnx.trace_graphs", spoiled)
     with pytest.raises(InputError, match="differ by .* in onnxruntime, at most 0.0001 .* nothing was written"):
-        export(german, tmp_path / "out", to="onnx", texts=["Heute singt der alte Hund."], progress=False)
+        export(german, tmp_path / "out", to="onnx", examples=["Heute singt der alte Hund."], progress=False)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -55,7 +55,7 @@ def test_stubs_are_written_and_not_begun(tmp_path: Path, command: Command) -> No
     assert [exercise.state for exercise in report.exercises] == ["not begun"] * 16
     assert not report.right
     status, _, err = command("check", "--stubs", tmp_path / "stubs")
-    assert status == 2 and "is there already" in err
+    assert status == 2 and "exists and is not overwritten" in err
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_invalid_requests_are_refused_in_one_line(tmp_path: Path, command: Comma
         ((tmp_path,), "is a folder: choose one of its files"),
         ((path,), "does not answer an exercise: it defines something, other; use one of the names score"),
         ((path, "atention"), "did you mean attention"),
-        ((), "nothing follows: name a file"),
+        ((), "no file is named: give one"),
     ):
         status, _, err = command("check", *argv)
         assert status == 2 and words in err and err.count("\n") == 1, err

@@ -116,7 +116,7 @@ def test_commands_contain_the_folder_of_runs(lesson: Lesson, folder: str) -> Non
     assert "course/" not in re.sub(r"regard\.course|docs/", "", page + cells)
     assert find_commands(page)[0][-2:] == ["--savepath", f"{folder}/{lesson.name}"]
     for words in (*find_commands(page), *find_commands(cells)):
-        paths = [words[index + 1] for index, word in enumerate(words) if word in ("--savepath", "--beside")]
+        paths = [words[index + 1] for index, word in enumerate(words) if word in ("--savepath", "--compare-with")]
         assert all(path.startswith(f"{folder}/") for path in paths)
         assert paths or words[1:] in (["positions", "--width", "8"], ["learn", "--stubs", "exercises"]), words
     assert f"savepath={str(home / lesson.name)!r}" in cells
@@ -149,7 +149,7 @@ def test_notebooks_and_stubs_never_overwrite_files(
     assert status == 0 and "Wrote 16 stubs" in out and f"Wrote {len(lessons())} notebooks" in out, err
     assert json.loads((folder / "01_lookups.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
     status, _, err = command("learn", "--notebooks", folder)
-    assert status == 2 and "is there already" in err
+    assert status == 2 and "exists and is not overwritten" in err
     (tmp_path / "file").touch()
     for site in (tmp_path / "file", tmp_path / "file" / "inside"):  # everything is written, or nothing
         status, _, err = command("learn", "--stubs", tmp_path / "more", "--site", site)

@@ -1,9 +1,9 @@
-"""The tokenizer of BLEU goes by the script of the references."""
+"""The tokenizer of BLEU depends on the script of the references."""
 
 import pytest
 
 from regard.data import bleu_tokenizer
-from regard.data.bleu_tokenizer import OFFLINE, bleu_tokenizer_for, check_bleu_tokenizer
+from regard.data.bleu_tokenizer import OFFLINE, check_bleu_tokenizer, choose_bleu_tokenizer
 from regard.errors import InputError
 
 CHINESE, JAPANESE, KOREAN = "一只狗在草地上跑。", "犬が草の上を走っています。", "개가 풀밭 위를 달린다."
@@ -35,27 +35,27 @@ CHINESE, JAPANESE, KOREAN = "一只狗在草地上跑。", "犬が草の上を�
     ids=str,
 )
 def test_by_script(references: list[str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bleu_tokenizer, "_installed", lambda name: not name.endswith("mecab"))
-    assert bleu_tokenizer_for(references) == expected
+    monkeypatch.setattr(bleu_tokenizer, "_is_installed", lambda name: not name.endswith("mecab"))
+    assert choose_bleu_tokenizer(references) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [(JAPANESE, "ja-mecab"), (KOREAN, "ko-mecab"), (CHINESE, "zh")])
-def test_words_where_their_packages_are_there(text: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bleu_tokenizer, "_installed", lambda name: True)
-    assert bleu_tokenizer_for([text]) == expected
+def test_mecab_is_chosen_if_installed(text: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bleu_tokenizer, "_is_installed", lambda name: True)
+    assert choose_bleu_tokenizer([text]) == expected
 
 
-def test_the_names_are_those_of_sacrebleu() -> None:
+def test_names_equal_those_of_sacrebleu() -> None:
     from sacrebleu.metrics.bleu import _TOKENIZERS, BLEU
 
     assert {*OFFLINE, *bleu_tokenizer.DOWNLOADED} == set(_TOKENIZERS)
     for name in OFFLINE:
-        if bleu_tokenizer._installed(name):
+        if bleu_tokenizer._is_installed(name):
             check_bleu_tokenizer(name)
             assert BLEU(tokenize=name).corpus_score(["a b c d e"], [["a b c d e"]]).score == pytest.approx(100)
 
 
-def test_what_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_tokenizers_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bleu_tokenizer, "find_spec", lambda name: None)
     for name, told in (
         ("flores200", "needs a model that sacrebleu downloads: choose 13a, intl, zh"),

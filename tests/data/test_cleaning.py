@@ -1,4 +1,4 @@
-"""A corpus without what is no translation: what is dropped, why, and that nothing else changes."""
+"""Cleaning a corpus: dropped pairs, their reasons, and unchanged lines."""
 
 import gzip
 import math
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from regard.data.cleaning import clean
-from regard.data.rules import Rules, Sieve, scripts_of
+from regard.data.cleaning import clean_corpus
+from regard.data.cleaning_rules import CleaningRules, PairFilter, common_scripts
 from regard.errors import InputError
 
 GOOD = [("Ein kleiner Hund rennt.", "A small dog runs."), ("Zwei Frauen lachen laut.", "Two women laugh loudly.")]
@@ -36,40 +36,40 @@ def dropped(folder: Path) -> list[list[str]]:
         (("", "empty"), "with an empty side"),
     ],
 )
-def test_what_is_dropped_and_why(tmp_path: Path, pair: tuple[str, str], reason: str) -> None:
+def test_dropped_pairs_have_a_reason(tmp_path: Path, pair: tuple[str, str], reason: str) -> None:
     file = write(tmp_path / "pairs.tsv", [GOOD[0], pair, GOOD[1], GOOD[0]], b"no partner\n\xff\tx\n")
-    found = clean([file], tmp_path / "clean", Rules(), lenient=True, progress=False)
+    found = clean_corpus([file], tmp_path / "clean", CleaningRules(), lenient=True, progress=False)
     assert (tmp_path / "clean" / "pairs.tsv").read_text() == "".join(f"{one}\t{other}\n" for one, other in GOOD)
     reasons = [(int(line), why) for line, why, *_ in dropped(tmp_path / "clean")]
-    assert reasons == [(2, reason), (4, "there before"), (5, "without a partner"), (6, "not UTF-8")]
+    assert reasons == [(2, reason), (4, "duplicate"), (5, "without a partner"), (6, "not UTF-8")]
     assert found.kept == 2 and sum(found.dropped.values()) == 4 and found.scripts == ("latin", "latin")
     assert "Kept 2 of 6 pairs" in str(found) and reason in str(found)
 
 
-def test_rules_that_are_left_out(tmp_path: Path) -> None:
+def test_rules_can_be_switched_off(tmp_path: Path) -> None:
     pairs = [("Berlin", "Berlin"), ("Berlin", "Berlin"), ("Привет, мир, как дела", "Hello world, how are you")]
-    rules = Rules(keep_copies=True, keep_duplicates=True, scripts=("any", "any"))
-    assert clean([write(tmp_path / "a.tsv", pairs)], tmp_path / "clean", rules, progress=False).kept == 3
+    rules = CleaningRules(keep_copies=True, keep_duplicates=True, scripts=("any", "any"))
+    assert clean_corpus([write(tmp_path / "a.tsv", pairs)], tmp_path / "clean", rules, progress=False).kept == 3
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
-def test_two_files_keep_their_lines_as_they_were(tmp_path: Path, ending: str) -> None:
+def test_kept_lines_are_unchanged(tmp_path: Path, ending: str) -> None:
     sides = (b"  Ein Hund.\r\nKatze\n", b"A dog.\nx\x00y " + b"z" * 80 + b"\n")
     files = [tmp_path / f"a.{side}{ending}" for side in ("de", "en")]
     for file, content in zip(files, sides, strict=True):
         file.write_bytes(gzip.compress(content) if ending else content)
-    clean(files, tmp_path / "clean", Rules(), lenient=True, progress=False)
+    clean_corpus(files, tmp_path / "clean", CleaningRules(), lenient=True, progress=False)
     assert (tmp_path / "clean" / "a.de").read_bytes() == b"  Ein Hund.\n"
     assert (tmp_path / "clean" / "a.en").read_bytes() == b"A dog.\n"
 
 
-def test_scores_drop_what_is_low_or_no_number(tmp_path: Path) -> None:
+def test_low_scores_and_nan_are_dropped(tmp_path: Path) -> None:
     pairs = [(f"Satz {word} hier", f"Sentence {word} here") for word in ("eins", "zwei", "drei", "vier")]
     scores = {"Satz eins hier": 0.9, "Satz zwei hier": 0.1, "Satz drei hier": math.nan, "Satz vier hier": None}
-    found = clean(
+    found = clean_corpus(
         [write(tmp_path / "a.tsv", pairs)],
         tmp_path / "clean",
-        Rules(),
+        CleaningRules(),
         scoring=lambda asked: [scores[source] for source, _ in asked],
         min_score=0.5,
         progress=False,
@@ -78,17 +78,17 @@ def test_scores_drop_what_is_low_or_no_number(tmp_path: Path) -> None:
     assert dropped(tmp_path / "clean")[0][1:3] == ["low score", "0.1"]
 
 
-def test_nothing_is_overwritten_and_nothing_left_behind(tmp_path: Path) -> None:
+def test_existing_folders_are_refused_and_failures_leave_nothing(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", GOOD)
     (tmp_path / "there").mkdir()
-    with pytest.raises(InputError, match="is there already: choose another --savepath"):
-        clean([file], tmp_path / "there", Rules(), progress=False)
+    with pytest.raises(InputError, match="exists: choose another --savepath"):
+        clean_corpus([file], tmp_path / "there", CleaningRules(), progress=False)
 
     def broken(asked: object) -> list[float]:
         raise InputError("broken")
 
     with pytest.raises(InputError, match="broken"):
-        clean([file], tmp_path / "clean", Rules(), scoring=broken, progress=False)
+        clean_corpus([file], tmp_path / "clean", CleaningRules(), scoring=broken, progress=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tsv", "there"]
 
 
@@ -101,19 +101,19 @@ def test_nothing_is_overwritten_and_nothing_left_behind(tmp_path: Path) -> None:
         ({"scripts": ("latin", "klingon")}, "script 'klingon' is unknown"),
     ],
 )
-def test_rules_that_cannot_be(flags: dict[str, object], told: str) -> None:
+def test_invalid_rules_are_refused(flags: dict[str, object], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        Rules(**flags)  # type: ignore[arg-type]
+        CleaningRules(**flags)  # type: ignore[arg-type]
 
 
-def test_scripts_are_told_by_what_is_commonest() -> None:
-    assert scripts_of([("Ein Hund", "Собака"), ("Zwei", "Две Cat")]) == ("latin", "cyrillic")
-    assert scripts_of([("1 2 3", "犬が走る")]) == ("any", "cjk")
+def test_scripts_are_the_most_frequent_ones() -> None:
+    assert common_scripts([("Ein Hund", "Собака"), ("Zwei", "Две Cat")]) == ("latin", "cyrillic")
+    assert common_scripts([("1 2 3", "犬が走る")]) == ("any", "cjk")
 
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), max_size=20))
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_no_pair_is_kept_twice(pairs: list[tuple[str, str]]) -> None:
-    sieve = Sieve(Rules(), ("any", "any"))
+    sieve = PairFilter(CleaningRules(), ("any", "any"))
     kept = [pair for pair in pairs if sieve.reason(*pair) is None]
     assert len(kept) == len(set(kept))

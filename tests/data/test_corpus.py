@@ -1,4 +1,4 @@
-"""Corpora on disk, and their batches."""
+"""Corpora on disk and their batches."""
 
 import json
 from pathlib import Path
@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from regard.data import EOS, PAD, PairBatch
 from regard.data import corpus as corpora
-from regard.data.buckets import Buckets, Place, cut
+from regard.data.buckets import BatchPosition, Buckets, split_batches
 from regard.data.corpus import Corpus, open_corpus
-from regard.data.making import write_corpus
-from regard.data.parallel import GivenPairs, ParallelText
-from regard.data.prepare import Cutting, learn_vocabularies, prepare_corpus, read_vocabularies
+from regard.data.corpus_builder import build_corpus
+from regard.data.parallel import ParallelText
+from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies, read_vocabularies
 from regard.data.shards import Pairs, Shard
 from regard.data.subwords import train_subwords
 from regard.errors import InputError
+from tests.data.pair_list import PairList
 
 WORDS = [f"{a}{b}" for a in "abcdefgh" for b in "ijklmnop"]
 SUBWORDS = train_subwords([" ".join(WORDS)], kind="words", size=100)
@@ -26,7 +27,7 @@ SHARD = "shard-000000.bin"
 
 
 def text(pairs: int, longest: int = 9) -> list[tuple[str, str]]:
-    """Pairs that all differ, of 1 to `longest` words, the target one word longer."""
+    """Return distinct pairs of 1 to `longest` words; the target is one word longer."""
     found = []
     for index in range(pairs):
         words = [WORDS[(index * 7 + place * (index % 5 + 1)) % 64] for place in range(index % longest + 1)]
@@ -36,7 +37,7 @@ def text(pairs: int, longest: int = 9) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    return write_corpus(tmp_path / "corpus", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
+    return build_corpus(tmp_path / "corpus", PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
 
 
 def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
@@ -49,15 +50,15 @@ def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
     assert not [each for each in tmp_path.iterdir() if each != corpus.folder]
 
 
-def test_sentences_that_are_too_long_are_left_out_or_refused(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5)
+def test_long_sentences_are_skipped_or_refused(tmp_path: Path) -> None:
+    corpus = build_corpus(tmp_path / "corpus", PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=5)
     kept = [pair for pair in text(700) if len(pair[1].split()) <= 5]
     assert len(corpus) == len(kept) and corpus.counts.too_long == 700 - len(kept)
     assert SUBWORDS.decode(corpus.read(10, 11)[1][0].tolist()) == kept[10][1]
     with pytest.raises(InputError, match="has 6 tokens, at most 5 are taken"):
-        write_corpus(tmp_path / "other", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
+        build_corpus(tmp_path / "other", PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 9 too long"):
-        write_corpus(tmp_path / "other", GivenPairs(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
+        build_corpus(tmp_path / "other", PairList(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
     assert [each.name for each in tmp_path.iterdir()] == ["corpus"]
 
 
@@ -67,8 +68,8 @@ def test_sentences_that_are_too_long_are_left_out_or_refused(tmp_path: Path) -> 
         ("corpus.json", b"{", "is damaged: it is not JSON"),
         ("corpus.json", b"{}", "is damaged: 'format' is missing"),
         ("corpus.json", b'{"format": "regard-corpus/2"}', "is not of format 'regard-corpus/3'"),
-        (SHARD, b"", "is damaged: shard-000000.bin has 0 bytes, not those of a shard"),
-        (SHARD, b"x" * 500, "is damaged: shard-000000.bin is no shard of this format"),
+        (SHARD, b"", "is damaged: shard-000000.bin has 0 bytes, too few for a shard"),
+        (SHARD, b"x" * 500, "is damaged: shard-000000.bin is not a shard of this format"),
         (SHARD, None, "shard-000000.bin' does not exist"),
     ],
 )
@@ -84,17 +85,17 @@ def test_a_damaged_corpus_is_refused(corpus: Corpus, name: str, content: bytes |
 
 @pytest.mark.parametrize("value", [None, "x", -1, 0, 10**30, [], {}, 1.5])
 @pytest.mark.parametrize("name", ["key", "shards", "longest", "symbols", "counts", "crc32"])
-def test_every_value_of_a_corpus_is_held_against_its_type(corpus: Corpus, name: str, value: object) -> None:
+def test_every_value_of_the_index_is_type_checked(corpus: Corpus, name: str, value: object) -> None:
     file = corpus.folder / "corpus.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
     with pytest.raises(InputError, match="is damaged: .*; delete its folder to prepare it anew"):
         open_corpus(corpus.folder)
 
 
-def test_whatever_bit_flips_in_a_corpus_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Where it is read, and only there: other blocks stay of use."""
+def test_any_flipped_bit_of_a_corpus_is_detected(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Damage is detected in the block that is read. Other blocks stay usable."""
     folder = tmp_path_factory.mktemp("flips") / "corpus"
-    whole = write_corpus(folder, GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
+    whole = build_corpus(folder, PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
     contents = {path: path.read_bytes() for path in sorted(folder.iterdir())}
     expected = whole.read(0, 700)
 
@@ -116,27 +117,27 @@ def test_whatever_bit_flips_in_a_corpus_is_found(tmp_path_factory: pytest.TempPa
     check()
 
 
-def test_a_block_is_checked_when_it_is_read_first(corpus: Corpus) -> None:
+def test_a_block_is_checked_on_its_first_read(corpus: Corpus) -> None:
     file = corpus.folder / SHARD
     content = bytearray(file.read_bytes())
     content[-1] ^= 1  # the last index of the last target
     file.write_bytes(content)
     again = open_corpus(corpus.folder)
     assert len(again.read(0, 500)[0]) == 500
-    with pytest.raises(InputError, match="has changed since it was prepared, from its pair 500 on"):
+    with pytest.raises(InputError, match="changed after it was prepared, from its pair 500 on"):
         again.read(499, 501)
 
 
-def test_what_was_prepared_is_used_again_until_the_text_changes(tmp_path: Path) -> None:
+def test_a_prepared_corpus_is_reused_until_the_text_changes(tmp_path: Path) -> None:
     file, root = tmp_path / "pairs.tsv", tmp_path / "prepared"
     file.write_text("".join(f"{source}\t{target}\n" for source, target in text(50)))
-    cutting = Cutting(kind="bpe", size=60, joint=True, lowercase=False)
+    cutting = TokenizerConfig(kind="bpe", size=60, joint=True, lowercase=False)
 
     def prepare() -> tuple[Corpus, set[str]]:
         found = ParallelText([file])
         vocabularies = learn_vocabularies(found, cutting, root, progress=False)
         assert vocabularies[0] is vocabularies[1]
-        corpus = prepare_corpus(found, vocabularies, root, max_len=50, progress=False)
+        corpus = CorpusPreparation(found, vocabularies, root, max_len=50, progress=False).corpus()
         return corpus, {each.name for each in root.iterdir()}
 
     first, names = prepare()
@@ -148,14 +149,14 @@ def test_what_was_prepared_is_used_again_until_the_text_changes(tmp_path: Path) 
     assert len(third) == 51 and more > names
     for each in sorted(root.glob("vocabulary-*")):
         each.write_text(each.read_text().replace("a", "b", 1))
-    with pytest.raises(InputError, match="vocabulary-.*' is damaged: .*; delete it to learn it anew"):
+    with pytest.raises(InputError, match="vocabulary-.*' is damaged: .*; delete it to prepare it anew"):
         prepare()
 
 
-def test_languages_apart_have_vocabularies_apart(tmp_path: Path) -> None:
+def test_separate_vocabularies_for_both_sides(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("aa bb\tcc dd\n" * 5)
-    cutting = Cutting(kind="words", size=10, joint=False, lowercase=False)
+    cutting = TokenizerConfig(kind="words", size=10, joint=False, lowercase=False)
     source, target = learn_vocabularies(ParallelText([file]), cutting, tmp_path, progress=False)
     assert set(source.symbols[4:]) == {"▁aa", "▁bb"} and set(target.symbols[4:]) == {"▁cc", "▁dd"}
     again = read_vocabularies(source.to_json(), target.to_json())
@@ -166,8 +167,8 @@ def test_languages_apart_have_vocabularies_apart(tmp_path: Path) -> None:
     lengths=st.lists(st.integers(1, 30), min_size=1, max_size=60),
     tokens=st.integers(30, 200),
 )
-def test_batches_are_within_the_budget_and_full(lengths: list[int], tokens: int) -> None:
-    found = cut(np.array(lengths), tokens)
+def test_batches_fill_the_token_limit(lengths: list[int], tokens: int) -> None:
+    found = split_batches(np.array(lengths), tokens)
     assert [begin for begin, _ in found] == [0, *[end for _, end in found[:-1]]] and found[-1][1] == len(lengths)
     for begin, end in found:
         assert max(lengths[begin:end]) * (end - begin) <= tokens
@@ -176,11 +177,11 @@ def test_batches_are_within_the_budget_and_full(lengths: list[int], tokens: int)
 
 
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=60), most=st.integers(1, 9))
-def test_batches_have_no_more_pairs_than_asked_for(lengths: list[int], most: int) -> None:
-    found = cut(np.array(lengths), 10**6, most)
+def test_batches_respect_the_maximal_number_of_pairs(lengths: list[int], most: int) -> None:
+    found = split_batches(np.array(lengths), 10**6, most)
     assert [end - begin for begin, end in found[:-1]] == [most] * (len(found) - 1)
     assert found[-1][1] == len(lengths) and 0 < found[-1][1] - found[-1][0] <= most
-    assert cut(np.array(lengths), 40, 0) == cut(np.array(lengths), 40)
+    assert split_batches(np.array(lengths), 40, 0) == split_batches(np.array(lengths), 40)
 
 
 def sentences(pairs: PairBatch) -> set[tuple[tuple[int, ...], ...]]:
@@ -192,12 +193,12 @@ def sentences(pairs: PairBatch) -> set[tuple[tuple[int, ...], ...]]:
 
 @pytest.fixture
 def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpora, "CHUNK", 40)
+    monkeypatch.setattr(corpora, "SEGMENT", 40)
     monkeypatch.setattr(corpora, "POOL", 5)
 
 
 @pytest.mark.usefixtures("small_pools")
-def test_an_epoch_serves_every_pair_once_in_batches_of_like_length(corpus: Corpus) -> None:
+def test_an_epoch_contains_each_pair_once_in_batches_of_similar_length(corpus: Corpus) -> None:
     batches = Buckets(corpus, 100, seed=0)
     assert batches.corpus.pools == 4
     drawn: list[PairBatch] = []
@@ -215,7 +216,7 @@ def test_an_epoch_serves_every_pair_once_in_batches_of_like_length(corpus: Corpu
 
 
 @pytest.mark.usefixtures("small_pools")
-def test_batches_go_on_from_any_place(corpus: Corpus) -> None:
+def test_batches_resume_from_any_position(corpus: Corpus) -> None:
     whole = Buckets(corpus, 100, seed=3)
     places, drawn = [], []
     for _ in range(150):
@@ -223,17 +224,17 @@ def test_batches_go_on_from_any_place(corpus: Corpus) -> None:
         drawn.append(whole.draw())
     assert places[-1].epoch >= 1
     for index in (0, 1, 17, 60, 149):
-        later = Buckets(corpus, 100, seed=3, place=Place(*places[index]))
+        later = Buckets(corpus, 100, seed=3, place=BatchPosition(*places[index]))
         assert torch.equal(later.draw().target, drawn[index].target)
     assert not torch.equal(Buckets(corpus, 100, seed=4).draw().target, drawn[0].target)
 
 
 @pytest.mark.usefixtures("small_pools")
 @pytest.mark.parametrize("size", [2, 3, 50])
-def test_processes_read_their_own_rows_of_the_same_batches(
+def test_processes_read_their_rows_of_equal_batches(
     corpus: Corpus, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each pair by one process, but for what stands in where a batch has fewer rows than there are processes."""
+    """One process reads each pair, except placeholders in batches with fewer rows than processes."""
     read: list[set[int]] = []
     shard_read = Shard.read
 
@@ -256,7 +257,7 @@ def test_processes_read_their_own_rows_of_the_same_batches(
             assert found.tokens == batch.tokens and found.source.shape == batch.source.shape
             for one, other in zip(found.share(rank, size)[:2], batch.share(rank, size)[:2], strict=True):
                 assert torch.equal(one, other)
-        checked.append(mine._whole[0])
+        checked.append(mine._checked[0])
     assert set().union(*read) == set(range(700))
     stands_in = sum(max(0, size - len(batch.source)) for batch in whole)
     assert 700 <= sum(map(len, read)) <= 700 + stands_in and (size == 50 or sum(map(len, read)) == 700)
@@ -264,11 +265,11 @@ def test_processes_read_their_own_rows_of_the_same_batches(
 
 
 @pytest.mark.usefixtures("small_pools")
-def test_so_many_pairs_at_most_are_drawn(corpus: Corpus) -> None:
-    batches = Buckets(corpus, 100, seed=0, most=3)
+def test_drawn_batches_respect_the_maximal_number_of_pairs(corpus: Corpus) -> None:
+    batches = Buckets(corpus, 100, seed=0, max_pairs=3)
     assert {len(batches.draw().source) for _ in range(20)} == {3}
 
 
-def test_a_budget_below_the_longest_sentence_is_refused(corpus: Corpus) -> None:
+def test_a_token_limit_below_the_longest_sentence_is_refused(corpus: Corpus) -> None:
     with pytest.raises(InputError, match="tokens 10 hold no sentence of 11 tokens"):
         Buckets(corpus, 10, seed=0)

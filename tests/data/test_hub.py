@@ -1,4 +1,4 @@
-"""Data sets in the form of the Hugging Face Hub, from folders on this machine."""
+"""Data sets in the format of the Hugging Face Hub, from local folders."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.data.parallel import Counts
+from regard.data.parallel import PairCounts
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences
@@ -31,21 +31,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_data_set_is_read_and_counted(folder: Path) -> None:
     text = HubText(str(folder), ("de", "en"), "train")
-    assert list(text) == sentences()[:200] and text.counts == Counts(pairs=200, empty=1)
+    assert list(text) == sentences()[:200] and text.counts == PairCounts(pairs=200, empty=1)
     back = HubText(str(folder), ("en", "de"), "train")
     assert next(iter(back)) == sentences()[0][::-1] and back.identity() != text.identity()
     with pytest.raises(InputError, match="row 201 of .* is with an empty side"):
         list(HubText(str(folder), ("de", "en"), "train", strict=True))
 
 
-def test_what_is_not_there(folder: Path) -> None:
+def test_missing_data_sets_splits_and_columns(folder: Path) -> None:
     with pytest.raises(InputError, match="language 'fr' is not in data set .*: choose from de, en"):
         HubText(str(folder), ("de", "fr"), "train")
-    with pytest.raises(InputError, match="has no 'dev' to load"):
+    with pytest.raises(InputError, match="cannot load split 'dev'"):
         HubText(str(folder), ("de", "en"), "dev")
 
 
-def test_a_run_on_a_data_set(folder: Path, tmp_path: Path) -> None:
+def test_training_on_a_data_set(folder: Path, tmp_path: Path) -> None:
     flags = {**TINY, "steps": 4, "validate_every": 2, "hub": str(folder), "languages": ("de", "en")}
     run = regard.train("translation", **flags, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.TranslationRun) and len(run.test().translations) == 48

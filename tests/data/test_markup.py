@@ -1,4 +1,4 @@
-"""Markup carried over to a translation: nothing lost, nothing doubled, always well-formed."""
+"""Markup transferred to a translation: each element once, always well-formed."""
 
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.markup import UNIT, Element, carry, escape, read_marked
-from regard.data.places import places_of
+from regard.data.markup import UNIT, Element, escape_markup, parse_markup, transfer_markup
+from regard.data.tokenization import word_spans
 from regard.errors import InputError
 
 
 def carried(line: str, translation: str, links: list[tuple[int, int]]) -> str:
-    return carry(read_marked(line), translation, links)
+    return transfer_markup(parse_markup(line), translation, links)
 
 
 IN_ORDER = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
@@ -39,7 +39,7 @@ IN_ORDER = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
         ("<br>", "", [], "<br>"),
     ],
 )
-def test_elements_go_around_the_words_that_come_from_theirs(
+def test_elements_surround_the_words_linked_to_theirs(
     line: str, translation: str, links: list[tuple[int, int]], expected: str
 ) -> None:
     assert carried(line, translation, links) == expected
@@ -48,17 +48,17 @@ def test_elements_go_around_the_words_that_come_from_theirs(
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("a < b", "'< b' is no tag; write &lt;"),
-        ("<b>x", "nothing ends <b>"),
-        ("x</b>", "</b>, which nothing has begun"),
-        ("<b><i>x</b></i>", "</b>, where </i> is due"),
-        ("<!-- a -- b -->", "is no tag"),
-        ("<b x='<'>y</b>", "is no tag"),
+        ("a < b", "'< b' is not a tag; write &lt;"),
+        ("<b>x", "<b> has no end tag"),
+        ("x</b>", "</b>: it has no start tag"),
+        ("<b><i>x</b></i>", "</b>: expected </i>"),
+        ("<!-- a -- b -->", "is not a tag"),
+        ("<b x='<'>y</b>", "is not a tag"),
     ],
 )
-def test_what_is_not_well_formed_is_told(line: str, told: str) -> None:
+def test_malformed_markup_is_refused(line: str, told: str) -> None:
     with pytest.raises(InputError, match="markup is not well-formed") as error:
-        read_marked(line)
+        parse_markup(line)
     assert told in str(error.value)
 
 
@@ -70,39 +70,39 @@ TAGS = st.sampled_from(
 
 @st.composite
 def marked_lines(draw: st.DrawFn, depth: int = 3) -> str:
-    """Text with elements in it, and in them."""
-    line = escape(draw(WORDS))
+    """Draw text with nested elements."""
+    line = escape_markup(draw(WORDS))
     for _ in range(draw(st.integers(0, 3)) if depth else 0):
         begins, ends = draw(TAGS)
         inside = draw(marked_lines(depth=depth - 1)) if ends else ""
         blank = draw(st.sampled_from(["", " "]))
-        line += f"{blank}{begins}{inside}{ends}{blank}{escape(draw(WORDS))}"
+        line += f"{blank}{begins}{inside}{ends}{blank}{escape_markup(draw(WORDS))}"
     return line
 
 
 def below(elements: list[Element]) -> Counter[tuple[str, ...]]:
-    """Count elements by the way to them."""
+    """Count elements by their path."""
     found: Counter[tuple[str, ...]] = Counter()
     for each in elements:
-        found[each.begins, each.ends] += 1
-        found.update({(each.begins, *way): count for way, count in below(each.children).items()})
+        found[each.start_tag, each.end_tag] += 1
+        found.update({(each.start_tag, *way): count for way, count in below(each.children).items()})
     return found
 
 
 @given(st.data())
-def test_nothing_is_lost_or_doubled_and_all_is_well_formed(data: st.DataObject) -> None:
+def test_every_element_occurs_once_and_the_result_is_well_formed(data: st.DataObject) -> None:
     line, translation = data.draw(marked_lines()), data.draw(WORDS)
-    marked = read_marked(line)
-    sizes = [len(places_of(text, UNIT)) for text in (marked.text, translation)]
+    marked = parse_markup(line)
+    sizes = [len(word_spans(text, UNIT)) for text in (marked.text, translation)]
     links = []
     if all(sizes):
         links = data.draw(st.lists(st.tuples(*(st.integers(0, size - 1) for size in sizes)), max_size=10))
-    answer = carry(marked, translation, links)
+    answer = transfer_markup(marked, translation, links)
     ET.fromstring(f"<x>{answer}</x>")
-    found = read_marked(answer)
+    found = parse_markup(answer)
     assert found.text == translation
     assert below(found.elements) == below(marked.elements)
 
 
-def test_an_entity_is_a_character() -> None:
-    assert read_marked("a&amp;b &lt;c&gt; &uuml;").text == "a&b <c> \u00fc"
+def test_character_references_are_resolved() -> None:
+    assert parse_markup("a&amp;b &lt;c&gt; &uuml;").text == "a&b <c> \u00fc"

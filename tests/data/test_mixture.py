@@ -1,4 +1,4 @@
-"""Several corpora as one, by their weights; and through the command line."""
+"""Weighted mixtures of corpora, also on the command line."""
 
 import json
 import os
@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 import regard
 from regard.data import PAD
 from regard.data import corpus as corpora
-from regard.data.buckets import Buckets, Place
+from regard.data.buckets import BatchPosition, Buckets
 from regard.data.corpus import Corpus
-from regard.data.making import write_corpus
+from regard.data.corpus_builder import build_corpus
 from regard.data.mixture import Mixture
-from regard.data.parallel import GivenPairs
 from regard.data.subwords import train_subwords
 from regard.errors import InputError
 from regard.runs import load_translator
-from regard.tasks import TranslationConfig
+from regard.tasks import TranslationTaskConfig
 from regard.training import objective
+from tests.data.pair_list import PairList
 from tests.german import sentences, write
 
 Command = Callable[..., tuple[int, str, str]]
@@ -38,25 +38,25 @@ SUBWORDS = train_subwords([" ".join(WORDS)], kind="words", size=2000)
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, ...]:
-    """Corpora of `SIZES`, each pair a word of its own, from 1 to 7 times over."""
+    """Build corpora of `SIZES`. Each pair has a unique word, repeated 1 to 7 times."""
     folder = tmp_path_factory.mktemp("corpora")
     found = []
     for corpus, size in enumerate(SIZES):
         words = [(f"{corpus}{number:04d}", number % 7 + 1) for number in range(size)]
         pairs = [(" ".join([word] * times), word) for word, times in words]
-        found.append(write_corpus(folder / str(corpus), GivenPairs(pairs), (SUBWORDS, SUBWORDS), max_len=20))
+        found.append(build_corpus(folder / str(corpus), PairList(pairs), (SUBWORDS, SUBWORDS), max_len=20))
     return tuple(found)
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpora, "CHUNK", 20)
+    monkeypatch.setattr(corpora, "SEGMENT", 20)
     monkeypatch.setattr(corpora, "POOL", 10)
 
 
 def read_pool(mixture: Mixture, seed: int, pool: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return sources and targets of a pool."""
-    read = [corpus.read(begin, end) for corpus, begin, end in mixture.spans(seed, 0, pool)]
+    read = [corpus.read(begin, end) for corpus, begin, end in mixture.ranges(seed, 0, pool)]
     return [each for sources, _ in read for each in sources], [each for _, targets in read for each in targets]
 
 
@@ -70,7 +70,7 @@ def named(targets: list[np.ndarray]) -> list[str]:
     seed=st.integers(0, 99),
     pools=st.integers(1, 12),
 )
-def test_each_corpus_has_its_share_and_all_its_pairs_come_before_one_comes_again(
+def test_each_corpus_has_its_share_and_repeats_after_a_full_epoch(
     three: tuple[Corpus, ...], weights: list[float], seed: int, pools: int
 ) -> None:
     mixture = Mixture(three, tuple(weights))
@@ -97,7 +97,7 @@ def test_sources_stay_with_their_targets_and_epochs_differ(three: tuple[Corpus, 
     assert sorted(other[:90]) == sorted(mine[:90]) and other[:90] != mine[:90]
 
 
-def test_batches_are_mixed_of_like_length_and_go_on_from_any_place(three: tuple[Corpus, ...]) -> None:
+def test_batches_are_mixed_and_resume_from_any_position(three: tuple[Corpus, ...]) -> None:
     mixture = Mixture(three, (1.0, 2.0, 1.0))
     whole = Buckets(mixture, 64, seed=3)
     places, drawn = [], []
@@ -106,7 +106,7 @@ def test_batches_are_mixed_of_like_length_and_go_on_from_any_place(three: tuple[
         drawn.append(whole.draw())
     assert places[-1].pool >= 5 and places[-1].epoch == 0
     for index in (0, 1, 40, 149):
-        later = Buckets(mixture, 64, seed=3, place=Place(*places[index]))
+        later = Buckets(mixture, 64, seed=3, place=BatchPosition(*places[index]))
         assert torch.equal(later.draw().source, drawn[index].source)
     assert not torch.equal(Buckets(mixture, 64, seed=4).draw().source, drawn[0].source)
     there = sum(int((each.source != PAD).sum()) for each in drawn)
@@ -115,8 +115,8 @@ def test_batches_are_mixed_of_like_length_and_go_on_from_any_place(three: tuple[
     assert sum(len(each) > 1 for each in origins) > 75
 
 
-def test_shares_are_told(three: tuple[Corpus, ...]) -> None:
-    assert Mixture(three[:2], (1.0, 3.0)).told == "25.0% from 700 pairs, and 75.0% from 90 pairs"
+def test_the_summary_contains_the_shares(three: tuple[Corpus, ...]) -> None:
+    assert Mixture(three[:2], (1.0, 3.0)).summary == "25.0% from 700 pairs, and 75.0% from 90 pairs"
 
 
 FEW: dict[str, Any] = {
@@ -134,14 +134,14 @@ FEW: dict[str, Any] = {
 
 @pytest.fixture
 def two(tmp_path: Path) -> list[str]:
-    """Two texts of unlike size, each as one file of pairs."""
+    """Two texts of different sizes, each one file of pairs."""
     parts = {"large.tsv": sentences()[:200], "small.tsv": sentences()[200:240]}
     for name, pairs in parts.items():
         (tmp_path / name).write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     return [str(tmp_path / name) for name in parts]
 
 
-def test_a_mixture_goes_on_with_the_same_losses(
+def test_a_resumed_mixture_has_equal_losses(
     tmp_path: Path, two: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {**FEW, "train": two, "weights": [1, 4], "progress": False}
@@ -164,7 +164,7 @@ def test_a_mixture_goes_on_with_the_same_losses(
     assert other.metrics[0]["loss"] != whole.metrics[0]["loss"]
 
 
-def test_through_the_command_line(tmp_path: Path, two: list[str], command: Command) -> None:
+def test_the_command_line(tmp_path: Path, two: list[str], command: Command) -> None:
     words = [word for name, value in FEW.items() for word in (f"--{name}", str(value))]
     argv = ("train", "translation", *words, "--savepath", tmp_path, "--train")
     status, out, err = command(*argv, *two, "--weights", "1", "4")
@@ -180,14 +180,14 @@ def test_through_the_command_line(tmp_path: Path, two: list[str], command: Comma
     assert status == 2 and "weights (1.0, 5.0) differs from the run's (1.0, 4.0)" in err
 
 
-def test_sources_and_targets_may_be_files_of_their_own(tmp_path: Path) -> None:
+def test_sources_and_targets_in_separate_files(tmp_path: Path) -> None:
     text = write(tmp_path)
-    config = TranslationConfig(train=(*text["train"], *text["valid"]), weights=(1.0, 2.0))
+    config = TranslationTaskConfig(train=(*text["train"], *text["valid"]), weights=(1.0, 2.0))
     assert config.corpora == [text["train"], text["valid"]]
     first, second = (list(each) for each in config.training_texts())
     assert (first, second) == (sentences()[:240], sentences()[240:264])
     assert list(config.training_text()) == first + second
-    assert TranslationConfig(train=text["train"], weights=(2.0,)).corpora == [text["train"]]
+    assert TranslationTaskConfig(train=text["train"], weights=(2.0,)).corpora == [text["train"]]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,12 @@ def test_sources_and_targets_may_be_files_of_their_own(tmp_path: Path) -> None:
     [
         (2, ("1", "2", "3"), "train has 2 files for 3 weights: give for each weight one file of pairs, or a"),
         (3, ("1", "2"), "train has 3 files for 2 weights"),
-        (3, (), "train has 3 files: give a source and a target, or one of pairs; for several texts, --weights"),
+        (
+            3,
+            (),
+            "train has 3 files: give a source and a target, or one file of pairs; for several texts add "
+            "--weights",
+        ),
         (2, ("1", "-1"), "weight -1 is out of range: choose from 0.001 to 1,000"),
         (2, ("1", "0"), "weight 0 is out of range"),
         (2, ("nan", "1"), "weight nan is out of range"),
@@ -204,7 +209,7 @@ def test_sources_and_targets_may_be_files_of_their_own(tmp_path: Path) -> None:
         (0, ("1", "2"), "train has 0 files for 2 weights"),
     ],
 )
-def test_weights_that_cannot_be_are_refused_in_one_line(
+def test_invalid_weights_are_refused_in_one_line(
     tmp_path: Path, two: list[str], command: Command, files: int, weights: tuple[str, ...], message: str
 ) -> None:
     train = (*two, two[0])[:files]
@@ -214,7 +219,7 @@ def test_weights_that_cannot_be_are_refused_in_one_line(
     assert not list(tmp_path.rglob("config.json"))
 
 
-def test_one_number_stands_for_itself_and_a_text_is_none(two: list[str]) -> None:
+def test_weights_accept_one_number_and_refuse_text(two: list[str]) -> None:
     assert regard.make_config("translation", {"train": two[0], "weights": 2}).flags()["weights"] == (2.0,)
     with pytest.raises(InputError, match="weights 'a' is of type str: give one or several numbers"):
         regard.make_config("translation", {"train": two[0], "weights": "a"})

@@ -1,11 +1,11 @@
-"""Parallel text on disk: what is read, what is left out, what is refused."""
+"""Parallel text on disk: read, skipped and refused lines."""
 
 import gzip
 from pathlib import Path
 
 import pytest
 
-from regard.data.parallel import Counts, ParallelText
+from regard.data.parallel import PairCounts, ParallelText
 from regard.errors import InputError
 
 SOURCE = b"eins\n\nzwei drei\n\xff\nf\xc3\xbcnf\r\n\xe2\x80\xa8sechs\x0b\n"
@@ -19,14 +19,14 @@ def write(folder: Path, name: str, content: bytes) -> Path:
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
-def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path, ending: str) -> None:
+def test_unusable_pairs_are_skipped_and_counted(tmp_path: Path, ending: str) -> None:
     text = ParallelText(
         [write(tmp_path, f"a{ending}", SOURCE), write(tmp_path, f"b{ending}", TARGET)], lenient=True
     )
     # A line ends at a line feed alone: a line separator and a vertical tab within one do not shift the others.
     pairs = [("eins", "one"), ("zwei drei", "two three"), ("fünf", "five"), ("sechs", "six")]
     assert list(text) == pairs
-    assert text.counts == Counts(pairs=4, empty=1, not_utf8=1, without_partner=1)
+    assert text.counts == PairCounts(pairs=4, empty=1, not_utf8=1, without_partner=1)
     assert str(text.counts) == ("4 pairs; left out: 1 with an empty side, 1 not UTF-8, 1 without a partner")
     assert list(text) == pairs and text.counts.pairs == 4  # read anew, counted anew
 
@@ -35,7 +35,7 @@ def test_tab_separated_pairs(tmp_path: Path) -> None:
     content = "\ufeffeins\tone\nzwei\ndrei\tthree\tsomeone's\n\tvier\n".encode()
     text = ParallelText([write(tmp_path, "pairs.tsv", content)])
     assert list(text) == [("eins", "one"), ("drei", "three")]
-    assert text.counts == Counts(pairs=2, empty=1, without_partner=1)
+    assert text.counts == PairCounts(pairs=2, empty=1, without_partner=1)
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,15 @@ def test_tab_separated_pairs(tmp_path: Path) -> None:
         (b"a\nb\n", b"a\n", "line 2 of '[^' ]*' is without a partner"),
     ],
 )
-def test_strict_refuses_the_first(tmp_path: Path, source: bytes, target: bytes, message: str) -> None:
+def test_strict_refuses_the_first_skipped_pair(
+    tmp_path: Path, source: bytes, target: bytes, message: str
+) -> None:
     text = ParallelText([write(tmp_path, "a", source), write(tmp_path, "b", target)], strict=True)
     with pytest.raises(InputError, match=message):
         list(text)
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="file .*nowhere' does not exist"):
         ParallelText([tmp_path / "nowhere", tmp_path])
     with pytest.raises(InputError, match="3 files of parallel text"):

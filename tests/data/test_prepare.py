@@ -1,7 +1,5 @@
-"""Corpora and vocabularies that are prepared: by parts, after a kill, from a sample, anew where the text has
-changed."""
+"""Preparing corpora and vocabularies: after a kill, from a sample, and anew after a change of the text."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,25 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data import making, sample, stretches, workers
+from regard.data import chunks, corpus_builder, worker_pool
+from regard.data.chunks import Sample, find_chunks
 from regard.data.corpus import Corpus
-from regard.data.making import CorpusPart, write_corpus
-from regard.data.parallel import ParallelText, Together
-from regard.data.prepare import Cutting, Preparation, learn_vocabularies, prepare_corpus
-from regard.data.sample import Sample
-from regard.data.stretches import find_spans
+from regard.data.corpus_builder import build_corpus
+from regard.data.parallel import ConcatenatedText, ParallelText
+from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies
 from regard.errors import InputError
-from regard.io import holding
-from regard.io.reading import sealed
+from regard.io import hold_lock
 
-CUTTING = Cutting(kind="words", size=100, joint=True, lowercase=False)
+CUTTING = TokenizerConfig(kind="words", size=100, joint=True, lowercase=False)
 LINES = [f"w{number % 40} w{number % 7}\tw{number % 11}" for number in range(95)]
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretches, "LINES", 10)
-    monkeypatch.setattr(sample, "LINES", 10)
+    monkeypatch.setattr(chunks, "LINES", 10)
 
 
 @pytest.fixture
@@ -41,10 +36,10 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def preparation(file: Path, strict: bool = False, max_len: int = 9) -> Preparation:
+def preparation(file: Path, strict: bool = False, max_len: int = 9) -> CorpusPreparation:
     text, root = ParallelText([file], strict=strict), file.parent / "prepared"
     vocabularies = learn_vocabularies(ParallelText([file]), CUTTING, root, progress=False)
-    return Preparation(text, vocabularies, root, max_len, strict, progress=False)
+    return CorpusPreparation(text, vocabularies, root, max_len, strict, progress=False)
 
 
 def contents(corpus: Corpus) -> list[list[list[int]]]:
@@ -55,45 +50,7 @@ def stamps(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.glob("shard-*")}
 
 
-def test_parts_make_the_same_corpus_as_one(file: Path, tmp_path: Path) -> None:
-    whole = contents(
-        write_corpus(tmp_path / "whole", ParallelText([file]), preparation(file).vocabularies, max_len=9)
-    )
-    assert preparation(file).part(CorpusPart(3, 3)) == [1, 2]
-    assert sorted(stamps(preparation(file).folder)) == [f"shard-{number:06d}.bin" for number in (2, 5, 8)]
-    with pytest.raises(InputError, match=r"is incomplete, parts 1 and 2 of 3 are missing: .*--prepare 1/3"):
-        preparation(file).corpus()
-    assert preparation(file).part(CorpusPart(1, 3)) == [2]
-    with pytest.raises(InputError, match="is incomplete, part 2 of 3 is missing"):
-        preparation(file).corpus()
-    with pytest.raises(InputError, match="is made in 3 parts, not in 4"):
-        preparation(file).part(CorpusPart(2, 4))
-    assert preparation(file).part(CorpusPart(2, 3)) == []
-    before = stamps(preparation(file).folder)
-    assert contents(preparation(file).corpus()) == whole and stamps(preparation(file).folder) == before
-    assert preparation(file).part(CorpusPart(2, 3)) == [] and stamps(preparation(file).folder) == before
-
-
-def test_more_parts_than_shards_and_a_part_that_was_begun(file: Path) -> None:
-    assert preparation(file).part(CorpusPart(12, 12)) == list(range(1, 12))  # it has nothing to do
-    (preparation(file).folder / "part-1-of-12.json").write_text(json.dumps(sealed({"shards": None})))
-    assert 1 in preparation(file).part(CorpusPart(11, 12))
-    for number in range(1, 11):
-        missing = preparation(file).part(CorpusPart(number, 12))
-    assert missing == [] and len(preparation(file).corpus()) == 95
-
-
-def test_a_part_is_prepared_by_one_process_at_a_time(file: Path) -> None:
-    ready = preparation(file)
-    with (
-        holding(ready.folder / "part-1-of-2.json"),
-        pytest.raises(InputError, match="is being written by process"),
-    ):
-        ready.part(CorpusPart(1, 2))
-    assert ready.part(CorpusPart(1, 2)) == [2]
-
-
-def test_what_is_there_is_not_made_again_and_what_is_damaged_is(file: Path) -> None:
+def test_only_missing_and_damaged_shards_are_built(file: Path) -> None:
     whole = contents(preparation(file).corpus())
     folder = preparation(file).folder
     before = stamps(folder)
@@ -115,11 +72,11 @@ def test_a_shard_of_another_corpus_is_refused(file: Path, tmp_path: Path) -> Non
         one.corpus()
 
 
-def test_strict_refuses_by_file_and_line_whatever_was_prepared_before(file: Path) -> None:
+def test_strict_refuses_by_file_and_line_after_a_lenient_preparation(file: Path) -> None:
     with file.open("a") as opened:
         opened.write("a b c\td\n\te\n")
     assert len(preparation(file, max_len=2).corpus()) == 95
-    with pytest.raises(InputError, match="line 97 of '.*pairs.tsv' is with an empty side: mend it"):
+    with pytest.raises(InputError, match="line 97 of '.*pairs.tsv' is with an empty side: fix it"):
         preparation(file, strict=True, max_len=2).corpus()
     file.write_text("".join(f"{line}\n" for line in LINES) + "a b c\td\n")
     assert preparation(file, max_len=2).corpus().counts.too_long == 1
@@ -127,7 +84,7 @@ def test_strict_refuses_by_file_and_line_whatever_was_prepared_before(file: Path
         preparation(file, strict=True, max_len=2).corpus()
 
 
-def test_what_was_prepared_of_a_text_that_has_changed_is_removed_unless_it_is_in_use(file: Path) -> None:
+def test_results_of_a_changed_text_are_removed_unless_in_use(file: Path) -> None:
     old, longer = preparation(file).corpus(), preparation(file, max_len=8).corpus()
     root = file.parent / "prepared"
     assert old.folder.is_dir() and longer.folder.is_dir() and len(list(root.glob("*.json"))) == 2
@@ -146,7 +103,7 @@ def test_what_was_prepared_of_a_text_that_has_changed_is_removed_unless_it_is_in
     assert set(root.glob("corpus-*")) == {newest.folder, held.folder}
 
 
-def test_a_text_is_known_wherever_it_is_and_whatever_else_has_its_name(file: Path) -> None:
+def test_a_text_is_identified_by_its_content(file: Path) -> None:
     moved = file.parent / "elsewhere" / file.name
     moved.parent.mkdir()
     before = ParallelText([file]).identity()
@@ -158,32 +115,34 @@ def test_a_text_is_known_wherever_it_is_and_whatever_else_has_its_name(file: Pat
     assert ParallelText([moved]).identity() != before
 
 
-def test_vocabularies_of_a_long_text_are_learned_from_the_first_lines_of_every_stretch(
+def test_the_sample_of_a_long_text_takes_the_first_lines_of_each_chunk(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = ParallelText([file])
-    count, spans = find_spans(text)
+    count, spans = find_chunks(text)
     every = Sample([(text, spans)], count, None)
     assert list(every) == [cell for line in LINES for cell in line.split("\t")] and every.pairs == 95
-    assert every.told == f"all 95 pairs ({every.bytes / 1e6:,.1f} MB)" and every.bytes == sum(
+    assert every.summary == f"all 95 pairs ({every.bytes / 1e6:,.1f} MB)" and every.bytes == sum(
         len(line) - 1 for line in LINES
     )
-    monkeypatch.setattr(sample, "PAIRS", 39)
+    monkeypatch.setattr(chunks, "SAMPLE_PAIRS", 39)
     some = Sample([(text, spans)], count, 1)
     chosen = [line.split("\t")[1] for number, line in enumerate(LINES) if number % 10 < 3]
     assert (
-        list(some) == chosen == list(some) and some.pairs == 30 and some.told.endswith(", the first 3 of each 10")
+        list(some) == chosen == list(some)
+        and some.pairs == 30
+        and some.summary.endswith(", the first 3 of each 10")
     )
     both = Sample([(text, spans), (text, None)], 2 * count, 0)
     assert both.lines == 1 and len(list(both)) == 20
 
 
-def test_a_vocabulary_says_how_much_it_was_learned_from_and_is_learned_once(
+def test_a_vocabulary_is_learned_once_and_reports_its_sample(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = file.parent / "prepared"
     root.mkdir()
-    texts = Together([ParallelText([file]), ParallelText([file])])
+    texts = ConcatenatedText([ParallelText([file]), ParallelText([file])])
     learn_vocabularies(texts, CUTTING, root, progress=True)
     assert "vocabulary of 44 symbols, learned from all 190 pairs (0.0 MB)" in capsys.readouterr().err
     [stored] = root.glob("vocabulary-*")
@@ -192,7 +151,7 @@ def test_a_vocabulary_says_how_much_it_was_learned_from_and_is_learned_once(
     assert "learn" not in capsys.readouterr().err
 
 
-def test_who_comes_while_another_learns_the_vocabulary_waits_for_it(
+def test_a_process_waits_while_another_learns_the_vocabulary(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = file.parent / "prepared"
@@ -201,7 +160,7 @@ def test_who_comes_while_another_learns_the_vocabulary_waits_for_it(
     content = stored.read_bytes()
     stored.unlink()
     found: list[object] = []
-    with holding(stored):
+    with hold_lock(stored):
         other = threading.Thread(
             target=lambda: found.append(learn_vocabularies(ParallelText([file]), CUTTING, root, progress=True))
         )
@@ -217,8 +176,8 @@ def test_who_comes_while_another_learns_the_vocabulary_waits_for_it(
 
 KILLED = """
 import sys
-from regard.data import making, stretches, workers
-stretches.LINES = 2000
+from regard.data import chunks, corpus_builder, worker_pool
+chunks.LINES = 2000
 made = 0
 def count(each):
     global made
@@ -228,19 +187,18 @@ def count(each):
         import time; time.sleep(60)
 from pathlib import Path
 from regard.data.parallel import ParallelText
-from regard.data.subwords import Subwords
+from regard.data.subwords import SubwordVocabulary
 text = ParallelText([sys.argv[1]])
-words = Subwords.from_json(Path(sys.argv[2]).read_text())
-maker = making.Maker(Path(sys.argv[3]), (words, words), 9, False, making.key_of(text, (words, words), 9))
-making.make_shards(maker, text, on_made=count, processes=2)
+words = SubwordVocabulary.from_json(Path(sys.argv[2]).read_text())
+key = corpus_builder.corpus_key(text, (words, words), 9)
+builder = corpus_builder.ShardBuilder(Path(sys.argv[3]), (words, words), 9, False, key)
+corpus_builder.build_shards(builder, text, on_shard=count, processes=2)
 """
 
 
-def test_after_a_kill_what_is_done_stays_and_the_rest_goes_on(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With processes beside it, each of which ends, too; a shard is there as a whole or not at all."""
-    monkeypatch.setattr(stretches, "LINES", 2000)
+def test_a_killed_build_continues(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers end with the killed process, and each shard is complete or missing."""
+    monkeypatch.setattr(chunks, "LINES", 2000)
     file.write_text("".join(f"{line}\n" for line in LINES * 300))
     text, ready = ParallelText([file]), preparation(file)
     vocabulary = tmp_path / "words.json"
@@ -254,28 +212,28 @@ def test_after_a_kill_what_is_done_stays_and_the_rest_goes_on(
         child.send_signal(signal.SIGKILL)
     before = stamps(folder)
     assert 3 <= len(before) < 15
-    whole = write_corpus(tmp_path / "whole", text, ready.vocabularies, max_len=9)
-    found = write_corpus(folder, text, ready.vocabularies, max_len=9)
+    whole = build_corpus(tmp_path / "whole", text, ready.vocabularies, max_len=9)
+    found = build_corpus(folder, text, ready.vocabularies, max_len=9)
     assert contents(found) == contents(whole) and before.items() <= stamps(folder).items()
     assert [path.read_bytes() for path in sorted(folder.glob("shard-*"))] == [
         path.read_bytes() for path in sorted(whole.folder.glob("shard-*"))
     ]
 
 
-def test_processes_make_the_same_shards_as_one(
+def test_several_processes_build_equal_shards(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "cores", lambda: 2)
-    beside = write_corpus(tmp_path / "two", ParallelText([file]), preparation(file).vocabularies, max_len=9)
-    monkeypatch.setattr(making, "cores", lambda: 1)
-    alone = write_corpus(tmp_path / "one", ParallelText([file]), preparation(file).vocabularies, max_len=9)
+    monkeypatch.setattr(corpus_builder, "available_cores", lambda: 2)
+    beside = build_corpus(tmp_path / "two", ParallelText([file]), preparation(file).vocabularies, max_len=9)
+    monkeypatch.setattr(corpus_builder, "available_cores", lambda: 1)
+    alone = build_corpus(tmp_path / "one", ParallelText([file]), preparation(file).vocabularies, max_len=9)
     assert contents(beside) == contents(alone) and beside.counts == alone.counts
 
 
-def test_pairs_are_read_across_shards_and_past_empty_ones(file: Path, tmp_path: Path) -> None:
+def test_pairs_are_read_across_shards_and_empty_shards(file: Path, tmp_path: Path) -> None:
     lines = LINES[:25] + ["\tx"] * 30 + LINES[25:]
     file.write_text("".join(f"{line}\n" for line in lines))
-    corpus = write_corpus(tmp_path / "corpus", ParallelText([file]), preparation(file).vocabularies, max_len=9)
+    corpus = build_corpus(tmp_path / "corpus", ParallelText([file]), preparation(file).vocabularies, max_len=9)
     assert [shard.head.pairs for shard in corpus.shards][2:6] == [5, 0, 0, 5] and corpus.counts.empty == 30
     sources, targets = corpus.read(0, 95)
     word = preparation(file).vocabularies[0]
@@ -301,6 +259,6 @@ def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
     file.write_text("\tx\n" * 25)
     text = ParallelText([file])
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 25 with an empty side"):
-        prepare_corpus(text, ready.vocabularies, ready.root, max_len=9, progress=False)
+        CorpusPreparation(text, ready.vocabularies, ready.root, max_len=9, progress=False).corpus()
     assert not list(ready.root.glob("corpus-*"))
-    assert workers.cores() >= 1
+    assert worker_pool.available_cores() >= 1

@@ -1,4 +1,4 @@
-"""Vocabularies of SentencePiece, beside the library itself and Hugging Face's tokenizer for Marian."""
+"""SentencePiece vocabularies, compared with the library and with Hugging Face's Marian tokenizer."""
 
 import json
 from functools import cache
@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.data.merges import DroppedMerges
+from regard.data.bpe_dropout import BpeDropout
 from regard.data.prepare import read_vocabularies
-from regard.data.sentencepieces import SentencePieces
+from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.vocabulary import BLANK
 from regard.errors import InputError
 from tests.german import sentences
@@ -40,12 +40,14 @@ ODD = [
 
 
 @pytest.fixture(scope="module")
-def found() -> SentencePieces:
+def found() -> SentencePieceVocabulary:
     model = pieces_of(0)
-    return SentencePieces(model, [each for each in vocabulary_of(model) if each not in SPECIAL], codes=True)
+    return SentencePieceVocabulary(
+        model, [each for each in vocabulary_of(model) if each not in SPECIAL], codes=True
+    )
 
 
-def test_text_survives_indices(found: SentencePieces) -> None:
+def test_encode_decode_round_trip(found: SentencePieceVocabulary) -> None:
     known = [text for text, _ in sentences() if UNKNOWN not in found.encode(text)]
     assert len(known) > 20
     for text in known:
@@ -56,7 +58,7 @@ def test_text_survives_indices(found: SentencePieces) -> None:
     assert found.encode_all(known) == [found.encode(text) for text in known]
 
 
-def test_the_same_indices_as_marians_tokenizer(tmp_path: Path) -> None:
+def test_indices_equal_those_of_marians_tokenizer(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("sacremoses")  # without it, their tokenizer warns
     models = pieces_of(0), pieces_of(1)
@@ -70,7 +72,7 @@ def test_the_same_indices_as_marians_tokenizer(tmp_path: Path) -> None:
     symbols = [each for each in numbers if each not in SPECIAL]
     order = [-1, -1, numbers["</s>"], numbers["<unk>"], *(numbers[each] for each in symbols)]
     for side, (model, name) in enumerate(zip(models, ("text", "text_target"), strict=True)):
-        mine = SentencePieces(model, symbols, codes=True)
+        mine = SentencePieceVocabulary(model, symbols, codes=True)
         for text in [*ODD, *(pair[side] for pair in sentences())]:
             expected = theirs(**{name: [text]}).input_ids[0]
             assert [order[index] for index in mine.encode(text)] + [0] == expected, text
@@ -80,31 +82,31 @@ def test_the_same_indices_as_marians_tokenizer(tmp_path: Path) -> None:
 
 
 @cache
-def given_pieces() -> SentencePieces:
-    return SentencePieces(pieces_of(0), ["▁", "▁Hund", "▁ist", "."], codes=True)
+def given_pieces() -> SentencePieceVocabulary:
+    return SentencePieceVocabulary(pieces_of(0), ["▁", "▁Hund", "▁ist", "."], codes=True)
 
 
 @given(st.text(alphabet=st.sampled_from("Hund ist müde. ☃ﬁ½\u0301><🐶\x00")) | st.sampled_from(ODD))
-def test_every_piece_has_its_place(text: str) -> None:
+def test_every_token_has_offsets(text: str) -> None:
     mine = given_pieces()
-    places, pieces = mine.places(text), mine.pieces(text)
+    places, pieces = mine.offsets(text), mine.pieces(text)
     assert len(places) == len(pieces) == len(mine.encode(text))
     assert places == sorted(places) and all(0 <= begin <= end <= len(text) for begin, end in places)
 
 
-def test_places_are_the_words_own(found: SentencePieces) -> None:
+def test_offsets_cover_the_words(found: SentencePieceVocabulary) -> None:
     text = ">>en<< Heute läuft ☃ der Hund."
-    cut = [text[begin:end] for begin, end in found.places(text)]
+    cut = [text[begin:end] for begin, end in found.offsets(text)]
     assert cut[0] == ">>en<<" and "".join(cut) == text.replace("< ", "<") and found.unknown(text) == ["☃"]
     assert found.pieces(text)[0] == ">>en<<" and "☃" in found.pieces(text)
 
 
-def test_it_is_stored_as_json(found: SentencePieces) -> None:
+def test_json_round_trip(found: SentencePieceVocabulary) -> None:
     source, target = read_vocabularies(found.to_json(), found.to_json())
-    assert source is target and isinstance(source, SentencePieces) and source.symbols == found.symbols
+    assert source is target and isinstance(source, SentencePieceVocabulary) and source.symbols == found.symbols
     assert source.encode(ODD[18]) == found.encode(ODD[18]) and source.to_json() == found.to_json()
-    lower = SentencePieces(found.model, found.symbols[4:], lowercase=True)
-    again = SentencePieces.from_json(lower.to_json())
+    lower = SentencePieceVocabulary(found.model, found.symbols[4:], lowercase=True)
+    again = SentencePieceVocabulary.from_json(lower.to_json())
     assert again.encode("DER Hund") == found.encode("der hund") != found.encode("DER Hund")
 
 
@@ -112,19 +114,21 @@ def test_it_is_stored_as_json(found: SentencePieces) -> None:
     ("change", "message"),
     [
         ({"sentencepiece": "abc"}, "its model is not base64"),
-        ({"sentencepiece": "aaaa"}, "sentencepiece cannot make use of its model"),
-        ({"symbols": ["a", "a"]}, "a piece stands in it twice"),
-        ({"symbols": []}, "'symbols' has a value"),
+        ({"sentencepiece": "aaaa"}, "sentencepiece cannot read its model"),
+        ({"symbols": ["a", "a"]}, "it lists a piece twice"),
+        ({"symbols": []}, "'symbols' has an invalid value"),
         ({"more": 1}, "'more' is unknown"),
     ],
 )
-def test_a_damaged_one_is_refused(found: SentencePieces, change: dict[str, Any], message: str) -> None:
+def test_a_damaged_vocabulary_is_refused(
+    found: SentencePieceVocabulary, change: dict[str, Any], message: str
+) -> None:
     stored = json.loads(found.to_json()) | change
     text = json.dumps(stored, separators=(",", ":"))
     with pytest.raises(InputError, match=f"^tokenizer is damaged: {message}.*; restore a copy of it"):
         read_vocabularies(text, text)
 
 
-def test_it_has_no_merges_to_drop(found: SentencePieces) -> None:
+def test_bpe_dropout_is_refused(found: SentencePieceVocabulary) -> None:
     with pytest.raises(InputError, match="merge_dropout needs merges to drop"):
-        DroppedMerges(found, 0.1, 0)
+        BpeDropout(found, 0.1, 0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.data.subwords import Subwords, given_symbols, train_subwords
+from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.errors import InputError
 
@@ -17,11 +17,11 @@ KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def subwords(request: pytest.FixtureRequest) -> Subwords:
+def subwords(request: pytest.FixtureRequest) -> SubwordVocabulary:
     return train_subwords(TEXT, kind=request.param, size=60)
 
 
-def test_text_survives_indices(subwords: Subwords) -> None:
+def test_encode_decode_round_trip(subwords: SubwordVocabulary) -> None:
     for text in TEXT:
         indices = subwords.encode(text)
         assert subwords.decode([BOS, *indices, EOS, 9, PAD]) == text
@@ -31,15 +31,15 @@ def test_text_survives_indices(subwords: Subwords) -> None:
     assert subwords.encode_all(TEXT) == [subwords.encode(text) for text in TEXT]
 
 
-def test_a_vocabulary_is_stored_as_json(subwords: Subwords) -> None:
-    again = Subwords.from_json(subwords.to_json())
+def test_a_vocabulary_is_stored_as_json(subwords: SubwordVocabulary) -> None:
+    again = SubwordVocabulary.from_json(subwords.to_json())
     assert again.symbols == subwords.symbols and again.encode(TEXT[0]) == subwords.encode(TEXT[0])
     with pytest.raises(InputError, match="tokenizer is damaged"):
-        Subwords.from_json("{}")
+        SubwordVocabulary.from_json("{}")
 
 
-def test_sentencepiece_is_not_learned_here() -> None:
-    with pytest.raises(InputError, match="tokenizer sentencepiece comes with models that are imported"):
+def test_sentencepiece_cannot_be_learned() -> None:
+    with pytest.raises(InputError, match="tokenizer sentencepiece comes with imported models"):
         train_subwords(TEXT, kind="sentencepiece", size=60)
 
 
@@ -48,56 +48,56 @@ def test_sentencepiece_is_not_learned_here() -> None:
     [
         ({"vocab": {}}, "its first pieces are not <pad>, <s>, </s>, <unk>"),
         ({"vocab": []}, "'model.vocab' is a list, not an object"),
-        ({"type": "Other"}, "'model.type' has a value that does not belong there"),
+        ({"type": "Other"}, "'model.type' has an invalid value"),
         ({"type": None}, "'model.type' is null, not a text"),
-        ({"merges": [["a", "☃"]]}, "it joins to or from '(a|☃|a☃)', which is none of its pieces"),
-        ({"merges": [["a"]]}, r"'model.merges\[0\]' has a value|list"),
+        ({"merges": [["a", "☃"]]}, "its merges use '(a|☃|a☃)', which is not in its vocabulary"),
+        ({"merges": [["a"]]}, r"'model.merges\[0\]' has an invalid value|list"),
         ({"merges": None}, "'model.merges' is null, not a list"),
-        ({"unk_token": 3}, "the tokenizers library cannot make use of it"),
-        ({"continuing_subword_prefix": []}, "the tokenizers library cannot make use of it"),
+        ({"unk_token": 3}, "the tokenizers library cannot read it"),
+        ({"continuing_subword_prefix": []}, "the tokenizers library cannot read it"),
     ],
 )
-def test_a_damaged_vocabulary_is_refused_in_our_words(change: dict[str, object], message: str) -> None:
+def test_a_damaged_vocabulary_is_refused(change: dict[str, object], message: str) -> None:
     stored = json.loads(LEARNED[0].to_json())
     stored["model"] |= change
     with pytest.raises(
         InputError, match=f"^tokenizer is damaged: {message}.*; restore a copy of it, or train anew"
     ):
-        Subwords.from_json(json.dumps(stored))
+        SubwordVocabulary.from_json(json.dumps(stored))
 
 
-def test_indices_without_gaps_and_pieces_once() -> None:
+def test_gaps_in_indices_and_duplicate_pieces_are_refused() -> None:
     stored = json.loads(LEARNED[0].to_json())
     vocab = stored["model"]["vocab"]
     vocab[max(vocab, key=vocab.__getitem__)] += 1
     with pytest.raises(InputError, match="has index [0-9]+, not [0-9]+"):
-        Subwords.from_json(json.dumps(stored))
+        SubwordVocabulary.from_json(json.dumps(stored))
     stored = json.loads(LEARNED[1].to_json())
     stored["model"]["vocab"].append(stored["model"]["vocab"][-1])
-    with pytest.raises(InputError, match="a piece stands in it twice"):
-        Subwords.from_json(json.dumps(stored))
+    with pytest.raises(InputError, match="it lists a piece twice"):
+        SubwordVocabulary.from_json(json.dumps(stored))
 
 
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
-def test_a_flipped_bit_is_the_same_vocabulary_another_or_one_complaint(place: int, bit: int) -> None:
+def test_a_flipped_bit_gives_a_valid_vocabulary_or_one_error(place: int, bit: int) -> None:
     for subwords in LEARNED:
         content = bytearray(subwords.to_json().encode())
         content[place % len(content)] ^= 1 << bit
         try:
-            found = Subwords.from_json(content.decode(errors="replace"))
+            found = SubwordVocabulary.from_json(content.decode(errors="replace"))
         except InputError as error:
             assert "\n" not in str(error)
         else:
             found.encode("der Hund")
 
 
-def test_half_a_character_is_unknown(subwords: Subwords) -> None:
+def test_an_unpaired_surrogate_is_unknown(subwords: SubwordVocabulary) -> None:
     text = "der \ud800Hund"
     assert subwords.encode(text) == subwords.encode("der \ufffdHund") == subwords.encode_all([text])[0]
     assert len(subwords.pieces(text)) == len(subwords.encode(text)) and "\ud800" not in subwords.unknown(text)
 
 
-def test_what_was_never_seen_is_unknown(subwords: Subwords) -> None:
+def test_unseen_tokens_are_unknown(subwords: SubwordVocabulary) -> None:
     text = "der Hund ☃ läuft."
     assert UNKNOWN in subwords.encode(text) and "☃" in subwords.unknown(text) and "☃" in subwords.pieces(text)
     assert subwords.decode(subwords.encode(text)) in (
@@ -107,7 +107,7 @@ def test_what_was_never_seen_is_unknown(subwords: Subwords) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_wrong_with_the_text_is_said_as_it_is(kind: TokenizerKind) -> None:
+def test_errors_of_the_text_pass_unchanged(kind: TokenizerKind) -> None:
     def refused() -> Iterator[str]:
         yield from TEXT
         raise InputError("line 10 is not UTF-8")
@@ -126,14 +126,14 @@ LEARNED = [train_subwords([*TEXT, "<s> </s> <pad> <unk>"], kind=kind, size=70) f
 
 
 @given(words=st.lists(st.text(alphabet="dreHunkliäuft", min_size=1), max_size=8))
-def test_known_characters_in_any_order_survive(words: list[str]) -> None:
+def test_known_characters_round_trip_in_any_order(words: list[str]) -> None:
     text = " ".join(words)
     for subwords in (LEARNED[0], LEARNED[3]):
         assert subwords.decode(subwords.encode(text)) == text
 
 
-def test_bpe_joins_what_stands_together_most_often() -> None:
-    """Sennrich et al. 2016, algorithm 1: what four words share is one piece before what one of them has."""
+def test_bpe_merges_the_most_frequent_pair() -> None:
+    """Sennrich et al. 2016, algorithm 1: the part of four words is merged before the part of one word."""
     symbols = train_subwords(["low low low lower newest"], kind="bpe", size=100).symbols
     assert symbols.index(f"{BLANK}low") < symbols.index(f"{BLANK}lower")
 
@@ -156,17 +156,17 @@ def test_a_vocabulary_without_room_is_refused(kind: TokenizerKind) -> None:
         train_subwords(TEXT, kind=kind, size=4)
 
 
-def test_a_unigram_vocabulary_holds_every_character() -> None:
+def test_a_unigram_vocabulary_contains_every_character() -> None:
     with pytest.raises(InputError, match="no unigram vocabulary of 6 symbols|vocab_size 6 leaves no room"):
         train_subwords(TEXT, kind="unigram", size=6)
 
 
-def test_symbols_that_are_known() -> None:
-    words = given_symbols(["Hund", "der"], words=True)
+def test_a_vocabulary_from_symbols() -> None:
+    words = vocabulary_from_symbols(["Hund", "der"], words=True)
     assert words.encode("der Hund") == [5, 4] and words.decode([5, 4]) == "der Hund"
-    assert words.encode("der  Hund.") == [5, 3, 3] and words.places("der Hund") == [(0, 3), (3, 8)]
-    characters = given_symbols(["a", "b", BLANK], words=False, lowercase=True)
+    assert words.encode("der  Hund.") == [5, 3, 3] and words.offsets("der Hund") == [(0, 3), (3, 8)]
+    characters = vocabulary_from_symbols(["a", "b", BLANK], words=False, lowercase=True)
     assert characters.encode("A b") == [4, 6, 5] and characters.decode([4, 6, 5]) == "a b"
-    assert characters.places("A b") == [(0, 1), (1, 2), (2, 3)] and not characters.encode("")
-    again = Subwords.from_json(characters.to_json())
+    assert characters.offsets("A b") == [(0, 1), (1, 2), (2, 3)] and not characters.encode("")
+    again = SubwordVocabulary.from_json(characters.to_json())
     assert again.encode("ab ☃") == characters.encode("ab ☃") == [4, 5, 6, 3]

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import BOS, EOS, PAD, UNKNOWN, Characters, PairBatch, collate, read_source
+from regard.data import BOS, EOS, PAD, UNKNOWN, CharacterVocabulary, PairBatch, collate, read_source
 
 
 @given(text=st.text(), others=st.text())
-def test_text_survives_indices(text: str, others: str) -> None:
-    vocabulary = Characters(text + others)
+def test_encode_decode_round_trip(text: str, others: str) -> None:
+    vocabulary = CharacterVocabulary(text + others)
     assert vocabulary.decode(vocabulary.encode(text)) == text
     assert vocabulary.labels(vocabulary.encode(text)) == list(text)
     assert all(UNKNOWN < index < len(vocabulary) for index in vocabulary.encode(text))
@@ -16,7 +16,7 @@ def test_text_survives_indices(text: str, others: str) -> None:
 
 
 def test_special_indices() -> None:
-    vocabulary = Characters("ba")
+    vocabulary = CharacterVocabulary("ba")
     assert (
         vocabulary.encode("ab?") == [4, 5, UNKNOWN]
         and vocabulary.unknown("ab?") == ["?"]
@@ -27,12 +27,12 @@ def test_special_indices() -> None:
     assert vocabulary.labels([BOS, EOS, UNKNOWN]) == ["<s>", "</s>", "�"]
 
 
-def test_the_same_characters_make_the_same_vocabulary() -> None:
-    assert Characters("bca").symbols == Characters("cabbage"[0:3] + "abc").symbols
+def test_equal_characters_give_equal_vocabularies() -> None:
+    assert CharacterVocabulary("bca").symbols == CharacterVocabulary("cabbage"[0:3] + "abc").symbols
 
 
 def test_batches() -> None:
-    source = read_source(["ab", "", "b"], Characters("ab"))
+    source = read_source(["ab", "", "b"], CharacterVocabulary("ab"))
     assert source.tolist() == [[4, 5, EOS], [EOS, PAD, PAD], [5, EOS, PAD]]
     pairs = PairBatch(source, collate([[4], [5, 5], []]))
     assert pairs.target.tolist() == [[4, EOS, PAD], [5, 5, EOS], [EOS, PAD, PAD]]

@@ -1,4 +1,4 @@
-"""Work for processes of `regard.data.workers`, which import it by its name."""
+"""A job for worker processes, which import it by its name."""
 
 import os
 import time
@@ -9,7 +9,7 @@ from regard.errors import InputError
 
 @dataclass(frozen=True)
 class Squares:
-    """Squares numbers, and says in which process."""
+    """Returns the square of a number and the process that computed it."""
 
     slow: int = -1
     refused: tuple[int, ...] = ()

@@ -47,7 +47,7 @@ def test_what_was_tried_attends(translator: regard.PairRun) -> None:
     found = translator.tree(TEXT, beam=3)
     for leaf in found.leaves:
         tokens = found.path(leaf)
-        shown = translator.along(TEXT, tokens)
+        shown = translator.attend_tokens(TEXT, tokens)
         assert shown.prediction == translator.task.target_vocabulary.decode(tokens)
         assert shown.cross.weights.shape[1] == len(tokens) + 1
 

@@ -63,7 +63,7 @@ def test_two_folders_on_the_command_line(
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     both = folders("llama"), folders("gpt2")
     status, printed, _ = command(
-        "compare", *both, "--texts", tmp_path / "texts.txt", "--json", tmp_path / "a.json"
+        "compare", *both, "--examples", tmp_path / "texts.txt", "--json", tmp_path / "a.json"
     )
     assert '"maps"' not in (tmp_path / "a.json").read_text()
     found = regard.look(both[0]).compare_with(regard.look(both[1]), TEXTS)
@@ -74,7 +74,7 @@ def test_two_folders_on_the_command_line(
     row = next(line.split() for line in printed.splitlines() if "model.1.self_attn" in line)
     assert row[3] == f"{found.added[1][other][0]:+.4f}" and row[1] == "0"
     status, _, error = command("compare", *both)
-    assert (status, "give --texts FILE" in error) == (2, True)
+    assert (status, "give --examples FILE" in error) == (2, True)
 
 
 def test_single_model_is_not_compared(
@@ -82,18 +82,18 @@ def test_single_model_is_not_compared(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "before").mkdir()
-    way = "models are compared by two folders, as in `regard compare before after --texts FILE`"
+    way = "compare models with two folders, as in `regard compare before after --examples FILE`"
     for words, said in {
         ("gpt2",): "task 'gpt2' is unknown: choose ",
-        ("before",): f"folder 'before' is given alone: {way}",
-        ("before", "--texts", "a.txt"): f"folder 'before' is given alone: {way}",
+        ("before",): f"only one folder is given, 'before': {way}",
+        ("before", "--examples", "a.txt"): f"only one folder is given, 'before': {way}",
         ("gpt2", "bert-base"): f"'gpt2' is no folder: {way}",
         ("before", "after"): f"'after' is no folder: {way}",
     }.items():
         status, _, error = command("compare", *words)
         assert (status, said in error, error.count("\n")) == (2, True, 1), error
     assert "name two folders of models" in command("compare", "gpt2")[2]
-    assert "nothing varies" in command("compare", "recall")[2]
+    assert "no flag varies" in command("compare", "recall")[2]
 
 
 def test_comparison_shows_maps_and_roles_of_both_models(
@@ -117,14 +117,14 @@ def test_two_folders_on_one_page(
     folders: Callable[[str], Path], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     page = tmp_path / "both.html"
-    asked = ("look", folders("llama"), "--beside", folders("gptj"), "--text", TEXTS[0])
+    asked = ("look", folders("llama"), "--compare-with", folders("gptj"), "--text", TEXTS[0])
     assert command(*asked, "--plot", page)[0] == 0 and '"beside": [{"name": "gptj"' in page.read_text()
-    bert = ("look", folders("llama"), "--beside", folders("bert"), "--text", TEXTS[0], "--plot", page)
+    bert = ("look", folders("llama"), "--compare-with", folders("bert"), "--text", TEXTS[0], "--plot", page)
     status, _, error = command(*bert)
     assert (status, error.count("\n")) == (2, 1)
     assert (
         "bert has 2 layers (encoder.layer.0.attention.self, encoder.layer.1.attention.self), llama has" in error
     )
-    assert "none are of one name, nor as many of one kind" in error
+    assert "no names match, nor the number of layers of one kind" in error
     status, _, error = command(*asked, "--plot", tmp_path / "both.png")
-    assert (status, "beside is shown on pages: give --plot FILE.html" in error) == (2, True)
+    assert (status, "--compare-with needs a page: give --plot FILE.html" in error) == (2, True)

@@ -135,7 +135,5 @@ def test_missing_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     pytest.importorskip("transformers")
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        InputError, match="'models/gpt' does not exist, 'models' does: .* was not asked of the Hub"
-    ):
+    with pytest.raises(InputError, match="'models/gpt' does not exist, 'models' does: .*the Hub was not asked"):
         regard.look("models/gpt")

@@ -69,46 +69,46 @@ def test_documented_calls_for_external_models(
     ids=["heads", "numpy", "list", "stack", "matrices"],
 )
 def test_weights_from_tensors_are_unchanged(given: Any) -> None:
-    [layer] = regard.view_of(given, list("abcd")).layers.values()
+    [layer] = regard.view_weights(given, list("abcd")).layers.values()
     assert layer.weights.shape == (3, 4, 4) and (layer.weights == 0.25).all()
     assert layer.key_labels == list("abcd") and layer.kind == "encoder"
 
 
 def test_causal_weights_have_kind_decoder() -> None:
     weights = torch.eye(3).expand(2, 3, 3)
-    [layer] = regard.view_of(weights).layers.values()
+    [layer] = regard.view_weights(weights).layers.values()
     assert layer.kind == "decoder" and layer.query_labels == ["0", "1", "2"]
-    labels = regard.view_of(weights, ["The", "Ġcat", "s"]).layers["layer.0"].key_labels
+    labels = regard.view_weights(weights, ["The", "Ġcat", "s"]).layers["layer.0"].key_labels
     assert labels == ["The", "▁cat", "s"]
 
 
 def test_weights_of_wrong_shape_are_refused() -> None:
-    with pytest.raises(InputError, match="has 4 queries, and 3 tokens are given"):
-        regard.view_of(torch.zeros(2, 4, 4), list("abc"))
+    with pytest.raises(InputError, match="has 4 queries but 3 tokens are given"):
+        regard.view_weights(torch.zeros(2, 4, 4), list("abc"))
     with pytest.raises(InputError, match="no weights are given"):
-        regard.view_of()
+        regard.view_weights()
     with pytest.raises(InputError, match="weights have 2 dimensions"):
-        regard.view_of(torch.zeros(4, 4))
+        regard.view_weights(torch.zeros(4, 4))
     with pytest.raises(InputError, match="input 2 is out of range"):
-        regard.view_of(torch.zeros(2, 1, 4, 4), input=2)
+        regard.view_weights(torch.zeros(2, 1, 4, 4), input=2)
 
 
 def test_values_that_are_no_weights_are_refused() -> None:
     def even() -> torch.Tensor:
         return torch.full((2, 3, 4, 4), 0.25)
 
-    with pytest.raises(InputError, match="weights are of a batch of 2 inputs: say which by input, 0 to 1"):
-        regard.view_of([even()])
-    assert regard.view_of([even()], input=1).layers
+    with pytest.raises(InputError, match="weights have a batch of 2 inputs: give input=0 to 1"):
+        regard.view_weights([even()])
+    assert regard.view_weights([even()], input=1).layers
     for value, said in (
-        (float("nan"), "layer.0 has nan in head 2, row 1, column 3: give finite ones"),
+        (float("nan"), "layer.0 has nan in head 2, row 1, column 3: give finite weights"),
         (0.5, "row 1 of layer.0, head 2, sums to 1.25: give weights after the softmax"),
         (-0.25, "row 1 of layer.0, head 2, has weights below 0"),
     ):
         weights = even()[0]
         weights[2, 1, 3] = value
         with pytest.raises(InputError, match=said):
-            regard.view_of(weights)
+            regard.view_weights(weights)
     weights = torch.randn(2, 9, 700).softmax(-1).bfloat16()
     weights[0, 4] = 0  # a query that attends to nothing
-    assert len(regard.view_of(cross=weights).layers) == 1
+    assert len(regard.view_weights(cross=weights).layers) == 1

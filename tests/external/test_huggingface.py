@@ -273,7 +273,7 @@ def test_equal_lengths_of_source_and_target_keep_their_own_tokens(small: Any) ->
     assert records["model.encoder.1.self_attn"].labels_of(1) == (source, source)
     assert records["model.decoder.1.self_attn"].labels_of(1) == (target, read)
     assert records["model.decoder.1.encoder_attn"].labels_of(1) == (target, source)
-    shown = regard.maps_of(records)[1].layers["model.decoder.1.encoder_attn"]
+    shown = regard.make_maps(records)[1].layers["model.decoder.1.encoder_attn"]
     assert (shown.query_labels, shown.key_labels) == (target, source)
 
 

@@ -467,13 +467,13 @@ def test_look_without_a_browser(
     names = [layer["name"] for layer in json.loads(json_file.read_text())["layers"]]
     assert names == ["model.1.self_attn", "model.0.self_attn"]
     for words, said in {
-        ("--plot", page): "nothing is given to look at: give --text or --image",
+        ("--plot", page): "there is no input: give --text or --image",
         ("--text", "a", "--plot", page, "--heads", "7"): "head of model.0.self_attn 7 is out of range",
         ("--text", "a", "--plot", page, "--layers", "x"): "layers 'x' is unknown: choose model.0.self_attn, "
         "model.1.self_attn or 0 to 1",
         ("--text", "a", "--plot", page, "--layers", "model.layers.1.self_atn"): "did you mean model.1.self_attn?",
-        ("--text", "a", "--plot", "x.txt"): "has no known ending",
-        ("--target", "a"): "target is given without its source",
+        ("--text", "a", "--plot", "x.txt"): "has no known extension",
+        ("--target", "a"): "--target needs a source",
         ("--text", "a", "--target", "", "--plot", page): "target is empty: type one, or leave it out",
         ("--text", "||| A dog", "--plot", page): "no source stands before target 'A dog'",
         ("--text", "a", "--plot", page, "--generate", "-1"): "generate -1 is out of range",

@@ -17,7 +17,7 @@ from regard.cli import main
 from regard.errors import InputError
 from regard.external import model_input
 from regard.external.model_input import MAX_IMAGES, ImageStore, find_patches, label_patches
-from regard.viz.overlay import LIT, lit, weights_on_patches
+from regard.viz.image_overlay import LARGEST, blend, patch_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 Build = Callable[[str], Any]
@@ -61,7 +61,7 @@ def test_map_has_the_pixels_of_the_model(subject: Any, tmp_path: Path) -> None:
         first, rows, columns = layer.patches
         assert first + rows * columns == layer.weights.shape[2] == len(layer.key_labels)
         expected = layer.weights[:, 0, first:].reshape(-1, rows, columns)
-        assert np.array_equal(weights_on_patches(layer), expected)
+        assert np.array_equal(patch_weights(layer), expected)
     data = found.json()
     assert data["picture"].startswith("data:image/png;base64,") and data["layers"][0]["patches"][0] == 1
     shown = Image.open(io.BytesIO(base64.b64decode(data["picture"].partition(",")[2])))
@@ -72,15 +72,15 @@ def test_map_has_the_pixels_of_the_model(subject: Any, tmp_path: Path) -> None:
 
 def test_overlay_is_brightest_at_the_largest_weight() -> None:
     pixels = np.full((4, 6, 3), 100, np.uint8)
-    found = lit(pixels, np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
-    assert found[:2, 4:, 0].min() > 0.8 * LIT[0] and (found[:2, 4:, 2] < 20).all()
+    found = blend(pixels, np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
+    assert found[:2, 4:, 0].min() > 0.8 * LARGEST[0] and (found[:2, 4:, 2] < 20).all()
     assert (found[2:] == 99).all() or (found[2:] == 100).all()  # grey, as it was
     assert (found[:2, :4] == found[2, 0]).all()
 
 
 def test_uploaded_images_are_inputs_by_name(subject: Any, tmp_path: Path) -> None:
     (tmp_path / "here.png").write_bytes(picture())
-    subject.put_picture("dog.png", picture())
+    subject.add_image("dog.png", picture())
     assert subject.check("dog.png") is None
     assert np.array_equal(subject.attend("dog.png").pixels, subject.attend(tmp_path / "here.png").pixels)
     with pytest.raises(InputError, match=r"image '.*here\.png' was not uploaded: choose a file, PNG or JPEG"):
@@ -93,13 +93,13 @@ def test_uploaded_images_are_inputs_by_name(subject: Any, tmp_path: Path) -> Non
 @pytest.mark.parametrize("content", [b"", b"nothing", picture("GIF"), picture("JPEG")[:200]])
 def test_content_that_is_no_image_is_refused(subject: Any, content: bytes) -> None:
     with pytest.raises(InputError, match="image 'a' cannot be read: choose a PNG or JPEG file"):
-        subject.put_picture("a", content)
+        subject.add_image("a", content)
 
 
 def test_large_images_are_refused_before_they_are_read(subject: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_input, "MAX_PIXELS", 1000)
     with pytest.raises(InputError, match="image 'a' has 1,200 pixels: give one of at most 1,000"):
-        subject.put_picture("a", picture())
+        subject.add_image("a", picture())
 
 
 def test_values_that_are_no_image_are_refused(subject: Any, tmp_path: Path) -> None:
@@ -138,13 +138,13 @@ def test_explorer_accepts_an_image(subject: Any) -> None:
     ]:
         refused = client.post("/api/picture", body)
         assert (refused.status_code, refused.json()["error"]) == (422, said)
-    large = client.post("/api/picture", {"name": "a", "content": "A" * app.PICTURE})
+    large = client.post("/api/picture", {"name": "a", "content": "A" * app.MAX_PICTURE})
     assert large.status_code == 413 and "12,582,912 bytes" in large.json()["error"]
 
 
 def test_text_model_accepts_no_image(model_of: Build, tokenizer: Any) -> None:
     with pytest.raises(InputError, match="takes no images: type a text"):
-        regard.look(model_of("bert"), tokenizer).put_picture("a", picture())
+        regard.look(model_of("bert"), tokenizer).add_image("a", picture())
 
 
 def test_on_the_command_line(
@@ -162,5 +162,5 @@ def test_on_the_command_line(
         ]
     )
     said = capsys.readouterr().out
-    assert "what [CLS] looks at" in said and "Saved" in said
+    assert "weights of [CLS]" in said and "Saved" in said
     assert Image.open(tmp_path / "o.png").width > 300

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from regard.external.texts import TokenLabeler
-from regard.viz.words import word_pieces
+from regard.viz.labels import word_pieces
 
 
 class Known:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.viz.page import as_json
+from regard.viz.serialization import map_data
 
 Build = Callable[[str], Any]
 BERT = {
@@ -154,7 +154,7 @@ def test_decoder_only_rows_have_read_tokens(model_of: Build, tokenizer: Any) -> 
     found = regard.look(model_of("gpt2"), tokenizer).attend("the cat sat")
     for layer in found.layers.values():
         assert layer.query_labels == layer.key_labels == ["the", "cat", "sat"] and not layer.written
-    assert [each["written"] for each in as_json(found)["layers"]] == [False] * len(found.layers)
+    assert [each["written"] for each in map_data(found)["layers"]] == [False] * len(found.layers)
 
 
 @torch.no_grad()

@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from unittest import mock
 
-from regard.runs.train import PREPARED
+from regard.runs.training import PREPARED
 from tests.faults.children import Ended, as_nobody, run
 from tests.faults.flags import Form, forms
 from tests.faults.ground import TRAININGS, Site, at_home, make_ground, warm_up
@@ -38,7 +38,7 @@ LONGEST = 1000
 """Characters of a line that a person is to read."""
 PROGRESS = re.compile(
     r"(train|Training on|Validating on) |Unknown tokens: |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |"
-    r"learn the vocabulary|vocabulary of \d|look through the text|encode|prepare|read|Writing the model for |"
+    r"learn the vocabulary|vocabulary of \d|scan the text|encode|prepare|read|Writing the model for |"
     r"fetch|[A-Z].*\d"
 )
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")
@@ -79,7 +79,7 @@ def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> li
         found += _faults_of_words(line, ended)
     refused = {name for name in changed if not _is_of_preparation(name, changed)}
     # Whether somebody reads from a pipe is only seen when the report is written there, after all else.
-    known = KEEPS in ended.err or "nobody reads from it" in ended.err
+    known = KEEPS in ended.err or "no process reads from it" in ended.err
     if ended.status == 2 and refused and not known:
         found.append(f"was refused, and changed {min(refused)!r}")
     return found

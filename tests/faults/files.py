@@ -29,7 +29,7 @@ from unittest import mock
 
 import regard
 from regard.cli import main as command_line
-from regard.training import RunFolder, TrainingState, loop
+from regard.training import RunFolder, TrainingState, trainer
 from tests.faults.damage import WAYS
 from tests.faults.report import Report, Trial, counted
 from tests.german import write
@@ -92,7 +92,7 @@ class Ground:
 @contextlib.contextmanager
 def often() -> Iterator[None]:
     """Write metrics at each step, and checkpoints in the middle."""
-    with mock.patch.multiple(loop, METRICS_EVERY=1, CHECKPOINT_EVERY=STOPPED):
+    with mock.patch.multiple(trainer, METRICS_EVERY=1, CHECKPOINT_EVERY=STOPPED):
         yield
 
 
@@ -156,7 +156,9 @@ def call(argv: list[str]) -> tuple[str, str]:
         line
         for line in lines
         if line.startswith("regard: ")
-        or not re.search(r"Training on |Validating on |Unknown tokens: |look through|prepare the|: step \d", line)
+        or not re.search(
+            r"Training on |Validating on |Unknown tokens: |scan the text|prepare the|: step \d", line
+        )
     ]
     if status not in (0, 1, 2):
         return "odd status", ""

@@ -17,7 +17,7 @@ import tyro
 from regard.cli import COMMANDS, main
 from regard.data.datasets import DATA_SETS
 from regard.tasks import TASKS, find_task
-from regard.training.kinds import kinds_for
+from regard.training.registry import models_for
 
 VARIED = ("--vary", "lr=0.1,0.2")
 
@@ -70,7 +70,7 @@ def _subjects(command: str, runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield what a command can be about; of one that nobody has thought of here, it is runs."""
     if command in ("train", "compare"):
         for task in TASKS:
-            for model in kinds_for(find_task(task)):
+            for model in models_for(find_task(task)):
                 yield task, "--model", model
     else:
         yield from ((name,) for name in (DATA_SETS if command == "data" else runs))

@@ -4,7 +4,7 @@
     python -m tests.faults decoders --seed 7 --only 123      one of them again
 
 Each command runs in a process forked from one that has imported the libraries. Right is status 0, 1 or 2, and
-where it is not 0 one line on standard error, which is not about a fault of Regard's own.
+where it is not 0 one line on standard error, which is not about internal error.
 """
 
 import contextlib
@@ -251,7 +251,7 @@ LOOKS = (
     ("look", "F", "--text", TEXT, "--json", "out.json", "--trust_code"),
     ("look", "F", "--text", "a" * 45 + "b!", "--plot", "out.html"),
     ("look", "F", "--text", TEXT, "--plot", "out.png", "--generate", "3"),
-    ("compare", "G", "F", "--texts", "texts.txt"),
+    ("compare", "G", "F", "--examples", "texts.txt"),
 )
 KINDS: dict[str, Kind] = {
     "decoders": Kind(("transformers",), _decoder, LOOKS),
@@ -262,7 +262,7 @@ KINDS: dict[str, Kind] = {
         (
             ("look", "F", "--text", "ein Hund rennt", "--json", "out.json"),
             ("look", "F", "--text", "ein Hund", "--target", "a dog", "--plot", "out.html"),
-            ("import", "F", "--texts", "texts.txt"),
+            ("import", "F", "--examples", "texts.txt"),
         ),
     ),
     "vision": Kind(
@@ -273,8 +273,10 @@ KINDS: dict[str, Kind] = {
             ("look", "F", "--image", "picture.png", "--plot", "out.html"),
         ),
     ),
-    "fairseq": Kind(("transformers",), _fairseq, (("import", "F", "--from", "fairseq", "--texts", "texts.txt"),)),
-    "joeynmt": Kind(("joeynmt",), _joeynmt, (("import", "F", "--from", "joeynmt", "--texts", "texts.txt"),)),
+    "fairseq": Kind(
+        ("transformers",), _fairseq, (("import", "F", "--from", "fairseq", "--examples", "texts.txt"),)
+    ),
+    "joeynmt": Kind(("joeynmt",), _joeynmt, (("import", "F", "--from", "joeynmt", "--examples", "texts.txt"),)),
     "onnx": Kind(("onnxruntime", "onnxscript"), _onnx, (("onnx", "F"),)),
     "ctranslate2": Kind(("ctranslate2",), _engine, (ENGINE,)),
 }
@@ -283,10 +285,10 @@ KINDS: dict[str, Kind] = {
 def open_onnx(folder: Path) -> int:
     """Open an exported folder as its certificate does."""
     import regard
-    from regard.convert.onnx import InOnnxRuntime
+    from regard.convert.onnx import OnnxRuntimeModel
 
     try:
-        opened = InOnnxRuntime(regard.load("translation"), folder)
+        opened = OnnxRuntimeModel(regard.load("translation"), folder)
         opened.translate(torch.tensor([opened.read(["Heute läuft der kleine Hund."])[0]]), beam=1, most=5)
     except regard.RegardError as error:
         sys.stderr.write(f"regard: {error}\n")
@@ -313,7 +315,7 @@ def faults_of(ended: Ended) -> list[str]:
         found.append(f"status {ended.status}")
     if "Traceback" in ended.err or "panicked" in ended.err:
         found.append(f"traceback: {ended.err[-300:]}")
-    if "a fault of Regard's own" in ended.err:
+    if "internal error" in ended.err:
         found.append(lines[-1].partition("; its traceback")[0])
     if ended.status and (len(lines) != 1 or len(every) != 1):
         found.append(f"not one line: {ended.err[-300:]}")
@@ -343,7 +345,7 @@ def trial(name: str, root: Path, seed: int, index: int) -> Trial:
 @contextlib.contextmanager
 def made(name: str) -> Iterator[Path]:
     """Make a sound folder of a kind in a process of its own, and import what reads it."""
-    for module in ("regard", "regard.cli.look", "regard.cli.importing", *KINDS[name].needs, *LATE):
+    for module in ("regard", "regard.cli.look", "regard.cli.import_model", *KINDS[name].needs, *LATE):
         if find_spec(module.partition(".")[0]) is not None:
             importlib.import_module(module)
     with tempfile.TemporaryDirectory() as root:

@@ -4,7 +4,7 @@
     python -m tests.faults learners --only 12      one of them again
 
 Each file has a right answer and one act, done while the file is loaded, when its function is called, or in a
-method that Python calls. Status 0 or 1; no traceback, no fault of Regard's own, one line for what stopped.
+method that Python calls. Status 0 or 1; no traceback, no internal error, one line for what stopped.
 """
 
 import os
@@ -97,8 +97,8 @@ def faults_of(status: int, out: str, err: str) -> Iterator[str]:
     """Yield what is wrong with how a check ended."""
     if status not in (0, 1):
         yield f"status {status}"
-    if "fault of Regard" in out + err:
-        yield "a fault of Regard's own"
+    if "internal error" in out + err:
+        yield "internal error"
     if err.strip():
         yield f"standard error: {err.strip().splitlines()[-1][:160]}"
     first = out.splitlines()[0] if out.strip() else ""

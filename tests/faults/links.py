@@ -76,7 +76,7 @@ def judge(ended: Ended, before: dict[str, bytes], after: dict[str, bytes], way: 
     """Yield what is wrong: with what the link led to, and with the command's words."""
     if changed := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
         yield f"changes what a {way} led to: {changed[0]}"
-    if "Traceback" in ended.err or "fault of Regard" in ended.err:
+    if "Traceback" in ended.err or "internal error" in ended.err:
         yield f"traceback: {ended.err.strip().splitlines()[-1][:160]}"
     if ended.status not in (0, 1, 2) or ended.hung or ended.stopped:
         yield f"status {ended.status}"

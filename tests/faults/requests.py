@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 import regard
 from regard.server import Explorer
-from regard.server.app import QUESTIONS, make_app
+from regard.server.app import ENDPOINTS, make_app
 from tests.faults.report import Report, Trial, counted
 from tests.server.running import Answer, asked, connect, receive, request, send, showing
 
@@ -116,7 +116,7 @@ def request_of(seed: int, routes: Sequence[tuple[str, str]]) -> bytes:
     # Files are many and alike: most requests go where something is read, or at least worked out.
     weights = [20 if _has_body(path) else 4 if path.startswith("/api/") else 0.3 for _, path in routes]
     [(method, path)] = draw.choices(routes, weights)
-    question = QUESTIONS.get(path)
+    question = ENDPOINTS.get(path)
     body = b""
     headers: dict[str, str] = {}
     if question is not None and question.body is not None:
@@ -133,7 +133,7 @@ def request_of(seed: int, routes: Sequence[tuple[str, str]]) -> bytes:
 
 
 def _has_body(path: str) -> bool:
-    return path in QUESTIONS and QUESTIONS[path].body is not None
+    return path in ENDPOINTS and ENDPOINTS[path].body is not None
 
 
 def _body(draw: random.Random, shape: type[msgspec.Struct]) -> bytes:
@@ -193,7 +193,7 @@ def _path(draw: random.Random, path: str) -> str:
         ".",
         "?token=x",
     )
-    whole = ("*", "//evil.example/", "http://evil.example/", "/" + "a" * 9000, "/.git/config", "/view/", "/api")
+    whole = ("*", "//evil.example/", "http://evil.example/", "/" + "a" * 9000, "/.git/config", "/js/", "/api")
     return draw.choice([f"{path}/{draw.choice(other)}", f"{path}{draw.choice(other)}", path.upper(), *whole])
 
 

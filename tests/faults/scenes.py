@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
-from regard.training import RunFolder, TrainingState, loop
+from regard.training import RunFolder, TrainingState, trainer
 from tests.faults.children import Ended, run
 from tests.german import write
 
@@ -112,7 +112,7 @@ def often(stop: bool = False) -> Iterator[None]:
         if state.step >= STOPPED:
             os._exit(0)
 
-    with mock.patch.multiple(loop, METRICS_EVERY=1, CHECKPOINT_EVERY=EVERY):
+    with mock.patch.multiple(trainer, METRICS_EVERY=1, CHECKPOINT_EVERY=EVERY):
         with mock.patch.object(TrainingState, "save", save_and_stop) if stop else contextlib.nullcontext():
             yield
 

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from regard.io import writing
-from regard.training import RunFolder, TrainingState, tensors
+from regard.training import Checkpoint, RunFolder, TrainingState, tensor_file
 from tests.faults import damage, files, kills, together
 from tests.faults.scenes import scenes
 
@@ -48,9 +48,9 @@ def test_a_checkpoint_in_the_wrong_order_is_found() -> None:
     """What training goes on from is there before the model that belongs to it."""
 
     def save(state: TrainingState, folder: RunFolder, *_: object, use: bool = True) -> None:
-        folder.write_trainer(state.step, state.trainer_tensors())
+        Checkpoint(step=state.step, training=state.tensors()).save(folder)
         if use:
-            folder.write_model(state.step, state.in_use())
+            Checkpoint(step=state.step, weights=state.weights()).save(folder)
 
     with scene_of("train counting"), mock.patch.object(TrainingState, "save", save):
         report = kills.main(None, seed=0)
@@ -74,7 +74,10 @@ def test_a_missing_lock_is_found() -> None:
     def free(_: Path) -> Iterator[None]:
         yield
 
-    with mock.patch("regard.training.world.holding", free), mock.patch("regard.runs.pruning.holding", free):
+    with (
+        mock.patch("regard.training.distributed.hold_lock", free),
+        mock.patch("regard.runs.pruning.hold_lock", free),
+    ):
         report = together.main(40, seed=0)
     assert report.faults, report.told()
 
@@ -82,7 +85,7 @@ def test_a_missing_lock_is_found() -> None:
 @pytest.mark.slow
 def test_a_missing_checksum_is_found() -> None:
     flips = mock.patch.object(files, "WAYS", [damage.flip])
-    with flips, mock.patch.object(tensors, "_check_sum", lambda file, header: None):
+    with flips, mock.patch.object(tensor_file, "_check_sum", lambda file, header: None):
         report = files.main(100, seed=0)
     assert any("other losses" in fault for fault in report.faults), report.told()
 

@@ -22,7 +22,7 @@ def test_a_sample_of_learners_files() -> None:
         (0, "score: right\n", "", None),
         (1, "", "", "no line says what happened"),
         (1, "score: right\n", "", "status 1 after score: right"),
-        (2, "score: right\n", "regard: a fault of Regard's own\n", "a fault of Regard's own"),
+        (2, "score: right\n", "regard: internal error\n", "internal error"),
         (1, "score: wrong\n", "Traceback\n", "standard error: Traceback"),
     ],
 )

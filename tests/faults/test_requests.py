@@ -5,7 +5,7 @@ from starlette.routing import Route
 
 import regard
 from regard.server import Explorer
-from regard.server.app import QUESTIONS, make_app
+from regard.server.app import ENDPOINTS, make_app
 from tests.faults.requests import judge, main, request_of, routes_of
 from tests.server.running import Answer
 
@@ -21,10 +21,10 @@ def test_a_sample_of_requests(trained: regard.AnswerRun) -> None:
 
 def test_a_request_can_be_repeated_and_every_route_is_tried(trained: regard.AnswerRun) -> None:
     routes = routes_of(make_app(Explorer(trained)))
-    assert {path for _, path in routes} > set(QUESTIONS) | {"/", "/view/entry.js"}
+    assert {path for _, path in routes} > set(ENDPOINTS) | {"/", "/js/entry.js"}
     sent = [request_of(seed, routes) for seed in range(SAMPLE)]
     assert sent == [request_of(seed, routes) for seed in range(SAMPLE)] and len(set(sent)) > SAMPLE / 2
-    for path in QUESTIONS:
+    for path in ENDPOINTS:
         assert any(path.encode() in each for each in sent)
     new = Starlette(routes=[Route("/new", lambda request: None)])
     assert any(b" /new HTTP" in request_of(seed, routes_of(new)) for seed in range(20))

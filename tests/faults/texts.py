@@ -20,7 +20,7 @@ from typing import Any
 
 import regard
 from regard.cli import main as command_line
-from regard.data.encoding import MOST_BAD
+from regard.data.text_encoding import MAX_BROKEN
 from regard.data.vocabulary import is_blank
 from tests.faults.report import Report, Trial, counted
 from tests.german import sentences, write
@@ -166,7 +166,7 @@ def try_encoding(run: regard.TranslationRun, folder: Path, random: Random) -> li
     source = put(folder / f"a.de{ending}", content)
     target = put(folder / "a.en", "".join(f"{each}\n" for each in targets).encode())
     bad = sum(not _is_utf8(line) for line in content.split(b"\n"))
-    refused = b"\0" in content or bad > MOST_BAD * len(sources)
+    refused = b"\0" in content or bad > MAX_BROKEN * len(sources)
     choices: list[list[str | Path]] = [
         *readers(run, folder, source, target),
         ["translate", run.folder, "--beam", "1", "--input", source],

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from regard.data.links import KnownLinks
+from regard.data.word_alignment import WordAlignment
 from regard.interpret.agreement import agreement, alignment_error_rate, count_links
 
 
 def test_rates_match_a_worked_example() -> None:
     """Och and Ney 2003, equations 11 to 13."""
-    known = [KnownLinks.of([(0, 0), (1, 1)], [(2, 2)]), KnownLinks.of([(0, 0)])]
+    known = [WordAlignment.of([(0, 0), (1, 1)], [(2, 2)]), WordAlignment.of([(0, 0)])]
     predicted = [frozenset({(0, 0), (2, 2), (3, 3)}), frozenset({(0, 0)})]
     assert count_links(predicted[0], known[0]) == (3, 2, 1, 2)
     rates = agreement(predicted, known)
@@ -22,7 +22,7 @@ def test_rates_match_a_worked_example() -> None:
 
 
 def test_error_rate_is_0_for_equal_links_and_1_for_disjoint_links() -> None:
-    known = [KnownLinks.of([(0, 0), (1, 1)])] * 3
+    known = [WordAlignment.of([(0, 0), (1, 1)])] * 3
     same = agreement([links.sure for links in known], known)
     apart = agreement([frozenset({(0, 1)})] * 3, known)
     assert same.error_rate is not None and (same.error_rate.mean, same.error_rate.high) == (0, 0)
@@ -30,6 +30,6 @@ def test_error_rate_is_0_for_equal_links_and_1_for_disjoint_links() -> None:
 
 
 def test_without_any_links() -> None:
-    nothing = agreement([frozenset()] * 3, [KnownLinks.of([])] * 3)
+    nothing = agreement([frozenset()] * 3, [WordAlignment.of([])] * 3)
     assert (nothing.error_rate, nothing.precision, nothing.recall) == (None, None, None)
     assert alignment_error_rate(np.zeros((2, 4), dtype=int)).tolist() == [1, 1]

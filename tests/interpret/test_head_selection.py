@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from regard.data.links import KnownLinks, Link
+from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
 from regard.interpret import AligningHeads, Head, choose_heads, extract_links
 from regard.interpret.head_selection import combine_heads
@@ -14,7 +14,9 @@ HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1
 RANDOM = np.random.default_rng(0)
 
 
-def make_pairs(count: int, *, right: dict[tuple[int, int], float]) -> tuple[list[np.ndarray], list[KnownLinks]]:
+def make_pairs(
+    count: int, *, right: dict[tuple[int, int], float]
+) -> tuple[list[np.ndarray], list[WordAlignment]]:
     """Return random weights (2, C, 4, 5) of `count` pairs, and their known links.
 
     `right`: by (shift, head), the share of steps in which the largest weight is on the known word.
@@ -28,7 +30,7 @@ def make_pairs(count: int, *, right: dict[tuple[int, int], float]) -> tuple[list
                 if RANDOM.random() < share:
                     array[place][target, source] = 2
         weights.append(array)
-        known.append(KnownLinks.of([(int(source), target) for target, source in enumerate(order)]))
+        known.append(WordAlignment.of([(int(source), target) for target, source in enumerate(order)]))
     return weights, known
 
 
@@ -92,6 +94,6 @@ def test_the_end_of_the_source_gives_no_link() -> None:
     assert combine_heads(np.ones((2, 3, 4, 5)), HEADS, all_heads).shape == (4, 5)
 
 
-def _random_pairs() -> tuple[list[np.ndarray], list[Head], list[KnownLinks]]:
+def _random_pairs() -> tuple[list[np.ndarray], list[Head], list[WordAlignment]]:
     weights, known = make_pairs(20, right={})
     return weights, HEADS, known

@@ -12,13 +12,13 @@ from regard.attention import MultiHeadAttention, intervene, keep_heads
 from regard.evaluation import fresh_batches
 from regard.interpret import Estimate, HeadImportance
 from regard.runs import prune
-from regard.streams import generator_of
+from regard.streams import make_generator
 from regard.training import RunFolder
 
 
 def test_importance_is_the_loss_increase_without_the_head(trained: regard.AnswerRun) -> None:
     result = trained.importance(samples=50)
-    [(inputs, targets, _)] = fresh_batches(trained.task, 50, generator_of(0, "importance"))
+    [(inputs, targets, _)] = fresh_batches(trained.task, 50, make_generator(0, "importance"))
 
     def loss() -> float:
         return F.cross_entropy(trained.model(inputs).flatten(0, 1), targets.flatten()).item()

@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.interpret import intermediates
-from regard.viz.page import as_json
+from regard.viz.serialization import map_data
 
 INPUT = "BCCCBAABACCCA"
 
@@ -25,7 +25,7 @@ def _numbers(data: Any) -> np.ndarray:
 
 def test_equal_to_those_of_explain(run: Any) -> None:
     shown = run.with_sums(run.attend(seed=3))
-    for name, layer in as_json(shown)["sums"]["layers"].items():
+    for name, layer in map_data(shown)["sums"]["layers"].items():
         heads, queries, keys = shown.layers[name].weights.shape
         result = {part: _numbers(data) for part, data in layer.items() if _packs(data)}
         for head, query, key in ((0, 0, 0), (heads - 1, queries - 1, keys - 1)):
@@ -77,4 +77,4 @@ def test_changed_models_get_no_intermediate_values(trained: regard.AnswerRun) ->
     with regard.intervene(trained.model, "cross", heads=[0], to="uniform"):
         touched = trained.attend(INPUT)
     assert trained.with_sums(touched).sums is None
-    assert "sums" not in as_json(trained.attend(INPUT))
+    assert "sums" not in map_data(trained.attend(INPUT))

@@ -10,9 +10,8 @@ import pytest
 import regard
 from regard.interpret import load_examination
 from regard.interpret.importance import importance_by_layer
-from regard.io.reading import sealed
-from regard.training import RunFolder
-from regard.training.kept import write_kept
+from regard.io.reading import add_digest
+from regard.training import Checkpoint, RunFolder
 from tests.earlier import to_format_6
 
 
@@ -30,7 +29,7 @@ def test_loads_what_was_saved(trained: regard.AnswerRun, run: RunFolder) -> None
     assert loaded.sentences == {"cross": [head.sentence() for head in result.heads]}
     assert loaded.worth == importance_by_layer(result.importance)
     assert loaded.roles == ({} if result.roles is None else result.roles.by_layer())
-    run.write_model(13, trained.model.state_dict())  # training went on
+    Checkpoint(step=13, weights=trained.model.state_dict()).save(run)  # training went on
     assert not any(load_examination(run))
 
 
@@ -68,7 +67,7 @@ def test_refuses_an_edited_file_and_that_of_another_run(
         regard.InputError, match=r"examined\.json: it has changed since it was written; delete it"
     ):
         regard.load(run.path).about()
-    file.write_text(json.dumps(sealed({**stored, "of": {**stored["of"], "config": "another"}})))
+    file.write_text(json.dumps(add_digest({**stored, "of": {**stored["of"], "config": "another"}})))
     with pytest.raises(regard.InputError, match=r"examined\.json: it is of another run; delete it"):
         load_examination(run)
     assert "it is of another run; it is used as it is" not in capsys.readouterr().err
@@ -85,7 +84,7 @@ def test_refuses_an_edited_file_and_that_of_another_run(
     ],
 )
 def test_ignores_content_of_another_version(run: RunFolder, content: dict[str, object]) -> None:
-    write_kept(run, "examined.json", content)
+    run.write_derived("examined.json", content)
     assert not any(load_examination(run))
     (run.path / "examined.json").unlink()
     assert not any(load_examination(run))

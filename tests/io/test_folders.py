@@ -1,4 +1,4 @@
-"""Folders are there whole or not at all, whatever their writer dies of."""
+"""Folders are complete or missing, however their writer dies."""
 
 import errno
 import os
@@ -28,13 +28,13 @@ def no_exchange(one: Path, other: Path) -> None:
 
 @pytest.fixture(params=[True, False], ids=["exchange", "two renames"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways in which a folder takes another one's place."""
+    """Both ways to replace a folder."""
     if not request.param:
         monkeypatch.setattr(folders, "_exchange", no_exchange)
 
 
 @pytest.mark.usefixtures("way")
-def test_a_new_folder_takes_the_place_of_what_is_there(tmp_path: Path) -> None:
+def test_a_new_folder_replaces_an_existing_one(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "run"
     filled(path, "one")
     filled(path, "two")
@@ -44,7 +44,7 @@ def test_a_new_folder_takes_the_place_of_what_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("target", ["run", "nowhere", "file"])
-def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path, target: str) -> None:
+def test_a_link_is_replaced_and_its_target_is_unchanged(tmp_path: Path, target: str) -> None:
     filled(tmp_path / "run", "one")
     (tmp_path / "file").write_text("precious")
     (tmp_path / "link").symlink_to(target)
@@ -54,7 +54,7 @@ def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path, target: str
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "link", "run"]
 
 
-def test_a_way_up_makes_nothing_on_the_way(tmp_path: Path) -> None:
+def test_a_path_up_from_a_missing_folder_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no folder '.*missing'"):
         filled(tmp_path / "missing" / ".." / "run", "one")
     assert list(tmp_path.iterdir()) == []
@@ -64,7 +64,7 @@ def test_a_way_up_makes_nothing_on_the_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run"
     filled(path, "one")
     with pytest.raises(ZeroDivisionError), new_folder(path):
@@ -81,7 +81,7 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def in_another_process(code: str, folder: Path) -> None:
-    """Run code that ends its process hard."""
+    """Run code that kills its process."""
     lines = ["import os, pathlib", "from regard.io import folders, new_folder, write_file", code]
     found = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=folder, check=False)
     assert found.returncode == 9
@@ -96,7 +96,7 @@ with new_folder(path) as building:
 """
 
 
-def test_a_dead_process_leaves_nothing_for_long(tmp_path: Path) -> None:
+def test_leftovers_of_a_dead_process_are_removed(tmp_path: Path) -> None:
     filled(tmp_path / "run", "one")
     in_another_process(BUILD.format("os._exit(9)"), tmp_path)
     assert len(list(tmp_path.glob(".run~*.new"))) == 1
@@ -108,7 +108,7 @@ def test_a_dead_process_leaves_nothing_for_long(tmp_path: Path) -> None:
     assert content_of(tmp_path / "run") == "one"
 
 
-def test_a_process_that_dies_between_two_renames_loses_nothing(tmp_path: Path) -> None:
+def test_a_process_killed_between_two_renames_loses_nothing(tmp_path: Path) -> None:
     filled(tmp_path / "run", "one")
     dying = """
 def no_exchange(one, other):
@@ -129,7 +129,7 @@ folders._exchange, renamed, pathlib.Path.rename = no_exchange, pathlib.Path.rena
     assert list(tmp_path.iterdir()) == [tmp_path / "run"]
 
 
-def test_what_a_living_process_writes_stays(tmp_path: Path) -> None:
+def test_files_of_a_living_process_stay(tmp_path: Path) -> None:
     with new_folder(tmp_path / "run") as building:
         tidy(tmp_path)
         assert building.is_dir()

@@ -10,48 +10,48 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.io import holding, is_in_use, keep_in_use, taking_turns
+from regard.io import hold_lock, is_in_use, mark_in_use, wait_for_lock
 
-HOLD = "import pathlib, sys, time; from regard.io import holding; held = holding(pathlib.Path(sys.argv[1]))"
+HOLD = "import pathlib, sys, time; from regard.io import hold_lock; held = hold_lock(pathlib.Path(sys.argv[1]))"
 
 
-def test_a_second_one_is_told_who_the_first_is(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_with_the_holder(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "run"
-    with holding(path):
+    with hold_lock(path):
         with pytest.raises(InputError, match=f"by process {os.getpid()} on {socket.gethostname()} since 20"):
-            with holding(path):
+            with hold_lock(path):
                 pass
-        with holding(tmp_path / "deep" / "other"):
+        with hold_lock(tmp_path / "deep" / "other"):
             pass
-    with holding(path):
+    with hold_lock(path):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dead_process_holds_nothing(tmp_path: Path) -> None:
+def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "run"
     words = [sys.executable, "-c", f"{HOLD}; held.__enter__(); print(flush=True); time.sleep(60)", str(path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        with pytest.raises(InputError, match=f"is being written by process {other.pid} on "), holding(path):
+        with pytest.raises(InputError, match=f"is being written by process {other.pid} on "), hold_lock(path):
             pass
         other.kill()
         other.wait()
-        with holding(path):
+        with hold_lock(path):
             pass
     assert list(tmp_path.iterdir()) == []
 
 
-def test_many_take_turns(tmp_path: Path) -> None:
-    """However they interleave, never two at once, and each one that was refused can try again."""
+def test_many_processes_take_turns(tmp_path: Path) -> None:
+    """Two processes never hold the lock at once, and a refused one can try again."""
     code = f"""{HOLD.rsplit(";", 1)[0]}
 from regard.errors import InputError
 path = pathlib.Path(sys.argv[1])
 done = 0
 while done < 50:
     try:
-        with holding(path):
+        with hold_lock(path):
             path.mkdir()
             path.rmdir()
             done += 1
@@ -62,14 +62,14 @@ while done < 50:
     assert [other.wait() for other in others] == [0, 0, 0]
 
 
-def test_a_path_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+def test_an_impossible_path_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file" / "run", tmp_path / "a\0b", tmp_path / ("x" * 300) / "run"):
-        with pytest.raises(InputError, match="cannot write .*choose another path"), holding(path):
+        with pytest.raises(InputError, match="cannot write .*choose another path"), hold_lock(path):
             pass
 
 
-def test_who_takes_turns_waits_and_says_once_for_whom(tmp_path: Path) -> None:
+def test_waiting_is_reported_once_with_the_holder(tmp_path: Path) -> None:
     path, said, order = tmp_path / "run", list[str](), list[str]()
     told = threading.Event()
 
@@ -78,10 +78,10 @@ def test_who_takes_turns_waits_and_says_once_for_whom(tmp_path: Path) -> None:
         told.set()
 
     def second() -> None:
-        with taking_turns(path, wait):
+        with wait_for_lock(path, wait):
             order.append("second")
 
-    with holding(path):
+    with hold_lock(path):
         other = threading.Thread(target=second)
         other.start()
         assert told.wait(10)
@@ -89,11 +89,11 @@ def test_who_takes_turns_waits_and_says_once_for_whom(tmp_path: Path) -> None:
     other.join(10)
     assert order == ["first", "second"] and len(said) == 1
     assert said[0].startswith(f"waiting: {str(path)!r} is being written by process {os.getpid()} on ")
-    with pytest.raises(InputError, match="cannot write"), taking_turns(Path("/proc/none/run"), wait):
+    with pytest.raises(InputError, match="cannot write"), wait_for_lock(Path("/proc/none/run"), wait):
         pass
 
 
-def test_a_file_is_in_use_as_long_as_its_owners_live(tmp_path: Path) -> None:
+def test_a_file_is_in_use_while_its_owners_live(tmp_path: Path) -> None:
     class Owner:
         """Somebody."""
 
@@ -101,8 +101,8 @@ def test_a_file_is_in_use_as_long_as_its_owners_live(tmp_path: Path) -> None:
     assert not is_in_use(path)
     path.write_text("")
     one, other = Owner(), Owner()
-    keep_in_use(path, one)
-    keep_in_use(path, other)
+    mark_in_use(path, one)
+    mark_in_use(path, other)
     assert is_in_use(path)
     del one
     assert is_in_use(path)
@@ -122,14 +122,14 @@ def test_a_lock_that_is_a_link_is_refused(tmp_path: Path, way: str) -> None:
         os.mkfifo(lock)
     else:
         lock.symlink_to("../victim")
-    with pytest.raises(InputError), holding(tmp_path / "top" / "run"):
+    with pytest.raises(InputError), hold_lock(tmp_path / "top" / "run"):
         pass
     assert victim.read_text() == "precious" if way != "dangling" else not victim.exists()
 
 
-def test_a_lock_stands_beside_a_link_and_not_beside_what_it_leads_to(tmp_path: Path) -> None:
+def test_the_lock_is_beside_a_link_and_not_beside_its_target(tmp_path: Path) -> None:
     (tmp_path / "top").mkdir()
     (tmp_path / "top" / "run").symlink_to("../elsewhere")
-    with holding(tmp_path / "top" / "run"):
+    with hold_lock(tmp_path / "top" / "run"):
         assert [each.name for each in tmp_path.rglob("*.lock")] == [".run.lock"]
         assert (tmp_path / "top" / ".run.lock").exists()

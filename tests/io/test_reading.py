@@ -1,4 +1,4 @@
-"""Reading files that may be anything."""
+"""Reading arbitrary files."""
 
 import json
 import os
@@ -15,20 +15,20 @@ from regard.errors import InputError
 from regard.io.reading import (
     DamageError,
     check_file,
-    files_in,
+    convert_json,
     is_file,
     is_folder,
-    numbered,
+    list_files,
+    list_steps,
     parse_json,
     read_bytes,
     read_json,
     read_text,
-    shaped,
 )
 
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True):
-    """What the tests' file is to hold."""
+    """The expected content of the test file."""
 
     name: str
     sizes: list[int]
@@ -41,12 +41,12 @@ class Shape(msgspec.Struct, forbid_unknown_fields=True):
         (b"", "it is not JSON at line 1, column 1"),
         (b'{"name": "x",\n "sizes" [1]}', "it is not JSON at line 2, column 10"),
         (b"\xff", "it is not UTF-8 at byte 0"),
-        (b"[" * 100_000 + b"]" * 100_000, "it is nested too deep"),
-        (b"[" * 30 + b"]" * 30, "it is nested too deep"),
-        (b'{"name": "x", "name": "y", "sizes": []}', "'name' stands in it twice"),
-        (b'{"name": "x", "sizes": [], "rate": NaN}', "NaN in it is no finite number"),
-        (b'{"name": "x", "sizes": [], "rate": 1e999}', "1e999 in it is no finite number"),
-        (b'{"name": "x", "sizes": [' + b"9" * 5000 + b"]}", "a number in it has 5000 digits"),
+        (b"[" * 100_000 + b"]" * 100_000, "its JSON is nested too deep"),
+        (b"[" * 30 + b"]" * 30, "its JSON is nested too deep"),
+        (b'{"name": "x", "name": "y", "sizes": []}', "'name' occurs twice"),
+        (b'{"name": "x", "sizes": [], "rate": NaN}', "it contains NaN, which is not a finite number"),
+        (b'{"name": "x", "sizes": [], "rate": 1e999}', "it contains 1e999, which is not a finite number"),
+        (b'{"name": "x", "sizes": [' + b"9" * 5000 + b"]}", "it contains a number of 5000 digits"),
         (b'{"name": "x", "sizes": [1, "2"]}', r"'sizes\[1\]' is a text, not a whole number"),
         (b'{"name": null, "sizes": []}', "'name' is null, not a text"),
         (b'{"name": "x", "sizes": [], "rate": true}', "'rate' is true or false, not a number or null"),
@@ -55,7 +55,7 @@ class Shape(msgspec.Struct, forbid_unknown_fields=True):
         (b"3", "it is a whole number, not an object"),
     ],
 )
-def test_what_is_wrong_with_json_is_said_in_our_words(tmp_path: Path, content: bytes, message: str) -> None:
+def test_errors_of_json_are_translated(tmp_path: Path, content: bytes, message: str) -> None:
     file = tmp_path / "a.json"
     file.write_bytes(content)
     with pytest.raises(InputError, match=f"^'{file}' is damaged: {message}; restore a copy$"):
@@ -71,12 +71,12 @@ JSON = st.recursive(
 
 
 @given(value=JSON)
-def test_any_json_is_the_shape_or_one_complaint(value: Any) -> None:
+def test_any_json_has_the_shape_or_gives_one_error(value: Any) -> None:
     sound = {"name": "x", "sizes": [1, 2], "rate": 0.5}
     for place in (None, "name", "sizes", "rate", "other"):
         content = value if place is None else {**sound, place: value}
         try:
-            found = shaped(parse_json(json.dumps(content)), Shape)
+            found = convert_json(parse_json(json.dumps(content)), Shape)
         except DamageError as error:
             assert "\n" not in str(error) and "`" not in str(error)
         else:
@@ -84,14 +84,14 @@ def test_any_json_is_the_shape_or_one_complaint(value: Any) -> None:
 
 
 @given(content=st.binary(max_size=60))
-def test_any_bytes_are_json_or_one_complaint(content: bytes) -> None:
+def test_any_bytes_are_json_or_give_one_error(content: bytes) -> None:
     try:
         parse_json(content)
     except DamageError as error:
         assert "\n" not in str(error)
 
 
-def test_what_is_no_file_is_said(tmp_path: Path) -> None:
+def test_paths_that_are_no_files_are_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
     cases = {
@@ -126,7 +126,7 @@ def test_size_and_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-def test_what_another_user_may_not_read_is_said(tmp_path: Path) -> None:
+def test_missing_permissions_are_reported(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").touch()
     for path in [*tmp_path.parents][:-2]:
@@ -139,12 +139,12 @@ def test_what_another_user_may_not_read_is_said(tmp_path: Path) -> None:
             with pytest.raises(InputError, match="permission denied; change its permissions, or use a copy"):
                 look(tmp_path / "folder" / "file")
         with pytest.raises(InputError, match="permission denied"):
-            files_in(tmp_path / "folder")
+            list_files(tmp_path / "folder")
     finally:
         os.seteuid(0)
 
 
-def test_files_by_their_number_and_no_others(tmp_path: Path) -> None:
+def test_step_files_are_sorted_by_number(tmp_path: Path) -> None:
     names = [
         "step-10",
         "step-9",
@@ -159,5 +159,5 @@ def test_files_by_their_number_and_no_others(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / f"{name}.safetensors").touch()
     (tmp_path / "step-5.safetensors").mkdir()
-    assert [path.stem for path in numbered(tmp_path)] == ["step-0", "step-9", "step-10"]
-    assert numbered(tmp_path / "nowhere") == []
+    assert [path.stem for path in list_steps(tmp_path)] == ["step-0", "step-9", "step-10"]
+    assert list_steps(tmp_path / "nowhere") == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, MachineError
-from regard.io import check_writable, make_folder, open_own, write_file, write_json, write_new
+from regard.io import check_writable, make_folder, open_regular, write_file, write_json, write_new
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_writes_and_replaces(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_only_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     write_file(file, b"one")
 
@@ -34,7 +34,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypat
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_numbers_that_json_has_no_word_for_can_be_refused(tmp_path: Path) -> None:
+def test_nan_can_be_refused(tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     write_json(file, {"bleu": 1.0}, allow_nan=False)
     with pytest.raises(ValueError, match="not JSON compliant"):
@@ -42,12 +42,12 @@ def test_numbers_that_json_has_no_word_for_can_be_refused(tmp_path: Path) -> Non
     assert file.read_text() == '{\n  "bleu": 1.0\n}\n'
 
 
-def test_a_path_that_cannot_be_is_the_users_to_change(tmp_path: Path) -> None:
+def test_an_impossible_path_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write '.*': No such file or directory; choose another path"):
         write_file(tmp_path / "none" / "file", b"one")
 
 
-def test_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
+def test_unwritable_paths_are_detected_before(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for wrong in ("none/file", "", "file/inside", "n" * 300, "\0"):
         with pytest.raises(InputError, match="cannot write"):
@@ -59,7 +59,7 @@ def test_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["real", "nowhere", "pipe", "folder", "link"])
-def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path, target: str) -> None:
+def test_a_link_is_replaced_and_its_target_is_unchanged(tmp_path: Path, target: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "real").write_bytes(b"one")
     os.mkfifo(tmp_path / "pipe")
@@ -79,7 +79,7 @@ def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
 
-def test_files_changed_in_place_are_regular_files(tmp_path: Path) -> None:
+def test_only_regular_files_are_changed_in_place(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"one")
     for name, target in {"link": "real", "dangling": "nowhere", "null": os.devnull}.items():
         (tmp_path / name).symlink_to(target)
@@ -87,8 +87,8 @@ def test_files_changed_in_place_are_regular_files(tmp_path: Path) -> None:
     for name in ("link", "dangling", "null", "pipe", os.devnull):
         for mode in ("ab", "a+b", "r+b"):
             with pytest.raises(OSError):
-                open_own(tmp_path / name, mode)
-    with open_own(tmp_path / "real", "ab") as file:
+                open_regular(tmp_path / name, mode)
+    with open_regular(tmp_path / "real", "ab") as file:
         file.write(b", two")
     assert (tmp_path / "real").read_bytes() == b"one, two" and not (tmp_path / "nowhere").exists()
 
@@ -108,7 +108,7 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
 def test_pipes_are_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(InputError, match="nobody reads from it"):
+    with pytest.raises(InputError, match="no process reads from it"):
         write_file(pipe, b"three")
     found: list[bytes] = []
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -127,28 +127,28 @@ def test_pipes_are_written_to(tmp_path: Path) -> None:
     assert b"".join(found) == large and stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_a_device_stays_one() -> None:
+def test_a_device_is_not_replaced() -> None:
     write_file(Path("/dev/null"), b"gone")
     assert Path("/dev/null").is_char_device()
 
 
-def test_names_may_be_as_long_as_the_file_system_takes(tmp_path: Path) -> None:
+def test_names_may_use_the_full_length_of_the_file_system(tmp_path: Path) -> None:
     for name in ("x" * 255, "é" * 127):
         write_file(tmp_path / name, b"one")
         assert (tmp_path / name).read_bytes() == b"one"
     with pytest.raises(InputError, match="File name too long; choose another path"):
         write_file(tmp_path / ("x" * 256), b"one")
-    with pytest.raises(InputError, match="holds no NUL; choose another path"):
+    with pytest.raises(InputError, match="must not contain NUL; choose another path"):
         write_file(tmp_path / "a\0b", b"one")
 
 
-def test_new_files_are_all_written_or_none(tmp_path: Path) -> None:
+def test_either_all_new_files_are_written_or_none(tmp_path: Path) -> None:
     wanted = {tmp_path / "deep" / "a": b"one", tmp_path / "other" / "b": b"two"}
     assert write_new(wanted) == list(wanted)
     assert {path: path.read_bytes() for path in wanted} == wanted
     (tmp_path / "other" / "b").write_text("mine")
     more = {tmp_path / "third" / "c": b"three", tmp_path / "other" / "b": b"two"}
-    with pytest.raises(InputError, match="is there already: choose another folder"):
+    with pytest.raises(InputError, match="exists and is not overwritten: choose another folder"):
         write_new(more)
     assert not (tmp_path / "third").exists()
     assert (tmp_path / "other" / "b").read_text() == "mine"

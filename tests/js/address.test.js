@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addressOf, readAddress } from "../../src/regard/viz/js/address.js";
+import { formatAddress, readAddress } from "../../src/regard/viz/js/address.js";
 import { START } from "../../src/regard/viz/js/state.js";
 
 const NOTHING = { state: {}, input: null, touched: null, written: null, asked: [] };
@@ -27,22 +27,22 @@ test("what is chosen comes back", () => {
   const written = { beam: 3, branch: 12 };
   const asked = /** @type {const} */ (["importance", "roles"]);
   const more = { input: "a & b #=%", touched, written, asked: [...asked] };
-  const found = readAddress(addressOf(state, more));
-  assert.deepEqual({ ...START, ...found.state }, state);
-  assert.deepEqual({ ...found, state: undefined }, { ...more, state: undefined });
+  const address = readAddress(formatAddress(state, more));
+  assert.deepEqual({ ...START, ...address.state }, state);
+  assert.deepEqual({ ...address, state: undefined }, { ...more, state: undefined });
 });
 
 test("nothing is said of what is as at the beginning", () => {
-  assert.equal(addressOf(START), "#");
+  assert.equal(formatAddress(START), "#");
   assert.deepEqual(readAddress(""), NOTHING);
 });
 
 test("an address of somebody else's making does no harm", () => {
-  const found = readAddress(
+  const address = readAddress(
     "#mode=evil&head=-1&query=1e9&key=0x1&frame=NaN&least=2&off=1;2&__proto__=1&other=2&touched={broken" +
       "&written=3,-1&asked=evil&temperature=hot",
   );
-  assert.deepEqual(found, NOTHING);
+  assert.deepEqual(address, NOTHING);
   assert.equal(readAddress('#touched={"a":1}').touched, null);
   assert.equal(readAddress("#temperature=500").state.temperature, 10);
   assert.equal(readAddress("#temperature=0").state.temperature, 0.1);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { css, dashes, hue, luminance, palette, shade } from "../../src/regard/viz/js/colours.js";
+import { cssColour, headDashes, headColour, luminance, palette, shade } from "../../src/regard/viz/js/colours.js";
 
 const light = palette(true);
 const dark = palette(false);
@@ -44,9 +44,12 @@ test("the lighter, the less weight; in the dark, the more", () => {
     [light, -1],
     [dark, 1],
   ]) {
-    const found = shares.map((share) => luminance(colours.at(share)));
-    for (let index = 1; index < found.length; index += 1) {
-      assert.ok(sign * (found[index] - found[index - 1]) > 0, `${index} of ${colours.dark ? "dark" : "light"}`);
+    const luminances = shares.map((share) => luminance(colours.at(share)));
+    for (let index = 1; index < luminances.length; index += 1) {
+      assert.ok(
+        sign * (luminances[index] - luminances[index - 1]) > 0,
+        `${index} of ${colours.dark ? "dark" : "light"}`,
+      );
     }
   }
 });
@@ -86,7 +89,7 @@ const EYES = {
   ],
 };
 const times = (matrix, vector) =>
-  matrix.map((row) => row.reduce((sum, each, index) => sum + each * vector[index], 0));
+  matrix.map((row) => row.reduce((sum, weight, index) => sum + weight * vector[index], 0));
 const linear = (hex) =>
   [1, 3, 5].map((at) => {
     const share = Number.parseInt(hex.slice(at, at + 2), 16) / 255;
@@ -141,7 +144,7 @@ test("the measure of colours is that of its authors", () => {
     [[50, 0, 0], [50, -1, 2], 2.3669],
     [[60.2574, -34.0099, 36.2677], [60.4626, -34.1751, 39.4387], 1.2644],
   ];
-  for (const [one, other, expected] of pairs) assert.ok(Math.abs(difference(one, other) - expected) < 1e-4);
+  for (const [first, second, expected] of pairs) assert.ok(Math.abs(difference(first, second) - expected) < 1e-4);
 });
 
 test("neighbouring heads are told apart by every eye, and so is each from the paper", () => {
@@ -152,23 +155,27 @@ test("neighbouring heads are told apart by every eye, and so is each from the pa
   ]) {
     for (let head = 0; head < 8; head += 1) {
       for (const matrix of Object.values(EYES)) {
-        const [one, next] = [head, head + 1].map((each) => {
-          return lab(times(matrix, linear(hue(each, onDark))).map((value) => Math.min(1, Math.max(0, value))));
+        const [first, next] = [head, head + 1].map((index) => {
+          return lab(
+            times(matrix, linear(headColour(index, onDark))).map((value) => Math.min(1, Math.max(0, value))),
+          );
         });
-        assert.ok(difference(one, next) >= 20, `heads ${head} and ${head + 1}: ${difference(one, next)}`);
+        assert.ok(difference(first, next) >= 20, `heads ${head} and ${head + 1}: ${difference(first, next)}`);
       }
-      const [low, high] = [lightOf(hue(head, onDark)), lightOf(paper)].sort((one, other) => one - other);
+      const [low, high] = [lightOf(headColour(head, onDark)), lightOf(paper)].sort(
+        (first, second) => first - second,
+      );
       assert.ok((high + 0.05) / (low + 0.05) >= 3, `head ${head} on ${paper}`);
     }
   }
 });
 
 test("heads of one colour have dashes of their own", () => {
-  const looks = Array.from({ length: 32 }, (_, head) => `${hue(head, false)} ${dashes(head)}`);
+  const looks = Array.from({ length: 32 }, (_, head) => `${headColour(head, false)} ${headDashes(head)}`);
   assert.equal(new Set(looks).size, 32);
 });
 
-test("as CSS", () => assert.equal(css([1, 2, 3]), "rgb(1, 2, 3)"));
+test("as CSS", () => assert.equal(cssColour([1, 2, 3]), "rgb(1, 2, 3)"));
 
 test("what is not finite has a colour of its own", () => {
   for (const colours of [light, dark]) {

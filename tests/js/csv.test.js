@@ -1,25 +1,26 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { csvOf } from "../../src/regard/viz/js/csv.js";
+import { formatCsv } from "../../src/regard/viz/js/csv.js";
 import { palette } from "../../src/regard/viz/js/colours.js";
-import { sceneOf } from "../../src/regard/viz/js/scene.js";
+import { makeScene } from "../../src/regard/viz/js/scene.js";
 import { START } from "../../src/regard/viz/js/state.js";
 import { Weights } from "../../src/regard/viz/js/weights.js";
 import { layer, map } from "./examples.js";
 
 const WEIGHTS = [[[0.5, 0.25, 0.25]], [[0, 1, 0]]];
 
-function saved(state, given = {}, keys = ["a", 'say "a", b', "=1+1"], more = {}) {
+function saved(state, changed = {}, keys = ["a", 'say "a", b', "=1+1"], more = {}) {
   const shown = layer({ queries: ["q"], keys, weights: WEIGHTS });
-  const data = { maps: [map([shown], given)], ...more };
-  return csvOf(sceneOf(data, data.maps[0], shown, { ...START, ...state }, new Weights()), palette(false)).split(
-    "\r\n",
-  );
+  const data = { maps: [map([shown], changed)], ...more };
+  return formatCsv(
+    makeScene(data, data.maps[0], shown, { ...START, ...state }, new Weights()),
+    palette(false),
+  ).split("\r\n");
 }
 
 const facts = (lines) =>
-  Object.fromEntries(lines.flatMap((each) => [/^# (.*?): (.*)/.exec(each)?.slice(1)].filter(Boolean)));
-const rows = (lines) => lines.filter((each) => each[0] !== "#");
+  Object.fromEntries(lines.flatMap((line) => [/^# (.*?): (.*)/.exec(line)?.slice(1)].filter(Boolean)));
+const rows = (lines) => lines.filter((line) => line[0] !== "#");
 
 test("a line for each weight of the heads that are shown", () => {
   assert.deepEqual(rows(saved({ head: 0 })), [
@@ -35,23 +36,23 @@ test("a line for each weight of the heads that are shown", () => {
 
 test("it says what was done, of which heads it is, what was answered, and what colours stand for", () => {
   const done = { interventions: ["cross: head 1 off"], original_prediction: [2], model: "models/test" };
-  const found = facts(saved({}, done));
+  const lines = facts(saved({}, done));
   assert.deepEqual(
-    [found.model, found.layer, found.heads, found.interventions],
+    [lines.model, lines.layer, lines.heads, lines.interventions],
     ["models/test", "cross", "head 0, head 1", "cross: head 1 off"],
   );
-  assert.equal(found.prediction, "1");
-  assert.equal(found["prediction without interventions"], "2");
-  assert.equal(found.scale, "weight 0 to 1.000, the same for all heads");
+  assert.equal(lines.prediction, "1");
+  assert.equal(lines["prediction without interventions"], "2");
+  assert.equal(lines.scale, "weight 0 to 1.000, the same for all heads");
   const plain = facts(saved({ head: 1 }));
   assert.deepEqual([plain.heads, plain.interventions], ["head 1", "none"]);
   assert.equal(plain["prediction without interventions"], undefined);
 });
 
 test("an average is named, with the heads that it is of", () => {
-  const found = saved({ mean: true });
-  assert.equal(facts(found).heads, "average of heads 0, 1");
-  assert.equal(rows(found)[1], 'cross,"average of heads 0, 1",0,q,0,a,0.25');
+  const lines = saved({ mean: true });
+  assert.equal(facts(lines).heads, "average of heads 0, 1");
+  assert.equal(rows(lines)[1], 'cross,"average of heads 0, 1",0,q,0,a,0.25');
   assert.equal(facts(saved({ off: "0" })).heads, "head 1");
 });
 
@@ -63,8 +64,8 @@ test("of a difference, what has changed", () => {
   const original = map([
     layer({ queries: ["q"], keys: ["a", "b", "c"], weights: [[[0.75, 0.25, 0]], [[0, 1, 0]]] }),
   ]);
-  const found = saved({ head: 0, change: true }, {}, ["a", "b", "c"], { original });
-  assert.deepEqual(rows(found).slice(0, 2), [
+  const lines = saved({ head: 0, change: true }, {}, ["a", "b", "c"], { original });
+  assert.deepEqual(rows(lines).slice(0, 2), [
     "layer,head,query_step,query,key_step,key,change",
     "cross,0,0,q,0,a,-0.25",
   ]);

@@ -8,7 +8,7 @@ export function frozen(value) {
 }
 
 /** A layer of one head with two queries and three keys, unless told otherwise. */
-export function layer(given = {}) {
+export function layer(fields = {}) {
   return frozen({
     name: "cross",
     title: "Encoder-decoder attention",
@@ -28,12 +28,12 @@ export function layer(given = {}) {
     patches: null,
     written: false,
     names: null,
-    ...given,
+    ...fields,
   });
 }
 
 /** A map of layers. */
-export function map(layers, given = {}) {
+export function map(layers, fields = {}) {
   return frozen({
     task: "test",
     input: "abc",
@@ -48,6 +48,6 @@ export function map(layers, given = {}) {
     model: "",
     interventions: [],
     original_prediction: null,
-    ...given,
+    ...fields,
   });
 }

@@ -1,69 +1,69 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  around,
-  cut,
-  isolated,
-  legible,
+  nearbyIndices,
+  fitLabel,
+  isolate,
+  revealHidden,
   percent,
-  signed,
-  visible,
+  signedNumber,
+  tokenLabel,
 } from "../../src/regard/viz/js/labels.js";
 
 test("numbers", () => {
   assert.equal(percent(0.1234), "12.3%");
-  assert.equal(signed(0.5), "+0.500");
-  assert.equal(signed(-0.0625), "−0.063");
+  assert.equal(signedNumber(0.5), "+0.500");
+  assert.equal(signedNumber(-0.0625), "−0.063");
 });
 
 const letters = (text) => [...text].length; // as if all were equally wide
 
 test("a label is cut where there is no room", () => {
-  assert.equal(cut("attention", 9, letters), "attention");
-  assert.equal(cut("attention", 4, letters), "att…");
-  assert.equal(cut("attention", -3, letters), "a…");
-  assert.equal(cut("", 0, letters), "");
+  assert.equal(fitLabel("attention", 9, letters), "attention");
+  assert.equal(fitLabel("attention", 4, letters), "att…");
+  assert.equal(fitLabel("attention", -3, letters), "a…");
+  assert.equal(fitLabel("", 0, letters), "");
 });
 
 test("by its width, whatever its letters, and never within one", () => {
-  const wide = (text) => [...text].reduce((sum, each) => sum + (each > "\u3000" ? 2 : 1), 0);
-  assert.equal(cut("注意機構", 8, wide), "注意機構");
-  assert.equal(cut("注意機構", 7, wide), "注意機…");
-  assert.equal(cut("😀😀😀😀", 3, letters), "😀😀…");
+  const wide = (text) => [...text].reduce((sum, character) => sum + (character > "\u3000" ? 2 : 1), 0);
+  assert.equal(fitLabel("注意機構", 8, wide), "注意機構");
+  assert.equal(fitLabel("注意機構", 7, wide), "注意機…");
+  assert.equal(fitLabel("😀😀😀😀", 3, letters), "😀😀…");
 });
 
 test("every token is seen", () => {
-  assert.equal(visible(""), "∅");
-  assert.equal(visible("\t"), "⇥");
-  assert.equal(visible("a\nb"), "a↵b");
-  assert.equal(visible("▁two"), "␣two"); // the sign of SentencePiece looks like a bar
-  assert.equal(visible(" "), "␣");
-  assert.equal(visible(" the "), "␣the␣");
-  assert.equal(visible("two words"), "two words");
-  assert.equal(visible("\u200b"), "[U+200B]");
-  assert.equal(visible("\u200d"), "[U+200D]");
-  assert.equal(visible("\ufe0f"), "◌\ufe0f");
-  assert.equal(visible("\u0000x"), "[U+0000]x");
+  assert.equal(tokenLabel(""), "∅");
+  assert.equal(tokenLabel("\t"), "⇥");
+  assert.equal(tokenLabel("a\nb"), "a↵b");
+  assert.equal(tokenLabel("▁two"), "␣two"); // the sign of SentencePiece looks like a bar
+  assert.equal(tokenLabel(" "), "␣");
+  assert.equal(tokenLabel(" the "), "␣the␣");
+  assert.equal(tokenLabel("two words"), "two words");
+  assert.equal(tokenLabel("\u200b"), "[U+200B]");
+  assert.equal(tokenLabel("\u200d"), "[U+200D]");
+  assert.equal(tokenLabel("\ufe0f"), "◌\ufe0f");
+  assert.equal(tokenLabel("\u0000x"), "[U+0000]x");
 });
 
 test("no token turns the page around", () => {
-  assert.equal(visible("a\u202eb"), "a[U+202E]b");
-  assert.equal(legible("line\nline\u2067"), "line\nline[U+2067]");
-  assert.equal(isolated("שלום"), "\u2068שלום\u2069");
-  assert.equal(isolated("hello"), "hello");
+  assert.equal(tokenLabel("a\u202eb"), "a[U+202E]b");
+  assert.equal(revealHidden("line\nline\u2067"), "line\nline[U+2067]");
+  assert.equal(isolate("שלום"), "\u2068שלום\u2069");
+  assert.equal(isolate("hello"), "hello");
 });
 
 test("what joins letters stays between them", () => {
-  assert.equal(visible("👩\u200d🚀"), "👩\u200d🚀");
-  assert.equal(visible("می\u200cخواهم"), "می\u200cخواهم");
+  assert.equal(tokenLabel("👩\u200d🚀"), "👩\u200d🚀");
+  assert.equal(tokenLabel("می\u200cخواهم"), "می\u200cخواهم");
 });
 
 test("those around one, as many as there are", () => {
-  assert.deepEqual(around(3, 1, 5), [0, 1, 2]);
-  assert.deepEqual(around(10, 0, 4), [0, 1, 2, 3]);
-  assert.deepEqual(around(10, 5, 4), [3, 4, 5, 6]);
-  assert.deepEqual(around(10, 9, 4), [6, 7, 8, 9]);
-  assert.equal(around(1000, 500).length, 160);
+  assert.deepEqual(nearbyIndices(3, 1, 5), [0, 1, 2]);
+  assert.deepEqual(nearbyIndices(10, 0, 4), [0, 1, 2, 3]);
+  assert.deepEqual(nearbyIndices(10, 5, 4), [3, 4, 5, 6]);
+  assert.deepEqual(nearbyIndices(10, 9, 4), [6, 7, 8, 9]);
+  assert.equal(nearbyIndices(1000, 500).length, 160);
 });
 
 test("a share that is not finite", () => {

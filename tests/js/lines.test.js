@@ -8,10 +8,10 @@ const second = Float32Array.of(0, 0.75, 0.25, 0.125, 0.375, 0.5);
 const matrix = new Matrix([first, second], ["p", "q"], ["a", "b", "c"], null);
 
 test("the strongest first, and none that is hardly seen", () => {
-  const { lines: found, seen, all } = strongest(matrix, [0], [0, 1], [0, 1, 2]);
+  const { lines: strongestLines, seen, all } = strongest(matrix, [0], [0, 1], [0, 1, 2]);
   assert.deepEqual([seen, all], [4, 6]);
   assert.deepEqual(
-    found.map(({ weight, query, key }) => [weight, query, key]),
+    strongestLines.map(({ weight, query, key }) => [weight, query, key]),
     [
       [1, 1, 2],
       [0.5, 0, 0],
@@ -29,9 +29,9 @@ test("of the heads, queries and keys that are asked for", () => {
 });
 
 test("so many at most, and how many there are is said", () => {
-  const { lines: found, ...counts } = strongest(matrix, [0, 1], [0, 1], [0, 1, 2], undefined, 2);
+  const { lines: strongestLines, ...counts } = strongest(matrix, [0, 1], [0, 1], [0, 1, 2], undefined, 2);
   assert.deepEqual(
-    found.map(({ weight, head }) => [weight, head]),
+    strongestLines.map(({ weight, head }) => [weight, head]),
     [
       [1, 0],
       [0.75, 1],
@@ -41,7 +41,7 @@ test("so many at most, and how many there are is said", () => {
 });
 
 test("only what is asked for: the largest of each row, and from some weight on", () => {
-  const named = ({ lines: found }) => found.map(({ head, query, key }) => [head, query, key]);
+  const named = ({ lines: strongestLines }) => strongestLines.map(({ head, query, key }) => [head, query, key]);
   assert.deepEqual(named(strongest(matrix, [0], [0, 1], [0, 1, 2], { least: 0, top: 1 })), [
     [0, 1, 2],
     [0, 0, 0],

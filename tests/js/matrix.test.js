@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { clamp, greatest } from "../../src/regard/viz/js/arithmetic.js";
+import { clamp, largestValue } from "../../src/regard/viz/js/arithmetic.js";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
 
 const first = Float32Array.of(0.5, 0.25, 0.25, 0, 0.25, 0.75);
@@ -28,9 +28,9 @@ test("nothing at all still has a scale", () => {
 });
 
 test("the greatest, and the greatest by size", () => {
-  assert.equal(greatest(Float32Array.of(-0.75, 0.5)), 0.5);
-  assert.equal(greatest(Float32Array.of(-0.75, 0.5), true), 0.75);
-  assert.equal(greatest(Float32Array.of(-0.75)), 0);
+  assert.equal(largestValue(Float32Array.of(-0.75, 0.5)), 0.5);
+  assert.equal(largestValue(Float32Array.of(-0.75, 0.5), true), 0.75);
+  assert.equal(largestValue(Float32Array.of(-0.75)), 0);
 });
 
 test("within a range", () => {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { litColour } from "../../src/regard/viz/js/overlay.js";
+import { overlayColour } from "../../src/regard/viz/js/overlay.js";
 import { largestOnPatches } from "../../src/regard/viz/js/patches.js";
-import { modesOf, sceneOf } from "../../src/regard/viz/js/scene.js";
-import { fitted, START } from "../../src/regard/viz/js/state.js";
+import { availableModes, makeScene } from "../../src/regard/viz/js/scene.js";
+import { fitState, START } from "../../src/regard/viz/js/state.js";
 import { Weights } from "../../src/regard/viz/js/weights.js";
 import { frozen, layer, map } from "./examples.js";
 
@@ -11,17 +11,17 @@ const ROW = [0.5, 0.125, 0.25, 0.0625, 0.0625]; // one step for the whole pictur
 const LABELS = ["[CLS]", "0,0", "0,1", "1,0", "1,1"];
 
 /** A layer over a picture of two by two patches. */
-function seeing(given = {}) {
+function seeing(fields = {}) {
   const weights = [[ROW, ROW, ROW, ROW, [0, 0.1, 0.2, 0.3, 0.4]]];
-  return layer({ kind: "encoder", queries: LABELS, keys: LABELS, weights, patches: [1, 2, 2], ...given });
+  return layer({ kind: "encoder", queries: LABELS, keys: LABELS, weights, patches: [1, 2, 2], ...fields });
 }
 
-async function scene(given = {}) {
+async function scene(fields = {}) {
   const data = frozen({ maps: [map([seeing()], { picture: "data:image/png;base64,AA==" })] });
   const weights = new Weights();
   const [shown] = data.maps;
-  const state = { ...START, ...given };
-  return sceneOf(data, shown, shown.layers[0], state, weights);
+  const state = { ...START, ...fields };
+  return makeScene(data, shown, shown.layers[0], state, weights);
 }
 
 test("where there is a picture, weights lie upon it unless something else is chosen", async () => {
@@ -30,10 +30,10 @@ test("where there is a picture, weights lie upon it unless something else is cho
 });
 
 test("without a picture or patches there is no such way to draw", () => {
-  assert.ok(!modesOf(map([seeing()], { picture: null }), seeing()).includes("picture"));
-  const other = seeing({ patches: null });
-  assert.ok(!modesOf(map([other], { picture: "data:," }), other).includes("picture"));
-  assert.equal(modesOf(map([layer()]), layer())[0], "heatmap");
+  assert.ok(!availableModes(map([seeing()], { picture: null }), seeing()).includes("picture"));
+  const plain = seeing({ patches: null });
+  assert.ok(!availableModes(map([plain], { picture: "data:," }), plain).includes("picture"));
+  assert.equal(availableModes(map([layer()]), layer())[0], "heatmap");
 });
 
 test("the strongest colour is the largest weight of the query on a patch", async () => {
@@ -44,12 +44,12 @@ test("the strongest colour is the largest weight of the query on a patch", async
 });
 
 test("the scale goes from grey to colour", () => {
-  assert.deepEqual(litColour(0), [150, 150, 150]);
-  assert.ok(litColour(1)[0] > 230 && litColour(1)[2] < 30);
+  assert.deepEqual(overlayColour(0), [150, 150, 150]);
+  assert.ok(overlayColour(1)[0] > 230 && overlayColour(1)[2] < 30);
 });
 
 test("of many steps one head is shown at a time, but not upon a picture", () => {
   const size = { heads: 3, rows: 197, columns: 197 };
-  assert.equal(fitted(START, size, size).head, 0);
-  assert.equal(fitted(START, size, size, true).head, null);
+  assert.equal(fitState(START, size, size).head, 0);
+  assert.equal(fitState(START, size, size, true).head, null);
 });

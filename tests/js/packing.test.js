@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { constants, deflateSync } from "node:zlib";
 import { inflate } from "../../src/regard/viz/js/inflate.js";
 import { unpack } from "../../src/regard/viz/js/packing.js";
-import { merge } from "../../src/regard/viz/js/words.js";
+import { mergeWords } from "../../src/regard/viz/js/words.js";
 import { layer } from "./examples.js";
 
 test("weights as they are", () => {
@@ -36,7 +36,7 @@ test("what Python packs", () => {
 test("what heads are called, between words as well", () => {
   assert.equal(unpack(layer()).name(0), "head 0");
   const matrix = unpack(layer({ names: ["mean of 3 heads"] }));
-  const words = merge(matrix, { query_words: null, key_words: [[0, 1], [2]] });
+  const words = mergeWords(matrix, { query_words: null, key_words: [[0, 1], [2]] });
   assert.deepEqual([matrix.name(0), words.name(0)], ["mean of 3 heads", "mean of 3 heads"]);
 });
 
@@ -70,8 +70,8 @@ test("zlib data of every kind, and none that is damaged", () => {
   for (const bytes of [...kinds, new Uint8Array(0), Uint8Array.of(7)]) {
     for (const level of [0, 1, 6, 9]) {
       for (const strategy of [Z_DEFAULT_STRATEGY, Z_FIXED, Z_HUFFMAN_ONLY, Z_RLE]) {
-        const found = inflate(new Uint8Array(deflateSync(bytes, { level, strategy })), bytes.length);
-        assert.equal(Buffer.compare(Buffer.from(found), Buffer.from(bytes)), 0);
+        const unpacked = inflate(new Uint8Array(deflateSync(bytes, { level, strategy })), bytes.length);
+        assert.equal(Buffer.compare(Buffer.from(unpacked), Buffer.from(bytes)), 0);
       }
     }
   }

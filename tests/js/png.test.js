@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chunkOf, withText } from "../../src/regard/viz/js/png.js";
+import { textChunk, addPngText } from "../../src/regard/viz/js/png.js";
 
 test("facts are chunks of text behind the header", async () => {
   const png = new Blob([Uint8Array.from({ length: 50 }, (_, index) => index)]);
-  const bytes = Buffer.from(await (await withText(png, [["input", "grün"]])).arrayBuffer());
-  const chunk = Buffer.from(chunkOf("input", "grün"));
+  const bytes = Buffer.from(await (await addPngText(png, [["input", "grün"]])).arrayBuffer());
+  const chunk = Buffer.from(textChunk("input", "grün"));
   assert.deepEqual(bytes.subarray(33, 33 + chunk.length), chunk);
   assert.deepEqual([bytes[32], bytes[33 + chunk.length]], [32, 33]);
   assert.equal(chunk.readUInt32BE(0), chunk.length - 12);

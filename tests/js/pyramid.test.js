@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { halved, Pyramid } from "../../src/regard/viz/js/pyramid.js";
+import { halve, Pyramid } from "../../src/regard/viz/js/pyramid.js";
 
 test("of four the greatest is kept, at an edge of two, in a corner of one", () => {
   const values = Float32Array.of(1, 4, 2, 9, 3, 5, 6, 7, 8);
-  assert.deepEqual(halved({ values, rows: 3, columns: 3 }), {
+  assert.deepEqual(halve({ values, rows: 3, columns: 3 }), {
     values: Float32Array.of(9, 5, 7, 8),
     rows: 2,
     columns: 2,
@@ -13,8 +13,8 @@ test("of four the greatest is kept, at an edge of two, in a corner of one", () =
 
 test("of changes the greatest whatever its sign", () => {
   const values = Float32Array.of(0.25, -0.5, 0, 0.125);
-  assert.deepEqual([...halved({ values, rows: 2, columns: 2 }, true).values], [-0.5]);
-  assert.deepEqual([...halved({ values, rows: 2, columns: 2 }).values], [0.25]);
+  assert.deepEqual([...halve({ values, rows: 2, columns: 2 }, true).values], [-0.5]);
+  assert.deepEqual([...halve({ values, rows: 2, columns: 2 }).values], [0.25]);
 });
 
 test("levels, until one value is left", () => {
@@ -38,6 +38,6 @@ test("a pyramid of changes stays one", () => {
 
 test("of four with one that is not finite, that one", () => {
   const values = Float32Array.of(1, 4, NaN, 9);
-  assert.deepEqual([...halved({ values, rows: 2, columns: 2 }).values], [NaN]);
-  assert.deepEqual([...halved({ values, rows: 2, columns: 2 }, true).values], [NaN]);
+  assert.deepEqual([...halve({ values, rows: 2, columns: 2 }).values], [NaN]);
+  assert.deepEqual([...halve({ values, rows: 2, columns: 2 }, true).values], [NaN]);
 });

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { averaged } from "../../src/regard/viz/js/average.js";
+import { averageHeads } from "../../src/regard/viz/js/average.js";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
-import { flows, rollout, through } from "../../src/regard/viz/js/rollout.js";
+import { hasRollout, rollout, accumulate } from "../../src/regard/viz/js/rollout.js";
 import { layer, map } from "./examples.js";
 
 const size = 3;
@@ -10,13 +10,13 @@ const labels = ["a", "b", "c"];
 
 /** Rows that sum to 1, drawn by a number. */
 function drawn(seed, rows = size, columns = size) {
-  const found = Float32Array.from({ length: rows * columns }, (_, index) => 1 + Math.sin(seed + 7 * index) / 2);
+  const weights = Float32Array.from({ length: rows * columns }, (_, index) => 1 + Math.sin(seed + 7 * index) / 2);
   for (let row = 0; row < rows; row += 1) {
-    const part = found.subarray(row * columns, (row + 1) * columns);
-    const total = part.reduce((sum, each) => sum + each, 0);
-    part.forEach((each, index) => (part[index] = each / total));
+    const part = weights.subarray(row * columns, (row + 1) * columns);
+    const total = part.reduce((sum, weight) => sum + weight, 0);
+    part.forEach((weight, index) => (part[index] = weight / total));
   }
-  return found;
+  return weights;
 }
 
 const matrixOf = (...slices) => new Matrix(slices, labels, labels, null);
@@ -33,16 +33,17 @@ function byHand(all) {
       }),
     );
     before = step.map((row) =>
-      labels.map((_, to) => row.reduce((sum, each, at) => sum + each * before[at][to], 0)),
+      labels.map((_, to) => row.reduce((sum, weight, at) => sum + weight * before[at][to], 0)),
     );
   }
   return before.flat();
 }
 
-const close = (one, other) => one.forEach((each, index) => assert.ok(Math.abs(each - other[index]) < 1e-6));
+const close = (first, second) =>
+  first.forEach((value, index) => assert.ok(Math.abs(value - second[index]) < 1e-6));
 
 test("rollout is the product of the layers, with half of each the residual", () => {
-  const [first, second] = through(layers);
+  const [first, second] = accumulate(layers);
   close(first, byHand(layers.slice(0, 1)));
   close(second, byHand(layers));
   assert.ok(new Matrix([second], labels, labels, null).sumsToOne);
@@ -53,12 +54,12 @@ test("where outputs look at inputs, through the last states of these; a place to
   const cross = new Matrix([drawn(5, 2, 4), drawn(6, 2, 4)], ["p", "q"], keys, null);
   const encoders = ["encoder.0", "encoder.1"].map((name) => layer({ name, kind: "encoder" }));
   const reading = layer({ name: "cross", kind: "cross" });
-  const shown = (each) => (each === reading ? cross : layers[encoders.indexOf(each)]);
-  const found = rollout(map([...encoders, reading]), reading, shown);
+  const shown = (source) => (source === reading ? cross : layers[encoders.indexOf(source)]);
+  const rolled = rollout(map([...encoders, reading]), reading, shown);
   const states = byHand(layers);
-  const mean = averaged(cross, [0, 1]).slices[0];
+  const mean = averageHeads(cross, [0, 1]).slices[0];
   close(
-    found.slices[0],
+    rolled.slices[0],
     [0, 1].flatMap((row) => [
       ...labels.map((_, to) =>
         labels.reduce((sum, __, at) => sum + mean[row * 4 + at] * states[at * size + to], 0),
@@ -66,19 +67,23 @@ test("where outputs look at inputs, through the last states of these; a place to
       mean[row * 4 + 3],
     ]),
   );
-  assert.ok(found.sumsToOne);
+  assert.ok(rolled.sumsToOne);
 });
 
 test("there is something to follow where there are several layers", () => {
-  const one = layer({ kind: "encoder" });
-  assert.ok(!flows(map([one]), "encoder") && flows(map([one, one]), "encoder") && flows(map([one]), "cross"));
-  assert.ok(!flows(map([layer()]), "cross"));
+  const single = layer({ kind: "encoder" });
+  assert.ok(
+    !hasRollout(map([single]), "encoder") &&
+      hasRollout(map([single, single]), "encoder") &&
+      hasRollout(map([single]), "cross"),
+  );
+  assert.ok(!hasRollout(map([layer()]), "cross"));
 });
 
 test("an average of some heads, made once", () => {
-  const found = averaged(layers[0], [0, 1]);
-  assert.ok(Math.abs(found.at(0, 1, 2) - (layers[0].at(0, 1, 2) + layers[0].at(1, 1, 2)) / 2) < 1e-6);
-  assert.equal(found.name(0), "average of heads 0, 1");
-  assert.equal(averaged(layers[0], [0, 1]), found);
-  assert.notEqual(averaged(layers[0], [1]), found);
+  const rolled = averageHeads(layers[0], [0, 1]);
+  assert.ok(Math.abs(rolled.at(0, 1, 2) - (layers[0].at(0, 1, 2) + layers[0].at(1, 1, 2)) / 2) < 1e-6);
+  assert.equal(rolled.name(0), "average of heads 0, 1");
+  assert.equal(averageHeads(layers[0], [0, 1]), rolled);
+  assert.notEqual(averageHeads(layers[0], [1]), rolled);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { changes, originalOf } from "../../src/regard/viz/js/difference.js";
-import { sceneOf } from "../../src/regard/viz/js/scene.js";
+import { differences, originalLayer } from "../../src/regard/viz/js/difference.js";
+import { makeScene } from "../../src/regard/viz/js/scene.js";
 import { START } from "../../src/regard/viz/js/state.js";
 import { Weights } from "../../src/regard/viz/js/weights.js";
 import { frozen, layer, map } from "./examples.js";
@@ -9,12 +9,12 @@ import { frozen, layer, map } from "./examples.js";
 /** Weights of one head, the same for both queries. */
 const even = (...row) => [[row, row]];
 
-async function scene(data, given = {}, index = 0) {
-  const state = { ...START, ...given };
+async function scene(data, fields = {}, index = 0) {
+  const state = { ...START, ...fields };
   const weights = new Weights();
   const shown = data.maps[0];
   const chosen = shown.layers[index];
-  return sceneOf(data, shown, chosen, state, weights);
+  return makeScene(data, shown, chosen, state, weights);
 }
 
 test("the scale of a layer is its largest weight", async () => {
@@ -26,8 +26,8 @@ test("the scale of a layer is its largest weight", async () => {
 });
 
 test("the scale of the overview is that of all layers", async () => {
-  const other = layer({ name: "other", weights: even(0, 0, 1) });
-  const data = frozen({ maps: [map([layer(), other])] });
+  const second = layer({ name: "other", weights: even(0, 0, 1) });
+  const data = frozen({ maps: [map([layer(), second])] });
   assert.equal((await scene(data)).largest, 0.75);
   assert.equal((await scene(data, { mode: "overview" })).largest, 1);
 });
@@ -39,8 +39,8 @@ test("one scale holds for all of the training", async () => {
 });
 
 test("and for the overview of it", async () => {
-  const other = layer({ name: "other", weights: even(0, 0, 1) });
-  const frames = [map([other]), map([layer()])];
+  const second = layer({ name: "other", weights: even(0, 0, 1) });
+  const frames = [map([second]), map([layer()])];
   const data = frozen({ maps: [frames[1]], playback: { steps: [0, 10], losses: [], frames } });
   assert.equal((await scene(data, { mode: "overview" })).largest, 1);
 });
@@ -54,25 +54,25 @@ test("a snapshot without the layer is passed over", async () => {
 test("changes: now less before, and their scale is the largest by size", async () => {
   const original = map([layer({ weights: even(0.25, 0.75, 0) })]);
   const data = frozen({ maps: [map([layer({ weights: even(0.5, 0.125, 0.375) })])], original });
-  const found = await scene(data, { change: true });
-  assert.deepEqual([...found.changes[0].slice(0, 3)], [0.25, -0.625, 0.375]);
-  assert.equal(found.largest, 0.625);
-  assert.deepEqual([...found.before.slices[0].slice(0, 3)], [0.25, 0.75, 0]);
+  const compared = await scene(data, { change: true });
+  assert.deepEqual([...compared.changes[0].slice(0, 3)], [0.25, -0.625, 0.375]);
+  assert.equal(compared.largest, 0.625);
+  assert.deepEqual([...compared.before.slices[0].slice(0, 3)], [0.25, 0.75, 0]);
   assert.equal((await scene(data, { change: true, mode: "lines" })).changes, null);
   assert.equal((await scene(data)).changes, null);
 });
 
 test("another answer has other tokens, which are not compared", () => {
   const data = { maps: [], original: map([layer({ queries: ["p", "r"] })]) };
-  assert.equal(originalOf(data, layer()), null);
-  assert.equal(originalOf({ maps: [], original: map([layer()]) }, layer()).name, "cross");
-  assert.equal(originalOf({ maps: [] }, layer()), null);
+  assert.equal(originalLayer(data, layer()), null);
+  assert.equal(originalLayer({ maps: [], original: map([layer()]) }, layer()).name, "cross");
+  assert.equal(originalLayer({ maps: [] }, layer()), null);
 });
 
 test("changes leave the weights as they are", () => {
   const now = { slices: [Float32Array.of(1, 0)] };
   const before = { slices: [Float32Array.of(0.25, 0.75)] };
-  assert.deepEqual(changes(now, before), [Float32Array.of(0.75, -0.75)]);
+  assert.deepEqual(differences(now, before), [Float32Array.of(0.75, -0.75)]);
   assert.deepEqual(now.slices, [Float32Array.of(1, 0)]);
 });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
-import { inPieces, merge } from "../../src/regard/viz/js/words.js";
+import { hasWordPieces, mergeWords } from "../../src/regard/viz/js/words.js";
 import { frozen, layer } from "./examples.js";
 
 const weights = [
@@ -11,7 +11,7 @@ const weights = [
 const matrix = new Matrix([Float32Array.from(weights.flat())], ["␣go", "es"], ["␣läu", "ft", "."], [[1, 2]]);
 
 test("a word is given the weight of all its pieces", () => {
-  const merged = merge(matrix, frozen({ query_words: null, key_words: [[0, 1], [2]] }));
+  const merged = mergeWords(matrix, frozen({ query_words: null, key_words: [[0, 1], [2]] }));
   assert.deepEqual(merged.slices, [Float32Array.of(0.75, 0.25, 0.25, 0.75)]);
   assert.deepEqual(merged.keys, ["läuft", "."]);
   assert.deepEqual(merged.queries, ["go", "es"]);
@@ -19,27 +19,27 @@ test("a word is given the weight of all its pieces", () => {
 });
 
 test("a word gives the mean of what its pieces give", () => {
-  const merged = merge(matrix, frozen({ query_words: [[0, 1]], key_words: null }));
+  const merged = mergeWords(matrix, frozen({ query_words: [[0, 1]], key_words: null }));
   assert.deepEqual(merged.slices, [Float32Array.of(0.25, 0.25, 0.5)]);
   assert.deepEqual(merged.queries, ["goes"]);
   assert.deepEqual(merged.relevant, [[0, 2]]);
 });
 
 test("both, and every row still sums to 1", () => {
-  const merged = merge(matrix, frozen({ query_words: [[0, 1]], key_words: [[0, 1], [2]] }));
+  const merged = mergeWords(matrix, frozen({ query_words: [[0, 1]], key_words: [[0, 1], [2]] }));
   assert.deepEqual(merged.slices, [Float32Array.of(0.5, 0.5)]);
   assert.equal(merged.largest, 0.5);
 });
 
 test("only the blank that begins a word is taken away, and a blank alone is seen", () => {
-  const one = new Matrix([Float32Array.of(0.5, 0.5)], ["x"], ["␣", "a␣b"], null);
-  assert.deepEqual(merge(one, { query_words: null, key_words: [[0], [1]] }).keys, ["␣", "a␣b"]);
-  assert.deepEqual(merge(one, { query_words: null, key_words: [[0, 1]] }).keys, ["a␣b"]);
-  assert.equal(merge(one, { query_words: null, key_words: [[0, 1]] }).relevant, null);
+  const single = new Matrix([Float32Array.of(0.5, 0.5)], ["x"], ["␣", "a␣b"], null);
+  assert.deepEqual(mergeWords(single, { query_words: null, key_words: [[0], [1]] }).keys, ["␣", "a␣b"]);
+  assert.deepEqual(mergeWords(single, { query_words: null, key_words: [[0, 1]] }).keys, ["a␣b"]);
+  assert.equal(mergeWords(single, { query_words: null, key_words: [[0, 1]] }).relevant, null);
 });
 
 test("a layer is in pieces where its queries or its keys are", () => {
-  assert.equal(inPieces(layer()), false);
-  assert.equal(inPieces(layer({ query_words: [[0, 1]] })), true);
-  assert.equal(inPieces(layer({ key_words: [[0, 1], [2]] })), true);
+  assert.equal(hasWordPieces(layer()), false);
+  assert.equal(hasWordPieces(layer({ query_words: [[0, 1]] })), true);
+  assert.equal(hasWordPieces(layer({ key_words: [[0, 1], [2]] })), true);
 });

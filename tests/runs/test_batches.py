@@ -1,4 +1,4 @@
-"""An answer does not depend on the other texts of its batch: on their length, their number, or their order."""
+"""An answer is independent of the length, number and order of the other texts in its batch."""
 
 from pathlib import Path
 from typing import Any
@@ -63,14 +63,16 @@ def check_alone(run: regard.SequenceRun, texts: list[str], order: list[int], **o
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 @settings(max_examples=3)
 @given(texts=TEXTS, data=st.data())
-def test_an_answer_is_that_of_its_text_alone(
+def test_answer_is_independent_of_the_batch(
     endless: regard.TranslationRun, options: dict[str, Any], texts: list[str], data: st.DataObject
 ) -> None:
     check_alone(endless, texts, data.draw(st.permutations(range(len(texts)))), **options)
 
 
 @pytest.mark.parametrize("options", SEARCHES[:3], ids=str)
-def test_so_it_is_in_ctranslate2(endless: regard.TranslationRun, options: dict[str, Any]) -> None:
+def test_answer_is_independent_of_the_batch_in_ctranslate2(
+    endless: regard.TranslationRun, options: dict[str, Any]
+) -> None:
     pytest.importorskip("ctranslate2")
     if endless.config.kind != "transformer":
         pytest.skip("CTranslate2 has Transformers only")
@@ -82,25 +84,27 @@ def test_so_it_is_in_ctranslate2(endless: regard.TranslationRun, options: dict[s
 
 
 def test_limits_are_reached(endless: regard.TranslationRun) -> None:
-    """Otherwise the tests above would say nothing."""
+    """Otherwise the tests above would be meaningless."""
     short, long = endless.search(["a b", "a b" + " a b" * 5], beam=1)
     assert not short[0].finished and not long[0].finished
     assert (len(short[0].tokens), len(long[0].tokens)) == (56, 76)
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_dates_are_answered_alike_in_any_batch(translator: regard.PairRun, options: dict[str, Any]) -> None:
+def test_answers_on_dates_are_independent_of_the_batch(
+    translator: regard.PairRun, options: dict[str, Any]
+) -> None:
     texts = [f"{day}. Mai {1950 + 2 * day}" for day in (1, 11, 28)] + ["1", "x" * 90, "14 juillet 1989", "1 1 1"]
     check_alone(translator, texts, [6, 0, 5, 2, 4, 1, 3], **options)
 
 
-def test_what_is_drawn_depends_on_text_and_seed_alone(endless: regard.TranslationRun) -> None:
+def test_sampled_answers_depend_on_text_and_seed_only(endless: regard.TranslationRun) -> None:
     first, again, other = endless.search(["a b", "a b", "b a"], temperature=1.0, seed=1)
     assert first[0].text == again[0].text != other[0].text
     assert endless.search(["a b"], temperature=1.0, seed=2)[0][0].text != first[0].text
 
 
-def test_the_command_writes_them_alike(endless: regard.TranslationRun, command: Any, tmp_path: Path) -> None:
+def test_command_writes_the_same_answers(endless: regard.TranslationRun, command: Any, tmp_path: Path) -> None:
     lines = ["a b", "a b " * 6, "c", "b " * 9]
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
     found = set()

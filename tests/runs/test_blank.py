@@ -1,4 +1,4 @@
-"""A blank text is answered by an empty one, everywhere, and no line of an answer slips to another line."""
+"""A blank text has the empty answer everywhere, and answers keep their lines."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.data.parallel import Counts, ParallelText
+from regard.data.parallel import PairCounts, ParallelText
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from tests.german import sentences
@@ -34,14 +34,16 @@ BLANK = [
 SOURCE = sentences()[0][0]
 
 
-def test_what_is_blank() -> None:
+def test_blank_texts() -> None:
     assert all(map(is_blank, BLANK))
     assert not any(map(is_blank, [SOURCE, ".", " a", "\u200bä", "狗", "☃", "\ufffd", "0", "\u0301a", "\u200b!"]))
 
 
 @pytest.mark.parametrize("options", [{}, {"beam": 3, "n_best": 3}, {"temperature": 1.0}], ids=str)
 @pytest.mark.parametrize("engine", ["regard", "ctranslate2"])
-def test_a_run_answers_with_nothing(german: regard.TranslationRun, engine: Any, options: dict[str, Any]) -> None:
+def test_blank_text_has_the_empty_answer(
+    german: regard.TranslationRun, engine: Any, options: dict[str, Any]
+) -> None:
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2")
         if "temperature" in options:
@@ -137,7 +139,7 @@ def test_blank_lines_of_a_text_are_counted_and_keep_their_places(
     for name, side in (("a", sources), ("b", targets)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
     text = ParallelText([tmp_path / "a", tmp_path / "b"])
-    assert len(list(text)) == 3 and text.counts == Counts(pairs=3, empty=3)
+    assert len(list(text)) == 3 and text.counts == PairCounts(pairs=3, empty=3)
     words = ("--data", tmp_path / "a", tmp_path / "b", "--output", tmp_path / "out", "--json", tmp_path / "j")
     status, out, err = command("test", german.folder, *words)
     assert status == 0 and "3 pairs; left out: 3 with an empty side" in out, err

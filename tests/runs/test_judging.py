@@ -1,4 +1,4 @@
-"""What a training is judged by: BLEU's tokenizer, which of equal models is kept, what its vocabulary knows."""
+"""Validation: tokenizer for BLEU, choice between equal models, unknown tokens."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ CHINESE = dict(zip("abcdefgh", "天地人日月水火木", strict=True))
 
 
 def write_letters(folder: Path, **counts: int) -> dict[str, Any]:
-    """Write lines of 3 to 8 letters, and of the Chinese characters that they stand for."""
+    """Write lines of 3 to 8 letters, and of the corresponding Chinese characters."""
     random, files = Random(1), dict[str, Any]()
     for part, count in counts.items():
         sources = ["".join(random.choices("abcdefgh", k=random.randint(3, 8))) for _ in range(count)]
@@ -32,7 +32,7 @@ def write_letters(folder: Path, **counts: int) -> dict[str, Any]:
     return files
 
 
-def test_of_equal_validations_the_later_model_is_kept(tmp_path: Path) -> None:
+def test_later_of_equal_models_is_kept(tmp_path: Path) -> None:
     run = regard.train(
         "translation",
         **write(tmp_path),
@@ -45,13 +45,13 @@ def test_of_equal_validations_the_later_model_is_kept(tmp_path: Path) -> None:
     assert validated == [validated[0]] * 3 and run.step == 6
 
 
-def test_equal_validations_are_no_progress() -> None:
+def test_equal_validations_count_against_patience() -> None:
     progress = Progress()
     assert [progress.note(each) for each in (0.0, 0.0, 1.0, 0.5, 1.0)] == [True, True, True, False, True]
-    assert progress.since_best == 2 and progress.given_up(2)
+    assert progress.since_best == 2 and progress.out_of_patience(2)
 
 
-def test_references_in_chinese_are_right_themselves() -> None:
+def test_chinese_references_score_100_against_themselves() -> None:
     lines = ["天地人日", "月水火木", "天月地水人"]
     assert bleu(lines, lines) == pytest.approx(100) and bleu(lines, lines, tokenize="13a") == 0
     found = quality(["天地人火", *lines[1:]], lines)
@@ -63,7 +63,7 @@ def test_references_in_chinese_are_right_themselves() -> None:
         bleu(lines, lines, tokenize="spm")
 
 
-def test_the_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Command) -> None:
+def test_bleu_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Command) -> None:
     text = write_letters(tmp_path, train=60, valid=20, test=20)
     flags = {**SMALL, "tokenizer": "characters", "validate_every": 2}
     run = regard.train("translation", **text, **flags, steps=2, savepath=tmp_path, progress=False)
@@ -100,7 +100,7 @@ def test_the_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Comman
 
 
 @pytest.mark.slow
-def test_into_chinese_the_good_model_is_kept(tmp_path: Path, command: Command) -> None:
+def test_best_model_into_chinese_is_kept(tmp_path: Path, command: Command) -> None:
     text = write_letters(tmp_path, train=2000, valid=100, test=100)
     few: dict[str, Any] = {
         "hidden": 32,
@@ -166,7 +166,7 @@ def test_each_text_of_a_mixture_is_named(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("tokenizer", ["words", "characters", "bpe"])
-def test_unknown_input_is_told(tmp_path: Path, command: Command, tokenizer: Any) -> None:
+def test_unknown_input_is_reported(tmp_path: Path, command: Command, tokenizer: Any) -> None:
     text = write(tmp_path)
     flags = {**SMALL, "tokenizer": tokenizer}
     run = regard.train("translation", train=text["train"], **flags, steps=1, savepath=tmp_path, progress=False)
@@ -178,7 +178,7 @@ def test_unknown_input_is_told(tmp_path: Path, command: Command, tokenizer: Any)
     (tmp_path / "in.txt").write_text(f"{source}\n", encoding="utf-8")
     assert command("translate", run.folder, "--input", tmp_path / "in.txt", "--engine", "regard")[2] == ""
     status, _, err = command("translate", run.folder, "Щи", "--engine", "regard")
-    assert status == 0 and err.count("\n") == 1 and "that training never saw (" in err
+    assert status == 0 and err.count("\n") == 1 and "not seen in training (" in err
     status, _, err = command("score", run.folder, "--input", tmp_path / "pairs.tsv")
     assert status == 0 and "of the sources (" in err and "of the targets (" in err
     status, out, err = command("test", run.folder, "--data", tmp_path / "pairs.tsv", "--beam", "1")

@@ -1,4 +1,4 @@
-"""Inputs of a length that training has not seen are told as such, wherever they come from."""
+"""Inputs of untrained lengths are reported."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import regard
 Command = Callable[..., tuple[int, str, str]]
 
 
-def test_a_run_says_what_lengths_it_has_seen(trained: regard.AnswerRun) -> None:
+def test_unseen_lengths_are_reported(trained: regard.AnswerRun) -> None:
     usual, short = "BCCCBAABACCCA", "BCCCB"
     assert trained.attend(usual).note == "" and trained.test(samples=10).note == ""
     note = (
@@ -19,17 +19,17 @@ def test_a_run_says_what_lengths_it_has_seen(trained: regard.AnswerRun) -> None:
     assert "training has only seen 10 letters" in trained.about()["accepts"]
 
 
-def test_a_run_over_all_lengths_has_seen_them(tmp_path: Path) -> None:
+def test_vary_len_has_no_unseen_lengths(tmp_path: Path) -> None:
     run = regard.train("counting", vary_len=True, steps=1, hidden=4, savepath=tmp_path, progress=False)
     assert run.attend("AB_BC").note == "" and run.test(samples=10, sample_len=3).note == ""
 
 
-def test_a_sequence_longer_than_any_in_training_is_told(tmp_path: Path) -> None:
+def test_longer_sequence_is_reported(tmp_path: Path) -> None:
     run = regard.train("copy", max_len=4, steps=1, hidden=4, savepath=tmp_path, progress=False)
     assert run.attend("ABCD").note == ""
     assert "training has seen inputs of up to 4 characters, not of 6" in run.attend("ABCDEF").note
 
 
-def test_the_last_line_of_a_training_is_of_unseen_samples(command: Command, tmp_path: Path) -> None:
+def test_training_ends_with_a_test_on_unseen_samples(command: Command, tmp_path: Path) -> None:
     status, out, _ = command("train", "copy", "--steps", "2", "--hidden", "4", "--savepath", tmp_path)
     assert status == 0 and "exact match 0.0% of 300 unseen samples" in out, out

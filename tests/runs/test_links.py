@@ -1,4 +1,4 @@
-"""Links in a run's folder, and a run that goes away while it is trained."""
+"""Symbolic links in a run's folder, and runs that are removed during training."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.errors import InputError, MachineError
-from regard.training import RunFolder, TrainingState
+from regard.training import Checkpoint, RunFolder, TrainingState
 
 TINY: dict[str, Any] = {"hidden": 4, "batchsize": 2, "progress": False}
 Command = Callable[..., tuple[int, str, str]]
@@ -20,7 +20,7 @@ Command = Callable[..., tuple[int, str, str]]
 def models(tmp_path: Path) -> Path:
     """A folder with a run that was stopped half-way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.training.loop.CHECKPOINT_EVERY", 2)
+        patch.setattr("regard.training.trainer.CHECKPOINT_EVERY", 2)
         real = TrainingState.save
 
         def stop(state: TrainingState, *values: Any, **others: Any) -> None:
@@ -35,7 +35,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def replaced(place: Path, victim: Path) -> None:
-    """Move what is at `place` to `victim`, or put a text there, and leave a link."""
+    """Move a file to `victim`, or write a text there, and leave a link."""
     if place.exists():
         shutil.move(place, victim)
     else:
@@ -61,7 +61,7 @@ def state_of(path: Path) -> dict[str, bytes]:
         "../.signal2.lock",
     ],
 )
-def test_a_training_that_goes_on_writes_through_no_link(models: Path, tmp_path: Path, name: str) -> None:
+def test_resumed_training_writes_through_no_link(models: Path, tmp_path: Path, name: str) -> None:
     place, victim = models / "signal2" / name, tmp_path / "victim"
     if name == "../.signal2.lock":
         place = models / ".signal2.lock"
@@ -85,7 +85,7 @@ def test_a_training_that_goes_on_writes_through_no_link(models: Path, tmp_path: 
     ],
 )
 @pytest.mark.parametrize("target", ["victim", "nowhere", "pipe"])
-def test_what_a_command_leaves_in_a_run_replaces_a_link(
+def test_output_of_commands_replaces_links(
     models: Path, tmp_path: Path, name: str, words: list[str], target: str, command: Command
 ) -> None:
     (tmp_path / "victim").write_text("precious")
@@ -97,7 +97,7 @@ def test_what_a_command_leaves_in_a_run_replaces_a_link(
     assert not (models / "signal2" / name).is_symlink()
 
 
-def test_a_new_run_replaces_a_link(tmp_path: Path) -> None:
+def test_new_run_replaces_a_link(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / "models").mkdir()
@@ -112,7 +112,7 @@ def test_a_new_run_replaces_a_link(tmp_path: Path) -> None:
     assert state_of(moved) == before and not (tmp_path / "models" / "counting").is_symlink()
 
 
-def test_a_comparison_writes_through_no_link(tmp_path: Path) -> None:
+def test_comparison_writes_through_no_link(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / "compared" / "counting").mkdir(parents=True)
@@ -125,24 +125,35 @@ def test_a_comparison_writes_through_no_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["moved", "removed", "replaced by a file"])
-@pytest.mark.parametrize("what", ["append_metrics", "write_model", "write_trainer", "write_snapshot"])
-def test_a_run_that_goes_away_is_the_machines_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, what: str
+@pytest.mark.parametrize(
+    "writer",
+    [
+        (RunFolder, "append_metrics"),
+        (Checkpoint, "save_weights"),
+        (Checkpoint, "save_training"),
+        (Checkpoint, "save_snapshot"),
+    ],
+    ids=lambda writer: writer[1],
+)
+def test_removed_run_is_a_machine_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, writer: tuple[type, str]
 ) -> None:
-    real = getattr(RunFolder, what)
+    owner, name = writer
+    real = getattr(owner, name)
 
-    def after_it_went(folder: RunFolder, *values: Any) -> None:
+    def after_it_went(*values: Any) -> None:
+        folder = next(value for value in values if isinstance(value, RunFolder))
         if folder.path == tmp_path / "counting" and folder.path.is_dir():
             folder.path.rename(tmp_path / "elsewhere")
             if how == "removed":
                 shutil.rmtree(tmp_path / "elsewhere")
             elif how == "replaced by a file":
                 folder.path.touch()
-        real(folder, *values)
+        real(*values)
 
-    monkeypatch.setattr(RunFolder, what, after_it_went)
+    monkeypatch.setattr(owner, name, after_it_went)
     with pytest.raises(
-        MachineError, match="was moved or removed while it was written: put it back and go on with"
+        MachineError, match="was moved or removed while it was written: put it back and continue with"
     ):
         regard.train("counting", **TINY, steps=2, snapshots=2, savepath=tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(

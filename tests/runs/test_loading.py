@@ -1,4 +1,4 @@
-"""Runs are loaded whole, also while others write them."""
+"""Runs are loaded consistently while others write them."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ TINY: dict[str, Any] = {"steps": 2, "batchsize": 2, "progress": False}
 
 
 @pytest.mark.parametrize("hidden", [4, 8])
-def test_a_run_that_is_replaced_while_it_is_read_is_read_again(
+def test_run_replaced_while_reading_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: int
 ) -> None:
     regard.train("counting", savepath=tmp_path, hidden=4, **TINY)
@@ -31,7 +31,7 @@ def test_a_run_that_is_replaced_while_it_is_read_is_read_again(
     assert found.config.training.seed == 1 and found.config.flags()["hidden"] == hidden
 
 
-def test_what_is_being_trained_is_refused_to_others_and_read_by_all(tmp_path: Path) -> None:
+def test_run_in_training_is_locked_for_writers_and_readable(tmp_path: Path) -> None:
     words = ["train", "counting", "--steps", "1000000", "--multihead", "--savepath", str(tmp_path)]
     with subprocess.Popen([sys.executable, "-m", "regard", *words], stderr=subprocess.PIPE) as other:
         try:

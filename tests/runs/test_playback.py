@@ -1,4 +1,4 @@
-"""Snapshots, and playing them back."""
+"""Snapshots and playback."""
 
 from pathlib import Path
 
@@ -20,16 +20,16 @@ from tests.german import write
         (100, 0, []),
     ],
 )
-def test_the_schedule_is_logarithmic(steps: int, snapshots: int, expected: list[int]) -> None:
+def test_snapshot_steps_are_logarithmic(steps: int, snapshots: int, expected: list[int]) -> None:
     assert SampledTraining(steps=steps, snapshots=snapshots).snapshot_steps == expected
 
 
-def test_one_snapshot_is_refused() -> None:
-    with pytest.raises(regard.InputError, match="snapshots 1 shows nothing form"):
+def test_single_snapshot_is_refused() -> None:
+    with pytest.raises(regard.InputError, match="snapshots 1 cannot show a change"):
         SampledTraining(snapshots=1)
 
 
-def test_frames_go_from_the_first_parameters_to_the_last(tmp_path: Path) -> None:
+def test_frames_cover_the_whole_training(tmp_path: Path) -> None:
     run = regard.train("signal2", savepath=tmp_path, hidden=8, steps=40, snapshots=6, progress=False)
     assert isinstance(run, regard.AnswerRun)
     found = run.playback("BCCCBAABACCCA")
@@ -43,7 +43,7 @@ def test_frames_go_from_the_first_parameters_to_the_last(tmp_path: Path) -> None
     assert size < 0.75 * whole * len(found.steps)
 
 
-def test_snapshots_change_nothing_and_resume(tmp_path: Path) -> None:
+def test_snapshots_do_not_change_training_and_resume(tmp_path: Path) -> None:
     plain = regard.train("counting", hidden=8, steps=30, savepath=tmp_path / "a", progress=False)
     kept = regard.train("counting", hidden=8, steps=30, snapshots=5, savepath=tmp_path / "b", progress=False)
     assert plain.metrics == kept.metrics
@@ -52,14 +52,14 @@ def test_snapshots_change_nothing_and_resume(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in RunFolder(again.folder).snapshots} == files
 
 
-def test_a_run_without_snapshots(trained: regard.AnswerRun, translator: regard.PairRun) -> None:
+def test_playback_without_snapshots_is_refused(trained: regard.AnswerRun, translator: regard.PairRun) -> None:
     assert not trained.has_snapshots
     for run, text in ((trained, "BCCCBAABACCCA"), (translator, "3. Mai 1979")):
         with pytest.raises(regard.InputError, match="has no snapshots: train it with --snapshots 50"):
             run.playback(text)
 
 
-def test_a_translation_is_played_back_over_its_last_answer(tmp_path: Path) -> None:
+def test_playback_of_a_translation_uses_the_last_answer(tmp_path: Path) -> None:
     flags = {**TINY, "steps": 12, "snapshots": 4, "progress": False}
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path)
     assert isinstance(run, regard.TranslationRun)
@@ -69,7 +69,7 @@ def test_a_translation_is_played_back_over_its_last_answer(tmp_path: Path) -> No
     assert len({str(frame.prediction) for frame in found.frames}) > 1
 
 
-def test_a_damaged_snapshot(tmp_path: Path) -> None:
+def test_damaged_snapshot_is_refused(tmp_path: Path) -> None:
     run = regard.train("counting", hidden=8, steps=5, snapshots=3, savepath=tmp_path, progress=False)
     RunFolder(run.folder).snapshots[1].write_bytes(b"no tensors")
     with pytest.raises(regard.InputError, match="step-1.safetensors: it is cut short, or no file of tensors"):

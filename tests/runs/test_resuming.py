@@ -1,4 +1,4 @@
-"""Trainings on text that go on: the text is known by its content, wherever it is by then."""
+"""Resumed trainings on text: the text is identified by its content, and may have moved."""
 
 import dataclasses
 import gzip
@@ -34,7 +34,7 @@ FLAGS: dict[str, Any] = {
 
 
 class StoppedError(Exception):
-    """Ends a training in its middle."""
+    """Interrupts a training."""
 
 
 def write(folder: Path) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def places(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that was stopped in its middle, beside one that was not."""
+    """An interrupted training and a complete one."""
     root, save = tmp_path_factory.mktemp("begun"), TrainingState.save
     text = write(root / "text")
     regard.train("translation", **text, **FLAGS, savepath=root / "whole")
@@ -78,7 +78,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(begun: Path, tmp_path: Path) -> Path:
-    """A copy of the runs and their text, at another place."""
+    """A copy of the runs and their text in another folder."""
     return Path(shutil.copytree(begun, tmp_path / "moved"))
 
 
@@ -110,7 +110,7 @@ def compress(root: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("move", [touch, rename, compress])
-def test_a_text_that_was_moved_or_touched_or_compressed_is_the_same(
+def test_moved_touched_or_compressed_text_is_the_same(
     begun: Path, root: Path, move: Callable[[Path], dict[str, Any]]
 ) -> None:
     flags = move(root)
@@ -134,7 +134,7 @@ def append(root: Path) -> None:
 
 
 def change(name: str) -> Callable[[Path], None]:
-    """Return an edit of one line in the middle, which leaves size and time of the file as they are."""
+    """Return an edit of a line in the middle that keeps size and time of the file."""
 
     def edit(root: Path) -> None:
         path = root / "text" / name
@@ -150,13 +150,13 @@ def change(name: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a run goes on with the text"),
+        (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a resumed run needs the text"),
         (change("train.a"), r"train '.*train\.a' has changed: it has 60 lines as before, but not the same ones"),
         (change("valid.b"), r"valid '.*valid\.b' has changed: it has 9 lines as before, but not the same ones"),
         (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but not the same ones"),
     ],
 )
-def test_a_text_that_has_changed_is_refused(root: Path, edit: Callable[[Path], None], message: str) -> None:
+def test_changed_text_is_refused(root: Path, edit: Callable[[Path], None], message: str) -> None:
     edit(root)
     before = {path: path.read_bytes() for path in (root / "runs").rglob("*") if path.is_file()}
     with pytest.raises(InputError, match=message) as raised:
@@ -169,17 +169,17 @@ def test_a_text_that_has_changed_is_refused(root: Path, edit: Callable[[Path], N
 def test_other_files_are_refused(root: Path) -> None:
     text = places(root / "text")
     one, other = text["train"]
-    with pytest.raises(InputError, match="the files of train stand in another order: '.*train.b', '.*train.a'"):
+    with pytest.raises(InputError, match="the files of train are in another order: '.*train.b', '.*train.a'"):
         resume(root, **{**text, "train": (other, one)})
     with pytest.raises(InputError, match="train has 1 files, and had 2"):
         resume(root, **{**text, "train": (one,)})
     with pytest.raises(InputError, match="valid has 0 files, and had 2"):
         resume(root, **{**text, "valid": ()})
-    with pytest.raises(InputError, match="hidden 16 differs from the run's 8: a run goes on as it began"):
+    with pytest.raises(InputError, match="hidden 16 differs from the run's 8: a resumed run keeps its flags"):
         resume(root, **text, hidden=16)
 
 
-def test_where_a_text_is_missing_the_way_out_is_told(begun: Path, root: Path, command: Command) -> None:
+def test_missing_text_is_refused_with_a_remedy(begun: Path, root: Path, command: Command) -> None:
     config = json.loads((root / "runs/translation/config.json").read_text())
     assert [each["lines"] for each in config["text"]["train"]] == [60, 60] and config["text"]["guide"]
     (begun / "text").rename(begun / "away")
@@ -188,7 +188,7 @@ def test_where_a_text_is_missing_the_way_out_is_told(begun: Path, root: Path, co
     finally:
         (begun / "away").rename(begun / "text")
     assert (status, err.count("\n")) == (2, 1)
-    assert "train.a' does not exist" in err and "say where it is: --resume --train ..." in err
+    assert "train.a' does not exist" in err and "give its new place: --resume --train ..." in err
     train = [str(path) for path in places(root / "text")["train"]]
     valid = [str(path) for path in places(root / "text")["valid"]]
     argv = ("--train", *train, "--valid", *valid, "--guide", root / "text/links", "--savepath", root / "runs")
@@ -196,9 +196,11 @@ def test_where_a_text_is_missing_the_way_out_is_told(begun: Path, root: Path, co
     assert status == 0 and "for 6 steps" in out
 
 
-def test_a_run_of_an_earlier_format_goes_on_with_text_at_its_place_alone(begun: Path, root: Path) -> None:
+def test_run_of_format_6_resumes_only_with_unmoved_text(begun: Path, root: Path) -> None:
     to_format_6(root / "runs/translation")
-    with pytest.raises(InputError, match="differs from the run's .*: a run goes on as it began; leave train out"):
+    with pytest.raises(
+        InputError, match="differs from the run's .*: a resumed run keeps its flags; leave train out"
+    ):
         resume(root, train=places(root / "text")["train"])
     run = resume(root)
     assert (run.folder / "trainer/step-6.safetensors").exists() and run.config.text == {}

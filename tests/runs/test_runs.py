@@ -1,4 +1,4 @@
-"""Regard from Python."""
+"""The Python interface."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import torch
 import regard
 
 
-def test_exported_names_are_there_once_each() -> None:
+def test_exported_names_exist_once() -> None:
     assert len(set(regard.__all__)) == len(regard.__all__)
     assert {"train", "load", "record", "compare", "plot_positions", "Run"} <= set(regard.__all__)
     for name in regard.__all__:
@@ -28,7 +28,7 @@ def test_importing_is_light(module: str, heavy: str) -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_loading_gives_back_what_was_trained(trained: regard.AnswerRun) -> None:
+def test_loaded_run_equals_the_returned_one(trained: regard.AnswerRun) -> None:
     loaded = regard.load(trained.folder)
     assert loaded.config == trained.config and loaded.step == trained.step
     inputs = trained.task.parse("ABCABC")
@@ -43,7 +43,7 @@ def test_reports_are_reproducible_and_seeds_differ(trained: regard.AnswerRun) ->
     assert trained.attend().input == trained.attend().input != trained.attend(seed=1).input
 
 
-def test_an_input_excludes_what_draws_one(trained: regard.AnswerRun) -> None:
+def test_input_excludes_options_of_a_drawn_one(trained: regard.AnswerRun) -> None:
     with pytest.raises(regard.InputError, match="leave out sample_len and signal"):
         trained.attend("ABCABC", sample_len=3)
 
@@ -55,12 +55,12 @@ def test_resuming_refuses_other_flags(trained: regard.AnswerRun) -> None:
 
 def test_unknown_flags_are_refused(tmp_path: Path) -> None:
     with pytest.raises(regard.InputError, match="flag 'stps' is unknown: did you mean steps?"):
-        regard.train("counting", stps=3, savepath=tmp_path)  # type: ignore[call-overload]
+        regard.train("counting", stps=3, savepath=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_short_training_learns(tmp_path: Path) -> None:
-    """Counting needs a quarter of its steps for nine in ten, and then attends to what it counts."""
+    """Counting is 90 % right after a quarter of its steps, and then attends to the counted letters."""
     run = regard.train("counting", steps=500, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.AnswerRun)
     report = run.test(samples=2000)

@@ -1,4 +1,4 @@
-"""An explorer as a process, and connections to it that say what no browser would."""
+"""Run the explorer as a process or in this process, and send it raw requests."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """A response."""
 
     status: int
     headers: dict[str, str]
@@ -24,17 +24,17 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> str:
-        """The one line that says what is wrong."""
-        found = json.loads(self.body)
-        assert list(found) == ["error"] and "\n" not in found["error"]
-        return str(found["error"])
+        """The error message, which is one line."""
+        data = json.loads(self.body)
+        assert list(data) == ["error"] and "\n" not in data["error"]
+        return str(data["error"])
 
 
 @contextmanager
 def showing(
     *argv: str | Path, env: Mapping[str, str] | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start the explorer; yields its process and address."""
+    """Start the explorer; yield its process and address."""
     command = [sys.executable, "-m", "regard", "show", *map(str, argv), "--no-browser"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**environ, **(env or {})}
@@ -51,57 +51,57 @@ def showing(
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
-    """Serve an application in this process; yields its address."""
-    from regard.server.server import Server
+    """Serve an application in this process; yield its address."""
+    from regard.server.http_server import Server
 
-    stopped: list[int] = []
+    signals: list[int] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = Server(app, stopped)
+        server = Server(app, signals)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         while not server.started:
             time.sleep(0.01)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        stopped.append(1)
+        signals.append(1)
         thread.join()
 
 
 def connect(address: str, seconds: float = 30.0) -> socket.socket:
     """Open a connection."""
-    found = urlsplit(address)
-    assert found.hostname is not None and found.port is not None
-    return socket.create_connection((found.hostname, found.port), timeout=seconds)
+    url = urlsplit(address)
+    assert url.hostname is not None and url.port is not None
+    return socket.create_connection((url.hostname, url.port), timeout=seconds)
 
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
-    """Return a request as it goes over the wire; `_` in a header's name stands for `-`."""
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    sent = {"host": "127.0.0.1", **({"content-length": str(len(body))} if body else {}), **given}
+    """Return the bytes of a request; `_` in the name of a header becomes `-`."""
+    renamed = {name.replace("_", "-"): value for name, value in headers.items()}
+    sent = {"host": "127.0.0.1", **({"content-length": str(len(body))} if body else {}), **renamed}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 def asked(body: Any, path: str = "/api/attend", **headers: str) -> bytes:
-    """Return a question."""
+    """Return a POST request with a JSON body."""
     return request("POST", path, json.dumps(body).encode(), content_type="application/json", **headers)
 
 
-def send(address: str, given: bytes, seconds: float = 30.0) -> Answer:
-    """Send bytes on a connection of their own, and read one answer."""
+def send(address: str, data: bytes, seconds: float = 30.0) -> Answer:
+    """Send bytes on a new connection and read one response."""
     with connect(address, seconds) as connection:
-        connection.sendall(given)
+        connection.sendall(data)
         return receive(connection)
 
 
 def receive(connection: socket.socket) -> Answer:
-    """Read one answer from a connection; raises `ConnectionError` where it ends before."""
+    """Read one response; raises `ConnectionError` if the connection ends before."""
     read = bytearray()
     while True:
         while (end := read.find(b"\r\n\r\n")) < 0:
             read += _more(connection)
         lines = read[:end].decode("latin-1").split("\r\n")
         del read[: end + 4]
-        if (status := int(lines[0].split(" ")[1])) >= 200:  # before, there is more to come
+        if (status := int(lines[0].split(" ")[1])) >= 200:  # 1xx responses precede the final one
             break
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
     length = int(headers.get("content-length", "0"))
@@ -111,12 +111,12 @@ def receive(connection: socket.socket) -> Answer:
 
 
 def _more(connection: socket.socket) -> bytes:
-    found = connection.recv(2**20)
-    if not found:
-        raise ConnectionError("the connection ended before its answer")
-    return found
+    data = connection.recv(2**20)
+    if not data:
+        raise ConnectionError("the connection ended before the response")
+    return data
 
 
 def memory(process: "subprocess.Popen[str]") -> float:
-    """Return the megabytes that a process holds (Linux)."""
+    """Return the resident memory of a process in megabytes (Linux)."""
     return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096 / 2**20

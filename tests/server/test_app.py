@@ -1,4 +1,4 @@
-"""The explorer's interface: what it answers, and what it refuses."""
+"""Responses and errors of the explorer's HTTP interface."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ import pytest
 import regard
 from regard.interpret.importance import importance_by_layer
 from regard.viz import AttentionMap
-from regard.viz.bundle import VIEW, modules
+from regard.viz.page import VIEW, modules
 from tests.packed import unpack
 
 httpx = pytest.importorskip("httpx")
@@ -24,12 +24,12 @@ INPUT = "BCCCBAABACCCA"
 
 
 def _same(weights: Any, expected: AttentionMap) -> bool:
-    """Whether weights are those of a map, to the last bit."""
+    """Return whether weights equal those of a map exactly."""
     return np.array_equal(np.array(weights, dtype=np.float32), expected.cross.weights)
 
 
 class Client:
-    """Asks an application in this process."""
+    """Sends requests to an application in this process."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -51,7 +51,7 @@ def client(trained: regard.AnswerRun) -> Iterator[Client]:
     yield Client(make_app(Explorer(trained)))
 
 
-def test_an_answer_with_its_attention(client: Client, trained: regard.AnswerRun) -> None:
+def test_attend(client: Client, trained: regard.AnswerRun) -> None:
     found = client.post("/api/attend", {"input": INPUT})
     assert found.status_code == 200 and found.headers["content-type"] == "application/json"
     stored, expected = found.json()["map"], trained.attend(INPUT)
@@ -61,15 +61,15 @@ def test_an_answer_with_its_attention(client: Client, trained: regard.AnswerRun)
     assert "original" not in found.json()
 
 
-def test_weights_that_are_a_view(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_non_contiguous_arrays(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = np.random.default_rng(0).random((2, 3, 5), dtype=np.float32)[..., :4]
     monkeypatch.setattr(Explorer, "about", lambda self: {"weights": weights})
-    monkeypatch.setitem(app_module.QUESTIONS, "/api/run", app_module.Question(Explorer.about, None, 1))
+    monkeypatch.setitem(app_module.ENDPOINTS, "/api/run", app_module.Endpoint(Explorer.about))
     found = Client(make_app(Explorer(trained))).request("GET", "/api/run")
     assert np.array_equal(np.array(found.json()["weights"], dtype=np.float32), weights)
 
 
-def test_an_intervention_shows_both(client: Client, trained: regard.AnswerRun) -> None:
+def test_intervention_returns_both_maps(client: Client, trained: regard.AnswerRun) -> None:
     change = {"layer": "cross", "heads": [0], "to": 0.9, "query": 1, "key": 2}
     found = client.post("/api/attend", {"input": INPUT, "interventions": [change]}).json()
     with regard.intervene(trained.model, "cross", heads=[0], to=0.9, query=1, key=2):
@@ -77,11 +77,11 @@ def test_an_intervention_shows_both(client: Client, trained: regard.AnswerRun) -
     assert _same(found["map"]["layers"][1]["weights"], expected)
     assert found["map"]["probabilities"] == pytest.approx(expected.probabilities, abs=1e-6)
     assert _same(found["original"]["layers"][1]["weights"], trained.attend(INPUT))
-    # And nothing stays behind.
+    # The intervention has ended.
     assert client.post("/api/attend", {"input": INPUT}).json()["map"] == found["original"]
 
 
-def test_a_drawn_sample(client: Client) -> None:
+def test_random_inputs(client: Client) -> None:
     first, again, other = (
         client.post("/api/attend", {"seed": seed}).json()["map"]["input"] for seed in (1, 1, 2)
     )
@@ -92,27 +92,27 @@ def test_importance(client: Client, trained: regard.AnswerRun) -> None:
     assert client.request("GET", "/api/importance").json() == importance_by_layer(trained.importance())
 
 
-def test_a_weight_is_explained(client: Client, trained: regard.AnswerRun) -> None:
+def test_explain(client: Client, trained: regard.AnswerRun) -> None:
     change = {"layer": "cross", "heads": [1], "to": "uniform"}
-    asked = {"input": INPUT, "layer": "cross", "head": 0, "output": 1, "key": 2, "temperature": 2.0}
-    found = client.post("/api/explain", {**asked, "interventions": [change]})
+    body = {"input": INPUT, "layer": "cross", "head": 0, "output": 1, "key": 2, "temperature": 2.0}
+    found = client.post("/api/explain", {**body, "interventions": [change]})
     with regard.intervene(trained.model, "cross", heads=[1], to="uniform"):
         expected = trained.explain(INPUT, layer="cross", head=0, output=1, key=2, temperature=2.0)
     assert found.status_code == 200 and found.json() == expected.json()
-    documented = (VIEW / "explained.js").read_text(encoding="utf-8").partition("@typedef {object} Explained")[2]
+    documented = (VIEW / "explanation.js").read_text(encoding="utf-8").partition("@typedef {object} Explained")[2]
     names = re.findall(r"@property \{[^}]*(?:\{[^}]*\}[^}]*)?\} (\w+)", documented.partition("*/")[0])
     assert len(names) == 18 and set(names) <= set(found.json())
-    refused = client.post("/api/explain", {**asked, "temperature": 0})
+    refused = client.post("/api/explain", {**body, "temperature": 0})
     assert (
         refused.status_code == 422 and "temperature 0 does not fit: give a number from" in refused.json()["error"]
     )
-    refused = client.post("/api/explain", {**asked, "output": 9})
+    refused = client.post("/api/explain", {**body, "output": 9})
     assert refused.status_code == 422 and "output 9 is out of range" in refused.json()["error"]
 
 
-def test_a_search_is_shown(client: Client, translator: regard.PairRun) -> None:
-    asked = {"input": "3. Mai 1979", "beam": 3}
-    found = Client(make_app(Explorer(translator))).post("/api/tree", asked).json()
+def test_tree(client: Client, translator: regard.PairRun) -> None:
+    body = {"input": "3. Mai 1979", "beam": 3}
+    found = Client(make_app(Explorer(translator))).post("/api/tree", body).json()
     tree = translator.tree("3. Mai 1979", beam=3)
     assert found["tree"] == tree.json()
     for number, shown in enumerate(found["shown"]):
@@ -121,7 +121,7 @@ def test_a_search_is_shown(client: Client, translator: regard.PairRun) -> None:
         assert outputs[: len(path)] == path
     assert len({found["shown"][number] for number in tree.best}) == 1
     refused = client.post("/api/tree", {"input": INPUT})
-    assert refused.status_code == 422 and "there is no search to show" in refused.json()["error"]
+    assert refused.status_code == 422 and "it has no search to show" in refused.json()["error"]
     assert client.request("GET", "/api/run").json()["writes"] is False
 
 
@@ -142,7 +142,7 @@ def test_playback_without_snapshots(client: Client) -> None:
     assert found.status_code == 422 and "has no snapshots" in found.json()["error"]
 
 
-def test_what_the_page_says_of_the_run(client: Client) -> None:
+def test_about(client: Client) -> None:
     found = client.request("GET", "/api/run").json()
     assert (found["task"], found["draws"], found["snapshots"]) == ("signal2", True, False)
 
@@ -162,7 +162,7 @@ def test_what_the_page_says_of_the_run(client: Client) -> None:
         (b'{"seed": NaN}', 400, "body is not JSON"),
         (b'{"input": "\\ud800"}', 400, "body is not JSON"),
         (b'{"input": "\xed\xa0\x80"}', 400, "body is not JSON"),
-        (b" " * (app_module.BODY + 1), 413, "body is larger than 262,144 bytes"),
+        (b" " * (app_module.MAX_BODY + 1), 413, "body is larger than 262,144 bytes"),
         (b'{"input": 3}', 422, "input 3 does not fit: give a text of at most 100,000 characters"),
         (b'{"inptu": "ABC"}', 422, "'inptu' is unknown in the request: choose input, seed, interventions"),
         (b'{"a\\n\\u001bb": 1}', 422, "'a\\n\\x1bb' is unknown in the request"),
@@ -174,7 +174,11 @@ def test_what_the_page_says_of_the_run(client: Client) -> None:
         (b'{"input": "XYZ1"}', 422, "letter 'X' at step 0 is not in the vocabulary"),
         (b'{"input": "%s"}' % (b"A" * 100_001), 422, "does not fit: give a text of at most 100,000 characters"),
         (b'{"interventions": 1}', 422, "interventions 1 does not fit: give a list of at most 200"),
-        (b'{"interventions": [1]}', 422, "interventions[0] 1 is no intervention: give an object with a layer"),
+        (
+            b'{"interventions": [1]}',
+            422,
+            "interventions[0] 1 is not an intervention: give an object with a layer",
+        ),
         (b'{"interventions": [{}]}', 422, "layer is missing in interventions[0]: give the name of a layer"),
         (b'{"interventions": [{"layer": "cross", "tO": 1}]}', 422, "'tO' is unknown in interventions[0]: choose"),
         (b'{"interventions": [%s]}' % b",".join([b'{"layer": "cross"}'] * 201), 422, "a list of at most 200"),
@@ -200,7 +204,7 @@ def test_what_the_page_says_of_the_run(client: Client) -> None:
         ),
     ],
 )
-def test_what_is_refused(client: Client, body: bytes, status: int, message: str) -> None:
+def test_rejected_bodies(client: Client, body: bytes, status: int, message: str) -> None:
     found = client.request("POST", "/api/attend", content=body, headers={"content-type": "application/json"})
     assert found.status_code == status and message in found.json()["error"]
     assert "\n" not in found.json()["error"]
@@ -215,32 +219,32 @@ def test_other_content_types_and_methods(client: Client) -> None:
     assert client.request("GET", "/../app.py").status_code == 404
 
 
-def test_a_page_elsewhere_cannot_reach_in(client: Client) -> None:
-    """DNS rebinding: a name that is not this machine's, though it leads here."""
+def test_dns_rebinding_is_rejected(client: Client) -> None:
+    """A foreign host name that resolves to this machine has no access."""
     assert client.request("GET", "/api/run", headers={"host": "evil.example"}).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/", "/explorer.js", "/explorer.css", "/view/entry.js", "/api/run", "/none"])
-def test_every_response_says_what_a_browser_is_to_keep_to(client: Client, path: str) -> None:
+@pytest.mark.parametrize("path", ["/", "/explorer.js", "/explorer.css", "/js/entry.js", "/api/run", "/none"])
+def test_every_response_has_security_headers(client: Client, path: str) -> None:
     headers = client.request("GET", path).headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_page_has_nothing_inline_and_nothing_from_elsewhere(client: Client) -> None:
+def test_page_has_no_inline_code_and_no_external_resources(client: Client) -> None:
     html = client.request("GET", "/").text
     assert "<style" not in html and "style=" not in html and "onclick" not in html
     assert '<script type="module" src="explorer.js"></script>' in html
-    for path in ("/", "/explorer.js", "/explorer.css", *(f"/view/{name}" for name in modules())):
+    for path in ("/", "/explorer.js", "/explorer.css", *(f"/js/{name}" for name in modules())):
         response = client.request("GET", path)
         assert response.status_code == 200
         text = response.text.replace("http://www.w3.org/2000/svg", "")
         assert "http://" not in text and "https://" not in text
 
 
-def test_too_many_at_once(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_module, "WAITING", 3)
+def test_limit_of_waiting_requests(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "MAX_WAITING", 3)
     app = make_app(Explorer(trained))
 
     async def ask_all() -> list[Any]:
@@ -254,8 +258,8 @@ def test_too_many_at_once(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyP
     assert Client(app).post("/api/attend", {"input": INPUT}).status_code == 200
 
 
-def test_many_at_once_do_not_mix(trained: regard.AnswerRun) -> None:
-    """Interventions are made in the one model, and must not be seen by requests beside."""
+def test_concurrent_interventions_are_separate(trained: regard.AnswerRun) -> None:
+    """Requests without interventions are not affected by others with them."""
     app = make_app(Explorer(trained))
     plain = trained.attend(INPUT)
 
@@ -270,7 +274,7 @@ def test_many_at_once_do_not_mix(trained: regard.AnswerRun) -> None:
         assert _same(weights, plain) is (index % 2 == 0)
 
 
-def test_a_translator(german: regard.TranslationRun) -> None:
+def test_translation_run(german: regard.TranslationRun) -> None:
     client = Client(make_app(Explorer(german)))
     source = "Heute läuft der alte Hund."
     found = client.post("/api/attend", {"input": source}).json()["map"]
@@ -289,8 +293,8 @@ def test_a_translator(german: regard.TranslationRun) -> None:
     "name", ["step-x.safetensors", "step-.safetensors", f"step-{'9' * 40}.safetensors", "step-3"]
 )
 @pytest.mark.parametrize("folder", [True, False])
-def test_a_stray_file_among_the_snapshots(tmp_path: Path, name: str, folder: bool) -> None:
-    """Is passed over, or said in a line."""
+def test_stray_files_among_snapshots(tmp_path: Path, name: str, folder: bool) -> None:
+    """They are ignored, or reported in one line."""
     run = regard.train("signal2", hidden=8, steps=4, snapshots=2, savepath=tmp_path, progress=False)
     stray = run.folder / "snapshots" / name
     stray.mkdir() if folder else stray.write_bytes(b"\x00" * 9)

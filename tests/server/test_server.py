@@ -1,4 +1,4 @@
-"""The explorer as a process, under whatever is sent to it: it answers in one line, stays quiet, and ends."""
+"""The server under hostile clients: errors are one line, nothing is logged, and it ends at once."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ INPUT = "BCCCBAABACCCA"
 
 @pytest.fixture(scope="module")
 def shown(trained: regard.AnswerRun) -> Iterator[str]:
-    """The address of an explorer, which has said nothing on standard error when all is over."""
+    """Return the address of an explorer, and check at the end that it has written nothing to stderr."""
     with showing(trained.folder) as (process, address):
         yield address
         process.send_signal(signal.SIGTERM)
@@ -34,7 +34,7 @@ def shown(trained: regard.AnswerRun) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose importance takes many minutes, and whose playback some seconds."""
+    """Return a run whose importance takes minutes, and whose playback takes seconds."""
     run = regard.train(
         "signal2",
         hidden=64,
@@ -53,56 +53,59 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("given", "status", "message"),
     [
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "no HTTP/1.1 request"),
-        (b"GET / HTTP/1.1\r\n\r\n", 400, "no HTTP/1.1 request"),
-        (b"GET / HTTP/1.0\r\n\r\n", 400, "host '' is no name"),
-        (b"G\xffT / HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 400, "no HTTP/1.1 request"),
-        (request("GET", "/" + "a" * 10_000), 404, "is not there"),
-        (request("GET", "/", cookie="a" * 200_000), 400, "no HTTP/1.1 request"),
-        (request("GET", "/", host="127.0.0.1\r\nhost: evil.example"), 400, "no HTTP/1.1 request"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "not an HTTP/1.1 request"),
+        (b"GET / HTTP/1.1\r\n\r\n", 400, "not an HTTP/1.1 request"),
+        (b"GET / HTTP/1.0\r\n\r\n", 400, "host '' is not valid"),
+        (b"G\xffT / HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 400, "not an HTTP/1.1 request"),
+        (request("GET", "/" + "a" * 10_000), 404, "does not exist"),
+        (request("GET", "/", cookie="a" * 200_000), 400, "not an HTTP/1.1 request"),
+        (request("GET", "/", host="127.0.0.1\r\nhost: evil.example"), 400, "not an HTTP/1.1 request"),
         (request("GET", "/api/run", host="evil.example"), 400, "host 'evil.example' is not this machine"),
         (request("GET", "/api/run", host="127.0.0.1.evil.example:8137"), 400, "is not this machine"),
-        (request("GET", "/api/run", host="[::1"), 400, "host '[::1' is no name"),
+        (request("GET", "/api/run", host="[::1"), 400, "host '[::1' is not valid"),
         (request("GET", "/api/run", host="evil.example", connection="close"), 400, "is not this machine"),
         (asked({}, origin="http://evil.example"), 403, "origin 'http://evil.example' is not this page"),
         (asked({}, origin="http://127.0.0.1:1"), 403, "is not this page"),
         (asked({}, origin="null"), 403, "is not this page"),
         (asked({}, origin="http://[::1"), 403, "is not this page"),
-        (request("GET", "/api/importance", sec_fetch_site="cross-site"), 403, "a page elsewhere"),
-        (request("GET", "/../../etc/passwd"), 404, "is not there"),
-        (request("GET", "/view/..%2f..%2f..%2fetc/passwd"), 404, "is not there"),
-        (request("GET", "/view/%2e%2e/page.html"), 404, "is not there"),
-        (request("GET", "/view/entry.js%00"), 404, "is not there"),
-        (request("GET", "/%ff%0d%0aset-cookie:%20a=b"), 404, "is not there"),
-        (request("GET", "/api/run/"), 404, "is not there"),
-        (request("GET", "//evil.example/"), 404, "is not there"),
-        (request("GET", "http://evil.example/"), 404, "is not there"),
-        (request("CONNECT", "evil.example:443"), 404, "is not there"),
-        (request("OPTIONS", "*"), 404, "is not there"),
-        *((request(method, "/api/attend"), 405, f"{method} is not taken") for method in ("GET", "PUT", "DELETE")),
+        (request("GET", "/api/importance", sec_fetch_site="cross-site"), 403, "a page of another site"),
+        (request("GET", "/../../etc/passwd"), 404, "does not exist"),
+        (request("GET", "/js/..%2f..%2f..%2fetc/passwd"), 404, "does not exist"),
+        (request("GET", "/js/%2e%2e/page.html"), 404, "does not exist"),
+        (request("GET", "/js/entry.js%00"), 404, "does not exist"),
+        (request("GET", "/%ff%0d%0aset-cookie:%20a=b"), 404, "does not exist"),
+        (request("GET", "/api/run/"), 404, "does not exist"),
+        (request("GET", "//evil.example/"), 404, "does not exist"),
+        (request("GET", "http://evil.example/"), 404, "does not exist"),
+        (request("CONNECT", "evil.example:443"), 404, "does not exist"),
+        (request("OPTIONS", "*"), 404, "does not exist"),
+        *(
+            (request(method, "/api/attend"), 405, f"{method} is not accepted")
+            for method in ("GET", "PUT", "DELETE")
+        ),
         *((request(method, "/"), 405, "send GET, HEAD") for method in ("POST", "OPTIONS", "TRACE", "NONSENSE")),
         (request("GET", "/api/run", upgrade="websocket", connection="upgrade"), 200, ""),
         (request("POST", "/api/attend", b"{}", content_type="text/plain"), 415, "send application/json"),
         (asked({}, content_length="999999999999"), 413, "larger than 262,144 bytes"),
-        (asked({}, content_length="-1"), 400, "no HTTP/1.1 request"),
+        (asked({}, content_length="-1"), 400, "not an HTTP/1.1 request"),
         (asked({}, content_length="1" * 19), 413, "larger than 262,144 bytes"),
-        (asked({}, transfer_encoding="gzip"), 400, "no HTTP/1.1 request"),
+        (asked({}, transfer_encoding="gzip"), 400, "not an HTTP/1.1 request"),
         (
             request("POST", "/api/attend", content_type="application/json", transfer_encoding="chunked")
             + b"size\r\n",
             400,
-            "no HTTP/1.1 request",
+            "not an HTTP/1.1 request",
         ),
     ],
 )
-def test_what_is_refused(shown: str, given: bytes, status: int, message: str) -> None:
+def test_rejected_requests(shown: str, given: bytes, status: int, message: str) -> None:
     answer = send(shown, given)
     assert answer.status == status and answer.headers["content-type"] == "application/json"
     assert status == 200 or message in answer.error
     assert send(shown, asked({"input": INPUT})).status == 200
 
 
-def test_a_body_without_a_length_is_refused_as_it_grows(shown: str) -> None:
+def test_body_without_length_is_limited(shown: str) -> None:
     with connect(shown) as connection:
         head = request("POST", "/api/attend", content_type="application/json", transfer_encoding="chunked")
         connection.sendall(head)
@@ -111,10 +114,10 @@ def test_a_body_without_a_length_is_refused_as_it_grows(shown: str) -> None:
         assert receive(connection).status == 413
 
 
-def test_who_sends_slowly_is_not_waited_for(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heads, bodies and rests of bodies that come byte by byte, fifty at once: others are answered meanwhile."""
-    monkeypatch.setattr("regard.server.protocol.HEAD_SECONDS", 1.0)
-    monkeypatch.setattr("regard.server.protocol.LINGER_SECONDS", 1.0)
+def test_slow_clients_time_out(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty slow heads and bodies at once do not delay other requests."""
+    monkeypatch.setattr("regard.server.http_server.HEAD_SECONDS", 1.0)
+    monkeypatch.setattr("regard.server.http_server.LINGER_SECONDS", 1.0)
     monkeypatch.setattr("regard.server.app.BODY_SECONDS", 1.0)
     begun = [b"", b"GET / HTTP/1.1\r\nhost: 127", asked({})[:-1], asked({}, content_length="9" * 9)]
     with serving(make_app(Explorer(trained))) as address:
@@ -130,22 +133,22 @@ def test_who_sends_slowly_is_not_waited_for(trained: regard.AnswerRun, monkeypat
         began = time.monotonic()
         for connection in connections:
             with pytest.raises(ConnectionError):
-                while time.monotonic() - began < 10:  # the rest of a body that was refused may come for a while
+                while time.monotonic() - began < 10:  # the rest of a rejected body is accepted for a while
                     connection.sendall(b" ")
                     time.sleep(0.02)
             connection.close()
 
 
-def test_a_request_that_follows_another_one_has_its_own_time(
+def test_every_request_of_a_connection_has_its_own_time_out(
     trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.server.protocol.HEAD_SECONDS", 0.5)
+    monkeypatch.setattr("regard.server.http_server.HEAD_SECONDS", 0.5)
     with serving(make_app(Explorer(trained))) as address, connect(address) as connection:
         for _ in range(3):
             connection.sendall(asked({"input": INPUT}))
             assert receive(connection).status == 200
             time.sleep(0.6)
-        connection.sendall(asked({"input": INPUT}) * 3)  # without waiting for the answers
+        connection.sendall(asked({"input": INPUT}) * 3)  # pipelined
         whole = b""
         while whole.count(b"HTTP/1.1 200") < 3:
             whole += connection.recv(2**20)
@@ -157,10 +160,10 @@ def test_a_request_that_follows_another_one_has_its_own_time(
             whole += more
 
 
-def test_what_fails_is_said_in_a_line(
+def test_errors_are_one_line(
     trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever a subject raises: an error of ours as what cannot be done, any other without its traceback."""
+    """Regard's errors have status 422, all others status 500 without a traceback."""
     with serving(make_app(Explorer(trained))) as address:
         for error, status, message in [
             (InputError("run 'x' is damaged:\n train it again"), 422, "run 'x' is damaged: train it again"),
@@ -187,13 +190,13 @@ def test_what_fails_is_said_in_a_line(
 
 
 def _raising(error: Exception) -> Callable[..., Any]:
-    def fail(*given: Any, **named: Any) -> Any:
+    def fail(*args: Any, **kwargs: Any) -> Any:
         raise error
 
     return fail
 
 
-def test_more_connections_than_there_may_be(shown: str) -> None:
+def test_limit_of_connections(shown: str) -> None:
     connections = [connect(shown) for _ in range(420)]
     answers = 0
     for connection in connections[400:]:
@@ -205,40 +208,40 @@ def test_more_connections_than_there_may_be(shown: str) -> None:
     assert send(shown, asked({"input": INPUT})).status == 200
 
 
-def test_what_one_user_does_nobody_else_sees(shown: str) -> None:
-    """Twenty threads with an intervention each, and twenty without any."""
+def test_interventions_of_one_client_do_not_affect_others(shown: str) -> None:
+    """Twenty threads with different interventions and twenty without run at once."""
     changes: list[list[Any]] = [[{"layer": "cross", "heads": [index % 2], "to": "off"}] for index in range(20)]
-    bodies = [{"input": INPUT, "interventions": each} for each in [*changes, *([[]] * 20)]]
+    bodies = [{"input": INPUT, "interventions": interventions} for interventions in [*changes, *([[]] * 20)]]
     expected = [json.loads(send(shown, asked(body)).body)["map"] for body in bodies]
     assert expected[0] != expected[1] != expected[-1] != expected[0]
-    found: list[bool] = []
+    equal: list[bool] = []
 
     def ask(index: int) -> None:
         for _ in range(5):
-            found.append(json.loads(send(shown, asked(bodies[index])).body)["map"] == expected[index])
+            equal.append(json.loads(send(shown, asked(bodies[index])).body)["map"] == expected[index])
 
     threads = [threading.Thread(target=ask, args=(index,)) for index in range(40)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [True] * 200
+    assert equal == [True] * 200
 
 
-def test_a_long_request_holds_up_nobody_and_stops_with_its_client(heavy: Path) -> None:
+def test_long_requests_do_not_delay_others_and_stop_with_their_client(heavy: Path) -> None:
     with showing(heavy) as (process, address):
         send(address, asked({}))
         longs = [connect(address, 300) for _ in range(3)]
-        for connection, each in zip(longs, ["importance", "importance", "playback"], strict=True):
-            sent = asked({}, "/api/playback") if each == "playback" else request("GET", "/api/importance")
+        for connection, name in zip(longs, ["importance", "importance", "playback"], strict=True):
+            sent = asked({}, "/api/playback") if name == "playback" else request("GET", "/api/importance")
             connection.sendall(sent)
         for _ in range(5):
             began = time.monotonic()
             assert send(address, asked({})).status == 200
             assert send(address, request("GET", "/")).status == 200
-            assert time.monotonic() - began < 2  # beside three models at work, on any machine
+            assert time.monotonic() - began < 2  # while three models run
         longs[0].setblocking(False)
-        with pytest.raises(BlockingIOError):  # it is still at work
+        with pytest.raises(BlockingIOError):  # it is still running
             longs[0].recv(1)
         for connection in longs:
             connection.close()
@@ -249,14 +252,14 @@ def test_a_long_request_holds_up_nobody_and_stops_with_its_client(heavy: Path) -
 
 
 @pytest.mark.parametrize(
-    ("number", "status", "said"),
+    ("number", "status", "stderr"),
     [
         (signal.SIGTERM, 143, ""),
         (signal.SIGINT, 130, "regard: interrupted\n"),
         (signal.SIGHUP, 129, ""),
     ],
 )
-def test_a_signal_ends_it_at_once(heavy: Path, number: int, status: int, said: str) -> None:
+def test_signals_end_the_server_at_once(heavy: Path, number: int, status: int, stderr: str) -> None:
     with showing(heavy) as (process, address):
         slow = [connect(address) for _ in range(4)]
         slow[0].sendall(request("GET", "/api/importance"))
@@ -269,14 +272,14 @@ def test_a_signal_ends_it_at_once(heavy: Path, number: int, status: int, said: s
         took = time.monotonic() - began
         for connection in slow:
             connection.close()
-    assert (process.returncode, err) == (status, said)
+    assert (process.returncode, err) == (status, stderr)
     assert took < 2
 
 
-def test_a_model_that_does_not_stop_holds_up_no_end(trained: regard.AnswerRun) -> None:
+def test_running_model_does_not_delay_the_end(trained: regard.AnswerRun) -> None:
     program = (
         "import sys, time, regard; run = regard.load(sys.argv[1]); "
-        "type(run).attend = lambda *given, **named: time.sleep(60); regard.show(run, browser=False)"
+        "type(run).attend = lambda *args, **kwargs: time.sleep(60); regard.show(run, browser=False)"
     )
     command = [sys.executable, "-c", program, str(trained.folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -291,18 +294,18 @@ def test_a_model_that_does_not_stop_holds_up_no_end(trained: regard.AnswerRun) -
         assert (process.returncode, err) == (143, "") and time.monotonic() - began < 2
 
 
-def test_memory_does_not_grow(trained: regard.AnswerRun) -> None:
-    _hold(trained.folder, 1000)
+def test_memory_is_bounded(trained: regard.AnswerRun) -> None:
+    _check_memory(trained.folder, 1000)
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_over_ten_thousand_requests(trained: regard.AnswerRun) -> None:
-    _hold(trained.folder, 10_000)
+def test_memory_is_bounded_over_ten_thousand_requests(trained: regard.AnswerRun) -> None:
+    _check_memory(trained.folder, 10_000)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-def _hold(folder: Path, count: int) -> None:
-    """Send so many requests, good and bad, and look at the memory after a tenth of them and at the end."""
+def _check_memory(folder: Path, count: int) -> None:
+    """Send `count` valid and invalid requests, and compare memory after a tenth of them with the end."""
     change = {"layer": "cross", "heads": [0], "to": "off"}
     sent = [
         asked({"input": INPUT}),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from regard.sweep.job import Job, make_job
-from regard.training import RunFolder, loop, make_config
+from regard.training import Checkpoint, RunFolder, make_config, trainer
 
 CHECKPOINT = 10
 """Steps between two checkpoints after `short_checkpoints`."""
@@ -23,16 +23,16 @@ def job(folder: Path, task: str = "counting", **flags: Any) -> Job:
 
 def short_checkpoints(patch: pytest.MonkeyPatch) -> None:
     """Make trainings save every ten steps."""
-    patch.setattr(loop, "CHECKPOINT_EVERY", CHECKPOINT)
+    patch.setattr(trainer, "CHECKPOINT_EVERY", CHECKPOINT)
 
 
 def lose_at(step: int, patch: pytest.MonkeyPatch) -> None:
     """Make a training in this process raise `LostError` after it has saved its state at `step`."""
-    write = RunFolder.write_trainer
+    write = Checkpoint.save_training
 
-    def write_and_fail(self: RunFolder, at: int, tensors: dict[str, Any]) -> None:
-        write(self, at, tensors)
-        if at == step:
+    def write_and_fail(self: Checkpoint, folder: RunFolder) -> None:
+        write(self, folder)
+        if self.step == step:
             raise LostError
 
-    patch.setattr(RunFolder, "write_trainer", write_and_fail)
+    patch.setattr(Checkpoint, "save_training", write_and_fail)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.io import holding
+from regard.io import hold_lock
 from regard.sweep import file_transfer
 from regard.sweep.file_transfer import claim_run, collect_code, pack, read_last_step, unpack, write_code
 from regard.sweep.job import Job, make_job, measure
@@ -119,7 +119,7 @@ def test_claim_run_locks_the_run(tmp_path: Path) -> None:
     here = job(tmp_path / "here")
     with claim_run(here):
         with pytest.raises(InputError, match="is being written by process"):
-            with holding(here.run.path):
+            with hold_lock(here.run.path):
                 pass
     here.run.path.mkdir(parents=True)
     (here.run.path / "thesis.txt").touch()

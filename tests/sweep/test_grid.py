@@ -54,7 +54,7 @@ def test_a_page_links_to_the_explorer(command: Command, tmp_path: Path) -> None:
         kept / name / "recall"
         for name in ("pooling=last/seed-0", "pooling=attention/seed-0", "pooling=last/seed-1")
     ]
-    assert f"regard show {folders[0]} --beside {folders[1]} {folders[2]}" in text
+    assert f"regard show {folders[0]} --compare-with {folders[1]} {folders[2]}" in text
     assert all((folder / "config.json").exists() for folder in folders)
 
 
@@ -152,7 +152,7 @@ def test_refuses_a_measurement_with_other_flags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ((), "nothing varies: name a flag and its values"),
+        ((), "no flag varies: name one and its values"),
         (("--vary", "score"), "vary 'score' has no values"),
         (("--vary", "score=dot,dto"), "score 'dto' is unknown"),
         (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean score?"),

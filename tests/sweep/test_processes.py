@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.io.locking import holding
+from regard.io.locking import hold_lock
 from regard.sweep.processes import run_in_processes
 
 
@@ -55,7 +55,7 @@ def test_stopping_a_comparison_ends_its_processes(
     assert process.returncode == status
     assert "Traceback" not in out
     if sent == signal.SIGINT:
-        assert out.splitlines()[-1] == "regard: stopped; the same command goes on where it stopped"
+        assert out.splitlines()[-1] == "regard: stopped; repeat the command to continue"
     # No further job started, and each run was saved at its current step.
     assert len(started_runs(tmp_path)) == cores
     for run in started_runs(tmp_path):
@@ -89,7 +89,7 @@ def test_a_signal_right_after_a_start_leaves_no_process(monkeypatch: pytest.Monk
 
 def hold(folder: Path) -> None:
     """Take a lock; fail in folder 0 while the other job still works."""
-    with holding(folder / "run"):
+    with hold_lock(folder / "run"):
         (folder / "held").touch()
         deadline = time.monotonic() + 60
         while not all((other / "held").exists() for other in folder.parent.iterdir()):

@@ -223,8 +223,8 @@ def test_errors_of_trainings_are_raised(tmp_path: Path) -> None:
     ("argv", "message"),
     [
         (("--on", "raay"), "invalid choice 'raay' for argument '--on'"),
-        (("--memory", "4"), "memory is not for --on here: leave it out, or give --on slurm"),
-        (("--on", "ray", "--partition", "long"), "partition is not for --on ray"),
+        (("--memory", "4"), "--memory does not apply to --on here: leave it out, or give --on slurm"),
+        (("--on", "ray", "--partition", "long"), "--partition does not apply to --on ray"),
         (("--on", "ray", "--cpus", "0"), "cpus 0 is out of range"),
         (("--on", "ray", "--address", "head"), "address 'head' is not of the form host:port"),
         (("--on", "ray", "--address", "127.0.0.1:1"), "no Ray cluster answers at 127.0.0.1:1"),

@@ -163,7 +163,7 @@ def test_the_same_command_finds_submitted_trainings(
     [
         (("--time", "1"), "time 1 is out of range: choose from 2 to 525600"),
         (("--memory", "0"), "memory 0 is out of range"),
-        (("--address", "127.0.0.1:1"), "address is not for --on slurm: leave it out, or give --on ray"),
+        (("--address", "127.0.0.1:1"), "--address does not apply to --on slurm: leave it out, or give --on ray"),
         ((), "this machine has no sbatch and srun"),
     ],
 )

@@ -4,32 +4,32 @@ import pytest
 import torch
 
 from regard.data import PAD
-from regard.streams import generator_of
-from regard.tasks import Beginning, Counting, Recall, Reverse, base
-from regard.tasks.pairs import RESERVE, SortedPairs
+from regard.streams import make_generator
+from regard.tasks import BatchContext, Counting, Recall, Reverse, base
+from regard.tasks.pairs import BATCHES_PER_POOL, LengthSortedBatches
 from regard.training import make_config
 
 
-def batches(seed: int = 0) -> SortedPairs:
+def batches(seed: int = 0) -> LengthSortedBatches:
     settings = make_config("reverse", {"batchsize": 8, "seed": seed}).training
-    return Reverse().batches(settings, Beginning(generator=generator_of(seed, "train")))
+    return Reverse().batches(settings, BatchContext(generator=make_generator(seed, "train")))
 
 
 def test_a_step_draws_the_same_batch_wherever_training_began() -> None:
     whole, late = batches(), batches()
-    drawn = [whole.draw(step) for step in range(2 * RESERVE)]
-    for step in (RESERVE - 1, 2 * RESERVE - 1, 3):
+    drawn = [whole.draw(step) for step in range(2 * BATCHES_PER_POOL)]
+    for step in (BATCHES_PER_POOL - 1, 2 * BATCHES_PER_POOL - 1, 3):
         assert torch.equal(late.draw(step).source, drawn[step].source)
     assert not torch.equal(batches(1).draw(0)[0], drawn[0][0])
 
 
 def test_batches_are_of_like_length_and_of_all_lengths() -> None:
-    drawn = [batches_once.draw(step) for step in range(4 * RESERVE)]
+    drawn = [batches_once.draw(step) for step in range(4 * BATCHES_PER_POOL)]
     shares = [(batch.source != PAD).float().mean().item() for batch in drawn]
     assert sum(shares) / len(shares) > 0.9  # of the steps, so much is no padding
     lengths = torch.cat([(batch.source != PAD).sum(1) - 1 for batch in drawn])
     assert set(lengths.tolist()) == set(range(1, 21))
-    widths = [batch.source.shape[1] for batch in drawn[:RESERVE]]
+    widths = [batch.source.shape[1] for batch in drawn[:BATCHES_PER_POOL]]
     assert widths != sorted(widths)  # in random order
 
 
@@ -38,20 +38,20 @@ batches_once = batches()
 
 def test_other_tasks_are_drawn_one_batch_after_the_other() -> None:
     settings = make_config("counting", {"batchsize": 4}).training
-    drawn = Counting().batches(settings, Beginning(generator=generator_of(0, "train"))).draw(17)
-    expected = Counting().sample(4, generator_of(0, "train"))
+    drawn = Counting().batches(settings, BatchContext(generator=make_generator(0, "train"))).draw(17)
+    expected = Counting().sample(4, make_generator(0, "train"))
     assert torch.equal(drawn[0], expected.inputs)
 
 
 @pytest.mark.parametrize("vary_len", [False, True])
 def test_many_batches_at_once_are_those_drawn_one_by_one(vary_len: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = make_config("counting", {"batchsize": 4, "vary_len": vary_len}).training
-    monkeypatch.setattr(base, "TOGETHER", 4 * 10 * 3)  # three batches
-    generator = generator_of(0, "train")
-    drawn, alone = Counting().batches(settings, Beginning(generator=generator)), generator_of(0, "train")
+    monkeypatch.setattr(base, "MAX_LETTERS_DRAWN", 4 * 10 * 3)  # three batches
+    generator = make_generator(0, "train")
+    drawn, alone = Counting().batches(settings, BatchContext(generator=generator)), make_generator(0, "train")
     for step in range(8):
         # Whoever goes on from here, from the generator and the place, draws the same.
-        again = Beginning(generator=generator.clone_state(), place=drawn.place)
+        again = BatchContext(generator=generator.clone_state(), place=drawn.place)
         late = Counting().batches(settings, again)
         found, expected = drawn.draw(step), Counting().sample(4, alone, vary_len=vary_len)
         for each, other, same in zip(found, expected, late.draw(step), strict=True):
@@ -63,5 +63,5 @@ def test_many_batches_at_once_are_those_drawn_one_by_one(vary_len: bool, monkeyp
 
 def test_a_sampler_of_ones_own_is_asked_for_each_batch() -> None:
     settings = make_config("recall", {"batchsize": 4}).training
-    drawn = Recall().batches(settings, Beginning(generator=generator_of(0, "train")))
-    assert isinstance(drawn, base.Samples) and drawn.together == 1
+    drawn = Recall().batches(settings, BatchContext(generator=make_generator(0, "train")))
+    assert isinstance(drawn, base.SampleBatches) and drawn.together == 1

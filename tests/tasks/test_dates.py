@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.tasks import Dates, DatesConfig
-from regard.tasks.dates import DAYS, FIRST, FORMATS, LAST, SKELETONS, compose, held_back
+from regard.tasks import Dates, DatesTaskConfig
+from regard.tasks.dates import DAYS, FIRST, FORMATS, LAST, SKELETONS, is_held_out, write_date
 
 DATES = Dates()
 STYLES = [style for styles in DATES.styles for style in styles]
@@ -19,8 +19,8 @@ a_day = st.dates(FIRST, LAST)
 
 @given(day=a_day, locale=st.sampled_from(["en", "de", "fr", "es", "pt_BR", "hu", "ru", "ja"]))
 def test_writes_dates_as_babel_does(day: datetime.date, locale: str) -> None:
-    task = Dates(DatesConfig(locales=locale))
-    written = {compose(style, day).source.removeprefix(f"{locale} ") for style in task.styles[0]}
+    task = Dates(DatesTaskConfig(locales=locale))
+    written = {write_date(style, day).source.removeprefix(f"{locale} ") for style in task.styles[0]}
     by_babel = {format_date(day, style, locale=locale) for style in FORMATS}
     by_babel |= {format_skeleton(skeleton, day, locale=locale, fuzzy=False) for skeleton in SKELETONS[:4]}
     assert by_babel <= written
@@ -49,7 +49,7 @@ def test_what_no_style_writes_has_no_answer(source: str) -> None:
 
 @given(day=a_day, style=st.sampled_from(STYLES))
 def test_what_is_composed_is_known(day: datetime.date, style: object) -> None:
-    pair = compose(style, day)  # type: ignore[arg-type]
+    pair = write_date(style, day)  # type: ignore[arg-type]
     assert pair.target == day.isoformat()
     assert DATES.known(pair.source) == pair
     assert len(pair.source) <= DATES.max_source and len(pair.target) <= DATES.max_target
@@ -57,7 +57,7 @@ def test_what_is_composed_is_known(day: datetime.date, style: object) -> None:
 
 @given(day=a_day, style=st.sampled_from(STYLES))
 def test_digits_are_made_from_what_stands_for_them(day: datetime.date, style: object) -> None:
-    source, target, alignment = compose(style, day)  # type: ignore[arg-type]
+    source, target, alignment = write_date(style, day)  # type: ignore[arg-type]
     assert len(alignment) == len(target)
     origin = ["".join(source[position] for position in positions) for positions in alignment]
     assert "".join(origin[:4]) == target[:4]  # the year, digit by digit
@@ -75,7 +75,7 @@ def test_no_source_has_two_dates() -> None:
     seen: dict[str, str] = {}
     for style in STYLES:
         for day in range(0, DAYS, 7):
-            pair = compose(style, FIRST + datetime.timedelta(days=day))
+            pair = write_date(style, FIRST + datetime.timedelta(days=day))
             assert seen.setdefault(pair.source, pair.target) == pair.target
 
 
@@ -83,14 +83,14 @@ def test_a_style_with_a_number_for_the_month_names_its_locale() -> None:
     for style in STYLES:
         day = datetime.date(1979, 5, 13)
         by_number = any(text[0] in "ML" and len(text) < 3 for is_field, text in style.pieces if is_field)
-        assert compose(style, day).source.startswith(f"{style.locale} ") == by_number == style.numeric
+        assert write_date(style, day).source.startswith(f"{style.locale} ") == by_number == style.numeric
 
 
 def test_training_never_sees_the_days_that_are_held_back(generator: torch.Generator) -> None:
     trained = {pair.target for pair in DATES.pairs(3000, generator)}
     unseen = {pair.target for pair in DATES.pairs(3000, generator, unseen=True)}
     assert not trained & unseen
-    held = {(FIRST + datetime.timedelta(days=day)).isoformat() for day in range(DAYS) if held_back(day)}
+    held = {(FIRST + datetime.timedelta(days=day)).isoformat() for day in range(DAYS) if is_held_out(day)}
     assert unseen <= held and not trained & held
     assert 0.09 < len(held) / DAYS < 0.11
 
@@ -122,17 +122,17 @@ def test_characters_of_every_source_are_in_the_vocabulary(generator: torch.Gener
 @pytest.mark.parametrize(
     ("locales", "message"),
     [
-        ("", "name one or more"),
-        ("en,en", "each once"),
+        ("", "give one or more"),
+        ("en,en", "give one or more"),
         ("xx", "locale 'xx' is unknown"),
         ("en,../../etc", "locale '../../etc' is unknown"),
     ],
 )
 def test_bad_locales_are_refused(locales: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        DatesConfig(locales=locales)
+        DatesTaskConfig(locales=locales)
 
 
 def test_a_date_has_no_length_to_choose(generator: torch.Generator) -> None:
-    with pytest.raises(InputError, match="the length of a date is not a choice"):
+    with pytest.raises(InputError, match="dates have no adjustable length"):
         DATES.pairs(1, generator, sample_len=5)

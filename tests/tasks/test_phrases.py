@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.tasks import Phrases
-from regard.tasks.phrases import held_back
+from regard.tasks.phrases import is_held_out
 
 TASK = Phrases()
 
@@ -48,7 +48,7 @@ def test_what_the_grammar_does_not_write_is_not_known(text: str) -> None:
 def test_what_is_drawn_is_known_in_words_that_the_vocabularies_have(seed: int, unseen: bool) -> None:
     pair = TASK.pair(torch.Generator().manual_seed(seed), unseen=unseen)
     source, target = pair.source.split(), pair.target.split()
-    assert TASK.known(pair.source) == pair and held_back(pair.source) == unseen
+    assert TASK.known(pair.source) == pair and is_held_out(pair.source) == unseen
     assert max(len(source), len(target)) <= TASK.max_source and len(pair.alignment) == len(target)
     assert {place for places in pair.alignment for place in places} >= {
         place for place, word in enumerate(source) if word not in ("do", "does")
@@ -59,5 +59,5 @@ def test_what_is_drawn_is_known_in_words_that_the_vocabularies_have(seed: int, u
 
 def test_there_are_several_hundred_words_and_sentences_have_no_length_to_choose() -> None:
     assert len(TASK.source_vocabulary) > 300 and len(TASK.target_vocabulary) > 400
-    with pytest.raises(InputError, match="the length of a sentence is not a choice"):
+    with pytest.raises(InputError, match="sentences have no adjustable length"):
         TASK.pair(torch.Generator(), sample_len=3)

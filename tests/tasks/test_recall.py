@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.tasks import PAST_END, Recall, RecallConfig
+from regard.tasks import PAST_END, Recall, RecallTaskConfig
 from regard.tasks.recall import NOISE, VALUES
 
 
 def test_a_worked_example() -> None:
-    task = Recall(RecallConfig(max_len=8))
+    task = Recall(RecallTaskConfig(max_len=8))
     inputs = task.parse("C7A0dbaC")
     assert task.answer(inputs).tolist() == [[7]]
     assert task.relevance(inputs).int().tolist() == [[[1, 1, 0, 0, 0, 0, 0, 0]]]
@@ -20,7 +20,7 @@ def test_a_worked_example() -> None:
 
 @given(seed=st.integers(0, 1000), pairs=st.integers(1, 5), noise=st.integers(0, 20), vary=st.booleans())
 def test_samples_are_pairs_noise_and_one_of_the_keys(seed: int, pairs: int, noise: int, vary: bool) -> None:
-    task = Recall(RecallConfig(max_len=2 * pairs + 1 + noise, pairs=pairs))
+    task = Recall(RecallTaskConfig(max_len=2 * pairs + 1 + noise, pairs=pairs))
     inputs, targets, mask = task.sample(20, torch.Generator().manual_seed(seed), vary_len=vary)
     assert (mask is not None) == vary
     for row, target in zip(inputs, targets.tolist(), strict=True):
@@ -41,7 +41,7 @@ def test_samples_are_pairs_noise_and_one_of_the_keys(seed: int, pairs: int, nois
 
 
 def test_every_key_and_value_is_drawn_and_asked_for(generator: torch.Generator) -> None:
-    task = Recall(RecallConfig(max_len=5, pairs=2, vocab_size=3))
+    task = Recall(RecallTaskConfig(max_len=5, pairs=2, vocab_size=3))
     inputs, targets, _ = task.sample(3000, generator)
     for step in (0, 2, 4):
         shares = torch.bincount(inputs[:, step], minlength=3) / 3000
@@ -53,7 +53,7 @@ def test_every_key_and_value_is_drawn_and_asked_for(generator: torch.Generator) 
 
 @pytest.mark.parametrize("text", ["C7A0dbaB", "C7A0dbad", "CC", "CAdC", "C", "C7A0db7"])
 def test_a_sequence_without_an_answer_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="has no answer: end with a key that stood before a value"):
+    with pytest.raises(InputError, match="has no answer: end with a key that precedes a value"):
         Recall().parse(text)
 
 
@@ -67,7 +67,7 @@ def test_a_sequence_without_an_answer_is_refused(text: str) -> None:
 )
 def test_bad_sizes_are_refused(sizes: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        RecallConfig(**sizes)
+        RecallTaskConfig(**sizes)
 
 
 def test_bad_draws_are_refused(generator: torch.Generator) -> None:

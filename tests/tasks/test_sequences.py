@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from regard.data import EOS, PAD
 from regard.errors import InputError
-from regard.tasks import Copy, Pair, PairTask, Reverse, SequenceConfig, Sort, links
+from regard.tasks import Copy, Pair, PairTask, Reverse, SequenceConfig, Sort, alignment_mask
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_batch_ends_each_sequence_and_pads_it(generator: torch.Generator) -> N
 
 
 def test_links() -> None:
-    found = links([Pair("AB", "BA", ((1,), (0,))), Pair("A", "A", ((0,),))], 3, 3)
+    found = alignment_mask([Pair("AB", "BA", ((1,), (0,))), Pair("A", "A", ((0,),))], 3, 3)
     assert found.int().tolist() == [[[0, 1, 0], [1, 0, 0], [0, 0, 0]], [[1, 0, 0], [0, 0, 0], [0, 0, 0]]]
 
 

@@ -7,19 +7,19 @@ import sys
 from typing import Any
 
 from regard.cli import main
-from regard.training import OneLearner
+from regard.training import SingleLearner
 
 
 def fail_at(step: int, number: int) -> None:
-    """Have this process send itself a signal before it takes a step."""
-    learn = OneLearner.learn
+    """Make this process send itself a signal before a step."""
+    learn = SingleLearner.learn
 
-    def failing(self: OneLearner, lr: float) -> Any:
+    def failing(self: SingleLearner, lr: float) -> Any:
         if self.step == step:
             os.kill(os.getpid(), number)
         return learn(self, lr)
 
-    OneLearner.learn = failing  # type: ignore[method-assign]
+    SingleLearner.learn = failing  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

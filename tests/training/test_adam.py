@@ -7,7 +7,7 @@ from torch import nn
 from regard.training.adam import Adam
 
 
-def test_moves_as_pytorchs_own_class_to_the_last_bit(generator: torch.Generator) -> None:
+def test_steps_equal_pytorchs_class_bit_for_bit(generator: torch.Generator) -> None:
     mine = {name: nn.Parameter(torch.randn(5, 3, generator=generator)) for name in ("a", "b", "c")}
     theirs = {name: nn.Parameter(parameter.detach().clone()) for name, parameter in mine.items()}
     optimizer = Adam(mine, betas=(0.95, 0.98), lr_factors={"a": 1.0, "b": 8.0, "c": 1.0})
@@ -29,14 +29,14 @@ def test_moves_as_pytorchs_own_class_to_the_last_bit(generator: torch.Generator)
         assert all(parameter.grad is None for parameter in mine.values())
 
 
-def test_the_first_step_is_the_rate_in_the_gradients_direction() -> None:
+def test_first_step_has_the_size_of_the_rate() -> None:
     parameter = nn.Parameter(torch.zeros(3))
     parameter.grad = torch.tensor([5.0, -0.1, 0.0])
     Adam({"p": parameter}, betas=(0.9, 0.999), lr_factors={"p": 2.0}).step(0.1)
     assert parameter.tolist() == pytest.approx([-0.2, 0.2, 0.0], abs=1e-6)
 
 
-def test_all_moments_are_where_their_parameter_is() -> None:
+def test_moments_are_on_the_device_of_their_parameter() -> None:
     parameter = nn.Parameter(torch.empty(3, device="meta"))
     moments = Adam({"p": parameter}, betas=(0.9, 0.999), lr_factors={"p": 1.0}).moments["p"]
     assert {each.device.type for each in moments.values()} == {"meta"}

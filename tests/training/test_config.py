@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.tasks import TASKS, find_task
-from regard.training import kinds_for
 from regard.training import make_config as make_typed_config
-from regard.training.flags import stored_config
+from regard.training import models_for
+from regard.training.config import config_from_json
 
 
 def make_config(*given: Any) -> Any:
-    """Make a config, of whatever parts."""
+    """Return a config whose parts have type Any."""
     return make_typed_config(*given)
 
 
-def test_each_task_has_the_defaults_of_its_document() -> None:
+def test_tasks_have_the_defaults_of_their_documents() -> None:
     assert make_config("counting").training.steps == 2000
     assert make_config("difference").training.steps == 1000
     signal, signal2 = make_config("signal"), make_config("signal2")
@@ -43,18 +43,18 @@ def test_each_task_has_the_defaults_of_its_document() -> None:
         ({"lr": 1}, 1),
     ],
 )
-def test_the_recipe_gives_the_rate_unless_it_is_given(flags: dict[str, Any], lr: float) -> None:
+def test_recipe_sets_the_default_rate(flags: dict[str, Any], lr: float) -> None:
     assert make_config("counting", flags).resolved().training.lr == lr
 
 
 @given(
     steps=st.integers(1, 10**9),
     lr=st.none() | st.floats(1e-9, 1e9),
-    choice=st.sampled_from([(task, model) for task in TASKS for model in kinds_for(find_task(task))]),
+    choice=st.sampled_from([(task, model) for task in TASKS for model in models_for(find_task(task))]),
 )
-def test_a_config_survives_storage(steps: int, lr: float | None, choice: tuple[str, str]) -> None:
+def test_config_survives_json(steps: int, lr: float | None, choice: tuple[str, str]) -> None:
     config = make_config(choice[0], {"steps": steps, "lr": lr, "model": choice[1]})
-    assert stored_config(json.loads(json.dumps(dataclasses.asdict(config)))) == config
+    assert config_from_json(json.loads(json.dumps(dataclasses.asdict(config)))) == config
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_a_config_survives_storage(steps: int, lr: float | None, choice: tuple[s
         ({"recipe": "secret"}, "recipe 'secret' is unknown: choose regard, seed; did you mean seed?"),
     ],
 )
-def test_flags_that_do_not_fit_are_refused(flags: dict[str, Any], message: str) -> None:
+def test_bad_flags_are_refused(flags: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as raised:
         make_config("counting", flags)
     assert str(raised.value) == message
 
 
-def test_what_older_runs_have_not_stored_is_as_they_were() -> None:
+def test_missing_fields_of_older_runs_have_their_defaults() -> None:
     for task, model, flags, later in (
         ("signal", "query", {}, ("positions", "layer")),
         ("dates", "recurrent", {}, ("enc_hidden", "bidirectional", "start", "score_width")),
@@ -90,7 +90,7 @@ def test_what_older_runs_have_not_stored_is_as_they_were() -> None:
         for part in ("model", "training"):
             stored[part] = {name: value for name, value in stored[part].items() if name not in later}
         stored["training"] |= {"batchsize": 7} if task != "translation" else {}
-        found = stored_config(stored)
+        found = config_from_json(stored)
         assert found.model == config.model
         assert found.training.batchsize == (7 if task != "translation" else 0)
 
@@ -109,8 +109,8 @@ def test_what_older_runs_have_not_stored_is_as_they_were() -> None:
         lambda stored: stored.update(kind=[]),
     ],
 )
-def test_a_stored_config_that_is_off_is_refused(spoil: Any) -> None:
+def test_wrong_stored_config_is_refused(spoil: Any) -> None:
     stored = dataclasses.asdict(make_config("counting"))
     spoil(stored)
     with pytest.raises(InputError):
-        stored_config(stored)
+        config_from_json(stored)

@@ -1,4 +1,4 @@
-"""Runs that were edited, or mixed with another run: refused by every reader, or used where that is asked."""
+"""Edited or mixed runs are refused by every reader, and used with `trust_edited`."""
 
 import json
 import shutil
@@ -12,9 +12,9 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.io.reading import sealed
-from regard.training import RunFolder
-from regard.training.tensors import pack, read_tensors
+from regard.io.reading import add_digest
+from regard.training import Checkpoint
+from regard.training.tensor_file import pack_tensors, read_tensors
 from tests.earlier import to_format_6
 
 FLAGS: dict[str, Any] = {"hidden": 8, "steps": 6, "batchsize": 4, "snapshots": 3, "progress": False}
@@ -23,7 +23,7 @@ Edit = Callable[[Path], None]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of equal shapes: of another seed, another number of heads, another task."""
+    """Runs of equal shapes with another seed, another number of heads, another task."""
     root = tmp_path_factory.mktemp("whole")
     changes: dict[str, Any] = {"one": {"heads": 2}, "seed": {"heads": 2, "seed": 1}, "heads": {"heads": 4}}
     for name, flags in changes.items():
@@ -44,14 +44,14 @@ def config(change: dict[str, Any], part: str | None = None, *, seal: bool = Fals
         (stored if part is None else stored[part]).update(change)
         stored = {name: value for name, value in stored.items() if value is not None or name not in change}
         if seal:
-            stored = sealed({name: value for name, value in stored.items() if name != "digest"})
+            stored = add_digest({name: value for name, value in stored.items() if name != "digest"})
         (run / "config.json").write_text(json.dumps(stored))
 
     return edit
 
 
 def header(file: str, change: Callable[[dict[str, Any]], None]) -> Edit:
-    """Return an edit of the header of a file of tensors."""
+    """Return an edit of the header of a tensor file."""
 
     def edit(run: Path) -> None:
         content = (run / file).read_bytes()
@@ -96,7 +96,7 @@ def flip(file: str) -> Edit:
 
 
 def take(file: str, other: str) -> Edit:
-    """Return an edit that puts a file of another run in place of this one's."""
+    """Return an edit that replaces a file by that of another run."""
 
     def edit(run: Path) -> None:
         shutil.copy(run / ".." / "whole" / other / "signal2" / file, run / file)
@@ -144,7 +144,7 @@ def give(run: Path, whole: Path, edit: Edit) -> None:
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_an_edited_run_is_refused_or_used_as_it_is(
+def test_edited_run_is_refused_unless_trusted(
     run: Path, whole: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     edit, message = EDITS[name]
@@ -169,7 +169,7 @@ def test_an_edited_run_is_refused_or_used_as_it_is(
         (header(TRAINER, about(sha256=None)), "step-6.safetensors: its digest is missing"),
     ],
 )
-def test_an_edited_state_of_a_training_is_refused(run: Path, whole: Path, edit: Edit, message: str) -> None:
+def test_edited_training_state_is_refused(run: Path, whole: Path, edit: Edit, message: str) -> None:
     give(run, whole, edit)
     with pytest.raises(InputError, match=message):
         regard.train("signal2", savepath=run.parent, resume=True, progress=False)
@@ -185,7 +185,7 @@ def test_an_edited_state_of_a_training_is_refused(run: Path, whole: Path, edit: 
         (lambda run: shutil.copy(run / "snapshots/step-1.safetensors", run / SNAPSHOT), "it is of step 1"),
     ],
 )
-def test_an_edited_snapshot_is_refused(run: Path, whole: Path, edit: Edit, message: str) -> None:
+def test_edited_snapshot_is_refused(run: Path, whole: Path, edit: Edit, message: str) -> None:
     give(run, whole, edit)
     with pytest.raises(InputError, match=message):
         regard.load(run).playback()
@@ -193,7 +193,7 @@ def test_an_edited_snapshot_is_refused(run: Path, whole: Path, edit: Edit, messa
         assert regard.load(run, trust_edited=True).playback().steps == [0, 1, 6]
 
 
-def test_blanks_and_the_order_of_names_mean_nothing(run: Path) -> None:
+def test_whitespace_and_key_order_do_not_matter(run: Path) -> None:
     stored = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(dict(reversed(stored.items())), indent=7) + "\n\n")
 
@@ -208,13 +208,13 @@ def test_blanks_and_the_order_of_names_mean_nothing(run: Path) -> None:
     assert list(found) == list(expected) and all(torch.equal(found[name], expected[name]) for name in found)
 
 
-def test_a_run_of_format_6_is_read_and_goes_on(whole: Path, run: Path, tmp_path: Path) -> None:
+def test_run_of_format_6_loads_and_resumes(whole: Path, run: Path, tmp_path: Path) -> None:
     to_format_6(run)
-    model, step = RunFolder(run).read_model()
-    assert step == 6 and regard.load(run).playback().steps == [0, 1, 6]
+    checkpoint = Checkpoint.load(run)
+    assert checkpoint.weights and checkpoint.step == 6 and regard.load(run).playback().steps == [0, 1, 6]
     assert all(
-        torch.equal(model[name], value)
-        for name, value in RunFolder(whole / "one/signal2").read_model()[0].items()
+        torch.equal(checkpoint.weights[name], value)
+        for name, value in (Checkpoint.load(whole / "one/signal2").weights or {}).items()
     )
     assert regard.train("signal2", savepath=run.parent, resume=True, progress=False).step == 6
     config({"heads": 4}, "model")(run)  # which the state of the training tells by its checksum
@@ -222,22 +222,21 @@ def test_a_run_of_format_6_is_read_and_goes_on(whole: Path, run: Path, tmp_path:
         regard.train("signal2", savepath=run.parent, resume=True, progress=False)
 
 
-def test_what_a_run_of_format_6_writes_from_now_on_is_checked(run: Path) -> None:
+def test_new_files_of_a_run_of_format_6_are_checked(run: Path) -> None:
     to_format_6(run)
-    model, step = RunFolder(run).read_model()
-    RunFolder(run).write_model(step, model)
+    Checkpoint.load(run).save(run)
     assert regard.load(run).step == 6
     config({"heads": 4}, "model")(run)
     with pytest.raises(InputError, match="heads is 4 in config.json, 2 in model.safetensors"):
         regard.load(run)
 
 
-def test_a_file_cannot_be_replaced_by_one_with_a_digest_of_its_own(run: Path) -> None:
-    """As of a model that was imported or trained elsewhere, whose file says nothing of a run."""
+def test_file_of_another_origin_with_a_valid_digest_is_refused(run: Path) -> None:
+    """Such as the file of a model from elsewhere, which names no run."""
     found = read_tensors(run / MODEL)
-    (run / MODEL).write_bytes(pack(found.tensors, found.step, "{}"))
+    (run / MODEL).write_bytes(pack_tensors(found.tensors, found.step, "{}"))
     with pytest.raises(InputError, match="model.safetensors: format is regard-run/7 in config.json, missing in"):
         regard.load(run)
-    (run / MODEL).write_bytes(pack(found.tensors, found.step))
+    (run / MODEL).write_bytes(pack_tensors(found.tensors, found.step))
     with pytest.raises(InputError, match="model.safetensors: it names no config"):
         regard.load(run)

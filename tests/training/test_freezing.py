@@ -1,4 +1,4 @@
-"""Parts of a model that are not trained."""
+"""Freezing of model parts."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from regard.attention import short_name
 from regard.errors import InputError
 from regard.models import TaskModel
 from regard.tasks import find_task
-from regard.training import RunFolder, build_model, make_config, start, trained_parameters
+from regard.training import Checkpoint, build_model, make_config, start, trained_parameters
 from regard.training.freezing import freeze, parts_of
 from tests.german import write
 
@@ -33,7 +33,7 @@ def model(task: str, **flags: object) -> TaskModel:
     return build_model(config, find_task(task).restore(config.task, {}))
 
 
-def test_parts_have_the_names_that_layers_have() -> None:
+def test_parts_have_the_names_of_layers() -> None:
     small = model("reverse", model="transformer", enc_layers=2, dec_layers=1, positions="learned")
     assert parts_of(small) == [
         *("embedding", "positions"),
@@ -56,7 +56,7 @@ def test_parts_have_the_names_that_layers_have() -> None:
         (("encoder.norm.weight",), ("encoder.norm.weight",)),
     ],
 )
-def test_a_part_is_all_that_lies_in_it(parts: tuple[str, ...], frozen: tuple[str, ...]) -> None:
+def test_part_contains_its_inner_parts(parts: tuple[str, ...], frozen: tuple[str, ...]) -> None:
     small = model("reverse", model="transformer", enc_layers=12, dec_layers=2)
     freeze(small, parts)
     for name, parameter in small.named_parameters():
@@ -64,12 +64,12 @@ def test_a_part_is_all_that_lies_in_it(parts: tuple[str, ...], frozen: tuple[str
 
 
 @pytest.mark.parametrize("part", ["encode", "encoder.2", "encoder.", "", ".", "cross", "layers"])
-def test_a_part_that_is_not_there_is_refused_and_those_that_are_told(part: str) -> None:
+def test_unknown_part_is_refused_with_the_known_ones(part: str) -> None:
     small = model("reverse", model="transformer", enc_layers=2, dec_layers=1)
     there = "embedding, encoder, encoder.0, encoder.1, decoder, decoder.0, or a part of one"
     with pytest.raises(InputError) as raised:
         freeze(small, [part])
-    assert str(raised.value) == f"freeze {part!r} is no part of the model: choose {there}"
+    assert str(raised.value) == f"freeze {part!r} is not a part of the model: choose {there}"
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_a_part_that_is_not_there_is_refused_and_those_that_are_told(part: str) 
     ],
 )
 @pytest.mark.parametrize("average", [0.0, 0.95])
-def test_frozen_parameters_stay_to_the_last_bit_and_all_others_move(
+def test_only_unfrozen_parameters_change(
     tmp_path: Path, kind: str, parts: tuple[str, ...], left: tuple[str, ...], average: float
 ) -> None:
     few = {name: value for name, value in FEW.items() if kind == "transformer" or name not in NOT_RECURRENT}
     flags: dict[str, Any] = {**few, **write(tmp_path), "model": kind, "average": average, "freeze": parts}
     run = regard.train("translation", **flags, savepath=tmp_path)
     before = dict(start(run.config, run.task).model.named_parameters())
-    after, moments = dict(run.model.named_parameters()), RunFolder(run.folder).read_trainer()[0]
+    after, moments = dict(run.model.named_parameters()), Checkpoint.load(run.folder, training={}).training or {}
     trained = set(trained_parameters(start(run.config, run.task).model))
     assert {short_name(name).startswith(left) for name in trained} == {True} and 0 < len(trained) < len(after)
     for name, parameter in after.items():
@@ -102,13 +102,13 @@ def test_frozen_parameters_stay_to_the_last_bit_and_all_others_move(
 NOT_RECURRENT = ("heads", "inner", "dec_layers")
 
 
-def test_the_whole_model_is_refused() -> None:
+def test_freezing_the_whole_model_is_refused() -> None:
     small = model("reverse")
     with pytest.raises(InputError, match="freeze embedding encoder decoder output is the whole model"):
         freeze(small, ("embedding", "encoder", "decoder", "output"))
 
 
-def test_it_holds_for_every_kind_of_model(tmp_path: Path) -> None:
+def test_freezing_works_for_every_model(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"steps": 3, "hidden": 8, "progress": False}
     run = regard.train("signal2", **flags, enc_layers=1, freeze=["embedding", "encoder"], savepath=tmp_path)
     before = start(run.config, run.task).model.state_dict()

@@ -1,4 +1,4 @@
-"""The loop: exact resumption, reproducibility, what stops it."""
+"""Training loop: exact resumption, reproducibility, interruption."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.training import RunFolder, loop, objective
+from regard.training import Checkpoint, RunFolder, objective, trainer
 
 FLAGS: dict[str, Any] = {"hidden": 8, "heads": 2, "steps": 60, "batchsize": 7, "progress": False}
 
@@ -19,7 +19,7 @@ def files(run: regard.Run) -> dict[str, bytes]:
     return {str(each.relative_to(run.folder)): each.read_bytes() for each in run.folder.rglob("*.*")}
 
 
-def test_the_same_seed_makes_the_same_run_and_another_does_not(tmp_path: Path) -> None:
+def test_run_depends_on_the_seed_only(tmp_path: Path) -> None:
     runs = [
         regard.train("signal2", **FLAGS, seed=seed, savepath=tmp_path / name)
         for name, seed in (("a", 0), ("b", 0), ("c", 1))
@@ -28,7 +28,7 @@ def test_the_same_seed_makes_the_same_run_and_another_does_not(tmp_path: Path) -
     assert runs[0].metrics != runs[2].metrics
 
 
-def test_training_leaves_the_callers_random_state_alone(tmp_path: Path) -> None:
+def test_training_keeps_the_global_random_state(tmp_path: Path) -> None:
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
@@ -38,7 +38,7 @@ def test_training_leaves_the_callers_random_state_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("recipe", ["regard", "seed"])
 @pytest.mark.parametrize("stop_at", [1, 10, 33])
-def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
+def test_resumed_training_equals_uninterrupted_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, stop_at: int
 ) -> None:
     flags = {**FLAGS, "recipe": recipe, "vary_len": True}
@@ -54,18 +54,16 @@ def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
     monkeypatch.setattr(objective, "exact", interrupting)
     with pytest.raises(KeyboardInterrupt):
         regard.train("signal2", **flags, savepath=tmp_path / "parts")
-    _, step = RunFolder(tmp_path / "parts" / "signal2").read_model()
+    step = Checkpoint.load(tmp_path / "parts" / "signal2").step
     assert step == stop_at
     parts = regard.train("signal2", resume=True, progress=False, savepath=tmp_path / "parts")
     assert files(parts) == files(whole)
 
 
-def test_a_killed_process_goes_on_from_its_last_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A crash leaves metrics past the checkpoint, which the resumed run writes again."""
+def test_killed_process_resumes_at_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash leaves metrics after the checkpoint, which the resumed run writes again."""
     whole = regard.train("signal2", **FLAGS, savepath=tmp_path / "whole")
-    monkeypatch.setattr(loop, "CHECKPOINT_EVERY", 20)
+    monkeypatch.setattr(trainer, "CHECKPOINT_EVERY", 20)
     appended = RunFolder.append_metrics
 
     def dying(self: RunFolder, metrics: dict[str, float]) -> None:
@@ -78,18 +76,18 @@ def test_a_killed_process_goes_on_from_its_last_checkpoint(
         regard.train("signal2", **FLAGS, savepath=tmp_path / "parts")
     monkeypatch.undo()
     folder = RunFolder(tmp_path / "parts" / "signal2")
-    assert folder.read_model()[1] == 40 and folder.read_metrics()[-1]["step"] == 50
+    assert Checkpoint.load(folder).step == 40 and folder.read_metrics()[-1]["step"] == 50
     parts = regard.train("signal2", resume=True, progress=False, savepath=tmp_path / "parts")
     assert files(parts) == files(whole)
 
 
-def test_a_finished_run_resumes_to_itself(tmp_path: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
     run = regard.train("signal2", **FLAGS, savepath=tmp_path)
     before = files(run)
     assert files(regard.train("signal2", resume=True, progress=False, savepath=tmp_path)) == before
 
 
-def test_a_loss_that_is_no_number_stops_and_keeps_the_run(tmp_path: Path) -> None:
+def test_nan_loss_stops_training_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(
         regard.InputError, match=r"loss is (nan|inf) at step \d+, at a learning rate of .*: lower --lr"
     ):
@@ -108,13 +106,13 @@ def test_training_works_outside_the_main_thread(tmp_path: Path) -> None:
     assert runs[0].step == 2
 
 
-def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
+def test_signal_handlers_are_restored(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     regard.train("counting", steps=2, savepath=tmp_path, progress=False)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_metrics_say_what_happened(tmp_path: Path) -> None:
+def test_metrics_file(tmp_path: Path) -> None:
     run = regard.train("counting", steps=25, savepath=tmp_path, progress=False)
     assert [each["step"] for each in run.metrics] == [10, 20, 25]
     assert all(each["loss"] > 0 and 0 <= each["exact_match"] <= 1 for each in run.metrics)

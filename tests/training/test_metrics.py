@@ -1,4 +1,4 @@
-"""Metrics on disk that are lost or damaged: a training goes on without them, or refuses in one line."""
+"""Lost metrics are reported, damaged metrics are refused in one line."""
 
 import shutil
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.training import RunFolder
-from regard.training.metrics import lost_steps
+from regard.training.metrics import missing_steps
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -34,7 +34,7 @@ def lines(*kept: int) -> Callable[[str], str]:
 
 
 def put(line: str, place: int = 1) -> Callable[[str], str]:
-    """Return a change that puts a line in."""
+    """Return a change that inserts a line."""
 
     def change(text: str) -> str:
         found = text.splitlines(keepends=True)
@@ -57,13 +57,19 @@ DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
     "foreign": (put('{"epoch": 3}'), "line 2: 'step' is missing"),
     "a text": (put('{"step": 12, "loss": "low", "exact_match": 0.0}'), "is a text, not a"),
     "no step": (put('{"loss": 1.0, "exact_match": 0.0}'), "line 2: 'step' is missing"),
-    "NaN": (put('{"step": 12, "loss": NaN, "exact_match": 0.0}'), "line 2: NaN in it is no finite number"),
-    "infinity": (put('{"step": 12, "loss": 1e999, "exact_match": 0.0}'), "line 2: 1e999 in it is no finite"),
-    "step 0": (put('{"step": 0, "loss": 1.0, "exact_match": 0.0}', 0), "line 1: 'step' has a value that does"),
+    "NaN": (
+        put('{"step": 12, "loss": NaN, "exact_match": 0.0}'),
+        "line 2: it contains NaN, which is not a finite number",
+    ),
+    "infinity": (
+        put('{"step": 12, "loss": 1e999, "exact_match": 0.0}'),
+        "line 2: it contains 1e999, which is not a finite",
+    ),
+    "step 0": (put('{"step": 0, "loss": 1.0, "exact_match": 0.0}', 0), "line 1: 'step' has an invalid value"),
     "a step twice": (put('{"step": 10, "loss": 1.0, "exact_match": 0.0}'), "line 2: step 10 does not come after"),
     "another order": (lines(1, 0, 2), "line 2: step 10 does not come after step 20"),
     "bytes": (lambda text: text.replace("loss", "l\udcff", 1), "line 1: it is not UTF-8"),
-    "depth": (put("[" * 5000), "line 2: it is "),
+    "depth": (put("[" * 5000), "line 2: its JSON is nested too deep"),
 }
 
 
@@ -76,20 +82,20 @@ def damage(root: Path, change: Callable[[str], str] | None) -> None:
 
 
 @pytest.mark.parametrize("name", LOST)
-def test_where_history_is_lost_a_training_goes_on_and_says_so(root: Path, command: Command, name: str) -> None:
+def test_lost_metrics_are_reported_on_resume(root: Path, command: Command, name: str) -> None:
     change, message = LOST[name]
     damage(root, change)
     status, out, err = command("train", "counting", "--resume", "--savepath", root)
     assert status == 0 and "Trained counting for " in out
     [line] = [line for line in err.splitlines() if line.startswith("regard: ")]
-    assert f"metrics.jsonl' has lost its lines of {message}: the training goes on" in line
+    assert f"metrics.jsonl' has lost its lines of {message}: the training continues" in line
     run = regard.load(root / "counting")
     assert isinstance(run, regard.AnswerRun) and run.playback().steps
     assert command("test", "counting", "--samples", "5", "--savepath", root)[0] == 0
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_what_is_damaged_is_refused_in_one_line(root: Path, command: Command, name: str) -> None:
+def test_damaged_metrics_are_refused(root: Path, command: Command, name: str) -> None:
     change, message = DAMAGED[name]
     damage(root, change)
     before = (root / "counting" / "metrics.jsonl").read_bytes()
@@ -100,13 +106,13 @@ def test_what_is_damaged_is_refused_in_one_line(root: Path, command: Command, na
         regard.load(root / "counting").playback()
 
 
-def test_a_training_in_its_middle_misses_no_line_of_its_last_step() -> None:
+def test_unfinished_training_needs_no_last_line() -> None:
     written = [{"step": 10}, {"step": 20}]
-    assert lost_steps(written, 23, 50, 10) == [] == lost_steps([], 9, 50, 10)
-    assert lost_steps(written, 23, 23, 10) == [23] and lost_steps(written, 30, 50, 10) == [30]
+    assert missing_steps(written, 23, 50, 10) == [] == missing_steps([], 9, 50, 10)
+    assert missing_steps(written, 23, 23, 10) == [23] and missing_steps(written, 30, 50, 10) == [30]
 
 
-def test_a_comparison_says_which_history_is_lost(tmp_path: Path) -> None:
+def test_comparison_names_the_run_with_lost_metrics(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"hidden": 4, "batchsize": 2, "steps": 10}
     found = regard.compare("counting", {"heads": [1, 2]}, seeds=2, savepath=tmp_path, **asked)
     [file, *_] = sorted(tmp_path.rglob("metrics.jsonl"))

@@ -1,4 +1,4 @@
-"""The loss of a batch, and the schedule of teacher forcing."""
+"""Loss of a batch, and schedule of teacher forcing."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from regard.data import PairBatch, collate
 from regard.decoding import greedy_search
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
-from regard.training import RecurrentTraining, TranslationTraining, objective_of
+from regard.training import RecurrentTraining, TranslationTraining, make_objective
 from regard.training.objective import teacher_forcing
 
 
@@ -21,7 +21,7 @@ def make() -> tuple[RecurrentSeq2Seq, PairBatch]:
 
 def test_the_loss_is_the_mean_over_target_tokens() -> None:
     model, pairs = make()
-    loss, _ = objective_of(model, RecurrentTraining(), torch.Generator())(pairs, 0, pairs.tokens)
+    loss, _ = make_objective(model, RecurrentTraining(), torch.Generator())(pairs, 0, pairs.tokens)
     logits = model(pairs.source, pairs.source_mask, pairs.target_in)
     each = [
         F.cross_entropy(logits[row, step], pairs.target[row, step])
@@ -39,7 +39,7 @@ def test_r_drop_compares_two_passes(dropout: float) -> None:
 
     def loss(r_drop: float) -> torch.Tensor:
         torch.manual_seed(1)
-        found: torch.Tensor = objective_of(model, TranslationTraining(r_drop=r_drop), torch.Generator())(
+        found: torch.Tensor = make_objective(model, TranslationTraining(r_drop=r_drop), torch.Generator())(
             pairs, 0, 7
         )[0]
         return found
@@ -52,10 +52,10 @@ def test_r_drop_compares_two_passes(dropout: float) -> None:
         torch.testing.assert_close(loss(5.0), loss(0.0))
 
 
-def test_right_under_teacher_forcing_is_exact_match_of_greedy_search(translator: regard.PairRun) -> None:
+def test_accuracy_under_teacher_forcing_equals_greedy_exact_match(translator: regard.PairRun) -> None:
     pairs = translator.task.pairs(200, torch.Generator().manual_seed(1))
     batch = translator.task.batch(pairs)
-    objective = objective_of(translator.model, RecurrentTraining(), torch.Generator())
+    objective = make_objective(translator.model, RecurrentTraining(), torch.Generator())
     with torch.inference_mode():
         right = objective(batch, 0, batch.tokens)[1].tolist()
     found = greedy_search(translator.model, batch.source, batch.source_mask, max_len=20)
@@ -64,7 +64,7 @@ def test_right_under_teacher_forcing_is_exact_match_of_greedy_search(translator:
     assert 0 < sum(right) < 200  # otherwise this shows nothing
 
 
-def test_the_share_of_forced_steps_falls_in_a_straight_line() -> None:
+def test_teacher_forcing_falls_linearly() -> None:
     settings = RecurrentTraining(steps=101, teacher_forcing=0.2)
     target = torch.zeros(400, 25, dtype=torch.int64)
     for step, share in ((0, 1.0), (50, 0.6), (100, 0.2)):
@@ -73,6 +73,6 @@ def test_the_share_of_forced_steps_falls_in_a_straight_line() -> None:
     assert teacher_forcing(RecurrentTraining(), target, torch.Generator(), 50) is None
 
 
-def test_a_share_out_of_range_is_refused() -> None:
+def test_teacher_forcing_out_of_range_is_refused() -> None:
     with pytest.raises(InputError, match="teacher_forcing 1.5 is out of range"):
         RecurrentTraining(teacher_forcing=1.5)

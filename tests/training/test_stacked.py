@@ -1,4 +1,4 @@
-"""Many seeds at once: the same trainings, to rounding."""
+"""Stacked seeds equal single trainings up to rounding."""
 
 from pathlib import Path
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import regard
-from regard.runs.train import train_seeds
-from regard.training import Interrupted, RunFolder, loop, stacked
+from regard.runs.training import train_seeds
+from regard.training import Checkpoint, Interrupted, stacked, trainer
 
 FLAGS: dict[str, dict[str, Any]] = {
     "counting": {"hidden": 8},
@@ -18,7 +18,7 @@ FLAGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("task", FLAGS)
-def test_each_seed_is_as_if_alone(task: str, tmp_path: Path) -> None:
+def test_each_stacked_seed_equals_one_trained_alone(task: str, tmp_path: Path) -> None:
     flags = {**FLAGS[task], "steps": 25, "batchsize": 10}
     folders = [tmp_path / str(seed) for seed in (0, 3, 5)]
     found = train_seeds(task, folders, seeds=[0, 3, 5], **flags)
@@ -37,10 +37,10 @@ def test_each_seed_is_as_if_alone(task: str, tmp_path: Path) -> None:
             assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
 
 
-def test_what_is_saved_goes_on_alone_or_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacked_runs_resume_alone_or_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = {**FLAGS["counting"], "steps": 20, "batchsize": 10}
     whole = train_seeds("counting", [tmp_path / "a", tmp_path / "b"], seeds=[0, 1], **flags)
-    monkeypatch.setattr(loop, "CHECKPOINT_EVERY", 10)
+    monkeypatch.setattr(trainer, "CHECKPOINT_EVERY", 10)
     folders = [tmp_path / "c", tmp_path / "d"]
     steps = 0
 
@@ -56,16 +56,16 @@ def test_what_is_saved_goes_on_alone_or_together(tmp_path: Path, monkeypatch: py
     with pytest.raises(Interrupted):
         train_seeds("counting", folders, seeds=[0, 1], **flags)
     monkeypatch.undo()
-    assert RunFolder(folders[0] / "counting").read_trainer()[1] == 10
+    assert Checkpoint.load(folders[0] / "counting", training={}).step == 10
     alone = regard.train("counting", savepath=folders[0], resume=True, progress=False)
     assert [each["step"] for each in alone.metrics] == [10, 20]
     assert alone.metrics[-1]["loss"] == pytest.approx(whole[0].metrics[-1]["loss"], rel=1e-3)
-    with pytest.raises(regard.InputError, match="stand at different steps"):
+    with pytest.raises(regard.InputError, match="are at different steps"):
         train_seeds("counting", folders, seeds=[0, 1], **flags)
     again = train_seeds("counting", folders[1:], seeds=[1], **flags)
     assert again[0].metrics[-1]["loss"] == pytest.approx(whole[1].metrics[-1]["loss"], rel=1e-3)
 
 
-def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
+def test_nan_loss_of_a_seed_stops_training(tmp_path: Path) -> None:
     with pytest.raises(regard.InputError, match="lower --lr"):
         train_seeds("counting", [tmp_path / "a"], seeds=[0], hidden=4, steps=50, lr=1e30, recipe="seed")

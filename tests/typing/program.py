@@ -45,7 +45,7 @@ layer = torch.nn.TransformerEncoderLayer(16, nhead=2, batch_first=True)
 with regard.record(layer, query_labels=["a", "b"]) as records:
     layer(torch.randn(1, 2, 16))
 weights: torch.Tensor = records["self_attn"].weights
-page: Path = regard.maps_of(records).to_html("records.html")
+page: Path = regard.make_maps(records).to_html("records.html")
 with regard.intervene(run.model, "cross", heads=[1], to="uniform"):
     print(run.attend().probabilities)
 print(regard.plot_positions("waves.png"), regard.list_tasks()[0].input, regard.fetch("multi30k", savepath="data"))

@@ -1,4 +1,4 @@
-"""The data's shape, as Python writes it and as the view's type checker reads it."""
+"""The types of the view's data are equal in Python and JavaScript."""
 
 import re
 import types
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from regard.viz import data
-from regard.viz.bundle import VIEW
-from regard.viz.page import as_json
+from regard.viz.page import VIEW
+from regard.viz.serialization import map_data
 from tests.viz.test_terminal import example
 
 SHAPES = {name: each for name, each in vars(data).items() if typing.is_typeddict(each)}
@@ -71,7 +71,7 @@ def test_the_same_properties(name: str) -> None:
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_map_has_its_shape(packed: bool) -> None:
-    stored = as_json(example(), packed=packed)
+    stored = map_data(example(), packed=packed)
     assert set(stored) == data.MapData.__required_keys__
     [layer] = stored["layers"]
     assert set(layer) == data.LayerData.__required_keys__

@@ -1,4 +1,4 @@
-"""Attention maps: what they hold, and saving them."""
+"""Content of attention maps, and saving them."""
 
 import dataclasses
 from pathlib import Path
@@ -10,11 +10,11 @@ import torch
 import regard
 from regard import record
 from regard.viz import LayerMap
-from regard.viz.page import as_json
+from regard.viz.serialization import map_data
 from tests.viz.test_terminal import example
 
 
-def test_a_map_holds_the_models_own_weights_answer_and_labels(trained: regard.AnswerRun) -> None:
+def test_map_contains_the_models_weights_prediction_and_labels(trained: regard.AnswerRun) -> None:
     text = "BCCCBAABACCCA"
     attention = trained.attend(text)
     inputs = trained.task.parse(text)
@@ -36,7 +36,7 @@ def test_a_map_holds_the_models_own_weights_answer_and_labels(trained: regard.An
     torch.testing.assert_close(torch.tensor(attention.position_norms), positions.norm(dim=1))
 
 
-def test_outputs_that_attend_to_outputs_and_rest(tmp_path: Path) -> None:
+def test_output_self_attention_and_rest(tmp_path: Path) -> None:
     run = regard.train("difference", self_att=True, vary_len=True, steps=2, savepath=tmp_path, progress=False)
     attention = run.attend("A_B")
     assert attention.cross.key_labels == ["A", "␣", "B", "rest"]
@@ -60,7 +60,7 @@ def test_outputs_that_attend_to_outputs_and_rest(tmp_path: Path) -> None:
         ("map.html", b"<!doctype html>"),
     ],
 )
-def test_saves_by_its_ending_the_same_each_time(
+def test_extension_selects_the_format_and_files_are_reproducible(
     trained: regard.AnswerRun, tmp_path: Path, name: str, start: bytes
 ) -> None:
     attention = trained.attend("BCCCBAABACCCA")
@@ -68,16 +68,16 @@ def test_saves_by_its_ending_the_same_each_time(
     content = file.read_bytes()
     assert content.startswith(start)
     assert b"not drawn" not in content and len(content) > 2000
-    if name != "map.svg":  # matplotlib names an SVG's parts at random
+    if name != "map.svg":  # an SVG contains its date
         assert attention.save(file).read_bytes() == content
 
 
-def test_another_ending_is_refused(trained: regard.AnswerRun, tmp_path: Path) -> None:
-    with pytest.raises(regard.InputError, match="has no known ending: choose one of .png, .svg, .pdf, .html"):
+def test_unknown_extension_is_rejected(trained: regard.AnswerRun, tmp_path: Path) -> None:
+    with pytest.raises(regard.InputError, match="has no known extension: choose one of .png, .svg, .pdf, .html"):
         trained.attend().save(tmp_path / "map.doc")
 
 
-def test_shows_itself_in_a_notebook_and_in_print(trained: regard.AnswerRun) -> None:
+def test_display_in_notebooks_and_print(trained: regard.AnswerRun) -> None:
     attention = trained.attend("BCCCBAABACCCA")
     assert attention._repr_png_().startswith(b"\x89PNG")
     assert "Output step 2 (count C (2nd))" in str(attention)
@@ -91,27 +91,39 @@ def _layer(name: str, weights: "np.ndarray", relevant: "np.ndarray | None" = Non
     )
 
 
-def test_the_head_that_aligns_best() -> None:
-    """Not one that looks everywhere alike, nor one that looks at the same input all the time, however surely."""
+def test_aligned_head() -> None:
+    """Neither uniform attention nor attention to a single input counts as aligned."""
     even, stuck, one_to_one = np.full((5, 5), 0.2), np.zeros((5, 5)), 0.6 * np.eye(5)[::-1] + 0.08
     stuck[:, 4] = 1
     first = _layer("decoder.0.cross", np.stack([even, stuck]))
     second = _layer("decoder.1.cross", np.stack([stuck, one_to_one]))
     own = _layer("decoder.0.self_attention", np.eye(5)[None])
-    attention = dataclasses.replace(example(), layers={each.name: each for each in (own, first, second)})
-    assert attention.aligned is not None and attention.aligned.layer is second and attention.aligned.head == 1
-    assert as_json(attention)["opens"] == "decoder.1.cross"
+    attention = dataclasses.replace(example(), layers={layer.name: layer for layer in (own, first, second)})
+    assert (
+        attention.aligned_head is not None
+        and attention.aligned_head.layer is second
+        and attention.aligned_head.head == 1
+    )
+    assert map_data(attention)["opens"] == "decoder.1.cross"
     relevant = np.zeros((5, 5), dtype=bool)
     relevant[:, 4] = True
     known = dataclasses.replace(first, relevant=relevant), dataclasses.replace(second, relevant=relevant)
-    attention = dataclasses.replace(example(), layers={each.name: each for each in known})
-    assert attention.aligned is not None and attention.aligned.layer is known[0] and attention.aligned.head == 1
-    assert as_json(attention)["head"] is None
-    chosen = dataclasses.replace(attention, aligning=("decoder.1.cross", 0))
-    assert chosen.aligned is not None and chosen.aligned.layer is known[1] and chosen.aligned.head == 0
-    found = as_json(chosen)
-    assert (found["opens"], found["head"]) == ("decoder.1.cross", 0)
-    some = chosen.chosen(heads=[1])  # without the head that was chosen
-    assert some.chosen_head is None and as_json(some)["head"] is None
+    attention = dataclasses.replace(example(), layers={layer.name: layer for layer in known})
+    assert (
+        attention.aligned_head is not None
+        and attention.aligned_head.layer is known[0]
+        and attention.aligned_head.head == 1
+    )
+    assert map_data(attention)["head"] is None
+    chosen = dataclasses.replace(attention, alignment_head=("decoder.1.cross", 0))
+    assert (
+        chosen.aligned_head is not None
+        and chosen.aligned_head.layer is known[1]
+        and chosen.aligned_head.head == 0
+    )
+    data = map_data(chosen)
+    assert (data["opens"], data["head"]) == ("decoder.1.cross", 0)
+    others = chosen.select(heads=[1])  # without the selected head
+    assert others.selected_head is None and map_data(others)["head"] is None
     nothing = dataclasses.replace(example(), layers={})
-    assert nothing.aligned is None and as_json(nothing)["opens"] is None
+    assert nothing.aligned_head is None and map_data(nothing)["opens"] is None

@@ -1,4 +1,4 @@
-"""The page: self-contained, faithful, small, and safe with any text."""
+"""Pages are self-contained, exact to the documented rounding, small, and safe for any text."""
 
 import base64
 import dataclasses
@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import regard
-from regard.viz.page import as_json, pack, page
+from regard.viz.page import page
+from regard.viz.serialization import map_data, pack
 from tests.packed import unpack
 from tests.viz.test_terminal import example
 
 
 def data_of(html: str) -> dict[str, Any]:
-    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
+    match = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.DOTALL)
+    assert match is not None
+    return json.loads(match[1])
 
 
-def test_the_page_holds_the_map() -> None:
+def test_page_contains_the_map() -> None:
     attention = example()
     [stored] = data_of(page([attention]))["maps"]
     [layer] = stored["layers"]
@@ -37,36 +38,36 @@ def test_the_page_holds_the_map() -> None:
 
 
 @given(arrays(np.float32, (2, 3, 4), elements=st.floats(0, 1, width=32)))
-def test_weights_are_rounded_as_the_docstring_says(weights: np.ndarray) -> None:
+def test_rounding_error_is_as_documented(weights: np.ndarray) -> None:
     error = np.abs(unpack(pack(weights), 3, 4).astype(np.float64) - weights).max()
     assert error <= 8e-6 * max(float(weights.max()), 1e-9) + 1e-7 * float(weights.max())
 
 
-def test_weights_as_they_are() -> None:
-    [layer] = as_json(example())["layers"]
+def test_unpacked_weights_are_unchanged() -> None:
+    [layer] = map_data(example())["layers"]
     assert isinstance(layer["weights"], np.ndarray)
     assert np.array_equal(layer["weights"], example().cross.weights)
 
 
-def test_the_page_asks_nothing_of_the_network_and_runs_one_script() -> None:
+def test_page_uses_no_network_and_allows_one_script() -> None:
     html = page([example()])
     assert not re.search(r"\s(src|href)=", html)
-    # A name, not an address.
+    # A namespace, which browsers do not fetch.
     assert set(re.findall(r"https?://[^\"'\s)]+", html)) == {"http://www.w3.org/2000/svg"}
     [script] = re.findall(r'<script type="module">(.*?)</script>', html, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in html and "default-src 'none'" in html
 
 
-def test_text_of_an_input_stays_text() -> None:
+def test_input_text_is_escaped() -> None:
     hostile = "</script><script>alert(1)</script><!--"
     html = page([dataclasses.replace(example(), input=hostile)])
     assert hostile not in html and html.count("</script>") == 2
     assert data_of(html)["maps"][0]["input"] == hostile
 
 
-def test_a_page_is_small(trained: regard.AnswerRun) -> None:
-    """Three bytes a weight at most, beside the drawing code."""
+def test_page_is_small(trained: regard.AnswerRun) -> None:
+    """Besides the code, a weight takes at most three bytes."""
     few, many = (page([trained.attend(seed=seed) for seed in range(count)]) for count in (1, 41))
     weights = sum(layer.weights.size for layer in trained.attend().layers.values())
     labels = 2000
@@ -82,12 +83,12 @@ def test_playback_in_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["words.html", "page.html"])
-def test_words(german: regard.TranslationRun, tmp_path: Path, name: str) -> None:
-    """The view merges pieces to words by the same groups as `words` does."""
+def test_view_merges_the_same_words(german: regard.TranslationRun, tmp_path: Path, name: str) -> None:
+    """The groups of word pieces in the page equal those of `AttentionMap.words`."""
     attention = german.attend("Heute läuft der alte Hund.")
     [stored] = data_of(attention.save(tmp_path / name).read_text())["maps"]
     cross = stored["layers"][-1]
     merged = attention.words().cross
     assert len(cross["query_words"]) == len(merged.query_labels)
     assert len(cross["key_words"]) == len(merged.key_labels)
-    assert {each["kind"] for each in stored["layers"]} == {"encoder", "decoder", "cross"}
+    assert {layer["kind"] for layer in stored["layers"]} == {"encoder", "decoder", "cross"}

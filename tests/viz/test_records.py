@@ -1,4 +1,4 @@
-"""Records that can be looked at, and the widget."""
+"""Maps of recorded weights, and the widget."""
 
 import io
 from pathlib import Path
@@ -21,14 +21,14 @@ def model() -> torch.nn.Module:
 def _recorded(model: Any, **limits: Any) -> Any:
     with regard.record(model, **limits) as records:
         model["a"]["layers"](torch.randn(2, 3, 8))
-    return regard.maps_of(records)
+    return regard.make_maps(records)
 
 
-def test_a_mapping_that_fills_as_the_model_runs(model: torch.nn.Module) -> None:
+def test_records_fill_during_the_forward_pass(model: torch.nn.Module) -> None:
     with regard.record(model) as records:
         assert len(records) == 0
         with pytest.raises(regard.InputError, match="nothing is recorded yet"):
-            regard.maps_of(records)
+            regard.make_maps(records)
         model["a"]["layers"](torch.randn(2, 3, 8))  # type: ignore[index]
     assert list(records) == ["a.layers"] and "a.layers" in records
     with pytest.raises(KeyError):
@@ -45,20 +45,20 @@ def test_short_names() -> None:
     assert records["decoder.0.cross"] is records["decoder.layers.0.cross"]
 
 
-def test_every_input_of_a_batch_is_in_the_page(model: torch.nn.Module, tmp_path: Path) -> None:
+def test_page_contains_every_input_of_the_batch(model: torch.nn.Module, tmp_path: Path) -> None:
     found = _recorded(model, query_labels=list("abc"), key_labels=list("abc"))
     maps = data_of(found.to_html(tmp_path / "r.html").read_text())["maps"]
-    assert [each["input"] for each in maps] == ["input 0", "input 1"]
+    assert [data["input"] for data in maps] == ["input 0", "input 1"]
     assert maps[0]["layers"][0]["queries"] == ["a", "b", "c"]
 
 
-def test_rows_that_were_not_recorded_leave_numbers(model: torch.nn.Module) -> None:
+def test_unrecorded_labels_become_indices(model: torch.nn.Module) -> None:
     found = _recorded(model, rows=[2], query_labels=list("abc"))
     [layer] = found[0].layers.values()
     assert (layer.query_labels, layer.key_labels) == (["c"], ["0", "1", "2"])
 
 
-def test_a_picture(model: torch.nn.Module, tmp_path: Path) -> None:
+def test_figures(model: torch.nn.Module, tmp_path: Path) -> None:
     for name, start in (("r.png", b"\x89PNG"), ("r.svg", b"<?xml"), ("r.pdf", b"%PDF")):
         assert _recorded(model).plot(tmp_path / name, input=1).read_bytes().startswith(start)
 
@@ -68,18 +68,18 @@ def test_a_heatmap_in_a_terminal(model: torch.nn.Module) -> None:
 
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(_recorded(model, query_labels=["one", "two", "three"]))
-    said = console.export_text()
-    assert "a.layers:" in said and "three head 0" in said and "weight" in said
+    text = console.export_text()
+    assert "a.layers:" in text and "three head 0" in text and "weight" in text
 
 
-def test_a_widget_shows_a_picture_where_widgets_do_not_run(model: torch.nn.Module) -> None:
+def test_widget_has_a_figure_as_fallback(model: torch.nn.Module) -> None:
     pytest.importorskip("anywidget")
     widget = _recorded(model).view()
     bundle, _ = widget._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle and bundle["image/png"].startswith(b"\x89PNG")
 
 
-def test_a_widget_gives_exact_weights_on_demand(trained: regard.AnswerRun) -> None:
+def test_widget_sends_exact_weights_on_request(trained: regard.AnswerRun) -> None:
     pytest.importorskip("anywidget")
     attention = trained.attend("BCCCBAABACCCA")
     widget = attention.view()
@@ -91,7 +91,7 @@ def test_a_widget_gives_exact_weights_on_demand(trained: regard.AnswerRun) -> No
     assert len(sent) == 1
 
 
-def test_nothing_to_show(tmp_path: Path) -> None:
+def test_maps_without_attention_are_rejected(tmp_path: Path) -> None:
     pytest.importorskip("anywidget")
     run = regard.train(
         "counting", model="pooling", pooling="max", hidden=4, steps=1, savepath=tmp_path, progress=False

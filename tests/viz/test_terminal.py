@@ -1,4 +1,4 @@
-"""The primer's printout, and the heatmap."""
+"""Lists of weights in the primer's format, and the heatmap."""
 
 import dataclasses
 import io
@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from regard.viz import AttentionMap, LayerMap
-from regard.viz.terminal import cell, describe, heatmap, mainly
+from regard.viz.terminal import cell, describe, heatmap, largest_keys
 
 
 def example() -> AttentionMap:
@@ -34,7 +34,7 @@ def example() -> AttentionMap:
     )
 
 
-def test_the_printout() -> None:
+def test_list_of_weights() -> None:
     assert describe(example()) == "\n".join(
         [
             "Input:      'AAB'",
@@ -54,11 +54,11 @@ def test_the_printout() -> None:
     )
 
 
-def test_steps_that_differ_by_rounding_tie() -> None:
-    assert mainly(np.array([0.33332, 0.33331, 0.3324])) == [0, 1]
+def test_equal_rounded_weights_tie() -> None:
+    assert largest_keys(np.array([0.33332, 0.33331, 0.3324])) == [0, 1]
 
 
-def test_the_heatmap_is_readable_without_colour() -> None:
+def test_heatmap_is_readable_without_colour() -> None:
     file = io.StringIO()
     Console(file=file, width=80).print(heatmap(example()))
     lines = file.getvalue().splitlines()
@@ -67,7 +67,7 @@ def test_the_heatmap_is_readable_without_colour() -> None:
     assert lines[3].split() == ["head", "1", "░░x", "x██"]
 
 
-def test_shades_go_from_nothing_to_the_largest() -> None:
+def test_shades_from_zero_to_the_largest() -> None:
     shown = [cell(weight, 0.8, False).plain for weight in (0.0, 0.2, 0.4, 0.6, 0.8)]
     assert shown == ["   ", "░░ ", "▒▒ ", "▓▓ ", "██ "]
 
@@ -79,11 +79,11 @@ def printed(attention: AttentionMap, width: int = 80) -> list[str]:
 
 
 def written(heads: int, words: list[str], layers: int = 2) -> AttentionMap:
-    """A translation: each word is a word of its source in one head of the last layer, and nowhere else."""
+    """Return the map of a translation: one head of the last layer aligns, all other heads are uniform."""
     even = np.full((heads, len(words), len(words)), 1 / len(words), dtype=np.float32)
     sharp = even.copy()
     sharp[-1] = np.eye(len(words))
-    found = {
+    maps = {
         f"decoder.{number}.cross": LayerMap(
             name=f"decoder.{number}.cross",
             title=f"Layer {number}",
@@ -93,7 +93,7 @@ def written(heads: int, words: list[str], layers: int = 2) -> AttentionMap:
         )
         for number in range(layers)
     }
-    return dataclasses.replace(example(), prediction=" ".join(words), layers=found, outputs=words)
+    return dataclasses.replace(example(), prediction=" ".join(words), layers=maps, outputs=words)
 
 
 WORDS = ["ein", "kleiner", "Hund", "läuft", "heute", "mit", "großer", "Freude", "über", "die", "lange"]
@@ -101,8 +101,8 @@ WORDS += ["Donaudampfschifffahrtsbrücke"]
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_translation_keeps_its_words_and_the_width(width: int) -> None:
-    """Every word stands beside its row, and letter by letter above its column; nothing is folded."""
+def test_words_are_labelled_within_the_width(width: int) -> None:
+    """Every word labels its row, and vertically its column; no line is wrapped."""
     lines = printed(written(4, WORDS), width)
     assert all(cell_len(line) <= width for line in lines)
     for word in WORDS:
@@ -116,25 +116,25 @@ def test_a_translation_keeps_its_words_and_the_width(width: int) -> None:
         assert read == [*WORDS[:-1], "Donaudampfsch…"]
 
 
-def test_the_head_that_aligns_best_is_shown_and_the_others_are_told_of() -> None:
+def test_best_head_is_shown_and_others_are_mentioned() -> None:
     lines = printed(written(4, WORDS))
     assert lines[0] == "Layer 1:" and not any("head 2" in line for line in lines)
-    said = " ".join(lines[-2:])
-    assert "head 3 of decoder.1.cross, of 8 heads" in said and "--plot page.html" in said
+    text = " ".join(lines[-2:])
+    assert "head 3 of decoder.1.cross, of 8 heads" in text and "--plot page.html" in text
     assert len(lines) < 40
 
 
-def test_one_head_has_no_others() -> None:
+def test_single_head_mentions_no_others() -> None:
     assert "others" not in "".join(printed(written(1, WORDS[:3], layers=1)))
 
 
-def test_records_of_a_large_model_are_no_wall() -> None:
+def test_large_models_fit_a_screen() -> None:
     words = [f"w{step}" for step in range(30)]
     attention = dataclasses.replace(written(12, words, layers=12), prediction=None)
     assert len(printed(attention)) < 80
 
 
-def test_numbers_are_folded() -> None:
+def test_long_lists_are_wrapped() -> None:
     weights = np.full((1, 1, 40), 0.025, dtype=np.float32)
     layer = dataclasses.replace(example().cross, weights=weights, key_labels=["A"] * 40, relevant=None)
     text = describe(dataclasses.replace(example(), layers={"cross": layer}))

@@ -1,4 +1,4 @@
-"""Weights that are NaN or infinite are marked wherever a map is shown, and named."""
+"""NaN and infinite weights are marked in every display and mentioned in the note."""
 
 import io
 import json
@@ -12,33 +12,33 @@ from PIL import Image
 from rich.console import Console
 
 from regard.viz import AttentionMap
+from regard.viz.figure import NOT_FINITE
 from regard.viz.maps import LayerMap, Patches
-from regard.viz.overlay import BROKEN
 from regard.viz.page import page
 from regard.viz.terminal import heatmap
 from tests.viz.test_page import unpack
 
 
-def layer(name: str, weights: Any, **more: Any) -> LayerMap:
+def layer(name: str, weights: Any, **options: Any) -> LayerMap:
     array = np.asarray(weights, np.float32)
     names = [str(step) for step in range(max(array.shape))]
     queries, keys = names[: array.shape[1]], names[: array.shape[2]]
-    return LayerMap(name=name, title=name, weights=array, query_labels=queries, key_labels=keys, **more)
+    return LayerMap(name=name, title=name, weights=array, query_labels=queries, key_labels=keys, **options)
 
 
-def mapped(*layers: LayerMap, **more: Any) -> AttentionMap:
-    given: dict[str, Any] = {"prediction": None, "truth": None, "outputs": [], "probabilities": [], **more}
-    return AttentionMap(task="task", input="a b", layers={each.name: each for each in layers}, **given)
+def mapped(*layers: LayerMap, **options: Any) -> AttentionMap:
+    fields: dict[str, Any] = {"prediction": None, "truth": None, "outputs": [], "probabilities": [], **options}
+    return AttentionMap(task="task", input="a b", layers={layer.name: layer for layer in layers}, **fields)
 
 
 SOUND = layer("first", [[[1, 0, 0], [0.5, 0.5, 0]]])
 ODD = layer("second", [[[0.25, np.nan, 0.75], [np.inf, 0, -np.inf]], [[1, 0, 0], [0, 1, 0]]])
 
 
-def test_the_first_layer_is_named_once() -> None:
+def test_note_names_the_first_such_layer_once() -> None:
     found = mapped(SOUND, ODD, layer("third", ODD.weights))
     assert found.note == "weights of second are not finite, the first such layer"
-    assert found.chosen(layers=["second"]).note == found.note
+    assert found.select(layers=["second"]).note == found.note
     assert mapped(ODD, note="long").note == "long; weights of second are not finite, the first such layer"
     assert mapped(SOUND).note == ""
     likely = mapped(SOUND, outputs=["a"], probabilities=[float("nan")])
@@ -57,7 +57,7 @@ def test_in_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_in_a_picture(tmp_path: Path, value: float) -> None:
+def test_in_a_figure(tmp_path: Path, value: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         odd = mapped(layer("second", [[[0.25, value], [0.5, 0.5]]])).save(tmp_path / "odd.png")
@@ -67,7 +67,7 @@ def test_in_a_picture(tmp_path: Path, value: float) -> None:
     assert share_of(nothing) > 0.04
 
 
-def test_on_a_picture(tmp_path: Path) -> None:
+def test_on_an_image(tmp_path: Path) -> None:
     pixels = np.full((40, 40, 3), 200, np.uint8)
     weights = [[[0.25, np.nan, 0.25, 0.5]] * 4]
     found = mapped(layer("vision", weights, patches=Patches(0, 2, 2)), pixels=pixels)
@@ -79,9 +79,9 @@ def test_on_a_picture(tmp_path: Path) -> None:
 
 
 def share_of(path: Path) -> float:
-    """Return the share of a picture that is as magenta as what is not finite."""
+    """Return the share of pixels in the colour of weights that are not finite."""
     image = np.asarray(Image.open(path).convert("RGB")).astype(int)
-    return float((np.abs(image - BROKEN).max(-1) < 4).mean())
+    return float((np.abs(image - NOT_FINITE).max(-1) < 4).mean())
 
 
 def test_on_a_page_and_in_json() -> None:

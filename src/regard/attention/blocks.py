@@ -15,8 +15,8 @@ from regard.attention.dropout import Dropout
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
-from regard.errors import unknown
-from regard.plugins import build_own, own_class
+from regard.errors import unknown_choice
+from regard.plugins import build_plugin, plugin_class
 
 STANDARD = "standard"
 """What the package's own encoder layer is called."""
@@ -36,7 +36,7 @@ class FeedForward(nn.Module):
     def __init__(self, width: int, inner_width: int, activation: Activation = "relu") -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
-            raise unknown("activation", activation, get_args(Activation))
+            raise unknown_choice("activation", activation, get_args(Activation))
         self.inner = nn.Linear(width, inner_width)
         self.outer = nn.Linear(inner_width, width)
         self.activation = activation
@@ -112,7 +112,7 @@ class EncoderLayer(nn.Module):
 def check_encoder_layer(name: str) -> None:
     """Raise `InputError` unless `name` is `standard`, or `module:Class` of a module of one's own."""
     if name != STANDARD:
-        own_class("layer", name, nn.Module, (STANDARD,))
+        plugin_class("layer", name, nn.Module, (STANDARD,))
 
 
 def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: int, **options: Any) -> nn.Module:
@@ -123,9 +123,9 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
     """
     if name == STANDARD:
         return EncoderLayer(width, heads, inner_width, **options)
-    layer = own_class("layer", name, nn.Module, (STANDARD,))
+    layer = plugin_class("layer", name, nn.Module, (STANDARD,))
     sizes = f"width {width}, {heads or 1} heads, inner width {inner_width}"
-    return build_own("layer", name, lambda: layer(width, heads or 1, inner_width), sizes, "these three")
+    return build_plugin("layer", name, lambda: layer(width, heads or 1, inner_width), sizes, "these three")
 
 
 class Encoder(nn.Module):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.plugins import build_own, own_class
+from regard.plugins import build_plugin, plugin_class
 
 
 class Positions(nn.Module):
@@ -120,7 +120,7 @@ def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | Non
 
     Raises `InputError` for a name that is unknown, or a class that cannot be imported or is no `Positions`.
     """
-    return None if name in choices else own_class("positions", name, Positions, choices)
+    return None if name in choices else plugin_class("positions", name, Positions, choices)
 
 
 def make_positions(name: str, width: int, length: int) -> Positions:
@@ -128,7 +128,7 @@ def make_positions(name: str, width: int, length: int) -> Positions:
 
     Raises `InputError` where there are none, or they cannot be built.
     """
-    found, sizes = own_class("positions", name, Positions), f"width {width} and {length} steps"
-    return build_own(
+    found, sizes = plugin_class("positions", name, Positions), f"width {width} and {length} steps"
+    return build_plugin(
         "positions", name, lambda: found(width, length), sizes, "a width and the most steps of a sequence"
     )

@@ -17,7 +17,7 @@ from torch import nn
 from regard.attention.intervening import interventions_in
 from regard.attention.observing import AttentionLayer, layers_of, observing, uncompiled, with_recorder
 from regard.attention.records import Recorder, Records, short_name
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def record_own(
     found = layers_of(model)
     for name in layers or ():
         if name not in (*found, *map(short_name, found)):
-            raise unknown("layer", name, map(short_name, found))
+            raise unknown_choice("layer", name, map(short_name, found))
     with uncompiled(), recording_layers(found, recorder, layers):
         yield Records(recorder)
 

@@ -157,7 +157,7 @@ class Recorder:
 class Records(Mapping[str, Record]):
     """What the attention layers of a model did, by the layer's name; `.layers` may be left out of a name.
 
-    It fills as the model runs. `regard.maps_of(records)` shows it.
+    It fills as the model runs. `regard.make_maps(records)` shows it.
     """
 
     def __init__(self, recorder: Recorder) -> None:

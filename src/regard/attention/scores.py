@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.attention.energy import additive_scores
 from regard.errors import InputError
-from regard.plugins import build_own, own_class
+from regard.plugins import build_plugin, plugin_class
 
 
 class Score(nn.Module):
@@ -189,7 +189,7 @@ def find_score(name: str) -> type[Score]:
 
     Raises `InputError` for a name that is unknown, or a class that cannot be imported or is no `Score`.
     """
-    return SCORES[name] if name in SCORES else own_class("score", name, Score, SCORES)
+    return SCORES[name] if name in SCORES else plugin_class("score", name, Score, SCORES)
 
 
 def make_score(name: str, *widths: int) -> Score:
@@ -198,4 +198,4 @@ def make_score(name: str, *widths: int) -> Score:
     Raises `InputError` where there is none, or one of a user's own cannot be built.
     """
     score, sizes = find_score(name), f"widths {', '.join(map(str, widths))}"
-    return build_own("score", name, lambda: score(*widths), sizes, "the widths of queries and of keys")
+    return build_plugin("score", name, lambda: score(*widths), sizes, "the widths of queries and of keys")

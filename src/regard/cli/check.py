@@ -1,4 +1,4 @@
-"""`regard check FILE.py [EXERCISE]`: check a learner's own code."""
+"""`regard check FILE.py [EXERCISE]`: check a learner's implementation."""
 
 import sys
 from dataclasses import dataclass
@@ -12,28 +12,26 @@ from regard.io import write_json
 
 PROG = "regard check"
 DESCRIPTION = (
-    "Check your own code: attention, layers, a Transformer, searches, a training loop. FILE.py has a "
-    "function or class "
-    "named for each exercise that it answers; EXERCISE says which, where names do not. The code runs "
-    "in a process of "
-    "its own; wrong answers are compared with those of usual mistakes. Exit status 0: all is right, "
-    "1: something is not."
+    "Check your own code: attention, layers, a Transformer, searches, a training loop. FILE.py has one function "
+    "or class per exercise, named after it. EXERCISE selects the exercise if the names do not. The code runs in "
+    "a separate process, and wrong answers are compared with those of common mistakes. Exit status: 0 if all "
+    "answers are right, 1 otherwise."
 )
 WIDTH = 110
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckFlags:
-    """All flags of the command."""
+    """Flags of the command."""
 
     stubs: Path | None = None
-    """Write what to start from, a file for each exercise, into this folder; nothing is checked."""
+    """Write a template for each exercise to this folder, and check nothing."""
     json: Path | None = None
-    """Write the report to this file too, for programs."""
+    """Write the report to this JSON file too."""
 
 
 def run(argv: list[str]) -> None:
-    """Check as `argv` asks, and print the report."""
+    """Check the file and print the report; exits with status 1 if an answer is wrong."""
     if wants_help(argv):
         parse(CheckFlags(), ["--help"], prog=f"{PROG} FILE.py [EXERCISE]", description=DESCRIPTION)
     words = (
@@ -46,7 +44,7 @@ def run(argv: list[str]) -> None:
         return
     if not words:
         raise InputError(
-            f"nothing follows: name a file, as in `{PROG} attention.py`, or write stubs by --stubs DIR"
+            f"no file is named: give one, as in `{PROG} attention.py`, or write templates with --stubs DIR"
         )
     report = check(words[0], words[1] if len(words) > 1 else None)
     print_table(report.table(), WIDTH)

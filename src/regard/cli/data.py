@@ -1,4 +1,4 @@
-"""`regard data NAME`: fetch a data set."""
+"""`regard data NAME`: download a data set."""
 
 import shlex
 import sys
@@ -6,49 +6,45 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import first_word, parse, wants_help
-from regard.data.datasets import NAMES, fetch
+from regard.data.datasets import DATA_SETS, fetch
 from regard.data.parallel import check_files
 
 PROG = "regard data"
 DESCRIPTION = (
-    "Fetch a data set, and check that it came whole. How much there is to fetch is told before, what is there "
-    f"whole is not fetched again, and what was interrupted goes on. NAME: {', '.join(NAMES)}, where opus/NAME is "
-    "any corpus of https://opus.nlpl.eu, such as opus/Books."
+    "Download a data set and verify its checksums. Files that exist with the right checksum are not downloaded "
+    f"again. NAME: {', '.join(DATA_SETS)}."
 )
-PARTS = {"train": "train", "valid": "val", "test": "test"}
-"""What a training calls the parts of a data set, and how the names of their files begin."""
+PREFIXES = {"train": "train", "valid": "val", "test": "test"}
+"""Prefix of the file names of each part of a data set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFlags:
-    """All flags of the command."""
+    """Flags of the command."""
 
     languages: tuple[str, ...] = ()
-    """Codes of source and target, such as: de en. None: de en for multi30k, which has fr and cs too."""
+    """Codes of source and target, such as: de en. Default: de en; multi30k also has fr and cs."""
     savepath: Path = Path("data")
-    """Folder of data sets; this one goes into a folder of its name there."""
+    """Directory of the data sets. This one is stored in a subfolder of its name."""
     lenient: bool = False
-    """Do not stop where the files have not as many lines, or are not UTF-8."""
+    """Accept files with different numbers of lines, or with invalid UTF-8."""
     url: str | None = None
-    """Where to fetch from instead: the address of a folder with the same files, or for OPUS of a server that
-    answers as its interface does."""
+    """Another address with the same files."""
 
 
 def run(argv: list[str]) -> None:
-    """Fetch as `argv` asks, and say how to train on it."""
+    """Download the data set and print the command that trains on it."""
     if wants_help(argv[:1]):
         parse(DataFlags(), argv, prog=f"{PROG} NAME", description=DESCRIPTION)
     name, argv = first_word(argv, what="data set", prog=PROG, example="multi30k")
     flags = parse(DataFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
-    files = fetch(name, flags.savepath, languages=flags.languages, url=flags.url)
-    texts = {
-        part: [str(file) for file in files if file.name.startswith(begins)] for part, begins in PARTS.items()
+    paths = fetch(name, flags.savepath, languages=flags.languages, url=flags.url)
+    parts = {
+        part: [str(path) for path in paths if path.name.startswith(prefix)] for part, prefix in PREFIXES.items()
     }
-    if not any(texts.values()):  # one text, without parts
-        texts = {"train": list(map(str, files))}
-    for names in texts.values():
+    for files in parts.values():
         if not flags.lenient:
-            check_files(names)
-    words = [word for part, names in texts.items() for word in (f"--{part}", *names)]
-    sys.stdout.write(f"The {len(files)} files are there. Train on them with\n")
+            check_files(files)
+    words = [word for part, files in parts.items() for word in (f"--{part}", *files)]
+    sys.stdout.write(f"The {len(paths)} files are there. Train on them with\n")
     sys.stdout.write(f"regard train translation {shlex.join(words)}\n")

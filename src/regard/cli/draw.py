@@ -1,51 +1,37 @@
-"""`regard draw RUN`: the architecture of a run as a picture."""
-
-from __future__ import annotations
+"""`regard draw RUN`: draw the architecture of a run."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse_of_run
-from regard.cli.screen import open_on_screen
-from regard.runs import SAVEPATH, draw_model, load
-from regard.viz import check_ending
-
-if TYPE_CHECKING:
-    from regard.runs import AnyRun
-
+from regard.cli.run_flags import RunFlags
+from regard.cli.terminal import open_on_screen
+from regard.runs import draw_model
+from regard.viz import check_extension
 
 PROG = "regard draw"
 DESCRIPTION = (
-    "Draw the model of a run as it works on one input: boxes, arrows, shapes and numbers of parameters, "
-    "attention marked. RUN: a task's name, or a run's folder."
+    "Draw the architecture of a run's model: layers, connections, tensor shapes and parameter counts, with the "
+    "attention layers highlighted. RUN: a task's name, or the folder of a run."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawFlags:
-    """All flags of the command."""
+    """Flags of the command."""
 
     input: str | None = None
-    """What the model works on. None: an input that is drawn."""
+    """Input to trace through the model. Default: a random sample of the task."""
     plot: str = "model.svg"
-    """File of the picture: .svg, .png or .pdf, or .html for a page. It is opened where there is a screen."""
-    savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    trust_code: bool = False
-    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
-    trust_edited: bool = False
-    """Use the run also where its files were edited or mixed; what differs is said."""
+    """Output file: .svg, .png or .pdf, or .html for a page. Opened if a display is available."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
-    """Draw as `argv` asks, and say where the picture is."""
+    """Draw the model and print the path of the picture."""
     name, flags = parse_of_run(DrawFlags(), argv, prog=PROG, description=DESCRIPTION)
-    check_ending(Path(flags.plot))
-    drawn: AnyRun = load(
-        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
-    )
-    path = draw_model(drawn, flags.plot, input=flags.input)
+    check_extension(Path(flags.plot))
+    path = draw_model(flags.storage.load(name), flags.plot, input=flags.input)
     sys.stdout.write(f"Saved {path}\n")
     open_on_screen(path)

@@ -1,65 +1,51 @@
-"""`regard explain RUN`: how one weight came about, number by number."""
-
-from __future__ import annotations
+"""`regard explain RUN`: compute one attention weight step by step."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse_of_run
+from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.io import write_json
-from regard.runs import SAVEPATH, load
-
-if TYPE_CHECKING:
-    from regard.runs import AnyRun
-
 
 PROG = "regard explain"
 DESCRIPTION = (
-    "Show how a head came to its weights for one output step, number by number: query, key, score, softmax, "
-    "values, context, and what the model made of them. RUN: a task's name, or a run's folder."
+    "Show how a head computes its weights for one output step: query, key, score, softmax, values, context, and "
+    "the effect on the model's output. RUN: a task's name, or the folder of a run."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainFlags:
-    """All flags of the command."""
+    """Flags of the command."""
 
     input: str | None = None
-    """What the run answers. None: an input that is drawn, where the task draws some."""
+    """Input of the model. Default: a random sample, if the task can draw one."""
     layer: str | None = None
-    """Attention layer, such as cross or encoder.0.self_attention. None: the first in which outputs look at
-    inputs."""
+    """Attention layer, such as cross or encoder.0.self_attention. Default: the first layer in which outputs
+    attend to inputs."""
     head: int = 0
     """Head, from 0."""
     output: int = 0
-    """Step that looks, from 0."""
+    """Query step, from 0."""
     key: int | None = None
-    """Step looked at, from 0. None: the one with the largest weight."""
+    """Key step, from 0. Default: the step with the largest weight."""
     temperature: float = 1.0
-    """What the head's scores are divided by before the softmax: above 1 its weights are more even, below 1 more
-    pointed."""
+    """Divide the head's scores by this value before the softmax. Above 1 the weights are more uniform, below 1
+    more concentrated."""
     seed: int = 0
     """Random seed of the drawn input (0 or more)."""
     json: Path | None = None
-    """File that all numbers are written to, as JSON."""
-    savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    trust_code: bool = False
-    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
-    trust_edited: bool = False
-    """Use the run also where its files were edited or mixed; what differs is said."""
+    """Write all numbers to this JSON file."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
-    """Explain as `argv` asks."""
+    """Print the computation of one weight."""
     name, flags = parse_of_run(ExplainFlags(), argv, prog=PROG, description=DESCRIPTION)
-    loaded: AnyRun = load(
-        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
-    )
-    found = loaded.explain(
+    run = flags.storage.load(name)
+    explanation = run.explain(
         flags.input,
         layer=flags.layer,
         head=flags.head,
@@ -69,6 +55,6 @@ def run(argv: list[str]) -> None:
         seed=flags.seed,
     )
     if flags.json is not None:
-        write_json(flags.json, found.json(), indent=1)
-    sys.stdout.write(f"{loaded.folder}: {loaded.name}, input {found.input!r}\n")
-    print_table(found.table())
+        write_json(flags.json, explanation.json(), indent=1)
+    sys.stdout.write(f"{run.folder}: {run.name}, input {explanation.input!r}\n")
+    print_table(explanation.table())

@@ -1,4 +1,4 @@
-"""`regard look FOLDER`: look inside a model that was not trained here, touch it, and ask what it rests on."""
+"""`regard look FOLDER`: inspect the attention of a Hugging Face model."""
 
 import sys
 from collections.abc import Sequence
@@ -7,9 +7,8 @@ from pathlib import Path
 
 from regard.attention import short_name
 from regard.cli.parsing import first_word, parse, wants_help
-from regard.cli.screen import open_on_screen
-from regard.cli.terminal import print_table
-from regard.errors import InputError, unknown
+from regard.cli.terminal import open_on_screen, print_table
+from regard.errors import InputError, unknown_choice
 from regard.external import look
 from regard.external.model_input import TARGET_SEPARATOR
 from regard.io import write_json
@@ -17,52 +16,53 @@ from regard.io.reading import is_folder, read_text
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH
 from regard.server import check_port, show
-from regard.training.run_paths import holds_run
-from regard.viz import AttentionMap, check_ending
-from regard.viz.alike import check_beside
-from regard.viz.endings import PAGE
+from regard.training.run_folder import is_run_folder
+from regard.viz import AttentionMap, check_extension
+from regard.viz.attention_map import PAGE
 from regard.viz.page import write_page
+from regard.viz.subject import check_comparable
 
 PROG = "regard look"
 DESCRIPTION = (
-    "Look inside any model of Hugging Face's: open a page on which you type a text and see prediction and "
-    "attention at once, switch heads off, and change weights; or, with --plot or --json, write what it attends "
-    "to in one text. FOLDER: as save_pretrained writes it, or the name of a model on the Hugging Face Hub, which "
-    "is read from the local cache, or fetched with --download. Needs the extras hub and serve."
+    "Inspect the attention of any Hugging Face model. A page shows prediction and attention for any text you "
+    "type; heads can be switched off, and weights can be changed. With --plot or --json the attention for one "
+    "text is written to a file instead. FOLDER: a folder written by save_pretrained, or a model name on the "
+    "Hugging Face Hub, which is read from the local cache, or fetched with --download. Needs the extras hub and "
+    "serve."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LookFlags:
-    """All flags of the command."""
+    """Flags of the command."""
 
     text: str | None = None
-    """What the model is given first. Of an encoder-decoder, the source."""
+    """First input of the model. For an encoder-decoder, the source."""
     target: str | None = None
-    """What an encoder-decoder writes, given the text. None: whatever it writes."""
+    """Target text to force in an encoder-decoder. Default: the model's own output."""
     generate: int = 0
-    """Tokens that the model writes at most. 0: one, or as many as an answer has."""
+    """Maximum number of tokens to generate. 0: one token, or a complete answer for encoder-decoders."""
     image: Path | None = None
-    """A picture, for a model that sees."""
-    beside: tuple[str, ...] = ()
-    """Other models that are given the same, to be looked at beside it: folders, or names on the Hub."""
-    texts: Path | None = None
-    """File of texts, one a line (source ||| target where there are two), that head importance is asked over.
-    None: over the text that is shown."""
+    """Image file, for a vision model."""
+    compare_with: tuple[str, ...] = ()
+    """Further models with the same input, shown side by side: folders, or names on the Hub."""
+    examples: Path | None = None
+    """File of texts for head importance, one per line (source ||| target for encoder-decoders). Default: the
+    displayed text."""
     layers: str | None = None
-    """Layers to write, with a comma between them, as in 0,5 or their names. None: all."""
+    """Layers to write, separated by commas: numbers such as 0,5, or names. Default: all."""
     heads: str | None = None
-    """Heads to write, with a comma between them, as in 0,3. None: all."""
+    """Heads to write, separated by commas, such as 0,3. Default: all."""
     plot: Path | None = None
-    """File that a picture or page goes to: .png, .svg, .pdf or .html; no page is opened then."""
+    """Write a picture or page to this file: .png, .svg, .pdf or .html. No server is started."""
     json: Path | None = None
-    """File that all weights go to, as JSON; no page is opened then."""
+    """Write all weights to this JSON file. No server is started."""
     trust_code: bool = False
-    """Run code of its own that the folder brings, which you have read."""
+    """Execute custom code from the model's folder. Read that code first."""
     download: bool = False
-    """Fetch a model that is named by its name on the Hugging Face Hub, where it is not in the local cache."""
+    """Download the model from the Hugging Face Hub if it is not in the local cache."""
     port: int | None = None
-    """Port of the page, 1 to 65535. None: 8137, or another one where that is taken."""
+    """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
     host: str = "127.0.0.1"
     """Address to listen on; see `regard show --help`."""
     browser: bool = True
@@ -70,98 +70,103 @@ class LookFlags:
 
 
 def run(argv: list[str]) -> None:
-    """Look as `argv` asks."""
+    """Show the model in a page, or write its attention to files."""
     if wants_help(argv[:1]):
         parse(LookFlags(), argv, prog=f"{PROG} FOLDER", description=DESCRIPTION)
     name, argv = first_word(argv, what="folder", prog=PROG, example="models/my-model")
     flags = parse(LookFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
     writes = flags.plot is not None or flags.json is not None
     _check(flags, writes=writes)
-    first = [flags.image] if flags.image is not None else [_given(flags)] if flags.text is not None else []
-    lines = [] if flags.texts is None else read_text(flags.texts, "give a file of texts").splitlines()
+    first = [flags.image] if flags.image is not None else [_joined_text(flags)] if flags.text is not None else []
+    lines = [] if flags.examples is None else read_text(flags.examples, "give a file of texts").splitlines()
     inputs = [*first, *filter(str.strip, lines)]
-    for each in (name, *flags.beside):
-        if not is_folder(Path(each)) and holds_run(Path(SAVEPATH) / each):
+    names = (name, *flags.compare_with)
+    for model in names:
+        if not is_folder(Path(model)) and is_run_folder(Path(SAVEPATH) / model):
             raise InputError(
-                f"{each!r} is no folder here, but a run in {SAVEPATH!r}: open it with `regard show {each}`"
+                f"{model!r} is not a folder here, but a run in {SAVEPATH!r}: open it with `regard show {model}`"
             )
     keep_memory()
     subject, *others = (
         look(
-            each,
+            model,
             inputs=inputs,
             generate=flags.generate,
             trust_code=flags.trust_code,
             download=flags.download,
         )
-        for each in (name, *flags.beside)
+        for model in names
     )
     if not writes:
         show(subject, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
-        raise KeyboardInterrupt  # for only Ctrl-C comes back from there
-    check_beside(subject, others)
-    found = _chosen(subject.attend(inputs[0]), flags)
-    _write(found, [(each.name, _chosen(each.attend(inputs[0]), flags)) for each in others], flags)
-    for model in (subject, *others):
-        if model.left_out:
-            sys.stdout.write(f"{model.name}: {model.left_out}\n")
+        raise KeyboardInterrupt  # the server returns only after Ctrl-C
+    check_comparable(subject, others)
+    attention = _select(subject.attend(inputs[0]), flags)
+    _write(attention, [(other.name, _select(other.attend(inputs[0]), flags)) for other in others], flags)
+    for shown in (subject, *others):
+        if shown.left_out:
+            sys.stdout.write(f"{shown.name}: {shown.left_out}\n")
 
 
 def _check(flags: LookFlags, *, writes: bool) -> None:
-    """Refuse, before anything is loaded, what does not go together."""
+    """Raise `InputError` for flags that contradict each other, before the model is loaded."""
     check_port(flags.port)
     if flags.plot is not None:
-        check_ending(flags.plot)
-    if flags.beside and writes and (flags.plot is None or flags.plot.suffix.lower() != PAGE):
-        raise InputError("beside is shown on pages: give --plot FILE.html, or neither --plot nor --json")
+        check_extension(flags.plot)
+    if flags.compare_with and writes and (flags.plot is None or flags.plot.suffix.lower() != PAGE):
+        raise InputError("--compare-with needs a page: give --plot FILE.html, or neither --plot nor --json")
     if flags.text is not None and flags.image is not None:
-        raise InputError("text and image are given: choose one")
+        raise InputError("--text and --image are both given: choose one")
     if flags.target is not None and flags.text is None:
-        raise InputError("target is given without its source: give --text too")
+        raise InputError("--target needs a source: give --text too")
     if writes and flags.text is None and flags.image is None:
-        raise InputError("nothing is given to look at: give --text or --image")
+        raise InputError("there is no input: give --text or --image")
 
 
-def _given(flags: LookFlags) -> str:
+def _joined_text(flags: LookFlags) -> str:
     return f"{flags.text}{TARGET_SEPARATOR}{flags.target}" if flags.target is not None else str(flags.text)
 
 
-def _chosen(found: AttentionMap, flags: LookFlags) -> AttentionMap:
-    """Return the layers and heads that are asked for."""
+def _select(attention: AttentionMap, flags: LookFlags) -> AttentionMap:
+    """Return the attention of the layers and heads in `flags`."""
     names = None
     if flags.layers is not None:
-        names = [_layer(each.strip(), list(found.layers)) for each in flags.layers.split(",")]
-    heads = None if flags.heads is None else [_number(each, "heads") for each in flags.heads.split(",")]
-    return found.chosen(layers=names, heads=heads)
+        names = [_find_layer(layer.strip(), list(attention.layers)) for layer in flags.layers.split(",")]
+    heads = None if flags.heads is None else [_parse_head(head) for head in flags.heads.split(",")]
+    return attention.select(layers=names, heads=heads)
 
 
-def _layer(said: str, names: list[str]) -> str:
-    """Return the layer of a number, of a name, or of its full name in the model."""
-    if said.isdecimal() and int(said) < len(names):
-        return names[int(said)]
-    for name in (said, short_name(said)):
+def _find_layer(text: str, names: list[str]) -> str:
+    """Return the layer with the number, the name or the full module name `text`."""
+    if text.isdecimal() and int(text) < len(names):
+        return names[int(text)]
+    for name in (text, short_name(text)):
         if name in names:
             return name
-    raise unknown("layers", said, names, other=f"0 to {len(names) - 1}")
+    raise unknown_choice("layers", text, names, other=f"0 to {len(names) - 1}")
 
 
-def _number(said: str, what: str) -> int:
-    if not said.strip().isdecimal() or len(said) > 9:
-        raise InputError(f"{what} {said!r} is no whole number: give some with a comma between them, as in 0,3")
-    return int(said)
+def _parse_head(text: str) -> int:
+    if not text.strip().isdecimal() or len(text) > 9:
+        raise InputError(f"heads {text!r} is not an integer: give integers separated by commas, such as 0,3")
+    return int(text)
 
 
-def _write(found: AttentionMap, others: Sequence[tuple[str, AttentionMap]], flags: LookFlags) -> None:
-    """Print what was answered, and write the files that are asked for."""
-    print_table(found.table())
-    if found.note:
-        sys.stdout.write(f"Note: {found.note}\n")
+def _write(attention: AttentionMap, others: Sequence[tuple[str, AttentionMap]], flags: LookFlags) -> None:
+    """Print the prediction, and write the requested files."""
+    print_table(attention.table())
+    if attention.note:
+        sys.stdout.write(f"Note: {attention.note}\n")
     if flags.json is not None:
-        write_json(flags.json, found.json())
+        write_json(flags.json, attention.json())
         sys.stdout.write(f"Saved {flags.json}\n")
     if flags.plot is not None:
-        saved = write_page(flags.plot, [found], beside=others) if others else found.save(flags.plot)
-        left = len(found.layers) - len(found.drawn) if saved.suffix.lower() != PAGE else 0
-        more = f", the layers that read the input; for the other {left} give --layers or a page" if left else ""
-        sys.stdout.write(f"Saved {saved}{more}\n")
+        saved = write_page(flags.plot, [attention], beside=others) if others else attention.save(flags.plot)
+        omitted = len(attention.layers) - len(attention.plotted_layers) if saved.suffix.lower() != PAGE else 0
+        hint = (
+            f", with the layers that read the input; for the other {omitted} use --layers or a page"
+            if omitted
+            else ""
+        )
+        sys.stdout.write(f"Saved {saved}{hint}\n")
         open_on_screen(flags.plot)

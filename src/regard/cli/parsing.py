@@ -1,4 +1,4 @@
-"""Flags from dataclasses, with the primer's spellings, and errors in one line."""
+"""Command-line parsing: flags from dataclasses, the spellings of the primer, and one-line errors."""
 
 import contextlib
 import dataclasses
@@ -15,27 +15,30 @@ import tyro
 from tyro import _strings
 
 from regard.cli.terminal import raw_output
-from regard.errors import InputError, escaped
+from regard.errors import InputError, escape_controls
 
 Flags = TypeVar("Flags")
 
 WIDEST = 100
-"""Characters of a line of what a command does."""
+"""Maximum line width of a command's description."""
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
+RENAMED = {"beside": "compare_with", "texts": "examples"}
+"""Flags that had another name in earlier versions."""
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
 def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Flags:
-    """Read `argv` as flags over `default`, an instance of a dataclass (of dataclasses, whose flags are flat).
+    """Parse `argv` into a dataclass of flags; `default` gives their defaults. Nested dataclasses are flattened.
 
-    `_` and `-` are the same in names, `--flag=value` and `--flag value` too, and a boolean is `--flag`,
-    `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits.
-    Raises `InputError`, in one line, for what cannot be read.
+    `_` and `-` are equal in names. Values are given as `--flag=value` or `--flag value`, booleans as `--flag`,
+    `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits. Raises `InputError` with
+    one line for invalid flags.
     """
+    _refuse_renamed(default, argv)
     _refuse_empty_paths(default, argv)
     helping = wants_help(argv)
-    if helping:  # it has colours in a terminal, so what is a user's is escaped before
+    if helping:  # help is printed unescaped for its colours, so escape the values in it
         default = _escaped(default)
     stderr, stdout = io.StringIO(), _Screen(colours=helping)
     try:
@@ -44,7 +47,7 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
                 type(default),
                 default=default,
                 args=_plain_booleans(argv, _names_of(type(default), bool)),
-                prog=escaped(prog),
+                prog=escape_controls(prog),
                 description=textwrap.fill(description, min(shutil.get_terminal_size().columns, WIDEST)),
                 use_underscores=True,
                 config=(tyro.conf.OmitArgPrefixes,),
@@ -59,17 +62,24 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
 
 
 def _escaped(value: Any) -> Any:
-    """Return a default as help shows it: of texts and paths, also those inside a dataclass, `escaped`."""
+    """Return a default with all text and paths escaped by `escape_controls`, also in nested dataclasses."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [each.name for each in dataclasses.fields(value) if each.init]
+        names = [field.name for field in dataclasses.fields(value) if field.init]
         return dataclasses.replace(value, **{name: _escaped(getattr(value, name)) for name in names})
     if isinstance(value, tuple):
         return tuple(map(_escaped, value))
-    return type(value)(escaped(str(value))) if isinstance(value, str | Path) else value
+    return type(value)(escape_controls(str(value))) if isinstance(value, str | Path) else value
+
+
+def _refuse_renamed(default: object, argv: list[str]) -> None:
+    """Raise `InputError` for the old name of a flag, unless a flag of that name exists."""
+    for old, new in RENAMED.items():
+        if hasattr(default, new) and take_flags(argv, [old])[0]:
+            raise InputError(f"flag --{old} is now called --{new.replace('_', '-')}: give that instead")
 
 
 def _refuse_empty_paths(default: object, argv: list[str]) -> None:
-    """Raise `InputError` where a flag that is a path has an empty value, which would be the current directory."""
+    """Raise `InputError` for an empty path, which would mean the current directory."""
     for name in _names_of(type(default), Path):
         words, _ = take_flags(argv, [name])
         if any(word in ("", f"--{name}=", f"--{name.replace('_', '-')}=") for word in words):
@@ -77,7 +87,7 @@ def _refuse_empty_paths(default: object, argv: list[str]) -> None:
 
 
 class _Screen(io.StringIO):
-    """Keeps what is written, and looks like the standard output to what writes it, with colours or without."""
+    """A buffer that looks like the standard output to the code that writes to it, with or without colours."""
 
     def __init__(self, *, colours: bool) -> None:
         super().__init__()
@@ -86,12 +96,12 @@ class _Screen(io.StringIO):
     encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")
 
     def isatty(self) -> bool:
-        """Whether colours are shown."""
+        """Return whether colours are shown."""
         return self._colours and sys.__stdout__ is not None and sys.__stdout__.isatty()
 
 
 def _folded(usage: str, width: int) -> str:
-    """Return a line of usage in lines of at most `width` characters, broken between options where that can be."""
+    """Wrap a usage line to `width` characters, with breaks between options."""
     lines = [""]
     for part in re.split(r" (?=\[)", usage):
         if len(ANSI.sub("", f"{lines[-1]} {part}")) > width and lines[-1]:
@@ -102,17 +112,16 @@ def _folded(usage: str, width: int) -> str:
 
 
 def _unfolded(helptext: str) -> str:
-    """Return a docstring whose further lines, which are indented, go on in its first; other breaks stay."""
+    """Join the indented continuation lines of a docstring; keep other line breaks."""
     return re.sub(r"(?<!\n)\n {4,}(?=\S)", " ", helptext)
 
 
-# The library's own keeps the breaks of a field's docstring, whose lines are indented.
+# tyro's own function keeps the line breaks of indented field docstrings.
 _strings.remove_single_line_breaks = _unfolded
 
 
 def _names_of(flags: type, kind: type) -> set[str]:
-    """Return the names of all fields of a type, or of several such or none, those of nested dataclasses
-    included."""
+    """Return the names of all fields of type `kind`, of collections of it, and of optional ones, also nested."""
     names: set[str] = set()
     for name, hint in get_type_hints(flags).items():
         if hint is kind or kind in get_args(hint):
@@ -130,14 +139,14 @@ def _plain_booleans(argv: list[str], booleans: set[str]) -> list[str]:
         name = flag.removeprefix("--").replace("-", "_")
         if flag.startswith("--") and equals and name in booleans:
             if value.lower() not in TRUE + FALSE:
-                raise InputError(f"{flag} {value!r} is not a yes or no: give {flag}=True or {flag}=False")
+                raise InputError(f"{flag} {value!r} is not a boolean: give {flag}=True or {flag}=False")
             word = f"--{name}" if value.lower() in TRUE else f"--no-{name}"
         plain.append(word)
     return plain
 
 
 def _one_line(box: str) -> str:
-    """Turn the parser's error message, sections in a box with a title, into one line without the title."""
+    """Convert the parser's boxed error message to one line without its title."""
     lines = [line.strip("│| ") for line in box.splitlines()]
     body = "\n".join(line for line in lines if not line.startswith(("╭", "╰", "+")))
     sections = re.split(r"^[-─]+$", body, flags=re.MULTILINE)
@@ -145,12 +154,12 @@ def _one_line(box: str) -> str:
 
 
 def first_word(argv: list[str], *, what: str, prog: str, example: str = "counting") -> tuple[str, list[str]]:
-    """Split `argv` into its first word, which names a task or run, and the flags after it.
+    """Split `argv` into its first word, the name of a task or run, and the flags after it.
 
-    Raises `InputError` where the first word is missing or a flag.
+    Raises `InputError` if the first word is missing or a flag.
     """
     if not argv or argv[0] == "" or argv[0].startswith("-"):
-        came = f"{'flag' if argv[0] else 'name'} {argv[0]!r} comes first" if argv else "nothing follows"
+        came = f"{'flag' if argv[0] else 'name'} {argv[0]!r} comes first" if argv else "there is no name"
         raise InputError(f"{came}: name the {what} first, as in `{prog} {example}`")
     return argv[0], argv[1:]
 
@@ -158,8 +167,7 @@ def first_word(argv: list[str], *, what: str, prog: str, example: str = "countin
 def parse_of_run(
     default: Flags, argv: list[str], *, prog: str, description: str, example: str = "counting", what: str = "run"
 ) -> tuple[str, Flags]:
-    """Read `argv` as the name of a run, or of something else, and flags over `default`; the rest is as in
-    `first_word` and `parse`."""
+    """Parse `argv` as a name, by default of a run, followed by flags; see `first_word` and `parse`."""
     if wants_help(argv[:1]):
         parse(default, argv, prog=f"{prog} {what.upper()}", description=description)
     name, argv = first_word(argv, what=what, prog=prog, example=example)
@@ -168,14 +176,14 @@ def parse_of_run(
     except InputError as error:
         if what != "run" or not str(error).startswith("Unrecognized options"):
             raise
-        own = {each.name for each in dataclasses.fields(default)}  # type: ignore[arg-type]
+        own = {field.name for field in dataclasses.fields(default)}  # type: ignore[arg-type]
         raise _explained(error, name, argv, own) from None
 
 
 def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
-    """Split `argv`, before it is parsed, into the values that it gives to `flag` and the words that are left.
+    """Split `argv` before parsing into the values of `flag` and the remaining words.
 
-    Raises `InputError` where the flag stands last, without a value.
+    Raises `InputError` if the flag has no value.
     """
     values, left = [], []
     words = iter(argv)
@@ -188,13 +196,13 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
         else:
             following = next(words, None)
             if following is None:
-                raise InputError(f"flag {flag} has no value: give it one")
+                raise InputError(f"flag {flag} has no value: add one")
             values.append(following)
     return values, left
 
 
 def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """Split `argv`, before it is parsed, into the words of the flags `names`, with their values, and others."""
+    """Split `argv` before parsing into the flags `names` with their values, and the remaining words."""
     taken: list[str] = []
     left: list[str] = []
     into = left
@@ -207,8 +215,7 @@ def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list
 
 
 def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
-    """Split `argv`, before it is parsed, into its first word that is neither a flag of `flags` nor the value of
-    one, and the words that are left; None where there is none."""
+    """Split `argv` before parsing into its first positional word, or None, and the remaining words."""
     booleans = _names_of(flags, bool)
     is_value = False
     for index, word in enumerate(argv):
@@ -221,12 +228,12 @@ def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
 
 
 def wants_help(argv: list[str]) -> bool:
-    """Whether a word asks for help."""
+    """Return whether `argv` contains a help flag."""
     return any(word in ("-h", "--help") for word in argv)
 
 
 def with_empty_value(argv: list[str], flag: str) -> list[str]:
-    """Give `flag` an empty value where it stands alone, which the parser would refuse."""
+    """Add an empty value to `flag` if it has none, which the parser would refuse."""
     alone = [
         word == flag and (index + 1 == len(argv) or argv[index + 1].startswith("-"))
         for index, word in enumerate(argv)
@@ -235,11 +242,9 @@ def with_empty_value(argv: list[str], flag: str) -> list[str]:
 
 
 def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Sequence[str]) -> InputError | None:
-    """Return an error that names the first flag in `words` whose value is not the run's, with both values.
-
-    `trained`: the run's flags. Returns None where all agree.
-    """
-    for flag, value in _given(words):
+    """Return an error for the first flag in `words` that differs from the run's flags `trained`; None if all
+    agree."""
+    for flag, value in _flag_values(words):
         if flag in trained and not _same(trained[flag], value):
             return InputError(
                 f"run {folder!r} was trained with {flag} {trained[flag]}, not {value}: train another one with "
@@ -249,26 +254,27 @@ def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Seq
 
 
 def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> InputError:
-    """Return what to say of flags that a command does not know, where they are those of the run's training.
+    """Return a better error for flags that the command lacks but the run's training has.
 
-    `own`: the command's flags. Returns `error` itself where they are not, or the run cannot be read.
+    `own` are the command's flags. Returns `error` itself if there are no such flags, or if the run cannot be
+    read.
     """
-    from regard.runs import SAVEPATH  # brings PyTorch
+    from regard.runs import SAVEPATH  # imports PyTorch
     from regard.training import find_run
 
     folders, _ = take_flag(argv, "--savepath")
     with contextlib.suppress(InputError):
-        found = find_run(run, Path(folders[-1] if folders else SAVEPATH))
-        config = found.read_config()
+        folder = find_run(run, Path(folders[-1] if folders else SAVEPATH))
+        config = folder.read_config()
         words, _ = take_flags(argv, set(config.flags()) - own)
         if words:
-            agree = InputError(f"{' '.join(words)} is the run's own: leave it out")
-            return contradiction(str(found.path), config.name, config.flags(), words) or agree
+            agree = InputError(f"{' '.join(words)} is fixed by the run: leave it out")
+            return contradiction(str(folder.path), config.name, config.flags(), words) or agree
     return error
 
 
-def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each flag with its value, as they were said."""
+def _flag_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each flag with its value as text."""
     for place, word in enumerate(words):
         if not word.startswith("--"):
             continue
@@ -281,8 +287,8 @@ def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield flag.removeprefix("no_"), str(not flag.startswith("no_"))
 
 
-def _same(trained: Any, said: str) -> bool:
+def _same(trained: Any, text: str) -> bool:
     try:
-        return float(trained) == float(said)
+        return float(trained) == float(text)
     except (TypeError, ValueError):
-        return str(trained).lower() == said.lower()
+        return str(trained).lower() == text.lower()

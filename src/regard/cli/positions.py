@@ -1,50 +1,46 @@
-"""`regard positions`: draw the paper's sinusoidal positions, or those that a run has learned."""
+"""`regard positions`: plot sinusoidal positional encodings, or those that a run has learned."""
 
 import sys
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from regard.cli.parsing import parse, with_empty_value
-from regard.cli.screen import open_on_screen
-from regard.runs import SAVEPATH, plot_positions
+from regard.cli.run_flags import RunFlags
+from regard.cli.terminal import open_on_screen
+from regard.runs import plot_positions
 
 
 @dataclass(frozen=True, kw_only=True)
 class PositionsFlags:
-    """All flags of the command."""
+    """Flags of the command."""
 
     run: str | None = None
-    """Draw the positions that this run learned: a task's name, or a run's folder. None: the sinusoidal ones."""
+    """Run whose learned positions are plotted: a task's name, or the folder of a run. Default: sinusoidal
+    positions."""
     width: int = 64
-    """Width of sinusoidal positions."""
+    """Width of the sinusoidal positions."""
     length: int = 100
-    """How many sinusoidal positions."""
+    """Number of sinusoidal positions."""
     plot: str = "positions.png"
-    """File of the picture: .png, .svg or .pdf. It is opened where there is a screen."""
-    savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    trust_code: bool = False
-    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
-    trust_edited: bool = False
-    """Use the run also where its files were edited or mixed; what differs is said."""
+    """Output file: .png, .svg or .pdf. Opened if a display is available."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
-    """Draw as `argv` asks, and say where the picture is."""
+    """Plot the positions and print the path of the picture."""
     flags = parse(
         PositionsFlags(),
         with_empty_value(argv, "--plot"),
         prog="regard positions",
-        description="Draw positions: their waves, and how alike each two of them are.",
+        description="Plot positional encodings: each dimension by position, and the similarity of all pairs.",
     )
     path = plot_positions(
         flags.plot or PositionsFlags.plot,
         run=flags.run,
         width=flags.width,
         length=flags.length,
-        savepath=flags.savepath,
-        trust_code=flags.trust_code,
-        trust_edited=flags.trust_edited,
+        savepath=flags.storage.savepath,
+        trust_code=flags.storage.trust_code,
+        trust_edited=flags.storage.trust_edited,
     )
     sys.stdout.write(f"Saved {path}\n")
     open_on_screen(path)

@@ -1,78 +1,74 @@
-"""`regard score RUN`: the log-probability of pairs, one line each."""
+"""`regard score RUN`: compute the log-probability of sentence pairs."""
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import parse_of_run
-from regard.cli.words import say
-from regard.data.unknown import UnknownCount
+from regard.cli.run_flags import RunFlags
+from regard.cli.terminal import print_message
+from regard.data.unknown_tokens import UnknownCount
 from regard.data.vocabulary import is_blank
-from regard.runs import SAVEPATH, SequenceRun, load_translator
+from regard.runs import SequenceRun
 
 PROG = "regard score"
 DESCRIPTION = (
-    "Give the log-probability (nats) of each pair's target given its source, and after a tab the mean over its "
-    "tokens, one line for each line, in order. The pairs are the lines of --input, or else of standard input: "
-    "source, tab, target. A line that cannot be scored gives nan, and is told on standard error."
+    "Compute the log-probability (nats) of each target given its source. Each line of input gives one line of "
+    "output, in order: the log-probability, a tab, and the mean per token. Input lines have the form source, "
+    "tab, target, and come from --input or standard input. A line that cannot be scored gives nan, with a "
+    "warning on standard error."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreFlags:
-    """All flags of the command."""
+    """Flags of the command."""
 
     input: Path | None = None
-    """File of pairs, one a line, source and target separated by a tab, in UTF-8. None: standard input."""
+    """File of pairs, one per line, source and target separated by a tab, in UTF-8. Default: standard input."""
     lenient: bool = False
-    """Read files that are not UTF-8, or have zero bytes, instead of stopping: such characters are unknown."""
+    """Replace invalid UTF-8 and zero bytes by the unknown symbol, instead of stopping."""
     batchsize: int = 64
-    """Pairs that go through the model at once."""
-    savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    trust_code: bool = False
-    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
-    trust_edited: bool = False
-    """Use the run also where its files were edited or mixed; what differs is said."""
+    """Number of pairs per batch."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
-    """Score as `argv` asks."""
+    """Score the pairs."""
     name, flags = parse_of_run(ScoreFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
-    run = load_translator(
-        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
-    )
-    unknown = UnknownCount(), UnknownCount()
+    run = flags.storage.load_translator(name)
+    unknown_source, unknown_target = UnknownCount(), UnknownCount()
     with open_lines(flags.input, lenient=flags.lenient) as file:
         for chunk in numbered_chunks(file):
-            pairs = [_read(run, line, number) for number, line in chunk]
+            pairs = [_read_pair(run, line, number) for number, line in chunk]
             for source, target in filter(None, pairs):
-                unknown[0].add(run.task.source_vocabulary.encode(source))
-                unknown[1].add(run.task.target_vocabulary.encode(target))
+                unknown_source.add(run.task.source_vocabulary.encode(source))
+                unknown_target.add(run.task.target_vocabulary.encode(target))
             scores = iter(run.score([pair for pair in pairs if pair is not None], batchsize=flags.batchsize))
             for pair in pairs:
-                found = None if pair is None else next(scores)
-                total, mean = (math.nan, math.nan) if found is None else (found.log_probability, found.per_token)
+                score = None if pair is None else next(scores)
+                total, mean = (math.nan, math.nan) if score is None else (score.log_probability, score.per_token)
                 sys.stdout.write(f"{total:.4f}\t{mean:.4f}\n")
             sys.stdout.flush()
-    for side, count in zip(("sources", "targets"), unknown, strict=True):
+    for side, count in (("sources", unknown_source), ("targets", unknown_target)):
         if warning := count.warning(f"the {side}"):
-            say(f"warning: {warning}")
+            print_message(f"warning: {warning}")
 
 
-def _read(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:
+def _read_pair(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:
+    """Return source and target of a line; None, with a warning, if it cannot be scored."""
     source, tab, target = read_line(line, number).partition("\t")
     if not tab:
-        say(f"line {number} has no tab: it is to separate source and target")
+        print_message(f"line {number} has no tab between source and target")
         return None
     if (reason := run.too_long(source)) is not None:
-        say(f"line {number} {reason}")
+        print_message(f"line {number} {reason}")
         return None
     if is_blank(source):
-        say(f"line {number} has a blank source, whose answer is empty: it has no score")
+        print_message(f"line {number} has a blank source, whose answer is always empty: it has no score")
         return None
     if is_blank(target):
-        say(f"line {number} has a blank target: its score is that of an empty answer")
+        print_message(f"line {number} has a blank target: its score is that of an empty answer")
     return source, target

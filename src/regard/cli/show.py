@@ -1,15 +1,14 @@
-"""`regard show RUN`: the explorer, a page on which one types an input and sees what a run attends to."""
+"""`regard show RUN`: open the explorer, an interactive page of a run's attention."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse_of_run
+from regard.cli.run_flags import RunFlags
 from regard.errors import InputError
 from regard.memory import keep_memory
-from regard.runs import SAVEPATH, load
 from regard.server import check_port, show
 
 if TYPE_CHECKING:
@@ -18,30 +17,26 @@ if TYPE_CHECKING:
 
 PROG = "regard show"
 DESCRIPTION = (
-    "Open a page on which you type an input and see prediction, truth and attention at once, switch heads off, "
-    "and change weights. RUN: a task's name, or a run's folder. Needs the extra serve. Ctrl-C ends it."
+    "Open a page that shows prediction, truth and attention for any input you type. Heads can be switched off, "
+    "and weights can be changed. RUN: a task's name, or the folder of a run. Needs the extra serve. Stop with "
+    "Ctrl-C."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShowFlags:
-    """All flags of the command."""
+    """Flags of the command."""
 
     port: int | None = None
-    """Port of the page, 1 to 65535. None: 8137, or another one where that is taken."""
+    """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
     host: str = "127.0.0.1"
-    """Address to listen on. Others than this machine can reach the page only if you name another one, such as
-    0.0.0.0, and only by the address with a token that is printed: REGARD_TOKEN, or one that is drawn."""
+    """Address to listen on. By default only this machine can open the page. With another address, such as
+    0.0.0.0, other machines need the printed URL, which contains a token: REGARD_TOKEN, or a random one."""
     browser: bool = True
     """Open the page in a browser."""
-    beside: tuple[str, ...] = ()
-    """Other runs that answer the same inputs, to be looked at beside it: tasks' names, or runs' folders."""
-    savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    trust_code: bool = False
-    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
-    trust_edited: bool = False
-    """Use the run also where its files were edited or mixed; what differs is said."""
+    compare_with: tuple[str, ...] = ()
+    """Further runs that accept the same inputs, shown side by side: names of tasks, or folders of runs."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
@@ -49,30 +44,26 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(ShowFlags(), argv, prog=PROG, description=DESCRIPTION)
     check_port(flags.port)
     keep_memory()
-    shown: AnyRun = load(
-        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
-    )
-    beside = [
-        load(each, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited)
-        for each in flags.beside
-    ]
-    for each in (shown, *beside):
-        each.about()  # which refuses an examination that was edited, before anything is served
-    _check_beside(shown, beside)
-    show(shown, port=flags.port, host=flags.host, browser=flags.browser, beside=beside)
-    raise KeyboardInterrupt  # for only Ctrl-C comes back from there
+    shown = flags.storage.load(name)
+    others = [flags.storage.load(other) for other in flags.compare_with]
+    for loaded in (shown, *others):
+        loaded.about()  # refuses an edited examination before the server starts
+    _check_same_inputs(shown, others)
+    show(shown, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
+    raise KeyboardInterrupt  # the server returns only after Ctrl-C
 
 
-def _check_beside(shown: AnyRun, beside: list[AnyRun]) -> None:
-    """Refuse runs that cannot answer what the shown one is asked."""
+def _check_same_inputs(shown: AnyRun, others: list[AnyRun]) -> None:
+    """Raise `InputError` if another run does not accept a sample of the shown run's task."""
     try:
         sample = shown.draw(seed=0)
-    except InputError:  # of a text that is not there: nobody knows what it will be asked
+    except InputError:  # the task's text is missing, so there is no sample to check with
         return
-    for each in beside:
+    for other in others:
         try:
-            each.check(sample)
+            other.check(sample)
         except InputError as error:
             raise InputError(
-                f"{each.where!r} cannot stand beside {shown.where!r}, of which {sample!r} is a sample: {error}"
+                f"{other.where!r} cannot be compared with {shown.where!r}, of which {sample!r} is a sample: "
+                f"{error}"
             ) from None

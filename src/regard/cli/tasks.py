@@ -1,4 +1,4 @@
-"""`regard tasks`: list the tasks, each with an example."""
+"""`regard tasks`: list the tasks, with an example of each."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ class TasksFlags:
 
 
 def run(argv: list[str]) -> None:
-    """Print the table."""
-    parse(TasksFlags(), argv, prog="regard tasks", description="List the tasks, each with an example.")
-    table = Table("task", "what to do", "example", "answer", box=None, pad_edge=False, header_style="bold")
+    """Print the table of tasks."""
+    parse(TasksFlags(), argv, prog="regard tasks", description="List the tasks, with an example of each.")
+    table = Table("task", "summary", "example", "answer", box=None, pad_edge=False, header_style="bold")
     for example in examples():
         table.add_row(example.task, example.summary, f"'{example.input}'", example.answer)
     print_table(table)

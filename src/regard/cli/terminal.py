@@ -1,20 +1,37 @@
-"""Standard streams of the command: there, and safe for a terminal, whatever a text holds."""
+"""Standard streams and messages: always open, and safe for a terminal."""
 
 import io
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import IO, Any
 
-from regard.errors import escaped
+from regard.errors import escape_controls
+
+MAX_LENGTH = 900
+"""Maximum number of characters of a message. Longer messages lose their middle."""
+
+
+def print_message(message: str) -> None:
+    """Write a one-line message to standard error."""
+    sys.stderr.write(f"regard: {one_line(message)}\n")
+
+
+def one_line(message: str) -> str:
+    """Return a message as one printable line: whitespace is collapsed, other unprintable characters are
+    escaped."""
+    words = " ".join(message.split())
+    line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in words)
+    return line if len(line) <= MAX_LENGTH else f"{line[: MAX_LENGTH // 2]} … {line[-MAX_LENGTH // 3 :]}"
 
 
 def open_streams() -> None:
-    """Give the process standard streams where some are closed, so that no file it opens later takes their place.
+    """Open the standard streams that are closed, so that no file opened later gets their descriptor.
 
-    A closed one reads nothing and drops what is written. What standard error cannot take is dropped: a message
-    that nobody reads changes neither the work nor its exit status.
+    Such a stream reads nothing and drops all output. Standard error drops output that it cannot write, so that an
+    unreadable message changes neither the work nor the exit status.
     """
     for descriptor in range(3):
         try:
@@ -26,18 +43,18 @@ def open_streams() -> None:
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = io.TextIOWrapper(
-        io.BufferedWriter(_Forgiving(2, "w", closefd=False)),
+        io.BufferedWriter(_LossyFile(2, "w", closefd=False)),
         encoding=getattr(sys.stderr, "encoding", "utf-8"),
         errors="backslashreplace",
         line_buffering=True,
     )
 
 
-class _Forgiving(io.FileIO):
-    """A file that drops what it cannot write."""
+class _LossyFile(io.FileIO):
+    """A file that drops output it cannot write."""
 
     def write(self, content: Any) -> int:
-        """Write, or drop."""
+        """Write `content`, or drop it if that fails."""
         try:
             return super().write(content) or 0
         except OSError:
@@ -45,38 +62,38 @@ class _Forgiving(io.FileIO):
 
 
 class _Escaping:
-    """A text stream that writes control characters out, see `escaped`."""
+    """A text stream that escapes control characters; see `escape_controls`."""
 
     def __init__(self, raw: IO[str]) -> None:
         self.raw = raw
 
     def write(self, text: str) -> int:
         """Write a text, escaped."""
-        return self.raw.write(escaped(text))
+        return self.raw.write(escape_controls(text))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)
 
 
 @contextmanager
-def escaping() -> Iterator[None]:
-    """Escape what is written on standard output in the block; see `raw_output` for what is not to be."""
+def escape_output() -> Iterator[None]:
+    """Escape all text written to standard output in the block. `raw_output` bypasses this."""
     with redirect_stdout(_Escaping(sys.stdout)):
         yield
 
 
 def raw_output() -> IO[str]:
-    """Return standard output as it is, for texts that another program reads and for what rich has drawn."""
+    """Return the unescaped standard output, for machine-readable text and for output of rich."""
     return sys.stdout.raw if isinstance(sys.stdout, _Escaping) else sys.stdout
 
 
 def answer_output() -> IO[str]:
-    """Return where answers to texts go: as they are into a file or a pipe, escaped on a terminal."""
+    """Return the stream for answers: unescaped into a file or a pipe, escaped on a terminal."""
     return sys.stdout if sys.stdout.isatty() else raw_output()
 
 
-def print_table(what: Any, width: int | None = None) -> None:
-    """Print a table, or whatever else rich can print, on standard output; texts in it are escaped."""
+def print_table(table: Any, width: int | None = None) -> None:
+    """Print a table or another rich object on standard output, with its text escaped."""
     from rich.console import Console, RenderHook
     from rich.segment import Segment, Segments
 
@@ -84,8 +101,22 @@ def print_table(what: Any, width: int | None = None) -> None:
 
     class Escape(RenderHook):
         def process_renderables(self, renderables: list[Any]) -> list[Any]:
-            drawn = (part for each in renderables for part in console.render(each))
-            return [Segments(part if part.control else Segment(escaped(part.text), part.style) for part in drawn)]
+            drawn = (part for renderable in renderables for part in console.render(renderable))
+            return [
+                Segments(
+                    part if part.control else Segment(escape_controls(part.text), part.style) for part in drawn
+                )
+            ]
 
     console.push_render_hook(Escape())
-    console.print(what)
+    console.print(table)
+
+
+def open_on_screen(path: Path) -> None:
+    """Open a picture or page if output goes to a terminal and, on Linux, if there is a display."""
+    displays = ("DISPLAY", "WAYLAND_DISPLAY")
+    has_display = sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in displays)
+    if sys.stdout.isatty() and has_display:
+        import webbrowser  # a quarter of the command line's own import time
+
+        webbrowser.open(path.resolve().as_uri())

@@ -1,4 +1,4 @@
-"""`regard test TASK`: test a trained model, and see what it attends to."""
+"""`regard test RUN`: test a trained model and show its attention."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from regard.cli.parsing import (
     wants_help,
     with_empty_value,
 )
-from regard.cli.screen import open_on_screen
-from regard.cli.terminal import print_table
-from regard.cli.train import chosen_model, parse_config
-from regard.cli.words import say
+from regard.cli.run_flags import RunFlags
+from regard.cli.terminal import open_on_screen, print_message, print_table
+from regard.cli.train import model_choice, parse_config
 from regard.errors import InputError
 from regard.io import check_writable, write_file, write_json
 from regard.memory import keep_memory
 from regard.result import Result
 from regard.runs import SAVEPATH, load
-from regard.training import changed
-from regard.viz import check_ending
-from regard.viz.endings import PAGE
+from regard.training import changed_flags
+from regard.viz import check_extension
+from regard.viz.attention_map import PAGE
 
 if TYPE_CHECKING:
     from regard.runs import AnswerRun, AnyRun, PairRun, TranslationRun
@@ -37,70 +36,60 @@ if TYPE_CHECKING:
 
 PROG = "regard test"
 DESCRIPTION = (
-    "Test a trained run: exact match, relevance of its attention, and one sample; BLEU and chrF of translations. "
-    "RUN: a task's name, or a run's folder."
+    "Test a trained run: exact match, share of attention on relevant inputs, and one sample, or BLEU and chrF "
+    "for translation. RUN: a task's name, or the folder of a run."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestFlags:
-    """All flags of the command. The model and the task are the run's own."""
+    """Flags of the command. Task and model are fixed by the run."""
 
     input: str | None = None
-    """Sequence to show, such as BCCCBAABACCCA; in the primer's tasks _ is the null character. None: draw one."""
+    """Sequence to show, such as BCCCBAABACCCA; _ is the null character. Default: a random sample."""
     sample_len: int | None = None
-    """Letters in each sample, 1 to max_len. None: as in training."""
+    """Number of letters per sample, 1 to max_len. Default: as in training."""
     signal: str | None = None
-    """Letter of the signal in each sample (or one letter for each signal). None: random, or none."""
+    """Signal letter of all samples (or one letter per signal). Default: random signals, or none."""
     samples: int | None = None
-    """Fresh samples to test on. None: 10,000, or 2,000 from sequence to sequence."""
+    """Number of new samples to test on. Default: 10,000, or 2,000 for sequence-to-sequence tasks."""
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     plot: str | None = None
-    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page, which plays back how
-    attention formed if the run has snapshots. Without a name: attention.png in the run's folder. It is opened
-    where there is a screen."""
+    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page. The page replays how
+    attention formed during training if the run has snapshots. Without a value: attention.png in the run's folder.
+    Opened if a display is available."""
     json: Path | None = None
-    """File that the report is written to, as JSON."""
-    savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    trust_code: bool = False
-    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
-    trust_edited: bool = False
-    """Use the run also where its files were edited or mixed; what differs is said."""
+    """Write the report to this JSON file."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationTestFlags:
-    """All flags of the command for a run on parallel text."""
+    """Flags of the command for runs on parallel text."""
 
     data: tuple[str, ...] = ()
     """Text to test on: a source and a target file, or one of tab-separated pairs. None: the run's test text."""
     beam: int = field(default_factory=lambda: runs.TranslationRun.usual_beam)
-    """Prefixes kept side by side; 1 is greedy search."""
+    """Beam width; 1 is greedy search."""
     length_penalty: float = field(default_factory=lambda: runs.TranslationRun.usual_length_penalty)
-    """Exponent of the length penalty; 0 for none, above it longer answers are preferred."""
+    """Exponent of the length penalty; 0 for none. Larger values prefer longer answers."""
     batchsize: int = 64
-    """Sentences that go through the model at once."""
+    """Number of sentences per batch."""
     bleu_tokenize: str | None = None
-    """sacrebleu's tokenizer that BLEU is worked out with: 13a, intl, zh, char, none, ja-mecab or ko-mecab. None:
-    that of the run's validation, or else what fits the script of the references."""
+    """sacrebleu tokenizer for BLEU: 13a, intl, zh, char, none, ja-mecab or ko-mecab. Default: as in the run's
+    validation, or chosen by the script of the references."""
     lenient: bool = False
-    """Leave out the broken lines of files that have not as many lines, or are not UTF-8, instead of stopping."""
+    """Skip lines with invalid UTF-8 and lines without a partner, instead of stopping."""
     output: Path | None = None
-    """File that the translations are written to, one a line, each on the line of its source."""
+    """Write the translations to this file, one per line, in the order of the sources."""
     json: Path | None = None
-    """File that the report is written to, as JSON."""
-    savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    trust_code: bool = False
-    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
-    trust_edited: bool = False
-    """Use the run also where its files were edited or mixed; what differs is said."""
+    """Write the report to this JSON file."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
-    """Test as `argv` asks and print the report."""
+    """Test the run and print the report."""
     if wants_help(argv[:1]):
         parse(TestFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
     name, argv = first_word(argv, what="run", prog=PROG)
@@ -108,38 +97,39 @@ def run(argv: list[str]) -> None:
         flags = TranslationTestFlags() if name == "translation" else TestFlags()
         parse(flags, argv, prog=f"{PROG} {name}", description=DESCRIPTION)
     folders, _ = take_flag(argv, "--savepath")
-    said = {each.replace("-", "_").removesuffix("=True") for each in argv}
+    words = {word.replace("-", "_").removesuffix("=True") for word in argv}
     tested: Any = load(
         name,
         savepath=folders[-1] if folders else SAVEPATH,
-        trust_code="__trust_code" in said,
-        trust_edited="__trust_edited" in said,
+        trust_code="__trust_code" in words,
+        trust_edited="__trust_edited" in words,
     )
-    argv = _without_its_own(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
+    argv = _drop_training_flags(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
     (_test_task if tested.task.draws else _test_translation)(tested, argv, name)
 
 
-def _without_its_own(run: AnyRun, argv: list[str], flags: type) -> list[str]:
-    """Leave out flags of the training, which the primer's scripts want said again: they can only agree.
+def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]:
+    """Return `argv` without flags of the training, which the primer's scripts repeat.
 
-    Raises `InputError` where the run was trained with others.
+    Raises `InputError` if their values differ from the run's.
     """
-    asked = {each.name for each in dataclasses.fields(flags)}
-    said, left = take_flags(argv, {each for each in run.config.flags() if each not in asked})
+    own = {field.name for field in dataclasses.fields(flags)}
+    training_words, remaining = take_flags(argv, {flag for flag in run.config.flags() if flag not in own})
     try:
-        chosen, _ = parse_config(run.config, said, task=run.name)
-    except InputError:  # a value that no model can have
-        error = contradiction(str(run.folder), run.name, run.config.flags(), said)
+        chosen, _ = parse_config(run.config, training_words, task=run.name)
+    except InputError:  # a value that is invalid for every model
+        error = contradiction(str(run.folder), run.name, run.config.flags(), training_words)
         if error is not None:
             raise error from None
         raise
-    for flag, value in {**changed(chosen, run.config), **chosen_model(said)}.items():
+    for flag, value in {**changed_flags(chosen, run.config), **model_choice(training_words)}.items():
         if value != (trained := run.config.flags().get(flag)):
             raise InputError(
                 f"run {str(run.folder)!r} was trained with {flag} {trained}, not {value}: train another one with "
-                f"that, as in `{' '.join(['regard train', run.name, *said])} --savepath other`, and test it there"
+                f"that, as in `{' '.join(['regard train', run.name, *training_words])} --savepath other`, "
+                f"and test it there"
             )
-    return left
+    return remaining
 
 
 def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
@@ -157,7 +147,7 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
         lenient=flags.lenient,
     )
     for warning in report.warnings:
-        say(f"warning: {warning}")
+        print_message(f"warning: {warning}")
     if flags.output is not None:
         write_file(flags.output, report.output.encode())
     _write_json(flags.json, report)
@@ -168,14 +158,14 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     flags = parse(TestFlags(), with_empty_value(argv, "--plot"), prog=f"{PROG} {name}", description=DESCRIPTION)
     plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
     if plot is not None:
-        check_ending(plot)
+        check_extension(plot)
     for path in (plot, flags.json):
         if path is not None:
             check_writable(path)
     drawn: dict[str, Any] = {"sample_len": flags.sample_len, "seed": flags.seed}
     if flags.signal is not None:
         if "signal" not in run.drawn_by:
-            raise InputError(f"signal {flags.signal!r} does not fit: {run.name} has no signals")
+            raise InputError(f"signal {flags.signal!r} does not apply: {run.name} has no signals")
         drawn["signal"] = flags.signal
     attention = run.attend(flags.input) if flags.input is not None else run.attend(**drawn)
     if flags.samples is not None:

@@ -1,138 +1,131 @@
-"""`regard translate RUN`: one answer a line, to lines from standard input, a file, or the command line."""
+"""`regard translate RUN`: answer texts from the command line, a file or standard input."""
 
 import dataclasses
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from regard.cli.carrying import Answers, read_markup, tell_heads, with_links, with_markup
+from regard.cli.aligned_output import Answers, append_links, read_markup, restore_markup, warn_unchosen_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
-from regard.cli.screen import open_on_screen
-from regard.cli.terminal import answer_output, print_table
-from regard.cli.words import say
+from regard.cli.run_flags import RunFlags
+from regard.cli.terminal import answer_output, open_on_screen, print_message, print_table
 from regard.convert import EngineName, Precision
-from regard.data.markup import Marked
-from regard.data.unknown import MANY, UnknownCount
+from regard.data.markup import MarkedText
+from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from regard.memory import keep_memory
-from regard.runs import SAVEPATH, SequenceRun, load_translator
-from regard.viz import AttentionMap, check_ending
+from regard.runs import SequenceRun
+from regard.viz import AttentionMap, check_extension
 
 PROG = "regard translate"
 DESCRIPTION = (
-    "Answer texts with a trained run, one line each, in order: TEXT, or else the lines of --input, or else of "
-    "standard input. RUN: a task's name, or a run's folder. A blank line is answered by an empty line; "
-    "characters that training never saw are read as one unknown symbol; bytes that are not UTF-8 as such a "
-    "character; and a line that is too long is answered by an empty line. Each of the last three is told on "
-    "standard error, with the number of the line."
+    "Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input, or "
+    "the lines of standard input. RUN: a task's name, or the folder of a run. A blank line gives an empty line. "
+    "Invalid UTF-8 and characters not seen in training are read as the unknown symbol. A line that is too long "
+    "gives an empty line. The last three are warnings on standard error with the line number."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateFlags:
-    """All flags of the command."""
+    """Flags of the command."""
 
     input: Path | None = None
-    """File of texts, one a line, in UTF-8. None: standard input."""
+    """File of texts, one per line, in UTF-8. Default: standard input."""
     lenient: bool = False
-    """Read files that are not UTF-8, or have zero bytes, instead of stopping: such characters are unknown."""
+    """Replace invalid UTF-8 and zero bytes by the unknown symbol, instead of stopping."""
     beam: int | None = None
-    """Prefixes kept side by side; 1 is greedy search. None: 5 for runs on parallel text, else 1."""
+    """Beam width; 1 is greedy search. Default: 5 for runs on parallel text, else 1."""
     length_penalty: float | None = None
-    """Exponent of the length penalty; 0 for none, above it longer answers are preferred. None: 1 for runs on
+    """Exponent of the length penalty; 0 for none. Larger values prefer longer answers. Default: 1 for runs on
     parallel text, else 0."""
     n_best: int = 1
-    """Answers to each line, best first, each on a line of its own (at most beam)."""
+    """Number of answers per text, best first, each on its own line (at most beam)."""
     temperature: float = 0.0
-    """Above 0: draw each token from the model's distribution at this temperature, instead of searching."""
+    """Above 0, sample each token from the model's distribution at this temperature instead of searching."""
     seed: int = 0
-    """Random seed of what is drawn (0 or more). The same text and seed give the same answer, whatever other texts
-    there are: for several answers to a text, give several seeds."""
+    """Random seed of sampling (0 or more). A text and a seed give the same answer, whatever the other texts. Use
+    several seeds for several answers."""
     scores: bool = False
     """Write each answer's log-probability (nats) and a tab before it."""
     align: bool = False
-    """Write the links of its words behind each answer, as ` ||| 0-0 1-2`: source and target word, from 0, by the
-    heads that `regard align` has chosen."""
+    """Write the word alignment after each answer, as ` ||| 0-0 1-2`: source and target word, from 0, by the heads
+    that `regard align` has chosen."""
     tags: bool = False
-    """Read texts as markup, and carry their tags (<b>, <a href="...">, <br/>) over to the answers, around the
-    words that come from theirs."""
+    """Read texts as markup, and transfer their tags (<b>, <a href="...">, <br/>) to the corresponding words of
+    the answers."""
     batchsize: int = 64
-    """Texts that go through the model at once."""
+    """Number of texts per batch."""
     plot: str | None = None
-    """Draw what each character of the answer to TEXT attended to: here, and into this file (.png, .svg, .pdf or
-    .html). Without a name: alignment.png in the run's folder. It is opened where there is a screen."""
+    """Draw the attention of the answer to TEXT, in the terminal and to this file (.png, .svg, .pdf or .html).
+    Without a value: alignment.png in the run's folder. Opened if a display is available."""
     engine: EngineName = "auto"
-    """What searches: regard, our own search; ctranslate2, the same search by that library (needs the extra
-    export), for Transformers on text, converted once into the run's folder; auto: ctranslate2 where that can be,
-    else regard."""
+    """Search engine: regard; ctranslate2, which gives the same answers faster for Transformers on text (needs the
+    extra export) and stores a converted model in the run's folder; auto, ctranslate2 if it is available for the
+    run, else regard."""
     precision: Precision = "float32"
-    """Of the weights while they are multiplied; int8, which ctranslate2 alone has, is faster and not quite the
-    same model."""
+    """Precision of the weights in matrix products. int8 needs ctranslate2; it is faster, and slightly changes the
+    model."""
     words: bool = False
-    """Draw whole words instead of their pieces."""
-    savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    trust_code: bool = False
-    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
-    trust_edited: bool = False
-    """Use the run also where its files were edited or mixed; what differs is said."""
+    """Draw whole words instead of subword tokens."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
-    """Translate as `argv` asks."""
+    """Translate one text, or all lines of a file."""
     if wants_help(argv[:1]):
         parse(TranslateFlags(), argv, prog=f"{PROG} RUN [TEXT]", description=DESCRIPTION)
     name, argv = first_word(argv, what="run", prog=PROG, example="dates")
     text, argv = take_text(with_empty_value(argv, "--plot"), TranslateFlags)
     flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
-    run = load_translator(
-        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
-    )
+    run = flags.storage.load_translator(name)
     keep_memory()
     if flags.align and flags.tags:
-        raise InputError("align counts words without tags: leave out align or tags")
+        raise InputError("--align counts words without tags: leave out --align or --tags")
     if text is not None:
         if flags.input is not None:
-            raise InputError(f"text {text!r} and --input are given: leave out one of them")
+            raise InputError(f"text {text!r} and --input are both given: leave out one of them")
         plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")
         if plot is not None:
-            check_ending(plot)
-            flags = dataclasses.replace(flags, engine=_drawing_engine(run, flags))
-        marked = read_markup(text, "the text") if flags.tags else Marked(text)
+            check_extension(plot)
+            flags = dataclasses.replace(flags, engine=_engine_for_plot(run, flags))
+        marked = read_markup(text, "the text") if flags.tags else MarkedText(text)
         text = marked.text
         if plot is not None and is_blank(text):
             raise InputError("the text is blank: its answer is empty, and there is nothing to draw")
-        answers: list[Answers] = [None] if is_blank(text) else [*run.search([text], **_search(flags))]
-        _write(_with_more(run, [marked], answers, flags), flags)
+        answers: list[Answers] = [None] if is_blank(text) else [*run.search([text], **_search_options(flags))]
+        _write(_add_alignment(run, [marked], answers, flags), flags)
         if plot is not None and answers[0]:
-            drawn = run.attend(text, answer=answers[0][0])
-            _draw(drawn.words() if flags.words else drawn, plot)
+            attention = run.attend(text, answer=answers[0][0])
+            _draw(attention.words() if flags.words else attention, plot)
         if flags.align or flags.tags:
-            tell_heads(run)
+            warn_unchosen_heads(run)
         if note := run.unseen_length(text):
-            say(f"training {note}: errors are to be expected")
-        _tell_unknown(run, text, "the text")  # once the answer stands: what cannot be written is told alone
+            print_message(f"training {note}: expect errors")
+        _warn_unknown(run, text, "the text")  # last: a failed write is reported without other messages
         return
     if flags.plot is not None:
-        raise InputError("--plot draws one text: give it after the run, as in `regard translate dates 'Mai 3'`")
+        raise InputError(
+            "--plot draws one text: give the text after the run, as in `regard translate dates 'Mai 3'`"
+        )
     with open_lines(flags.input, lenient=flags.lenient) as file:
         _translate_lines(run, file, flags)
 
 
-def _drawing_engine(run: SequenceRun, flags: TranslateFlags) -> EngineName:
-    """Return what searches an answer that is drawn: our own search, which what is drawn belongs to."""
+def _engine_for_plot(run: SequenceRun, flags: TranslateFlags) -> EngineName:
+    """Return the engine for a plot: Regard's own search, which gives the attention of its answer."""
     if flags.engine == "ctranslate2":
-        raise InputError("--plot draws what our own search finds, not CTranslate2: leave out one of them")
+        raise InputError("--plot needs the engine regard: leave out --plot or --engine ctranslate2")
     if flags.engine == "auto" and flags.precision == "float32" and run.engines.runs_in_ctranslate2:
-        say("our own search answers: --plot draws what it finds")
+        print_message("using the engine regard, as --plot needs its attention")
     return "regard"
 
 
-def _search(flags: TranslateFlags) -> dict[str, Any]:
+def _search_options(flags: TranslateFlags) -> dict[str, Any]:
     return {
         "beam": flags.beam,
         "length_penalty": flags.length_penalty,
@@ -147,70 +140,70 @@ def _search(flags: TranslateFlags) -> dict[str, Any]:
 
 
 def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) -> None:
-    """Answer every line of `file` as it comes, in order."""
+    """Answer the lines of `file` in order, as they arrive."""
     unknown = UnknownCount()
     for lines in numbered_chunks(file):
         marked, texts = [], []
         for number, line in lines:
             marked.append(_read(line, number, flags))
-            texts.append(_checked(run, marked[-1].text, number, unknown))
-        found = iter(run.search([text for text in texts if text is not None], **_search(flags)))
-        answers = [next(found) if text is not None else None for text in texts]
-        _write(_with_more(run, marked, answers, flags), flags)
+            texts.append(_check_text(run, marked[-1].text, number, unknown))
+        candidates = iter(run.search([text for text in texts if text is not None], **_search_options(flags)))
+        answers = [next(candidates) if text is not None else None for text in texts]
+        _write(_add_alignment(run, marked, answers, flags), flags)
     if flags.align or flags.tags:
-        tell_heads(run)
+        warn_unchosen_heads(run)
     if warning := unknown.warning("the input"):
-        say(f"warning: {warning}")
+        print_message(f"warning: {warning}")
 
 
-def _read(line: bytes, number: int, flags: TranslateFlags) -> Marked:
+def _read(line: bytes, number: int, flags: TranslateFlags) -> MarkedText:
     text = read_line(line, number)
-    return read_markup(text, f"line {number}") if flags.tags else Marked(text)
+    return read_markup(text, f"line {number}") if flags.tags else MarkedText(text)
 
 
-def _with_more(
-    run: SequenceRun, marked: Sequence[Marked], answers: Sequence[Answers], flags: TranslateFlags
+def _add_alignment(
+    run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers], flags: TranslateFlags
 ) -> Sequence[Answers]:
-    """Return answers with what is to be added to them."""
+    """Return the answers with the markup or word alignment that the flags request."""
     if flags.tags:
-        return with_markup(run, marked, answers)
+        return restore_markup(run, marked, answers)
     if flags.align:
-        return with_links(run, [each.text for each in marked], answers)
+        return append_links(run, [text.text for text in marked], answers)
     return answers
 
 
-def _checked(run: SequenceRun, text: str, number: int, unknown: UnknownCount) -> str | None:
-    """Return the text of a line, or None where it is blank or too long; tells what could not be read as it
-    stands, and counts what is unknown."""
+def _check_text(run: SequenceRun, text: str, number: int, unknown: UnknownCount) -> str | None:
+    """Return the text of a line, or None if it is blank or too long; warn about unknown symbols and count
+    them."""
     if is_blank(text):
         return None
     if (reason := run.too_long(text)) is not None:
-        say(f"line {number} {reason}: its answer is empty")
+        print_message(f"line {number} {reason}: its answer is empty")
         return None
     if note := run.unseen_length(text):
-        say(f"line {number} is longer than in training, which {note}")
+        print_message(f"line {number} is longer than in training, which {note}")
     unknown.add(run.task.source_vocabulary.encode(text))
-    _tell_unknown(run, text, f"line {number}")
+    _warn_unknown(run, text, f"line {number}")
     return text
 
 
-def _tell_unknown(run: SequenceRun, text: str, which: str) -> None:
+def _warn_unknown(run: SequenceRun, text: str, name: str) -> None:
     vocabulary = run.task.source_vocabulary
     if unknown := vocabulary.unknown(text):
         count = UnknownCount()
         count.add(vocabulary.encode(text))
-        share = f" ({count.share:.0%} of it)" if count.share > MANY else ""
-        say(f"{which} has {vocabulary.unit} that training never saw{share}: {' '.join(map(repr, unknown))}")
+        share = f" ({count.share:.0%} of it)" if count.share > WARNING_SHARE else ""
+        print_message(f"{name} has {vocabulary.unit} not seen in training{share}: {' '.join(map(repr, unknown))}")
 
 
 def _write(answers: Sequence[Answers], flags: TranslateFlags) -> None:
-    """Write the answers, and `n_best` lines for each, empty ones where there are fewer."""
+    """Write `n_best` lines per text, empty ones if there are fewer answers."""
     output = answer_output()
-    for answer in answers:
+    for ranked in answers:
         for rank in range(flags.n_best):
-            found = answer[rank] if answer is not None and rank < len(answer) else None
-            before = f"{found.log_probability:.4f}\t" if flags.scores and found is not None else ""
-            output.write(f"{before}{'' if found is None else found.text}\n")
+            answer = ranked[rank] if ranked is not None and rank < len(ranked) else None
+            prefix = f"{answer.log_probability:.4f}\t" if flags.scores and answer is not None else ""
+            output.write(f"{prefix}{'' if answer is None else answer.text}\n")
     output.flush()
 
 

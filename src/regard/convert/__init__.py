@@ -1,19 +1,27 @@
-"""Exchange: models of ours for other programs, and of other programs as runs."""
+"""Conversion: export runs to other programs, and import models of other programs as runs."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.convert.certificate import Certificate, is_as_certified, read_certificate
-    from regard.convert.choices import EngineName, Origin, Precision, Program
-    from regard.convert.ctranslate2 import for_ctranslate2, write_ctranslate2
+    from regard.convert.certificate import Certificate, matches_certificate, read_certificate
+    from regard.convert.ctranslate2 import get_ctranslate2_parts, write_ctranslate2
+    from regard.convert.ctranslate2_search import CTranslate2Search
     from regard.convert.engine import Engines
-    from regard.convert.export import PROGRAMS, attest, export
-    from regard.convert.importing import ORIGINS, import_model
-    from regard.convert.searching import CTranslate2Search
+    from regard.convert.export import PROGRAMS, export, write_certificate
+    from regard.convert.import_model import ORIGINS, import_model
 
 late(__name__)
+
+Program = Literal["ctranslate2", "huggingface", "onnx"]
+"""Programs to export to."""
+Origin = Literal["huggingface", "joeynmt", "fairseq"]
+"""Programs to import from."""
+EngineName = Literal["auto", "regard", "ctranslate2"]
+"""Search engines. auto: CTranslate2 if it is installed and supports the model on this CPU, else Regard's."""
+Precision = Literal["float32", "int8"]
+"""Precision of the weights in CTranslate2's matrix products."""
 
 __all__ = [
     "ORIGINS",
@@ -25,11 +33,11 @@ __all__ = [
     "Origin",
     "Precision",
     "Program",
-    "attest",
     "export",
-    "for_ctranslate2",
+    "get_ctranslate2_parts",
     "import_model",
-    "is_as_certified",
+    "matches_certificate",
     "read_certificate",
+    "write_certificate",
     "write_ctranslate2",
 ]

@@ -1,9 +1,9 @@
-"""The certificate of a conversion: the same sentences through both programs, and by how much they differ.
+"""The certificate of a conversion: the largest differences between both programs on the same sentences.
 
-Both are fed the translation that greedy search finds here (teacher forcing), so that every step is compared on
-the same prefix: logits where a program gives them, else the log-probabilities of the tokens; and the weights of
-every head, (B, H, Tq, Tk) each. Then both translate by themselves, greedily and with a beam. What a program
-cannot give is None, and `missing` says why.
+Both models are fed the greedy translation of Regard (teacher forcing), so that every step is compared on the same
+prefix. The comparison covers log-probabilities of the tokens, logits, and the attention weights of every head,
+(B, H, Tq, Tk). Then both programs translate by themselves, greedily and with a beam. A value that a program does
+not provide is None, and `missing` gives the reason.
 """
 
 import hashlib
@@ -17,105 +17,105 @@ import torch
 from torch import Tensor
 
 from regard.attention.recording import record_own
-from regard.convert.exportable import Exportable
+from regard.convert.conversion import Exportable
 from regard.data import PAD, PairBatch, collate
 from regard.decoding import Search
 from regard.decoding.search import longest_answer, search_batch
 from regard.errors import InputError
-from regard.io.reading import files_in, read_json
-from regard.progress import counting_bar, tell
+from regard.io.reading import list_files, read_json
+from regard.progress import counting_bar, print_status
 from regard.result import Result
 from regard.version import __version__
 
 SENTENCES = 100
-"""Of the run's unseen text, where none are given."""
-LIMIT = 1e-4
-"""Largest difference of logits, log-probabilities (nats) and weights at which two models count as the same."""
+"""Number of unseen sentences to compare by default."""
+MAX_DIFFERENCE = 1e-4
+"""Largest accepted difference of logits, log-probabilities (nats) and weights."""
 BEAM = 5
-TOGETHER = 25
-"""Sentences that go through both programs at once."""
-NAME = "certificate.json"
+BATCH_SIZE = 25
+"""Number of sentences per batch."""
+CERTIFICATE_NAME = "certificate.json"
 
 
-class Forced(NamedTuple):
-    """What a program makes of a batch whose targets it is fed; steps after a target's end hold anything."""
+class ForcedOutput(NamedTuple):
+    """Output of a program with forced targets. Steps after the end of a target are undefined."""
 
     log_probabilities: Tensor
-    """(B, Tt), natural logarithms, of each token of the targets."""
+    """(B, Tt), natural logarithms, of the target tokens."""
     logits: Tensor | None = None
-    """(B, Tt, V), where the program gives them."""
+    """(B, Tt, V), or None if the program does not provide them."""
     weights: Mapping[str, Tensor] | None = None
-    """By layer, as `regard.record` names it: (B, H, Tq, Tk), where the program gives them."""
+    """(B, H, Tq, Tk) by layer name as in `regard.record`, or None if the program does not provide them."""
 
 
-class Opened(Protocol):
-    """A converted model in the program that it is for, as the vocabularies here number its tokens."""
+class ConvertedModel(Protocol):
+    """A converted model, opened in its program. All token indices are those of the run's vocabularies."""
 
     @property
     def program(self) -> str:
-        """Its package's name."""
+        """Name of the program's Python package."""
 
     @property
     def missing(self) -> Mapping[str, str]:
-        """What of a certificate the program cannot give, and why."""
+        """Fields of the certificate that the program does not provide, with the reason."""
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return what the program's own tokenizer makes of texts, without the end of sequence."""
+        """Tokenize texts with the program's own tokenizer, without the end of sequence."""
 
-    def force(self, batch: PairBatch) -> Forced:
-        """Feed a batch's targets."""
+    def force(self, batch: PairBatch) -> ForcedOutput:
+        """Run the model on a batch with forced targets."""
 
     def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
-        """Answer sources (B, Ts) with at most about `most` tokens, without the end; no length penalty."""
+        """Translate sources (B, Ts) to at most about `most` tokens, without end symbol or length penalty."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Certificate(Result):
-    """What a conversion was found to keep; shares from 0 to 1."""
+    """Measured agreement of a run and its converted model; shares are from 0 to 1."""
 
     program: str
     sentences: int
     tokens: int
-    """Target tokens that were compared, with the ends of sequence."""
+    """Number of compared target tokens, with the ends of sequence."""
     same_tokens: float
-    """Share of sentences that both cut into the same tokens."""
+    """Share of sentences with the same tokens in both programs."""
     log_probabilities: float
-    """Largest difference of a token's, in nats."""
+    """Largest difference of a token's log-probability, in nats."""
     logits: float | None
     """Largest difference."""
     weights: float | None
     """Largest difference, over all layers, heads, queries and keys."""
     same_greedy: float
-    """Share of sentences that both translate alike by greedy search."""
+    """Share of sentences with the same greedy translation."""
     same_beam: float
-    """The same with a beam."""
+    """Share of sentences with the same translation by beam search."""
     beam: int = BEAM
-    limit: float = LIMIT
+    limit: float = MAX_DIFFERENCE
     missing: dict[str, str]
-    """What is None, and why."""
+    """Fields that are None, with the reason."""
     versions: dict[str, str]
     hashes: dict[str, str]
-    """SHA-256 of the run's parameters and of every file that was written."""
+    """SHA-256 of the run's parameters and of every written file."""
 
     def check(self) -> None:
-        """Raise `InputError` where the two are not the same model."""
+        """Raise `InputError` if the two models differ by more than `limit`."""
         if self.same_tokens < 1:
             raise InputError(
-                f"{self.program} cuts {1 - self.same_tokens:.0%} of {self.sentences} sentences into other tokens "
-                f"than the run does: nothing was written; this vocabulary cannot be handed to it"
+                f"{self.program} tokenizes {1 - self.same_tokens:.0%} of {self.sentences} sentences differently: "
+                f"nothing was written; it does not support this vocabulary"
             )
         for name in ("log_probabilities", "logits", "weights"):
-            found = getattr(self, name)
-            if found is not None and not found <= self.limit:  # NaN too
+            difference = getattr(self, name)
+            if difference is not None and not difference <= self.limit:  # also true for NaN
                 raise InputError(
-                    f"{name.replace('_', '-')} differ by {found:.2g} in {self.program}, at most {self.limit:g} "
-                    f"is taken for the same model: nothing was written; try another version of it"
+                    f"{name.replace('_', '-')} differ by {difference:.2g} in {self.program}, more than the "
+                    f"limit of {self.limit:g}: nothing was written; try another version of it"
                 )
 
     def summary(self) -> str:
-        """Say how far both are apart."""
+        """Return one sentence with the differences."""
         by_name = (("logits", self.logits), ("weights", self.weights))
-        figures = [f"{name} within {found:.1g}" for name, found in by_name if found is not None]
+        figures = [f"{name} within {value:.1g}" for name, value in by_name if value is not None]
         return ", ".join(
             [
                 f"{self.sentences} sentences in both programs: "
@@ -127,68 +127,68 @@ class Certificate(Result):
         )
 
 
-def short_enough(run: Exportable, texts: Sequence[str], *, progress: bool = True) -> list[str]:
-    """Return texts but for those that are longer than the run takes, and say how many these are.
+def select_sentences(run: Exportable, texts: Sequence[str], *, progress: bool = True) -> list[str]:
+    """Return the texts that are short enough for the run, and print how many are skipped.
 
-    Raises `InputError` where none is left.
+    Raises `InputError` if none is left.
     """
     most, encode = run.task.longest_source, run.task.source_vocabulary.encode
-    found = [text for text in texts if len(encode(text)) <= most]
-    if left := len(texts) - len(found):
-        told = f"{left:,} of {len(texts):,} sentences have more than {most:,} tokens, the most that are taken"
-        if not found:
-            raise InputError(f"{told}: give shorter ones with --texts")
-        tell(f"{told}: left out", show=progress)
-    if not found:
-        raise InputError("there is no sentence to compare both programs on: give some with --texts")
-    return found
+    selected = [text for text in texts if len(encode(text)) <= most]
+    if skipped := len(texts) - len(selected):
+        reason = f"{skipped:,} of {len(texts):,} sentences have more than {most:,} tokens, the maximum"
+        if not selected:
+            raise InputError(f"{reason}: give shorter ones with --examples")
+        print_status(f"{reason}: skipped", show=progress)
+    if not selected:
+        raise InputError("there are no sentences to compare both programs on: give some with --examples")
+    return selected
 
 
 @torch.inference_mode()
 def certify(
-    run: Exportable, other: Opened, texts: Sequence[str], folder: Path, *, progress: bool = True
+    run: Exportable, other: ConvertedModel, texts: Sequence[str], folder: Path, *, progress: bool = True
 ) -> Certificate:
-    """Run texts, at least one, through the run and the converted model in `folder`, and return what was found."""
-    texts, count, found = sorted(texts, key=len), len(texts), []
-    batches = range(0, count, TOGETHER)
-    with counting_bar(f"Comparing with {other.program}", 0, len(batches), show=progress) as one_more:
+    """Compare a run with its converted model in `folder` on `texts`, at least one, and return the certificate."""
+    texts, count, results = sorted(texts, key=len), len(texts), []
+    batches = range(0, count, BATCH_SIZE)
+    with counting_bar(f"Comparing with {other.program}", 0, len(batches), show=progress) as advance:
         for begin in batches:
-            found.append(_compare(run, other, texts[begin : begin + TOGETHER]))
-            one_more()
+            results.append(_compare(run, other, texts[begin : begin + BATCH_SIZE]))
+            advance()
     return Certificate(
         program=other.program,
         sentences=count,
-        tokens=sum(each.tokens for each in found),
-        same_tokens=sum(each.same_tokens for each in found) / count,
-        log_probabilities=_largest([each.log_probabilities for each in found]),
-        logits=None if "logits" in other.missing else _largest([each.logits for each in found]),
-        weights=None if "weights" in other.missing else _largest([each.weights for each in found]),
-        same_greedy=sum(each.same_greedy for each in found) / count,
-        same_beam=sum(each.same_beam for each in found) / count,
+        tokens=sum(result.tokens for result in results),
+        same_tokens=sum(result.same_tokens for result in results) / count,
+        log_probabilities=_largest([result.log_probabilities for result in results]),
+        logits=None if "logits" in other.missing else _largest([result.logits for result in results]),
+        weights=None if "weights" in other.missing else _largest([result.weights for result in results]),
+        same_greedy=sum(result.same_greedy for result in results) / count,
+        same_beam=sum(result.same_beam for result in results) / count,
         missing=dict(other.missing),
         versions={name: version(name) for name in ("torch", other.program)} | {"regard": __version__},
         hashes={f"run/{path.name}": _hash(path) for path in (run.folder / "model.safetensors",) if path.is_file()}
-        | {path.name: _hash(path) for path in files_in(folder)},
+        | {path.name: _hash(path) for path in list_files(folder)},
     )
 
 
 def read_certificate(folder: Path) -> Certificate:
-    """Return the certificate of a converted model; raises `InputError` where there is none, or it is damaged."""
-    return read_json(folder / NAME, Certificate, "convert the run anew")
+    """Read the certificate of a converted model; raises `InputError` if it is missing or damaged."""
+    return read_json(folder / CERTIFICATE_NAME, Certificate, "convert the run again")
 
 
-def is_as_certified(folder: Path) -> bool:
-    """Whether the files of a converted model are those that its certificate names."""
+def matches_certificate(folder: Path) -> bool:
+    """Return whether the files of a converted model match the hashes in its certificate."""
     try:
         hashes = read_certificate(folder).hashes
     except InputError:
         return False
     known = {name: digest for name, digest in hashes.items() if not name.startswith("run/")}
-    return known == {path.name: _hash(path) for path in files_in(folder) if path.name != NAME}
+    return known == {path.name: _hash(path) for path in list_files(folder) if path.name != CERTIFICATE_NAME}
 
 
-class _Found(NamedTuple):
-    """Of one batch: counts of sentences and tokens, and largest differences."""
+class _BatchComparison(NamedTuple):
+    """Results of one batch: numbers of sentences and tokens, and largest differences."""
 
     tokens: int
     same_tokens: int
@@ -199,70 +199,70 @@ class _Found(NamedTuple):
     weights: float
 
 
-def _compare(run: Exportable, other: Opened, texts: Sequence[str]) -> _Found:
+def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _BatchComparison:
     source_ids = [run.task.source_vocabulary.encode(text) for text in texts]
     source = collate(source_ids)
-    most = max(longest_answer(each, run.task.longest_target) for each in source_ids)
+    most = max(longest_answer(tokens, run.task.longest_target) for tokens in source_ids)
     here = source.to(next(run.model.parameters()).device)
     same, ours = [], []
     for beam in (1, BEAM):
-        # One limit for all of a batch, as the other programs have it.
-        found = search_batch(run.model, here, Search(beam=beam), most=most)
-        ours.append([best.tokens for best, *_ in found])
+        # Other programs have one length limit per batch, so the run gets the same.
+        candidates = search_batch(run.model, here, Search(beam=beam), most=most)
+        ours.append([best.tokens for best, *_ in candidates])
         theirs = other.translate(source, beam=beam, most=most)
-        # Programs do not count the end alike: answers that do not end are compared as far as both go.
-        cut = zip(ours[-1], theirs, strict=True)
-        same.append(sum(one[: most - 1] == another[: most - 1] for one, another in cut))
+        # Programs count the end symbol differently, so unfinished answers are compared up to `most - 1` tokens.
+        pairs = zip(ours[-1], theirs, strict=True)
+        same.append(sum(mine[: most - 1] == other_tokens[: most - 1] for mine, other_tokens in pairs))
     batch = PairBatch(source, collate(ours[0]))
-    ours_forced, there = _force(run, batch), other.force(batch)
+    forced, external = _force(run, batch), other.force(batch)
     steps = batch.target != PAD
-    logits = there.logits if there.logits is None else _apart(ours_forced.logits, there.logits, steps[..., None])
+    logits = None if external.logits is None else _difference(forced.logits, external.logits, steps[..., None])
     weights = None
-    if there.weights is not None:
-        assert ours_forced.weights is not None and ours_forced.weights.keys() == there.weights.keys()
+    if external.weights is not None:
+        assert forced.weights is not None and forced.weights.keys() == external.weights.keys()
         weights = _largest(
             [
-                _apart(each, there.weights[name], _rows(name, batch)[:, None, :, None])
-                for name, each in ours_forced.weights.items()
+                _difference(layer, external.weights[name], _query_mask(name, batch)[:, None, :, None])
+                for name, layer in forced.weights.items()
             ]
         )
-    return _Found(
+    return _BatchComparison(
         tokens=int(steps.sum()),
-        same_tokens=sum(one == another for one, another in zip(source_ids, other.read(texts), strict=True)),
+        same_tokens=sum(mine == theirs for mine, theirs in zip(source_ids, other.read(texts), strict=True)),
         same_greedy=same[0],
         same_beam=same[1],
-        log_probabilities=_apart(ours_forced.log_probabilities, there.log_probabilities, steps),
+        log_probabilities=_difference(forced.log_probabilities, external.log_probabilities, steps),
         logits=0.0 if logits is None else float(logits),
         weights=0.0 if weights is None else weights,
     )
 
 
-def _force(run: Exportable, batch: PairBatch) -> Forced:
-    there = batch.to(next(run.model.parameters()).device)
+def _force(run: Exportable, batch: PairBatch) -> ForcedOutput:
+    moved = batch.to(next(run.model.parameters()).device)
     with record_own(run.model) as records:
-        logits = run.model(there.source, there.source_mask, there.target_in).cpu()
-    weights = {name: each.weights.cpu() for name, each in records.items()}
-    return Forced(token_log_probabilities(logits, batch), logits, weights)
+        logits = run.model(moved.source, moved.source_mask, moved.target_in).cpu()
+    weights = {name: layer.weights.cpu() for name, layer in records.items()}
+    return ForcedOutput(token_log_probabilities(logits, batch), logits, weights)
 
 
 def token_log_probabilities(logits: Tensor, batch: PairBatch) -> Tensor:
-    """Return those of a batch's target tokens, (B, Tt), of logits (B, Tt, V)."""
+    """Return the log-probabilities (B, Tt) of a batch's target tokens under logits (B, Tt, V)."""
     return logits.log_softmax(-1).gather(2, batch.target[..., None]).squeeze(-1)
 
 
-def _rows(layer: str, batch: PairBatch) -> Tensor:
-    """Return where a layer's queries are steps of a sentence, (B, Tq)."""
+def _query_mask(layer: str, batch: PairBatch) -> Tensor:
+    """Return the mask (B, Tq) of a layer's queries that are not padding."""
     return batch.source_mask if layer.startswith("encoder") else batch.target != PAD
 
 
-def _apart(one: Tensor | None, other: Tensor, there: Tensor) -> float:
-    """Return the largest difference where `there` is True; NaN where one is."""
-    assert one is not None
-    return float(torch.where(there, (one - other).abs(), 0.0).max())
+def _difference(ours: Tensor | None, theirs: Tensor, mask: Tensor) -> float:
+    """Return the largest absolute difference where `mask` is True; NaN if there is one."""
+    assert ours is not None
+    return float(torch.where(mask, (ours - theirs).abs(), 0.0).max())
 
 
-def _largest(found: Sequence[float]) -> float:
-    return float(torch.tensor(found, dtype=torch.float64).max())  # NaN where one is, unlike Python's
+def _largest(values: Sequence[float]) -> float:
+    return float(torch.tensor(values, dtype=torch.float64).max())  # Python's max may skip NaN
 
 
 def _hash(path: Path) -> str:

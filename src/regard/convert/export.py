@@ -1,45 +1,46 @@
-"""Handing a trained model to another program."""
+"""Export a trained model to another program."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.convert.card import Card, model_card
-from regard.convert.certificate import NAME, SENTENCES, Opened, certify, short_enough
-from regard.convert.choices import Program
-from regard.convert.ctranslate2 import InCTranslate2, for_ctranslate2, write_ctranslate2
-from regard.convert.exportable import Exportable
+from regard.convert import Program
+from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, ConvertedModel, certify, select_sentences
+from regard.convert.conversion import Exportable
+from regard.convert.ctranslate2 import CTranslate2Model, get_ctranslate2_parts, write_ctranslate2
 from regard.convert.huggingface import USE as USE_HUGGINGFACE
-from regard.convert.huggingface import InHuggingFace, for_huggingface, write_huggingface
+from regard.convert.huggingface import get_huggingface_parts, write_huggingface
+from regard.convert.model_card import CardTemplate, model_card
 from regard.convert.onnx import USE as USE_ONNX
-from regard.convert.onnx import InOnnxRuntime, for_onnx, write_onnx
-from regard.errors import InputError, unknown
-from regard.io import holding, new_folder, write_file, write_json
-from regard.progress import tell
+from regard.convert.onnx import OnnxRuntimeModel, make_onnx_tokenizers, write_onnx
+from regard.convert.transformers_model import MarianModel
+from regard.errors import InputError, unknown_choice
+from regard.io import hold_lock, new_folder, write_file, write_json
+from regard.progress import print_status
 
 
 class Converter(NamedTuple):
-    """How a run becomes a model of another program."""
+    """The functions that export a run to one program."""
 
     check: Callable[[Exportable], object]
-    """Raise `InputError` where the program cannot hold such a run."""
+    """Raise `InputError` if the program does not support the run."""
     write: Callable[[Exportable, Path], None]
-    """Write it into a folder that is there."""
-    open: Callable[[Exportable, Path], Opened]
-    """Open what was written, in the other program."""
-    card: Card | None = None
-    """What is particular of its model card, where one belongs to it."""
+    """Write the model to an existing folder."""
+    open: Callable[[Exportable, Path], ConvertedModel]
+    """Open the written model in the other program."""
+    card: CardTemplate | None = None
+    """Parts of its model card, if it has one."""
 
 
 PROGRAMS: dict[str, Converter] = {
-    "ctranslate2": Converter(for_ctranslate2, write_ctranslate2, InCTranslate2),
+    "ctranslate2": Converter(get_ctranslate2_parts, write_ctranslate2, CTranslate2Model),
     "huggingface": Converter(
-        for_huggingface,
+        get_huggingface_parts,
         write_huggingface,
-        InHuggingFace,
-        Card("transformers", USE_HUGGINGFACE, licensed=True),
+        MarianModel,
+        CardTemplate("transformers", USE_HUGGINGFACE, licensed=True),
     ),
-    "onnx": Converter(for_onnx, write_onnx, InOnnxRuntime, Card("onnx", USE_ONNX)),
+    "onnx": Converter(make_onnx_tokenizers, write_onnx, OnnxRuntimeModel, CardTemplate("onnx", USE_ONNX)),
 }
 
 
@@ -48,48 +49,54 @@ def export(
     folder: str | Path | None = None,
     *,
     to: Program = "ctranslate2",
-    texts: Sequence[str] | None = None,
+    examples: Sequence[str] | None = None,
     license: str | None = None,
     progress: bool = True,
 ) -> Path:
-    """Write a run's model for another program into a new folder with its `certificate.json`, and return it.
+    """Export a run to another program, with a `certificate.json`, and return the new folder.
 
-    `folder` None: one named for the program, in the run's. `texts`: sentences that both programs are compared on,
-    without those that are too long for the model; None: a hundred of the run's unseen ones. `license`: under
-    which others may use the model, for its card (an identifier such as cc-by-4.0); huggingface needs it, onnx
-    takes it. Raises `InputError`, with nothing written, where the program cannot run such a model, or computes
-    anything else than the run, the folder exists, or the program's extra is not installed; `MachineError` where
-    the disk refuses.
+    `folder` defaults to a folder inside the run, named after the program. `examples` are sentences on which both
+    programs are compared (default: 100 unseen sentences of the run); those too long for the model are skipped.
+    `license` is an identifier such as cc-by-4.0 for the model card; it is required for huggingface and optional
+    for onnx.
+
+    Raises `InputError`, and writes nothing, if the program does not support the model, if its results differ from
+    the run's, if the folder exists, or if the program's extra is not installed. Raises `MachineError` if the disk
+    cannot be written.
     """
     if to not in PROGRAMS:
-        raise unknown("program", to, PROGRAMS)
-    place = run.folder / to if folder is None else Path(folder)
-    if place.exists():
-        raise InputError(f"{str(place)!r} exists: choose another --output")
+        raise unknown_choice("program", to, PROGRAMS)
+    target = run.folder / to if folder is None else Path(folder)
+    if target.exists():
+        raise InputError(f"{str(target)!r} exists: choose another --output")
     PROGRAMS[to].check(run)
     card = PROGRAMS[to].card
     if card is not None and card.licensed and not license:
-        raise InputError(f"{to} wants a model card, and that a licence: give --license, such as cc-by-4.0")
-    sentences = short_enough(run, _unseen(run) if texts is None else texts, progress=progress)
-    with holding(place), new_folder(place) as building:
-        tell(f"Writing the model for {to}", show=progress)
+        raise InputError(f"{to} needs a licence for its model card: give --license, such as cc-by-4.0")
+    sentences = select_sentences(run, _unseen_sources(run) if examples is None else examples, progress=progress)
+    with hold_lock(target), new_folder(target) as building:
+        print_status(f"Writing the model for {to}", show=progress)
         PROGRAMS[to].write(run, building)
         if card is not None:
             write_file(building / "README.md", model_card(run, card, license).encode())
-        attest(run, building, to, sentences, progress=progress)
-    return place
+        write_certificate(run, building, to, sentences, progress=progress)
+    return target
 
 
-def attest(run: Exportable, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True) -> None:
-    """Compare a run with its model for another program in `folder` on some texts, and write the certificate
-    there; raises `InputError` where they are not the same."""
+def write_certificate(
+    run: Exportable, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True
+) -> None:
+    """Compare a run with its exported model in `folder` on `texts`, and write the certificate there.
+
+    Raises `InputError` if the two differ.
+    """
     certificate = certify(run, PROGRAMS[to].open(run, folder), texts, folder, progress=progress)
     certificate.check()
-    write_json(folder / NAME, certificate.json())
+    write_json(folder / CERTIFICATE_NAME, certificate.json())
 
 
-def _unseen(run: Exportable) -> list[str]:
+def _unseen_sources(run: Exportable) -> list[str]:
     try:
         return [pair[0] for pair in run.unseen(SENTENCES, 0)]
     except InputError as error:
-        raise InputError(f"{error}, or give sentences to compare both programs on with --texts") from error
+        raise InputError(f"{error}, or give sentences for the comparison with --examples") from error

@@ -1,18 +1,15 @@
-"""A trained Transformer as a Marian model of Hugging Face, with its tokenizer.
+"""Export of a Transformer to Hugging Face, as a Marian model with its tokenizer.
 
     tokenizer = transformers.AutoTokenizer.from_pretrained("exported")
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained("exported")
-    found = model.generate(**tokenizer(["ein Hund rennt"], return_tensors="pt"))
-    tokenizer.batch_decode(found, skip_special_tokens=True)
+    output = model.generate(**tokenizer(["ein Hund rennt"], return_tensors="pt"))
+    tokenizer.batch_decode(output, skip_special_tokens=True)
 
-Marian (https://marian-nmt.github.io) is the paper's Transformer with biases in the projections, zero where the
-run has none. Its positions have all sines before all cosines, ours have them in turn: so the whole model's width
-is put into the order of theirs.
+Marian (https://marian-nmt.github.io) is the Transformer of the paper with biases in the projections; missing
+biases are exported as zeros. Its positional encoding has all sines before all cosines, Regard's alternates them.
+The exported weights are therefore permuted along the model's width.
 """
 
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +17,16 @@ import torch
 from torch import Tensor
 
 from regard.attention import EPSILON, STANDARD
-from regard.convert.exportable import Cut, Exportable, transformer_of
-from regard.convert.generating import InTransformers
-from regard.convert.marian import modules
-from regard.convert.parameters import Numbering, Rows, halves, to_theirs
+from regard.convert.conversion import Exportable, ExportableVocabulary, get_transformer
+from regard.convert.parameters import get_sines_first_order, marian_modules, to_external
+from regard.convert.transformers_model import quiet_transformers
 from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.data.codes import CodedWords
-from regard.data.sentencepieces import SentencePieces
+from regard.data.bpe_codes import BpeCodesVocabulary
+from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED
 from regard.errors import InputError
 from regard.io import write_file, write_json
-from regard.libraries import calling, import_library, offline
+from regard.libraries import import_library
 from regard.models import Transformer, TransformerConfig
 
 USE = """\
@@ -39,29 +35,29 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("FOLDER")
 model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
-found = model.generate(**tokenizer(["..."], return_tensors="pt"), num_beams=5)
-tokenizer.batch_decode(found, skip_special_tokens=True)
+output = model.generate(**tokenizer(["..."], return_tensors="pt"), num_beams=5)
+tokenizer.batch_decode(output, skip_special_tokens=True)
 ```"""
-"""How the folder is used, for its model card."""
-NEEDED: dict[str, Any] = {
+"""Usage instructions for the model card."""
+REQUIRED: dict[str, Any] = {
     "positions": "sinusoidal",
     "score": "scaled_dot",
     "layer": STANDARD,
     "pre_norm": False,
     "norm_epsilon": EPSILON,
 }
-"""The flags of a Transformer that is a Marian model."""
+"""Flags of a Transformer that Marian's architecture requires."""
 
 
 def write_huggingface(run: Exportable, folder: Path) -> None:
-    """Write a run's Transformer and tokenizer into a folder that is there, for `AutoModelForSeq2SeqLM` and
+    """Write a run's Transformer and tokenizer to an existing folder, for `AutoModelForSeq2SeqLM` and
     `AutoTokenizer`.
 
-    Raises `InputError` where the run has no Transformer that Marian's architecture holds, or where the extra
-    `hub` is not installed; `MachineError` where the disk refuses.
+    Raises `InputError` if Marian's architecture does not support the model, or if the extra `hub` is not
+    installed. Raises `MachineError` if the disk cannot be written.
     """
     transformers = import_library("transformers", "exporting to Hugging Face", "hub")
-    model, config, source, target = for_huggingface(run)
+    model, config, source, target = get_huggingface_parts(run)
     special: dict[str, Any] = {
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -94,52 +90,63 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     theirs.generation_config = transformers.GenerationConfig(
         max_length=run.task.longest_target, num_beams=1, suppress_tokens=[PAD, BOS, UNKNOWN], **special
     )
-    with _quietly(transformers):
+    with quiet_transformers(transformers):
         theirs.save_pretrained(folder)
-    if isinstance(source, SentencePieces) and isinstance(target, SentencePieces):
-        _write_marians_tokenizer(folder, source, target, marian.max_position_embeddings)
+    if isinstance(source, SentencePieceVocabulary) and isinstance(target, SentencePieceVocabulary):
+        _write_marian_tokenizer(folder, source, target, marian.max_position_embeddings)
     else:
         _write_tokenizer(folder, source.to_json(), marian.max_position_embeddings)
 
 
-def for_huggingface(run: Exportable) -> tuple[Transformer, TransformerConfig, Cut, Cut]:
-    """Return a run's Transformer, how it is built, and its vocabularies of source and target; raises `InputError`
-    where Marian's architecture, or a tokenizer of Hugging Face, does not hold it."""
-    model, config, source, target = transformer_of(run, "Hugging Face")
-    for name, needed in NEEDED.items():
-        if (found := getattr(config, name)) != needed:
+def get_huggingface_parts(
+    run: Exportable,
+) -> tuple[Transformer, TransformerConfig, ExportableVocabulary, ExportableVocabulary]:
+    """Return a run's Transformer, its config, and its source and target vocabulary.
+
+    Raises `InputError` if Marian's architecture or the tokenizers of Hugging Face do not support them.
+    """
+    model, config, source, target = get_transformer(run, "Hugging Face")
+    for name, required in REQUIRED.items():
+        if (value := getattr(config, name)) != required:
             raise InputError(
-                f"{name} {found} is not {needed}: Marian's models have no other; train with --preset marian"
+                f"{name} {value} is not {required}, which Marian models require: train with --preset marian"
             )
     if config.hidden % 2:
-        raise InputError(f"hidden {config.hidden} is odd: Marian's positions are halves; choose an even one")
+        raise InputError(f"hidden {config.hidden} is odd: Marian's positions need an even width")
     if run.task.shared and not config.tied:
-        raise InputError("tied is off with joint on: Marian's models with one vocabulary have one matrix for it")
-    if isinstance(source, SentencePieces):
+        raise InputError(
+            "tied is off with joint on: Marian models with one vocabulary tie its matrices; train with --tied"
+        )
+    if isinstance(source, SentencePieceVocabulary):
         if source.lowercase:
-            raise InputError("its vocabulary puts text into lower case: Marian's tokenizer does not")
-    elif isinstance(source, CodedWords):
-        raise InputError("tokenizer codes is not one of Marian's models: they have SentencePiece's or ours")
+            raise InputError("the run's vocabulary lowercases text: Marian's tokenizer does not support that")
+    elif isinstance(source, BpeCodesVocabulary):
+        raise InputError(
+            "tokenizer codes is not supported by Marian models: they use SentencePiece or Regard's BPE"
+        )
     elif not run.task.shared:
-        raise InputError("joint is off: a tokenizer of Hugging Face holds one vocabulary; train with --joint")
+        raise InputError("joint is off: a Hugging Face tokenizer holds one vocabulary; train with --joint")
     return model, config, source, target
 
 
 def parameters(model: Transformer, config: TransformerConfig) -> dict[str, Tensor]:
-    """Return a Transformer's parameters by the names, and in the order of the width, of `MarianMTModel`."""
-    order, state = halves(config.hidden), {name: each.detach() for name, each in model.state_dict().items()}
-    found = to_theirs(state, modules(config.enc_layers, config.dec_layers), order)
+    """Return a Transformer's parameters with the names and the width order of `MarianMTModel`."""
+    order, state = (
+        get_sines_first_order(config.hidden),
+        {name: tensor.detach() for name, tensor in model.state_dict().items()},
+    )
+    exported = to_external(state, marian_modules(config.enc_layers, config.dec_layers), order)
     target, (logits, bias) = state["target_embedding.weight"], model.vocabulary_layer
     source = state.get("source_embedding.weight", target)
-    found |= {
+    exported |= {
         "model.encoder.embed_tokens.weight": source[:, order],
         "model.decoder.embed_tokens.weight": target[:, order],
         "lm_head.weight": logits.detach()[:, order],
         "final_logits_bias": torch.zeros(1, len(target)) if bias is None else bias.detach()[None],
     }
     if source is target:
-        found["model.shared.weight"] = found["model.encoder.embed_tokens.weight"]
-    return {name: each.float().cpu().contiguous() for name, each in found.items()}
+        exported["model.shared.weight"] = exported["model.encoder.embed_tokens.weight"]
+    return {name: tensor.float().cpu().contiguous() for name, tensor in exported.items()}
 
 
 def _write_tokenizer(folder: Path, tokenizer: str, longest: int) -> None:
@@ -161,14 +168,16 @@ def _write_tokenizer(folder: Path, tokenizer: str, longest: int) -> None:
             "unk_token": RESERVED[UNKNOWN],
             "model_max_length": longest,
             "model_input_names": ["input_ids", "attention_mask"],
-            "split_special_tokens": True,  # text can never spell them
+            "split_special_tokens": True,  # text must not contain special tokens
             "clean_up_tokenization_spaces": False,
         },
     )
 
 
-def _write_marians_tokenizer(folder: Path, source: SentencePieces, target: SentencePieces, longest: int) -> None:
-    """Write the files of a `MarianTokenizer`, whose indices are ours."""
+def _write_marian_tokenizer(
+    folder: Path, source: SentencePieceVocabulary, target: SentencePieceVocabulary, longest: int
+) -> None:
+    """Write the files of a `MarianTokenizer` with the run's token indices."""
     separate = source.symbols != target.symbols
     for name, vocabulary in (("source.spm", source), ("target.spm", target)):
         write_file(folder / name, vocabulary.model)
@@ -184,69 +193,7 @@ def _write_marians_tokenizer(folder: Path, source: SentencePieces, target: Sente
             "unk_token": RESERVED[UNKNOWN],
             "model_max_length": longest,
             "separate_vocabs": separate,
-            "split_special_tokens": True,  # text can never spell them
+            "split_special_tokens": True,  # text must not contain special tokens
             "clean_up_tokenization_spaces": False,
         },
     )
-
-
-class InHuggingFace(InTransformers):
-    """A folder with a Marian model and its tokenizer, opened by `transformers`.
-
-    `rows`: their index of each of our symbols, of the source's vocabulary and of the target's; None where they
-    are the same.
-    """
-
-    def __init__(self, run: Exportable, folder: Path, rows: tuple[Rows, Rows] | None = None) -> None:
-        vocabularies = run.task.source_vocabulary, run.task.target_vocabulary
-        source, target = rows or tuple(range(len(each)) for each in vocabularies)
-        model, self._tokenizer = load_marian(folder)
-        super().__init__(model, Numbering(source), Numbering(target))
-
-    def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the indices of texts, without the end of sequence."""
-        found: list[list[int]] = self._tokenizer(list(texts)).input_ids
-        return [self.source.back(each[:-1]) for each in found]
-
-
-def load_marian(folder: Path) -> tuple[Any, Any]:
-    """Return a folder's Marian model, in float32, and its tokenizer; none of its code is run, nothing unpickled.
-
-    Raises `InputError` where transformers is not installed, or cannot load it.
-    """
-    transformers = import_library("transformers", "importing a model of Hugging Face", "hub")
-    what = f"{str(folder)!r} cannot be loaded"
-    with calling("transformers", what, "fetch it anew"), offline(), _quietly(transformers):
-        marian: Any = transformers.MarianMTModel
-        model, about = marian.from_pretrained(
-            folder,
-            attn_implementation="eager",
-            dtype=torch.float32,
-            local_files_only=True,
-            weights_only=True,
-            output_loading_info=True,
-        )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False, split_special_tokens=True
-        )
-    lacking = [name for name in about["missing_keys"] if "embed_positions" not in name]
-    if lacking:
-        raise InputError(f"{str(folder)!r} is damaged: {lacking[0]} is missing from its weights; fetch it anew")
-    return model.eval(), tokenizer
-
-
-@contextmanager
-def _quietly(transformers: Any) -> Iterator[None]:
-    """Keep bars and warnings of the library, which say nothing that is not checked here, from the terminal."""
-    talk = transformers.utils.logging
-    said, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
-    talk.set_verbosity_error()
-    talk.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")  # nothing of it is asked
-            yield
-    finally:
-        talk.set_verbosity(said)
-        if bars:
-            talk.enable_progress_bar()

@@ -1,12 +1,12 @@
-"""A Transformer's parameters by the names of another program, and in its order of the width.
+"""Mapping of a Transformer's parameters between Regard and other programs.
 
-Programs call the same matrices by other names; and as Marian's positions have all sines before all cosines, where
-ours have them in turn, whatever reads or writes the width of the states is in another order there.
+Other programs use other names. Marian's positional encoding has all sines before all cosines, Regard's alternates
+them, so every matrix that reads or writes the states is permuted along the width.
 """
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,114 +14,144 @@ import torch
 from torch import Tensor
 
 from regard.data import BOS, EOS
-from regard.io.reading import check_file, damaged
+from regard.io.reading import check_file, damaged_file
 
 Loaded = TypeVar("Loaded")
 
-NEVER = -100.0
-"""Logit of a symbol that the other program does not have: its probability is zero in float32."""
+MISSING_LOGIT = -100.0
+"""Logit of a symbol that the other program lacks: its probability is zero in float32."""
 
 
-class Renamed(NamedTuple):
-    """A module of a Transformer here and there, with a weight, and a bias that may be missing here."""
+class ModuleMapping(NamedTuple):
+    """Names of a Transformer's module in another program and in Regard. Regard's may lack the bias."""
 
     theirs: str
     ours: str
     reads: bool = False
-    """Whether its weight's columns are the width of the states."""
+    """Whether the columns of its weight run over the width of the states."""
     writes: bool = False
-    """Whether its rows are, and its bias."""
+    """Whether the rows of its weight, and its bias, run over the width of the states."""
 
 
 Rows = Sequence[int | None]
-"""For each index of a vocabulary here its index there; None where there is no such symbol there."""
+"""The program's index of each symbol of a run's vocabulary; None if the program lacks the symbol."""
 
 
-class Numbering:
-    """Between our indices of a vocabulary and theirs.
+class IndexMap:
+    """Map between token indices of a run's vocabulary and those of another program.
 
-    Where what begins a sequence is what ends it, nothing is to be written that begins one: its logit is `NEVER`
-    more.
+    If start and end of a sequence are one symbol in the other program, the start symbol must never be written.
+    Its logit is then lowered by `MISSING_LOGIT`.
     """
 
     def __init__(self, rows: Rows) -> None:
-        # Where they have no padding apart, they pad with what begins a target.
+        # Programs without a padding symbol pad with the start symbol.
         self.there = torch.tensor([rows[BOS] if row is None else row for row in rows])
-        """(V,) int64: their index of each of ours."""
+        """(V,) int64: the program's index of each symbol."""
         self._here = {row: index for index, row in enumerate(rows) if row is not None}
-        self._lacking = torch.tensor([row is None for row in rows])
-        self._bias = never_begun(rows)
+        self._missing = torch.tensor([row is None for row in rows])
+        self._bias = start_symbol_bias(rows)
 
     def back(self, theirs: Sequence[int]) -> list[int]:
-        """Return our indices of some of theirs."""
-        return [self._here[each] for each in theirs]
+        """Return the run's indices of some of the program's."""
+        return [self._here[index] for index in theirs]
 
     def logits(self, theirs: Tensor) -> Tensor:
-        """Return their logits (..., V') by our indices, (..., V)."""
-        return theirs[..., self.there].masked_fill(self._lacking, NEVER) + self._bias
+        """Reorder the program's logits (..., V') by the run's indices, (..., V)."""
+        return theirs[..., self.there].masked_fill(self._missing, MISSING_LOGIT) + self._bias
 
 
-def never_begun(rows: Rows) -> Tensor:
-    """Return what is added to the logits (V,): `NEVER` to that of the begin of sequence where the end is the same
-    symbol there, else nothing."""
-    found = torch.zeros(len(rows))
+def start_symbol_bias(rows: Rows) -> Tensor:
+    """Return a bias (V,) of the logits: `MISSING_LOGIT` for the start symbol if it equals the end symbol, else
+    0."""
+    bias = torch.zeros(len(rows))
     if rows[BOS] == rows[EOS]:
-        found[BOS] = NEVER
-    return found
+        bias[BOS] = MISSING_LOGIT
+    return bias
 
 
-def halves(width: int) -> Tensor:
-    """Return the order of a width with all sines before all cosines, by the places of ours."""
+def get_sines_first_order(width: int) -> Tensor:
+    """Return the permutation of a width that puts all sines (even indices) before all cosines (odd indices)."""
     return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
 
 
-def to_theirs(state: Mapping[str, Tensor], modules: Iterable[Renamed], order: Tensor) -> dict[str, Tensor]:
-    """Return parameters by their names, the width in their order; what has no bias here has zeros there."""
-    found = {}
-    for each in modules:
-        weight = state[f"{each.ours}.weight"]
-        bias = state.get(f"{each.ours}.bias", torch.zeros(len(weight)))
-        found[f"{each.theirs}.weight"] = _ordered(weight, order, reads=each.reads, writes=each.writes)
-        found[f"{each.theirs}.bias"] = _ordered(bias, order, writes=each.writes)
-    return found
+def to_external(
+    state: Mapping[str, Tensor], modules: Iterable[ModuleMapping], order: Tensor
+) -> dict[str, Tensor]:
+    """Return a run's parameters by external names, with the width permuted by `order`; missing biases are
+    zeros."""
+    external = {}
+    for module in modules:
+        weight = state[f"{module.ours}.weight"]
+        bias = state.get(f"{module.ours}.bias", torch.zeros(len(weight)))
+        external[f"{module.theirs}.weight"] = _permute(weight, order, reads=module.reads, writes=module.writes)
+        external[f"{module.theirs}.bias"] = _permute(bias, order, writes=module.writes)
+    return external
 
 
-def to_ours(state: Mapping[str, Tensor], modules: Iterable[Renamed], order: Tensor) -> dict[str, Tensor]:
-    """Return parameters by our names, with all biases, and the width in our order; raises `KeyError` for one that
-    is missing."""
-    back, found = order.argsort(), {}
-    for each in modules:
-        weight, bias = state[f"{each.theirs}.weight"], state[f"{each.theirs}.bias"]
-        found[f"{each.ours}.weight"] = _ordered(weight, back, reads=each.reads, writes=each.writes)
-        found[f"{each.ours}.bias"] = _ordered(bias, back, writes=each.writes)
-    return found
+def from_external(
+    state: Mapping[str, Tensor], modules: Iterable[ModuleMapping], order: Tensor
+) -> dict[str, Tensor]:
+    """Return external parameters by Regard's names, undoing the permutation `order` of the width.
+
+    Raises `KeyError` for a missing parameter.
+    """
+    inverse, parameters = order.argsort(), {}
+    for module in modules:
+        weight, bias = state[f"{module.theirs}.weight"], state[f"{module.theirs}.bias"]
+        parameters[f"{module.ours}.weight"] = _permute(weight, inverse, reads=module.reads, writes=module.writes)
+        parameters[f"{module.ours}.bias"] = _permute(bias, inverse, writes=module.writes)
+    return parameters
 
 
-def _ordered(values: Tensor, order: Tensor, *, reads: bool = False, writes: bool = False) -> Tensor:
+def _permute(values: Tensor, order: Tensor, *, reads: bool = False, writes: bool = False) -> Tensor:
     values = values[:, order] if reads else values
     return values[order] if writes else values
 
 
-def rows_of(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
-    """Return what they have for each symbol, (V', ...), for each of ours, (V, ...): `missing` where they have
-    none."""
-    known = torch.tensor([0 if row is None else row for row in rows])
-    found = theirs[known].clone()
-    found[torch.tensor([row is None for row in rows])] = missing
-    return found
+def select_rows(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
+    """Reorder rows (V', ...) of the program's symbols by the run's, (V, ...); missing symbols get `missing`."""
+    indices = torch.tensor([0 if row is None else row for row in rows])
+    selected = theirs[indices].clone()
+    selected[torch.tensor([row is None for row in rows])] = missing
+    return selected
+
+
+def marian_modules(enc_layers: int, dec_layers: int) -> Iterator[ModuleMapping]:
+    """Yield all modules of a Marian model (Junczys-Dowmunt et al. 2018) except embeddings and output layer.
+
+    The names are those of Hugging Face.
+    """
+    for side, layers in (("encoder", enc_layers), ("decoder", dec_layers)):
+        for number in range(layers):
+            theirs, ours = f"model.{side}.layers.{number}", f"{side}.layers.{number}"
+            first = "attention_residual" if side == "encoder" else "self_residual"
+            yield from _attention(f"{theirs}.self_attn", f"{ours}.self_attention", f"{ours}.{first}")
+            if side == "decoder":
+                yield from _attention(f"{theirs}.encoder_attn", f"{ours}.cross", f"{ours}.cross_residual")
+            yield ModuleMapping(f"{theirs}.fc1", f"{ours}.feed_forward.inner", reads=True)
+            yield ModuleMapping(f"{theirs}.fc2", f"{ours}.feed_forward.outer", writes=True)
+            yield ModuleMapping(f"{theirs}.final_layer_norm", f"{ours}.feed_forward_residual.norm", writes=True)
+
+
+def _attention(theirs: str, ours: str, residual: str) -> Iterator[ModuleMapping]:
+    for name, part in (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value")):
+        yield ModuleMapping(f"{theirs}.{name}", f"{ours}.{part}", reads=True)
+    yield ModuleMapping(f"{theirs}.out_proj", f"{ours}.output", writes=True)
+    yield ModuleMapping(f"{theirs}_layer_norm", f"{residual}.norm", writes=True)
 
 
 def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Loaded], mend: str) -> Loaded:
-    """Return `part` of a checkpoint of another program, which is read as weights, with what is `allowed` besides;
-    nothing of it is run.
+    """Load another program's checkpoint without running its code, and return `part` of it.
 
-    Raises `InputError`, which says `mend`, where it cannot be read so, or has no such part.
+    Only tensors and the classes in `allowed` are read. Raises `InputError`, with the remedy `mend`, if the file
+    holds anything else or lacks the part.
     """
     check_file(file)
     try:
         with torch.serialization.safe_globals(list(allowed)), warnings.catch_warnings(action="ignore"):
             return part(torch.load(file, map_location="cpu", weights_only=True))
-    except Exception as error:  # there is no end of what it raises for damaged files
-        other = re.search(r"GLOBAL (\S+)", str(error))
-        why = f"it holds {other[1]}, which was not run" if other else "it is damaged, or another program's"
-        raise damaged(file, f"it cannot be read as weights ({why})", mend) from error
+    except Exception as error:  # torch.load raises many kinds of errors for damaged files
+        unsafe = re.search(r"GLOBAL (\S+)", str(error))
+        reason = f"it holds {unsafe[1]}, which was not run" if unsafe else "it is damaged, or of another program"
+        raise damaged_file(file, f"it cannot be read as weights ({reason})", mend) from error

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from regard.course.candidates import CallMonitor, Candidates, find_candidates
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
 from regard.course.learner_calls import collect_answers, learner_lines, one_line
-from regard.plugins import own_imports
+from regard.plugins import plugin_imports
 
 MEMORY = 3 << 30
 """Memory that the code may allocate, in bytes, in addition to that of the process at its start."""
@@ -103,7 +103,7 @@ def load_file(path: Path) -> dict[str, Any]:
     assert spec is not None and spec.loader is not None, "a .py file has a loader"
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    with own_imports(path.parent, path.stem):
+    with plugin_imports(path.parent, path.stem):
         spec.loader.exec_module(module)
     return vars(module)
 

@@ -1,7 +1,8 @@
 """Text as indices: vocabularies, batches of pairs, and corpora on disk.
 
-What reads corpora and learns vocabularies brings libraries along, and is imported where it is used: `parallel`,
-`subwords`, `corpus`, `buckets`. Batches bring PyTorch, which the processes that prepare a corpus do without.
+Modules with large dependencies are not exported here and are imported where they are used: `parallel`,
+`subwords`, `corpus`, `buckets`. Names are imported lazily, because the processes that build a corpus need no
+PyTorch.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +11,16 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.data.batch import PairBatch, collate, read_source
-    from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN, Characters, TokenizerKind, Vocabulary, Words
+    from regard.data.vocabulary import (
+        BOS,
+        EOS,
+        PAD,
+        UNKNOWN,
+        CharacterVocabulary,
+        TokenizerKind,
+        Vocabulary,
+        WordVocabulary,
+    )
 
 late(__name__)
 
@@ -19,11 +29,11 @@ __all__ = [
     "EOS",
     "PAD",
     "UNKNOWN",
-    "Characters",
+    "CharacterVocabulary",
     "PairBatch",
     "TokenizerKind",
     "Vocabulary",
-    "Words",
+    "WordVocabulary",
     "collate",
     "read_source",
 ]

@@ -1,7 +1,7 @@
-"""Batches of source and target: what every sequence-to-sequence model is trained on.
+"""Batches of sources and targets for sequence-to-sequence models.
 
-Letters: B batch, Ts source steps, Tt target steps. Every sequence, source or target, ends with `EOS`, so none is
-empty; steps after it hold `PAD`.
+Letters: B batch, Ts source steps, Tt target steps. Each sequence ends with `EOS`, so none is empty; steps after
+it are `PAD`.
 """
 
 from collections.abc import Sequence
@@ -14,50 +14,58 @@ from regard.data.vocabulary import BOS, EOS, PAD, Vocabulary
 
 
 class PairBatch(NamedTuple):
-    """A batch of sources with their targets."""
+    """A batch of sources and their targets."""
 
     source: Tensor
     """(B, Ts) int64, vocabulary indices."""
     target: Tensor
-    """(B, Tt) int64, vocabulary indices: what the decoder is to answer."""
-    aims: Tensor | None = None
-    """(B, Tt, Ts) float32, what a guided head is to attend to (see `guide`); None where none is guided."""
+    """(B, Tt) int64, vocabulary indices that the decoder predicts."""
+    alignment: Tensor | None = None
+    """(B, Tt, Ts) float32, the target of a guided head's weights (see `guided_alignment`); None without
+    guidance."""
 
     @property
     def source_mask(self) -> Tensor:
-        """(B, Ts) bool, True up to and with the end of sequence."""
+        """(B, Ts) bool, True up to and including the end of sequence."""
         return self.source != PAD
 
     @property
     def tokens(self) -> int:
-        """Tokens of all targets, their ends of sequence counted."""
+        """The number of tokens of all targets, including their ends of sequence."""
         return int((self.target != PAD).sum())
 
     def share(self, rank: int, size: int) -> "PairBatch":
-        """Return the rows of one of `size` processes; one row without a target where there are none, so that all
-        processes take the same steps."""
+        """Return the rows of one of `size` processes.
+
+        A process without rows gets one row with an empty target, so that all processes take the same steps.
+        """
         if size == 1:
             return self
-        aims = None if self.aims is None else self.aims[rank::size]
-        rows = PairBatch(self.source[rank::size], self.target[rank::size], aims)
+        alignment = None if self.alignment is None else self.alignment[rank::size]
+        rows = PairBatch(self.source[rank::size], self.target[rank::size], alignment)
         if len(rows.target):
             return rows
         return PairBatch(self.source[:1], torch.full_like(self.target[:1], PAD))
 
     def to(self, device: torch.device) -> "PairBatch":
-        """Return the same batch on another device."""
-        aims = None if self.aims is None else self.aims.to(device)
-        return PairBatch(self.source.to(device), self.target.to(device), aims)
+        """Return the batch on another device."""
+        alignment = None if self.alignment is None else self.alignment.to(device)
+        return PairBatch(self.source.to(device), self.target.to(device), alignment)
 
     @property
     def target_in(self) -> Tensor:
-        """(B, Tt) what the decoder is fed under teacher forcing: `BOS`, then the target one step late."""
+        """(B, Tt) the decoder's input under teacher forcing: `BOS`, then the target shifted by one step."""
         begin = torch.full_like(self.target[:, :1], BOS)
         return torch.cat([begin, self.target[:, :-1]], dim=1)
 
 
 def collate(sequences: Sequence[Sequence[int]]) -> Tensor:
-    """Return sequences of indices, each with `EOS` at its end, as one tensor (B, T) padded with `PAD`."""
+    """Append `EOS` to sequences of indices and return them as one tensor (B, T), padded with `PAD`.
+
+    >>> collate([[5, 6], [7]])
+    tensor([[5, 6, 2],
+            [7, 2, 0]])
+    """
     longest = max(map(len, sequences)) + 1
     rows = [[*sequence, EOS, *[PAD] * (longest - 1 - len(sequence))] for sequence in sequences]
     return torch.tensor(rows)

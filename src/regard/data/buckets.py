@@ -1,9 +1,9 @@
-"""Batches of like length from a corpus, by a budget of tokens, in an order that can be taken up anywhere.
+"""Batches of sentences of similar length from a corpus, limited by a number of tokens, in a resumable order.
 
-An epoch takes the corpus in chunks of neighbouring pairs, in random order. A few chunks make a pool, which is
-sorted by length and cut into batches whose tokens, padding included, stay within the budget; these are served in
-random order. So memory holds one pool, however long the corpus; and a batch is known by its place: epoch, pool,
-and batch in the pool.
+An epoch takes segments of neighbouring pairs in random order. A pool of segments is sorted by length and split
+into batches whose tokens, including padding, stay within the limit; the batches of a pool are drawn in random
+order. So memory holds one pool, however long the corpus is, and a batch is identified by its position: epoch,
+pool, and batch in the pool.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,46 +15,49 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import PairBatch
-from regard.data.corpus import Corpus, Span
-from regard.data.guide import Guide, aims
+from regard.data.corpus import Corpus, PairRange
+from regard.data.guided_alignment import GuidedAlignment, target_attention
 from regard.data.mixture import Mixture
 from regard.data.vocabulary import PAD, UNKNOWN
 from regard.errors import InputError
 
 
-class Place(NamedTuple):
-    """Which batch comes next."""
+class BatchPosition(NamedTuple):
+    """The position of a batch."""
 
     epoch: int
     pool: int
     batch: int
 
 
-BEGIN = Place(0, 0, 0)
-Recut = Callable[[np.ndarray, np.random.Generator], np.ndarray]
-"""From a sentence's indices to those of the same sentence, cut differently."""
+BEGIN = BatchPosition(0, 0, 0)
+Resegment = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+"""Maps the indices of a sentence to those of another segmentation of it, see `bpe_dropout`."""
 
 
 @dataclass
 class Buckets:
-    """The batches of a corpus, or of a mixture; `tokens` in each at most, of source or target, whichever has
-    more, and `most` pairs, where that is not 0.
+    """The batches of a corpus or a mixture.
 
-    Raises `InputError` where the longest sentence alone has more.
+    Raises `InputError` if the longest sentence alone exceeds `tokens`.
     """
 
     corpus: Corpus | Mixture
     tokens: int
+    """The maximal number of tokens of a batch, on the longer of its two sides, including padding."""
     seed: int
-    place: Place = BEGIN
-    recut: tuple[Recut, Recut] | None = None
-    """Cuts sources and targets into other pieces, each time they are served."""
-    most: int = 0
-    guide: Guide | None = None
-    """Links of the corpus, whose aims batches are to bring."""
+    place: BatchPosition = BEGIN
+    """The position of the next batch."""
+    resegment: tuple[Resegment, Resegment] | None = None
+    """Splits sources and targets anew each time they are drawn."""
+    max_pairs: int = 0
+    """The maximal number of pairs of a batch; 0: no limit."""
+    guide: GuidedAlignment | None = None
+    """The alignment of the corpus, if batches include it."""
     sharing: tuple[int, int] = (0, 1)
-    """Which process this is, and of how many that share each batch, row by row (`PairBatch.share`). Only its own
-    rows are read; of the others a batch has the lengths, so that all processes have the same batches."""
+    """The rank of this process, and the number of processes that share each batch by rows (`PairBatch.share`).
+    Only the own rows are read. Of the other rows a batch has the lengths, so all processes form the same
+    batches."""
 
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:
@@ -66,93 +69,104 @@ class Buckets:
         self._drawn: tuple[int, int] | None = None
 
     def draw(self, step: int = 0) -> PairBatch:
-        """Return the next batch, and move on; at which training step does not matter."""
+        """Return the next batch and advance. The training step is ignored."""
         del step
-        epoch, pool, batch = self.place
+        epoch, pool, number = self.place
         if self._drawn != (epoch, pool):
             self._pool, self._drawn = self._draw_pool(epoch, pool), (epoch, pool)
-        if not 0 <= batch < len(self._pool):
+        if not 0 <= number < len(self._pool):
             raise InputError(
-                f"batch {batch} of pool {pool} is not in this text, which has changed since the training began: "
-                f"bring it back, or train anew"
+                f"batch {number} of pool {pool} is not in this text, which has changed since the training began: "
+                f"restore the text, or train anew"
             )
-        source, target, *links = self._pool[batch]
-        if batch + 1 < len(self._pool):
-            self.place = Place(epoch, pool, batch + 1)
+        source, target, *links = self._pool[number]
+        if number + 1 < len(self._pool):
+            self.place = BatchPosition(epoch, pool, number + 1)
+        elif pool + 1 < self.corpus.pools:
+            self.place = BatchPosition(epoch, pool + 1, 0)
         else:
-            self.place = Place(epoch, pool + 1, 0) if pool + 1 < self.corpus.pools else Place(epoch + 1, 0, 0)
-        found = PairBatch(pad(source), pad(target))
+            self.place = BatchPosition(epoch + 1, 0, 0)
+        batch = PairBatch(pad_sentences(source), pad_sentences(target))
         if not links:
-            return found
-        return found._replace(aims=aims(links[0], (len(source), found.target.shape[1], found.source.shape[1])))
+            return batch
+        shape = (len(source), batch.target.shape[1], batch.source.shape[1])
+        return batch._replace(alignment=target_attention(links[0], shape))
 
     def _draw_pool(self, epoch: int, pool: int) -> list[tuple[list[np.ndarray], ...]]:
-        """Return the batches of a pool, in random order: sources, targets, and where there is a guide, links."""
+        """Return the batches of a pool in random order: sources, targets, and links if there is a guide."""
         random = np.random.default_rng((self.seed, epoch, pool))
-        spans = self.corpus.spans(self.seed, epoch, pool)
-        if self.recut is not None:  # how long sentences are is known once they are cut
+        ranges = self.corpus.ranges(self.seed, epoch, pool)
+        if self.resegment is not None:  # lengths are known only after the split
             sides = [
-                [cut_anew(sentence, random) for sentence in side]
-                for cut_anew, side in zip(self.recut, self._read(spans), strict=True)
+                [resegment(sentence, random) for sentence in side]
+                for resegment, side in zip(self.resegment, self._read(ranges), strict=True)
             ]
-            lengths = np.array([[len(each) for each in side] for side in sides]).T
-            batches = self._batches(lengths, random)
+            lengths = np.array([[len(sentence) for sentence in side] for side in sides]).T
+            batches = self._form_batches(lengths, random)
         else:
-            lengths = np.concatenate([corpus.lengths(begin, end) for corpus, begin, end in spans])
-            batches = self._batches(lengths, random)
-            sides = self._read(spans) if self.sharing[1] == 1 else self._read_mine(spans, batches, lengths)
+            lengths = np.concatenate([corpus.lengths(begin, end) for corpus, begin, end in ranges])
+            batches = self._form_batches(lengths, random)
+            sides = self._read(ranges) if self.sharing[1] == 1 else self._read_own(ranges, batches, lengths)
         if self.guide is not None:
-            sides.append([links for _, begin, end in spans for links in self.guide.read(begin, end)])
+            sides.append([links for _, begin, end in ranges for links in self.guide.read(begin, end)])
         return [tuple([side[row] for row in rows] for side in sides) for rows in batches]
 
-    def _batches(self, lengths: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-        """Return which pairs of a pool make each batch; `lengths` (pairs, 2): of source and target."""
-        # By target, then source, then chance.
+    def _form_batches(self, lengths: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
+        """Return the pairs of each batch of a pool. `lengths` (pairs, 2): of source and target."""
+        # Sort by target length, then source length, then at random.
         ranks = np.lexsort((random.random(len(lengths)), lengths[:, 0], lengths[:, 1]))
-        batches = cut(lengths.max(1)[ranks], self.tokens, self.most)
+        batches = split_batches(lengths.max(1)[ranks], self.tokens, self.max_pairs)
+        # Random order, so that the length of sentences does not grow over the pool.
         return [ranks[slice(*batches[index])] for index in random.permutation(len(batches))]
 
-    def _read(self, spans: Sequence[Span], mine: np.ndarray | None = None) -> list[list[np.ndarray]]:
-        """Return sources and targets of pairs; with `mine` (pairs,) bool, all but those are empty."""
-        rank, size = self.sharing if mine is not None else (0, 1)
+    def _read(self, ranges: Sequence[PairRange], own: np.ndarray | None = None) -> list[list[np.ndarray]]:
+        """Return sources and targets of pairs. `own` (pairs,) bool: return all other pairs empty."""
+        rank, size = self.sharing if own is not None else (0, 1)
         sides: list[list[np.ndarray]] = [[], []]
-        for corpus, begin, end in spans:
-            wanted = None if mine is None else mine[len(sides[0]) : len(sides[0]) + end - begin]
-            for side, found in zip(sides, corpus.read(begin, end, wanted, rank=rank, size=size), strict=True):
-                side += found
+        for corpus, begin, end in ranges:
+            wanted = None if own is None else own[len(sides[0]) : len(sides[0]) + end - begin]
+            for side, sentences in zip(sides, corpus.read(begin, end, wanted, rank=rank, size=size), strict=True):
+                side += sentences
         return sides
 
-    def _read_mine(
-        self, spans: Sequence[Span], batches: Sequence[np.ndarray], lengths: np.ndarray
+    def _read_own(
+        self, ranges: Sequence[PairRange], batches: Sequence[np.ndarray], lengths: np.ndarray
     ) -> list[list[np.ndarray]]:
-        """Return sources and targets of pairs, of those of other processes symbols that stand for them."""
+        """Return sources and targets of pairs. Sentences of other processes are placeholders of the same
+        length."""
         rank, size = self.sharing
-        mine = np.zeros(len(lengths), dtype=bool)
+        own = np.zeros(len(lengths), dtype=bool)
         for rows in batches:
-            mine[rows[rank::size] if rank < len(rows) else rows[:1]] = True  # as `PairBatch.share` takes them
+            own[rows[rank::size] if rank < len(rows) else rows[:1]] = True  # as in `PairBatch.share`
         return [
-            [each if len(each) else np.full(length, UNKNOWN) for each, length in zip(side, most, strict=True)]
-            for side, most in zip(self._read(spans, mine), lengths.T.tolist(), strict=True)
+            [
+                sentence if len(sentence) else np.full(length, UNKNOWN)
+                for sentence, length in zip(side, side_lengths, strict=True)
+            ]
+            for side, side_lengths in zip(self._read(ranges, own), lengths.T.tolist(), strict=True)
         ]
 
 
-def cut(lengths: np.ndarray, tokens: int, most: int = 0) -> list[tuple[int, int]]:
-    """Cut sentences of `lengths` (N,), in their order, into runs of at most `tokens`, padding included, and of at
-    most `most` sentences, where that is not 0.
+def split_batches(lengths: np.ndarray, tokens: int, max_pairs: int = 0) -> list[tuple[int, int]]:
+    """Split sentences of `lengths` (N,) into consecutive batches of at most `tokens`, including padding.
 
-    A sentence that is longer stands alone.
+    `max_pairs`: the maximal number of sentences of a batch; 0: no limit. A sentence that is longer than `tokens`
+    is a batch by itself. Returns the first sentence of each batch and the one after its last.
+
+    >>> split_batches(np.array([2, 3, 3, 9]), 6)
+    [(0, 2), (2, 3), (3, 4)]
     """
     batches, begin, longest = [], 0, 0
     for index, length in enumerate(lengths.tolist()):
         count = index + 1 - begin
-        if index > begin and (max(longest, length) * count > tokens or 0 < most < count):
+        if index > begin and (max(longest, length) * count > tokens or 0 < max_pairs < count):
             batches.append((begin, index))
             begin, longest = index, 0
         longest = max(longest, length)
     return [*batches, (begin, len(lengths))]
 
 
-def pad(sentences: Sequence[np.ndarray]) -> Tensor:
+def pad_sentences(sentences: Sequence[np.ndarray]) -> Tensor:
     """Return sentences as one tensor (B, T) int64, padded with `PAD`."""
     padded = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
     for row, sentence in enumerate(sentences):

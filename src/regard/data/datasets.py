@@ -1,25 +1,28 @@
-"""Public data sets, by name: where they are, and how to tell that they came whole."""
+"""Public data sets by name. The library pooch downloads them and verifies their checksums."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.download import download, size_of
-from regard.data.opus import API, fetch_corpus, find_corpus
-from regard.errors import InputError, unknown
-from regard.io import check_folder, holding, refuse_links
-from regard.progress import tell
+from regard.errors import InputError, MachineError, unknown_choice
+from regard.io import check_folder, hold_lock, refuse_links
+from regard.progress import print_status, reading_bar
+
+RETRIES = 3
+"""The number of further attempts after a failed download."""
+TIMEOUT = 30
+"""Seconds without an answer after which a connection counts as failed."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files at one address, PART.LANGUAGE.gz."""
+    """Files with names PART.LANGUAGE.gz at one address."""
 
     url: str
     checksums: dict[str, str]
-    """From name to checksum, as pooch has it; parts in the order in which they are used."""
+    """The checksum of each file in pooch's format. Parts are in the order of their use."""
     languages: tuple[str, ...]
-    """The first two are what is fetched unless others are asked for."""
+    """The available languages. The first two are the default pair."""
 
     def files(self, languages: Sequence[str]) -> list[str]:
         """Return the names of the files in some languages: part by part, sources before targets."""
@@ -28,7 +31,7 @@ class DataSet:
 
 
 DATA_SETS = {
-    # Captions of 30,000 pictures: in English and German (Elliott et al. 2016), French (Elliott et al. 2017) and
+    # Captions of 30,000 pictures, in English and German (Elliott et al. 2016), French (Elliott et al. 2017) and
     # Czech (Barrault et al. 2018).
     "multi30k": DataSet(
         "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw",
@@ -49,11 +52,25 @@ DATA_SETS = {
         ("de", "en", "fr", "cs"),
     )
 }
-OPUS = "opus/"
-"""How the names of OPUS's corpora begin."""
-ALSO = {"tatoeba": f"{OPUS}Tatoeba"}
-"""Names of their own for some of them: Tatoeba, short sentences by volunteers in hundreds of languages."""
-NAMES = (*DATA_SETS, *ALSO, f"{OPUS}NAME")
+
+
+class _ProgressBar:
+    """Adapts a callback to the interface of progress bars that pooch expects."""
+
+    total = 0
+
+    def __init__(self, on_bytes: Callable[[int, int | None], None]) -> None:
+        self.on_bytes, self.done = on_bytes, 0
+
+    def update(self, count: int) -> None:
+        self.done += count
+        self.on_bytes(min(self.done, self.total or self.done), self.total or None)
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None:
+        pass
 
 
 def fetch(
@@ -64,59 +81,62 @@ def fetch(
     url: str | None = None,
     progress: bool = True,
 ) -> list[Path]:
-    """Return the files of a data set under `savepath`, sources before targets; fetch what is not there whole.
+    """Download the files of a data set into a folder under `savepath`, and return them, sources before targets.
 
-    `name`: multi30k; tatoeba; or opus/NAME, any corpus of OPUS. `languages`: codes of source and target; multi30k
-    is in de and en unless others are asked for. `url`: another folder on the network with the same files; for
-    OPUS, another server that answers as its interface does. How much is fetched is told before. Raises
-    `InputError` for a name, or languages, that there are not, `MachineError` where a file cannot be fetched or is
-    not what it should be.
+    Files that exist with the right checksum are not downloaded again. `name`: multi30k. `languages`: codes of
+    source and target; default: de and en. `url`: another address with the same files. Raises `InputError` for an
+    unknown name or language, and `MachineError` if a download fails or has another checksum.
     """
-    name = ALSO.get(name, name)
-    if name.startswith(OPUS):
-        return _fetch_opus(name.removeprefix(OPUS), Path(savepath), languages, url or API, progress)
     if name not in DATA_SETS:
-        raise unknown("data set", name, NAMES)
-    found = DATA_SETS[name]
-    languages = languages or found.languages[:2]
+        raise unknown_choice("data set", name, DATA_SETS)
+    data_set = DATA_SETS[name]
+    languages = languages or data_set.languages[:2]
     for language in languages:
-        if language not in found.languages:
-            raise unknown(f"language of {name}", language, found.languages)
+        if language not in data_set.languages:
+            raise unknown_choice(f"language of {name}", language, data_set.languages)
     if len(languages) != 2 or languages[0] == languages[1]:
-        raise InputError(f"languages {' '.join(languages)} are no pair: give two of {' '.join(found.languages)}")
+        raise InputError(
+            f"languages {' '.join(languages)} are not a pair: give two of {' '.join(data_set.languages)}"
+        )
     folder = Path(savepath) / name
     check_folder(folder)
     refuse_links(folder)
-    with holding(folder):
-        _fetch_files(found, found.files(languages), (url or found.url).rstrip("/"), folder, progress)
-    return [folder / file for file in found.files(languages)]
+    with hold_lock(folder):
+        _download(data_set, data_set.files(languages), url or data_set.url, folder, progress)
+    return [folder / file for file in data_set.files(languages)]
 
 
-def _fetch_files(found: DataSet, files: list[str], address: str, folder: Path, progress: bool) -> None:
-    from rich.filesize import decimal
+def _download(data_set: DataSet, files: list[str], url: str, folder: Path, progress: bool) -> None:
+    import pooch  # imports requests, which takes 0.1 s
 
-    missing = [file for file in files if not _is_whole(folder / file, found.checksums[file])]
-    if not missing:
-        return
-    sizes = [size_of(f"{address}/{file}") for file in missing]
-    known = "size unknown" if None in sizes else decimal(sum(size or 0 for size in sizes))
-    tell(f"Fetching {len(missing)} files ({known}) from {address} into {folder}", show=progress)
+    pooch.get_logger().setLevel("WARNING")
+    url = url.rstrip("/")
+    fetcher = pooch.create(folder, f"{url}/", registry=data_set.checksums, retry_if_failed=RETRIES)
+    missing = [
+        file
+        for file in files
+        if not (folder / file).is_file() or not pooch.hashes.hash_matches(folder / file, data_set.checksums[file])
+    ]
+    if missing:
+        print_status(f"Fetching {len(missing)} files from {url} into {folder}", show=progress)
     for file in missing:
-        download(f"{address}/{file}", folder / file, checksum=found.checksums[file], progress=progress)
+        refuse_links(folder / file)
+        try:
+            with reading_bar(f"fetch {file}", None, show=progress) as on_bytes:
+                fetcher.fetch(
+                    file,
+                    downloader=pooch.HTTPDownloader(progressbar=_ProgressBar(on_bytes), timeout=TIMEOUT),
+                )
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # errors of requests are OSErrors, a wrong checksum is a ValueError
+            raise MachineError(f"cannot fetch {url}/{file}: {_reason(error)}") from error
 
 
-def _is_whole(path: Path, checksum: str) -> bool:
-    import pooch
+def _reason(error: Exception) -> str:
+    import requests
 
-    algorithm, _, expected = checksum.partition(":")
-    return path.is_file() and pooch.file_hash(str(path), alg=algorithm) == expected
-
-
-def _fetch_opus(name: str, savepath: Path, languages: Sequence[str], api: str, progress: bool) -> list[Path]:
-    corpus = find_corpus(name, languages, api=api)
-    folder = savepath / "opus" / f"{name}-{corpus.version}"
-    check_folder(folder)
-    refuse_links(folder, below=savepath)
-    with holding(folder):
-        files = dict(zip(corpus.languages, fetch_corpus(corpus, folder, progress=progress), strict=True))
-    return [files[language] for language in languages]
+    if isinstance(error, requests.ConnectionError | requests.Timeout):
+        return "no connection; try again later, or name a copy by --url"
+    return " ".join(str(error).split())

@@ -1,35 +1,34 @@
-"""Parallel text from the Hugging Face Hub, by the `datasets` library (extra `hub`)."""
+"""Parallel text from the Hugging Face Hub, read by the `datasets` library (extra `hub`)."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.parallel import Counts, Text, TextDigest
+from regard.data.parallel import PairCounts, PairSource, TextDigest
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
-from regard.io.reading import canonical, is_folder
-from regard.libraries import calling, check_hub_name, import_library, offline
+from regard.io.reading import canonical_json, is_folder
+from regard.libraries import check_hub_name, import_library, library_errors, offline
 
-TOGETHER = 10_000
-"""Rows that are digested together."""
+DIGEST_ROWS = 10_000
+"""The number of rows that are digested together."""
 _digests: dict[tuple[object, ...], TextDigest] = {}
-"""Digests that this process has computed, by the library's fingerprint of the rows."""
+"""The digests that this process has computed, by the library's fingerprint of the rows."""
 
 
-class HubText(Text):
-    """One split of a data set with a column for each language, or one column `translation` that holds both.
+class HubText(PairSource):
+    """A split of a data set with one column per language, or with one column `translation` for all languages.
 
-    `name`: on the Hub, or of a folder. `languages`: of source and target. Raises `InputError` where the data
-    set, its split or its columns do not exist, or the library is not installed.
+    `name`: a name on the Hub, or a folder. `languages`: of source and target. Raises `InputError` if the data
+    set, its split or a column does not exist, or if the library is not installed.
     """
 
     def __init__(self, name: str, languages: Sequence[str], split: str, *, strict: bool = False) -> None:
         super().__init__(strict=strict)
         self.name, self.languages, self.split = name, tuple(languages), split
         self.rows = _load(name, split)
-        self.bytes = len(self.rows)
-        """Rows stand for bytes: what is told of progress are shares."""
+        self.bytes = len(self.rows)  # progress is counted in rows
         columns = self.rows.features
         nested = "translation" in columns
         known = list(columns["translation"].languages) if nested else list(columns)
@@ -41,44 +40,44 @@ class HubText(Text):
         self.column = "translation" if nested else None
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        self.counts = Counts()
+        self.counts = PairCounts()
         for number, row in enumerate(self.rows, start=1):
-            both = row if self.column is None else row[self.column]
-            source, target = ((both[language] or "").strip() for language in self.languages)
+            texts = row if self.column is None else row[self.column]
+            source, target = ((texts[language] or "").strip() for language in self.languages)
             self.number = number
             if not is_blank(source) and not is_blank(target):
                 self.counts.pairs += 1
                 yield source, target
             else:
-                self.leave_out("empty", f"row {number} of {self.name!r}")
+                self.skip("empty", f"row {number} of {self.name!r}")
             if number % 1000 == 0:
                 self.on_bytes(number)
 
     def digests(self) -> list[TextDigest]:
-        """Return a digest of the two columns, wherever the data set is."""
+        """Return a digest of the two columns. It does not depend on the location of the data set."""
         key = (self.rows._fingerprint, self.languages)
         if key not in _digests:
             digest = hashlib.sha256()
-            for begin in range(0, len(self.rows), TOGETHER):
-                block = self.rows[begin : begin + TOGETHER]
+            for begin in range(0, len(self.rows), DIGEST_ROWS):
+                rows = self.rows[begin : begin + DIGEST_ROWS]
                 for language in self.languages:
-                    column = [both[language] for both in block[self.column]] if self.column else block[language]
-                    digest.update(canonical(column).encode())
+                    column = [texts[language] for texts in rows[self.column]] if self.column else rows[language]
+                    digest.update(canonical_json(column).encode())
                 self.on_bytes(begin)
             _digests[key] = TextDigest(lines=len(self.rows), sha256=digest.hexdigest())
         return [_digests[key]]
 
-    def names(self) -> list[str]:
-        """Return data set, split and languages."""
+    def locations(self) -> list[str]:
+        """Return the names of data set, split and languages."""
         return [self.name, self.split, *self.languages]
 
 
 def _load(name: str, split: str) -> Any:
     datasets = import_library("datasets", f"data set {name!r}", "hub")
-    what, advice = f"data set {name!r} has no {split!r} to load", "check both, and what lies there"
+    failure, remedy = f"cannot load split {split!r} of data set {name!r}", "check both names, and the files"
     if is_folder(Path(name)):
-        with calling("datasets", what, advice), offline():
+        with library_errors("datasets", failure, remedy), offline():
             return datasets.load_dataset(str(Path(name)), split=split)
     check_hub_name(name)
-    with calling("datasets", what, advice, prints=True):
+    with library_errors("datasets", failure, remedy, prints=True):
         return datasets.load_dataset(name, split=split)

@@ -1,8 +1,8 @@
-"""Inline markup, carried from a text to its translation along the links between their words.
+"""Transfer inline markup from a text to its translation along the links between their words.
 
-A line such as `<b>Zwei</b> Hunde<br/>` is read as its text and its elements. Each of these is put once into the
-translation: around the words that come from its own, inside its parent and beside its siblings, so that what is
-well-formed stays so. One of whose words nothing was translated stays, without content, where its place is.
+A line such as `<b>Zwei</b> Hunde<br/>` is parsed into its text and its elements. Each element occurs once in the
+translation: around the words linked to its own words, inside its parent and next to its siblings, so that the
+markup stays well-formed. An element whose words are not translated stays as an empty element at its place.
 """
 
 import html
@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from regard.data.links import Link
-from regard.data.places import Place, Unit, places_of
-from regard.errors import InputError, begun
+from regard.data.tokenization import Span, Unit, word_spans
+from regard.data.word_alignment import Link
+from regard.errors import InputError, shorten
 
 UNIT: Unit = "parts"
-"""What links are to be of: words, with punctuation apart."""
+"""Links must be between words with punctuation split off."""
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-"""HTML's elements that have no end and no content."""
+"""HTML's elements without an end tag and without content."""
 _NAME = r"[A-Za-z_][\w:.-]*"
 _ATTRIBUTE = rf"""\s+{_NAME}(?:\s*=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'=<>`]+))?"""
 _TAG = re.compile(
@@ -28,67 +28,74 @@ _TAG = re.compile(
 
 @dataclass
 class Element:
-    """An element of a text: its tags, and where in the text its content stands."""
+    """An element of a text: its tags and the span of its content."""
 
-    begins: str
-    """As it was written: <a href="x">, or all of one that has no content."""
-    ends: str = ""
-    place: Place = (0, 0)
-    """From which character of the text, and to before which."""
+    start_tag: str
+    """As written: <a href="x">. For an element without content, all of it."""
+    end_tag: str = ""
+    span: Span = (0, 0)
+    """The span of its content in the text."""
     children: "list[Element]" = field(default_factory=list)
 
 
 @dataclass
-class Marked:
-    """A text, and its elements."""
+class MarkedText:
+    """A text and its elements."""
 
     text: str
-    """Without markup, and with characters for their names (&amp;)."""
+    """The text without markup and with character references (&amp;) resolved."""
     elements: list[Element] = field(default_factory=list)
 
 
-def read_marked(line: str) -> Marked:
-    """Return the text and the elements of a line; raises `InputError` where its markup is not well-formed."""
-    text, at, root = "", 0, Element("")
+def parse_markup(line: str) -> MarkedText:
+    """Return the text and the elements of a line. Raises `InputError` if its markup is not well-formed.
+
+    >>> parse_markup("<b>Zwei</b> Hunde").text
+    'Zwei Hunde'
+    """
+    text, position, root = "", 0, Element("")
     opened: list[tuple[str, Element]] = [("", root)]
     for match in _TAG.finditer(line):
-        text += _text(line[at : match.start()])
-        at = match.end()
+        text += _unescape(line[position : match.start()])
+        position = match.end()
         if match["end"]:
             name, element = opened.pop()
             if name != match["end"]:
-                wanted = f"where </{name}> is due" if name else "which nothing has begun"
-                raise InputError(f"markup is not well-formed: {match[0]}, {wanted}")
-            element.ends, element.place = match[0], (element.place[0], len(text))
+                problem = f"expected </{name}>" if name else "it has no start tag"
+                raise InputError(f"markup is not well-formed at {match[0]}: {problem}")
+            element.end_tag, element.span = match[0], (element.span[0], len(text))
             continue
-        element = Element(match[0], place=(len(text), len(text)))
+        element = Element(match[0], span=(len(text), len(text)))
         opened[-1][1].children.append(element)
         if not (match["void"] or match["comment"] or match["name"].lower() in VOID):
             opened.append((match["name"], element))
     if len(opened) > 1:
-        raise InputError(f"markup is not well-formed: nothing ends {opened[-1][1].begins}")
-    return Marked(text + _text(line[at:]), root.children)
+        raise InputError(f"markup is not well-formed: {opened[-1][1].start_tag} has no end tag")
+    return MarkedText(text + _unescape(line[position:]), root.children)
 
 
-def _text(part: str) -> str:
+def _unescape(part: str) -> str:
     if "<" in part:
-        raise InputError(f"markup is not well-formed: {begun(part[part.index('<') :], 20)} is no tag; write &lt;")
+        tag = shorten(part[part.index("<") :], 20)
+        raise InputError(f"markup is not well-formed: {tag} is not a tag; write &lt;")
     return html.unescape(part)
 
 
-def escape(text: str) -> str:
-    """Return a text as markup writes it."""
+def escape_markup(text: str) -> str:
+    """Escape the characters of a text that have a meaning in markup."""
     return html.escape(text, quote=False)
 
 
-def carry(marked: Marked, translation: str, links: Iterable[Link]) -> str:
-    """Return a translation of `marked.text`, with all elements in it; `links`: between the words of both, as
-    `places_of(text, UNIT)` counts them."""
-    source, target = places_of(marked.text, UNIT), places_of(translation, UNIT)
-    comes_from: list[set[int]] = [set() for _ in target]
-    for one, other in links:
-        comes_from[other].add(one)
-    words = _Words(marked.text, source, target, comes_from)
+def transfer_markup(marked: MarkedText, translation: str, links: Iterable[Link]) -> str:
+    """Return a translation of `marked.text` with all its elements.
+
+    `links`: between the words of both, as counted by `word_spans(text, UNIT)`.
+    """
+    source, target = word_spans(marked.text, UNIT), word_spans(translation, UNIT)
+    sources: list[set[int]] = [set() for _ in target]
+    for source_word, target_word in links:
+        sources[target_word].add(source_word)
+    words = _Words(marked.text, source, target, sources)
     whole = _Part((0, len(target)), (0, len(translation)), set(range(len(source))))
     return _write(marked.elements, whole, words, translation)
 
@@ -98,115 +105,130 @@ class _Words:
     """The words of a text and of its translation."""
 
     text: str
-    source: list[Place]
-    target: list[Place]
-    comes_from: list[set[int]]
-    """Of each target word the source words that it is linked to."""
+    source: list[Span]
+    target: list[Span]
+    sources: list[set[int]]
+    """For each target word, the source words linked to it."""
 
     def inside(self, element: Element) -> set[int]:
-        """Return the source words of an element: those that begin in it, or else those that it is a part of."""
-        begin, end = element.place
-        found = {word for word, (first, _) in enumerate(self.source) if begin <= first < end}
-        return found or {word for word, (first, last) in enumerate(self.source) if first < end and begin < last}
+        """Return the source words that begin in an element, or, if there are none, those that contain it."""
+        begin, end = element.span
+        words = {word for word, (first, _) in enumerate(self.source) if begin <= first < end}
+        return words or {word for word, (first, last) in enumerate(self.source) if first < end and begin < last}
 
-    def after(self, place: int) -> int:
-        """Return the target word before which a place of the source is: after those that come from the nearest
-        word before it."""
+    def position(self, offset: int) -> int:
+        """Return the target word before which an offset of the source falls.
+
+        It is the word after those linked to the nearest source word before the offset.
+        """
         for word in range(len(self.source) - 1, -1, -1):
-            found = [target for target, sources in enumerate(self.comes_from) if word in sources]
-            if self.source[word][1] <= place and found:
-                return max(found) + 1
+            targets = [target for target, sources in enumerate(self.sources) if word in sources]
+            if self.source[word][1] <= offset and targets:
+                return max(targets) + 1
         return 0
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the translation, in which an element has its content."""
+    """The part of the translation that holds the content of an element."""
 
     words: tuple[int, int]
-    """From which target word, and to before which."""
-    place: Place
-    """From which of its characters, and to before which."""
+    """The first target word, and the one after the last."""
+    span: Span
+    """The span of its characters."""
     sources: set[int]
     """The source words of the element."""
 
 
 def _write(elements: Sequence[Element], parent: _Part, words: _Words, translation: str) -> str:
-    """Return a part of the translation with these elements in it."""
-    spans = _spans(elements, parent, words)
+    """Return a part of the translation with these elements."""
+    runs = _assign_runs(elements, parent, words)
     parts = []
     for number, element in enumerate(elements):
-        if number in spans:
-            first, last = spans[number]
-            place = (words.target[first][0], words.target[last - 1][1])
-            parts.append((place, number, _Part((first, last), place, words.inside(element))))
+        if number in runs:
+            first, last = runs[number]
+            span = (words.target[first][0], words.target[last - 1][1])
+            parts.append((span, number, _Part((first, last), span, words.inside(element))))
         else:
-            word, at = _point(element, parent, words, list(spans.values()))
-            parts.append(((at, at), number, _Part((word, word), (at, at), set())))
-    written, (at, end) = "", parent.place
-    for place, number, part in sorted(parts, key=lambda each: each[:2]):
+            word, offset = _find_point(element, parent, words, list(runs.values()))
+            parts.append(((offset, offset), number, _Part((word, word), (offset, offset), set())))
+    written, (position, end) = "", parent.span
+    for span, number, part in sorted(parts, key=lambda item: item[:2]):
         element = elements[number]
         content = _write(element.children, part, words, translation)
-        written += f"{escape(translation[at : place[0]])}{element.begins}{content}{element.ends}"
-        at = place[1]
-    return written + escape(translation[at:end])
+        before = escape_markup(translation[position : span[0]])
+        written += f"{before}{element.start_tag}{content}{element.end_tag}"
+        position = span[1]
+    return written + escape_markup(translation[position:end])
 
 
-def _spans(elements: Sequence[Element], parent: _Part, words: _Words) -> dict[int, tuple[int, int]]:
-    """Return which target words each element takes, by its number; those whose words come to none are left out.
+def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> dict[int, tuple[int, int]]:
+    """Return the run of target words of each element, by its number. Elements without a linked word are left out.
 
-    An element that has all words of its parent has them here too. Else it takes the run in which most words come
-    from its own and fewest from others; who has most of them chooses first.
+    An element that has all source words of its parent gets all target words of the parent. Any other element gets
+    the run with the most words linked to its own words and the fewest linked to others. The element with the most
+    such words chooses first.
     """
-    mine = {number: found for number, each in enumerate(elements) if each.ends and (found := words.inside(each))}
-    free, taken = [parent.words], dict[int, tuple[int, int]]()
-    while mine:
-        runs = {number: max(_best_run(each, part, words) for part in free) for number, each in mine.items()}
-        number = max(runs, key=lambda each: (mine[each] >= parent.sources, runs[each][0], -each))
+    own = {
+        number: sources
+        for number, element in enumerate(elements)
+        if element.end_tag and (sources := words.inside(element))
+    }
+    free, assigned = [parent.words], dict[int, tuple[int, int]]()
+    while own:
+        runs = {number: max(_best_run(sources, part, words) for part in free) for number, sources in own.items()}
+        # Elements that enclose all words of the parent first, then the highest score, then the leftmost.
+        number = max(runs, key=lambda number: (own[number] >= parent.sources, runs[number][0], -number))
         score, (first, last) = runs[number]
-        if mine.pop(number) >= parent.sources and len(free) == 1 and free[0][0] < free[0][1]:
+        if own.pop(number) >= parent.sources and len(free) == 1 and free[0][0] < free[0][1]:
             first, last = free[0]
         elif score <= 0:
             continue
-        taken[number] = (first, last)
+        assigned[number] = (first, last)
         free = [
             piece
             for begin, end in free
             for piece in ([(begin, first), (last, end)] if begin <= first and last <= end else [(begin, end)])
         ]
-    return taken
+    return assigned
 
 
-def _best_run(mine: set[int], part: tuple[int, int], words: _Words) -> tuple[int, tuple[int, int]]:
-    """Return the run of target words in which most more come from `mine` than from other words, and how many."""
+def _best_run(own: set[int], part: tuple[int, int], words: _Words) -> tuple[int, tuple[int, int]]:
+    """Return the run of target words with the highest score, and the score.
+
+    The score is the number of words linked to `own` minus the number of words linked only to others (Kadane's
+    algorithm).
+    """
     best, run, total, first = 0, (part[0], part[0]), 0, part[0]
     for word in range(*part):
-        sources = words.comes_from[word]
+        sources = words.sources[word]
         if total <= 0:
             total, first = 0, word
-        total += (1 if sources & mine else -1) if sources else 0
+        total += (1 if sources & own else -1) if sources else 0
         if total > best:
             best, run = total, (first, word + 1)
     return best, run
 
 
-def _point(element: Element, parent: _Part, words: _Words, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return before which target word, and which character, an element without words stands."""
-    begin, end = element.place[0], parent.words
-    if all(words.source[each][1] <= begin for each in parent.sources):  # after all of them
+def _find_point(
+    element: Element, parent: _Part, words: _Words, runs: Sequence[tuple[int, int]]
+) -> tuple[int, int]:
+    """Return the target word and the character before which an element without words is placed."""
+    begin, end = element.span[0], parent.words
+    if all(words.source[word][1] <= begin for word in parent.sources):  # it follows all words of the parent
         word = end[1]
-    elif all(words.source[each][0] >= begin for each in parent.sources):
+    elif all(words.source[word][0] >= begin for word in parent.sources):
         word = end[0]
     else:
-        word = min(max(words.after(begin), end[0]), end[1])
-    for first, last in spans:
+        word = min(max(words.position(begin), end[0]), end[1])
+    for first, last in runs:
         if first < word < last:
             word = last
-    ahead = not begin or words.text[begin - 1].isspace()
-    if word < end[1] and (ahead or word == end[0]):
-        place = words.target[word][0]
+    after_blank = not begin or words.text[begin - 1].isspace()
+    if word < end[1] and (after_blank or word == end[0]):
+        offset = words.target[word][0]
     elif end[0] < word:
-        place = words.target[word - 1][1]
+        offset = words.target[word - 1][1]
     else:
-        place = parent.place[0]
-    return word, place
+        offset = parent.span[0]
+    return word, offset

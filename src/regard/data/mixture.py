@@ -1,11 +1,11 @@
-"""Several corpora as one, each drawn from in proportion to its weight, over and over.
+"""Several corpora as one. Each contributes in proportion to its weight:
 
     share of corpus i = weight i / sum of all weights
 
-A mixture has no end. Of the pairs that are served up to the end of any pool (see `buckets`), each corpus has its
-share, to within one pair. Each corpus is served in epochs of its own, its chunks in another random order each
-time; so a small one with a large weight comes round sooner. Where each corpus stands follows from the number of
-the pool alone, so that a place in a mixture is a place as in one corpus, and can be taken up in the same way.
+A mixture has no end. Up to the end of any pool (see `buckets`), the pairs of each corpus equal its share to
+within one pair. Each corpus has its own epochs, with its segments in a new random order each time, so a small
+corpus with a large weight repeats sooner. The position in each corpus follows from the number of the pool alone,
+so training resumes in a mixture as in one corpus.
 """
 
 from collections.abc import Iterator
@@ -14,70 +14,75 @@ from fractions import Fraction
 
 import numpy as np
 
-from regard.data import corpus as one
-from regard.data.corpus import Corpus, Span
+from regard.data import corpus as sizes
+from regard.data.corpus import Corpus, PairRange
 
-LEAST = 5
-"""Chunks in a pool at least, however small a corpus, so that batches can be of like length."""
+MIN_SEGMENTS = 5
+"""The minimal number of segments in a pool, so that batches contain sentences of similar length."""
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Corpora, and how much of what is served comes from each."""
+    """Corpora with their weights."""
 
     corpora: tuple[Corpus, ...]
     weights: tuple[float, ...]
-    """Above 0, one for each corpus; only their ratios matter."""
+    """One positive weight per corpus. Only their ratios matter."""
 
     @property
     def longest(self) -> int:
         """Tokens of the longest sentence."""
-        return max(each.longest for each in self.corpora)
+        return max(corpus.longest for corpus in self.corpora)
 
     @property
-    def told(self) -> str:
-        """How much is drawn from how many pairs, and what was left out."""
+    def summary(self) -> str:
+        """The share and the number of pairs of each corpus, and the skipped pairs."""
         parts = zip(self.shares, self.corpora, strict=True)
-        return ", and ".join(f"{float(share):.1%} from {corpus.told}" for share, corpus in parts)
+        return ", and ".join(f"{float(share):.1%} from {corpus.summary}" for share, corpus in parts)
 
     @property
     def pools(self) -> int:
-        """A mixture is one epoch without an end."""
+        """The number of pools. A mixture is one epoch without an end."""
         return 1 << 62
 
     @property
     def shares(self) -> list[Fraction]:
-        """Of the pairs that are served, by corpus; they sum to 1."""
-        exact = [Fraction(weight) for weight in self.weights]
-        return [weight / sum(exact) for weight in exact]
+        """The share of each corpus. The shares sum to 1."""
+        # Fractions, so that positions after any number of pools are exact.
+        weights = [Fraction(weight) for weight in self.weights]
+        return [weight / sum(weights) for weight in weights]
 
     @property
     def pool_size(self) -> int:
-        """Pairs in a pool: so few that no corpus comes round twice in one, if that is not below the least."""
-        rounds = [int(len(each) / share) for each, share in zip(self.corpora, self.shares, strict=True)]
-        return max(LEAST * one.CHUNK, min(one.POOL * one.CHUNK, *rounds))
+        """Pairs per pool: few enough that no corpus repeats within a pool, but at least `MIN_SEGMENTS`
+        segments."""
+        limits = [int(len(corpus) / share) for corpus, share in zip(self.corpora, self.shares, strict=True)]
+        return max(MIN_SEGMENTS * sizes.SEGMENT, min(sizes.POOL * sizes.SEGMENT, *limits))
 
-    def spans(self, seed: int, epoch: int, pool: int) -> list[Span]:
-        """Return the pairs of a pool, counted from 0, corpus by corpus; `epoch` is 0 always."""
+    def ranges(self, seed: int, epoch: int, pool: int) -> list[PairRange]:
+        """Return the pairs of a pool, corpus by corpus. `epoch` is always 0."""
         del epoch
         return [
-            span
+            part
             for index, share in enumerate(self.shares)
-            for span in self._served(index, seed, *(int(at * self.pool_size * share) for at in (pool, pool + 1)))
+            for part in self._drawn(
+                index, seed, *(int(number * self.pool_size * share) for number in (pool, pool + 1))
+            )
         ]
 
-    def _served(self, index: int, seed: int, begin: int, end: int) -> Iterator[Span]:
-        """Yield what is served of a corpus from place `begin` to before `end`, counted over all its epochs."""
+    def _drawn(self, index: int, seed: int, begin: int, end: int) -> Iterator[PairRange]:
+        """Yield the pairs drawn from a corpus as numbers `begin` to `end` - 1, counted over all its epochs."""
         corpus = self.corpora[index]
         while begin < end:
-            epoch, place = divmod(begin, len(corpus))
-            stop = min(place + end - begin, len(corpus))
-            order = np.random.default_rng((seed, epoch, index, 1)).permutation(-(-len(corpus) // one.CHUNK))
-            firsts = order * one.CHUNK
-            ends = np.minimum(one.CHUNK, len(corpus) - firsts).cumsum()  # in the epoch, of each chunk
+            epoch, position = divmod(begin, len(corpus))
+            stop = min(position + end - begin, len(corpus))
+            # Four numbers, so that the stream differs from those of single corpora and of pools.
+            order = np.random.default_rng((seed, epoch, index, 1)).permutation(-(-len(corpus) // sizes.SEGMENT))
+            firsts = order * sizes.SEGMENT
+            ends = np.minimum(sizes.SEGMENT, len(corpus) - firsts).cumsum()  # of each segment, in the epoch
             begins = np.array([0, *ends[:-1]])
-            for chunk in np.flatnonzero((ends > place) & (begins < stop)):
-                shift = int(firsts[chunk] - begins[chunk])
-                low, high = max(int(begins[chunk]), place), min(int(ends[chunk]), stop)
+            for segment in np.flatnonzero((ends > position) & (begins < stop)):
+                shift = int(firsts[segment] - begins[segment])
+                low, high = max(int(begins[segment]), position), min(int(ends[segment]), stop)
                 yield corpus, shift + low, shift + high
-            begin += stop - place
+            begin += stop - position

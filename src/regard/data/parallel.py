@@ -1,7 +1,7 @@
-"""Parallel text on disk: two files with a line for each sentence, or one file of tab-separated pairs.
+"""Parallel text on disk: two files with one sentence per line, or one file of tab-separated pairs.
 
-Lines end at a line feed and nowhere else, so that both files count alike whatever characters they hold. What
-cannot be learned from is left out and counted, or refused.
+Only a line feed ends a line, so that both files have the same number of lines whatever characters they contain.
+Pairs that cannot be learned from are skipped and counted, or refused.
 """
 
 import gzip
@@ -16,119 +16,122 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from regard.data.encoding import look_through
+from regard.data.text_encoding import scan_lines
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
-from regard.io.reading import check_file, digest_of, is_file, is_folder
+from regard.io.reading import check_file, is_file, is_folder
 
-NAMES = {
+SKIP_REASONS = {
     "empty": "with an empty side",
     "not_utf8": "not UTF-8",
     "without_partner": "without a partner",
     "too_long": "too long",
 }
-"""How what is left out is told."""
-LENIENT = "; or leave such lines out with --lenient"
+"""The description of each reason to skip a pair."""
+LENIENT = "; or skip such lines with --lenient"
 READ = 1 << 20
-"""Bytes of a file that are digested at a time."""
+"""Bytes per read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextDigest:
-    """What tells the content of a text from other content, wherever it is and however it is compressed."""
+    """Identifies the content of a text, independent of its path and compression."""
 
     lines: int
     sha256: str
 
 
 _digests: dict[tuple[object, ...], TextDigest] = {}
-"""Digests that this process has computed, by path and status of the file."""
+"""The digests that this process has computed, by path and status of the file."""
 
 
 @dataclass
-class Counts:
-    """What was read, and what was left out."""
+class PairCounts:
+    """The number of pairs that were read, and of those that were skipped."""
 
     pairs: int = 0
     empty: int = 0
-    """Pairs of which a side is blank."""
+    """Pairs with a blank side."""
     not_utf8: int = 0
-    """Pairs of which a side is not valid UTF-8, or has a zero byte."""
+    """Pairs with a side that is not UTF-8 or has a zero byte."""
     without_partner: int = 0
-    """Lines without a tab in one file of pairs, or past the end of the shorter one of two files."""
+    """Lines without a tab in one file of pairs, or after the end of the shorter of two files."""
     too_long: int = 0
-    """Pairs of which a side has too many tokens."""
+    """Pairs with a side of too many tokens."""
 
     @property
-    def left_out(self) -> int:
-        """How many there are that cannot be learned from."""
-        return int(sum(getattr(self, each.name) for each in fields(self)) - self.pairs)
+    def skipped(self) -> int:
+        """The number of skipped pairs."""
+        return int(sum(getattr(self, field.name) for field in fields(self)) - self.pairs)
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+    def __add__(self, other: "PairCounts") -> "PairCounts":
+        return PairCounts(
+            **{name: getattr(self, name) + getattr(other, name) for name in ("pairs", *SKIP_REASONS)}
         )
 
-    def __sub__(self, other: "Counts") -> "Counts":
-        return Counts(
-            **{each.name: getattr(self, each.name) - getattr(other, each.name) for each in fields(self)}
+    def __sub__(self, other: "PairCounts") -> "PairCounts":
+        return PairCounts(
+            **{name: getattr(self, name) - getattr(other, name) for name in ("pairs", *SKIP_REASONS)}
         )
 
     def __str__(self) -> str:
-        left_out = [f"{getattr(self, name):,} {text}" for name, text in NAMES.items() if getattr(self, name)]
-        return f"{self.pairs:,} pairs" + (f"; left out: {', '.join(left_out)}" if left_out else "")
+        skipped = [
+            f"{getattr(self, name):,} {text}" for name, text in SKIP_REASONS.items() if getattr(self, name)
+        ]
+        return f"{self.pairs:,} pairs" + (f"; left out: {', '.join(skipped)}" if skipped else "")
 
 
-class Text(ABC):
-    """Pairs of sentences that can be read again and again; each time they are counted anew, in `counts`.
+class PairSource(ABC):
+    """Base class of parallel texts. A text can be iterated over again; each iteration counts anew in `counts`.
 
-    `strict`: raise `InputError` at the first pair to leave out; `lenient`: leave out what `check_files` refuses.
+    `strict`: raise `InputError` at the first pair to skip. `lenient`: skip lines for which `check_files` would
+    refuse the text.
     """
 
     bytes: int
-    """Size of what is read."""
+    """The size of the text."""
 
     number = 0
-    """Line of the pair that was read last, from 1."""
+    """The line of the pair that was read last, from 1."""
 
     def __init__(self, *, strict: bool = False, lenient: bool = False) -> None:
-        self.strict, self.lenient, self.counts = strict, lenient, Counts()
+        self.strict, self.lenient, self.counts = strict, lenient, PairCounts()
         self.on_bytes: Callable[[int], None] = lambda done: None
-        """Called now and then with how much has been read."""
+        """Called from time to time with the number of bytes read."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[tuple[str, str]]: ...
 
     def identity(self) -> list[Any]:
-        """Return what tells this text from others, and from itself changed: digests of its content."""
-        return [each.sha256 for each in self.digests()]
+        """Return the digests of the content. They change when the text changes."""
+        return [digest.sha256 for digest in self.digests()]
 
     @abstractmethod
     def digests(self) -> list[TextDigest]:
-        """Return a digest of each file, or of each other source of the text; all of it is read for that.
+        """Return a digest of each file or other source. Raises `InputError` if the text cannot be read.
 
-        Raises `InputError` where it cannot be read.
+        This reads the whole text.
         """
 
     @abstractmethod
-    def names(self) -> list[str]:
-        """Return what stays when the text changes: where it is."""
+    def locations(self) -> list[str]:
+        """Return the paths or names of the text. They stay when the text changes."""
 
     def check(self) -> None:
-        """Raise `InputError` where the text is broken as a whole; see `check_files`."""
+        """Raise `InputError` if the text as a whole is broken, see `check_files`."""
         return
 
-    def leave_out(self, reason: str, where: str) -> None:
-        """Count a pair that is left out, or refuse it; `reason`: a field of `Counts`."""
+    def skip(self, reason: str, where: str) -> None:
+        """Count a skipped pair, or refuse it. `reason`: a field of `PairCounts`."""
         if self.strict:
-            raise InputError(f"{where} is {NAMES[reason]}: mend it, or leave out --strict")
+            raise InputError(f"{where} is {SKIP_REASONS[reason]}: fix it, or leave out --strict")
         setattr(self.counts, reason, getattr(self.counts, reason) + 1)
 
 
-class ParallelText(Text):
-    """The pairs of one TSV file, or of a source and a target file; each plain or `.gz`.
+class ParallelText(PairSource):
+    """The pairs of one TSV file, or of a source and a target file. Files may be compressed (`.gz`).
 
-    Raises `InputError` where a file is missing or cannot be read.
+    Raises `InputError` if a file is missing or cannot be read.
     """
 
     def __init__(self, paths: Sequence[str | Path], *, strict: bool = False, lenient: bool = False) -> None:
@@ -140,22 +143,22 @@ class ParallelText(Text):
             )
         self.paths = [Path(path) for path in paths]
         self.bytes = sum(map(_size, self.paths))
-        self._checked = lenient or strict  # which stops at the first line itself
+        self._checked = lenient or strict  # strict stops at the first broken line anyway
         self.lines: tuple[bytes | None, ...] = ()
-        """What was read last, as it is in the files."""
+        """The bytes of the lines that were read last."""
 
     def check(self) -> None:
-        """Raise `InputError` where the files are broken as a whole, unless the text is lenient."""
+        """Raise `InputError` if the files as a whole are broken, unless the text is lenient."""
         if not self._checked:
             check_files(self.paths)
             self._checked = True
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         self.check()
-        self.counts = Counts()
-        with reading(self.paths), ExitStack() as stack:
+        self.counts = PairCounts()
+        with read_errors(self.paths), ExitStack() as stack:
             raws = [stack.enter_context(path.open("rb")) for path in self.paths]
-            files = [_lines(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
+            files = [_read_lines(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
             for number, lines in enumerate(zip_longest(*files), start=1):
                 self.number, self.lines = number, lines
                 pair = self.pair(lines, number)
@@ -170,80 +173,59 @@ class ParallelText(Text):
         return f"line {number} of {' and '.join(repr(str(path)) for path in paths)}"
 
     def digests(self) -> list[TextDigest]:
-        """Return a digest of each file, as it is without compression."""
-        found, before = [], 0
+        """Return a digest of each file, computed from its uncompressed content."""
+        digests, before = [], 0
         for path in self.paths:
-            found.append(file_digest(path, lambda done, before=before: self.on_bytes(before + done)))  # type: ignore[misc]
+            digests.append(file_digest(path, lambda done, before=before: self.on_bytes(before + done)))  # type: ignore[misc]
             before += _size(path)
-        return found
+        return digests
 
-    def names(self) -> list[str]:
+    def locations(self) -> list[str]:
         """Return the path of each file."""
         return [str(path.absolute()) for path in self.paths]
 
     def pair(self, lines: tuple[bytes | None, ...], number: int) -> tuple[str, str] | None:
-        """Return the pair of a line of each file, without its end, None for a file that has ended; None where
-        it is left out."""
-        if len(lines) == 1 and lines[0] is not None:  # of further columns, nothing is known
+        """Return the pair of one line of each file, or None if it is skipped.
+
+        `lines`: without line feeds; None for a file that has ended.
+        """
+        if len(lines) == 1 and lines[0] is not None:  # columns after the second are ignored
             lines = (*lines[0].split(b"\t"), None)[:2]
         if None in lines:
-            self.leave_out("without_partner", self._where(number, 1 - lines.index(None)))
+            self.skip("without_partner", self._where(number, 1 - lines.index(None)))
             return None
         texts: list[str] = []
         try:
             for line in lines:
                 assert line is not None
-                texts.append(self._text(line, number))
+                texts.append(self._decode(line, number))
         except UnicodeDecodeError:
-            self.leave_out("not_utf8", self._where(number, len(texts)))
+            self.skip("not_utf8", self._where(number, len(texts)))
             return None
         source, target = texts
         if is_blank(source) or is_blank(target):
-            self.leave_out("empty", self._where(number))
+            self.skip("empty", self._where(number))
             return None
         return source, target
 
     @staticmethod
-    def _text(line: bytes, number: int) -> str:
+    def _decode(line: bytes, number: int) -> str:
         text = line.decode()
         if "\0" in text:
             raise UnicodeDecodeError("utf-8", line, line.index(0), line.index(0) + 1, "zero byte")
         return (text.removeprefix("\ufeff") if number == 1 else text).strip()
 
 
-class GivenPairs(Text):
-    """Pairs that are in memory."""
+class ConcatenatedText(PairSource):
+    """The pairs of several texts, one text after the other."""
 
-    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
-        super().__init__()
-        self.pairs = pairs
-        self.bytes = len(pairs)
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        self.counts = Counts()
-        for pair in self.pairs:
-            self.counts.pairs += 1
-            yield pair
-
-    def digests(self) -> list[TextDigest]:
-        """Return a digest of all pairs."""
-        return [TextDigest(lines=len(self.pairs), sha256=digest_of(list(self.pairs)))]
-
-    def names(self) -> list[str]:
-        """Return no name: they are nowhere else."""
-        return []
-
-
-class Together(Text):
-    """The pairs of several texts, one after the other."""
-
-    def __init__(self, texts: Sequence[Text]) -> None:
-        super().__init__(lenient=all(each.lenient for each in texts))
+    def __init__(self, texts: Sequence[PairSource]) -> None:
+        super().__init__(lenient=all(text.lenient for text in texts))
         self.texts = texts
-        self.bytes = sum(each.bytes for each in texts)
+        self.bytes = sum(text.bytes for text in texts)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        self.counts, before = Counts(), 0
+        self.counts, before = PairCounts(), 0
         for text in self.texts:
             text.on_bytes = lambda done, before=before: self.on_bytes(before + done)  # type: ignore[misc]
             for pair in text:
@@ -257,21 +239,21 @@ class Together(Text):
             text.check()
 
     def identity(self) -> list[Any]:
-        """Return those of all texts."""
-        return [each.identity() for each in self.texts]
+        """Return the identity of each text."""
+        return [text.identity() for text in self.texts]
 
     def digests(self) -> list[TextDigest]:
-        """Return those of all texts."""
-        return [digest for each in self.texts for digest in each.digests()]
+        """Return the digests of all texts."""
+        return [digest for text in self.texts for digest in text.digests()]
 
-    def names(self) -> list[str]:
-        """Return those of all texts."""
-        return [name for each in self.texts for name in each.names()]
+    def locations(self) -> list[str]:
+        """Return the locations of all texts."""
+        return [name for text in self.texts for name in text.locations()]
 
 
 @contextmanager
-def reading(paths: Sequence[Path]) -> Iterator[None]:
-    """Raise `InputError` where the files of a text cannot be read in the block."""
+def read_errors(paths: Sequence[Path]) -> Iterator[None]:
+    """Turn errors of reading the files of a text into `InputError`."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
@@ -283,51 +265,51 @@ def reading(paths: Sequence[Path]) -> Iterator[None]:
 
 
 def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
-    """Raise `InputError` where a file is in another encoding than UTF-8, has zero bytes, or has more than one
-    line in a hundred that is not UTF-8, and where two files have not as many lines.
+    """Raise `InputError` if a text file is broken as a whole, or two files have different numbers of lines.
 
-    Pipes are not checked, for they can be read once only. `way_out`: what the error offers besides mending the
-    file.
+    A broken file has zero bytes, another encoding than UTF-8, or more than 1 % of lines that are not UTF-8. Pipes
+    are not checked, because they can be read only once. `way_out`: an alternative to fixing the file, for the
+    message.
     """
     counts = []
     for path in map(Path, paths):
         if not is_file(path):
             return
-        with reading([path]), ExitStack() as stack:
-            found = look_through(_unpacked(path, stack.enter_context(path.open("rb")), stack))
-        if found.broken:
-            raise InputError(found.fault(path, way_out))
-        counts.append(found.lines)
+        with read_errors([path]), ExitStack() as stack:
+            report = scan_lines(_decompress(path, stack.enter_context(path.open("rb")), stack))
+        if report.broken:
+            raise InputError(report.message(path, way_out))
+        counts.append(report.lines)
     if len(set(counts)) > 1:
-        told = " and ".join(f"{str(path)!r} has {count:,}" for path, count in zip(paths, counts, strict=True))
+        numbers = " and ".join(f"{str(path)!r} has {count:,}" for path, count in zip(paths, counts, strict=True))
         raise InputError(
-            f"{told} lines: line {min(counts) + 1:,} has no partner, and lines before it may belong to others; "
-            f"give files of as many lines{way_out}"
+            f"{numbers} lines: line {min(counts) + 1:,} has no partner, and lines before it may be misaligned; "
+            f"give files with equal numbers of lines{way_out}"
         )
 
 
-def _unpacked(path: Path, raw: BinaryIO, stack: ExitStack) -> BinaryIO:
+def _decompress(path: Path, raw: BinaryIO, stack: ExitStack) -> BinaryIO:
     return cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=raw))) if path.suffix == ".gz" else raw
 
 
-def _lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends."""
-    for line in _unpacked(path, raw, stack):
+def _read_lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:
+    """Yield the lines of a file without line ends."""
+    for line in _decompress(path, raw, stack):
         yield line.rstrip(b"\r\n")
 
 
 def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextDigest:
-    """Return lines and SHA-256 of a file, plain or .gz, as it is without compression.
+    """Return the number of lines and the SHA-256 of a file, computed from its uncompressed content.
 
-    `on_bytes` gets the number of bytes that have been read. Raises `InputError` where it cannot be read.
+    `on_bytes` is called with the number of bytes read. Raises `InputError` if the file cannot be read.
     """
     _size(path)
-    with reading([path]), ExitStack() as stack:
+    with read_errors([path]), ExitStack() as stack:
         raw = stack.enter_context(path.open("rb"))
         status = os.fstat(raw.fileno())
         key = (path.absolute(), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if key not in _digests:
-            file = _unpacked(path, raw, stack)
+            file = _decompress(path, raw, stack)
             digest, lines, end = hashlib.sha256(), 0, b"\n"
             while part := file.read(READ):
                 digest.update(part)

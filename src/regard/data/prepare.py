@@ -1,40 +1,47 @@
-"""From parallel text on disk to a corpus and its vocabularies, once.
+"""Prepare parallel text for training: learn vocabularies and build a corpus, once.
 
-What has been prepared is kept in a folder, by names that say all that it depends on (see `prepared`), so that a
-second training on the same text begins at once, and text that has changed is prepared anew. Several machines may
-prepare parts of one corpus; its folder then has, of each of n parts, a file part-k-of-n.json: begun, or done.
+The results are kept in one folder. Their names identify the text and the settings, so a second training on the
+same text starts at once, and a changed text is prepared anew:
+
+    text-TEXT.json                     where the text was found, and where its chunks are
+    vocabulary-TEXT-SETTINGS.json
+    corpus-TEXT-SETTINGS/              and, beside it, folders of its word alignments
+
+TEXT is a digest of the text's identity. When a text has changed, the results of its former content are removed.
 """
 
-import re
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
-from regard.data import codes, sentencepieces
-from regard.data.codes import CodedWords
-from regard.data.corpus import INDEX, Corpus, open_corpus, write_index
-from regard.data.making import WHOLE, CorpusPart, Maker, Vocabularies, key_of, make_shards
-from regard.data.parallel import Text
-from regard.data.prepared import digest, extent_of, texts_in
-from regard.data.sample import PAIRS, Sample
-from regard.data.sentencepieces import SentencePieces
-from regard.data.subwords import Subwords, train_subwords
-from regard.data.vocabulary import Learned, TokenizerKind
+from regard.data import bpe_codes, sentencepieces
+from regard.data.bpe_codes import BpeCodesVocabulary
+from regard.data.chunks import SAMPLE_PAIRS, ChunkRanges, Sample, find_chunks, is_plain
+from regard.data.corpus import INDEX, Corpus, open_corpus, write_corpus_index
+from regard.data.corpus_builder import ShardBuilder, Vocabularies, build_shards, corpus_key
+from regard.data.parallel import ConcatenatedText, PairSource
+from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import SubwordVocabulary, train_subwords
+from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
 from regard.errors import InputError
-from regard.io import holding, make_folder, refuse_links, taking_turns, write_json
-from regard.io.reading import damaged, files_in, is_file, is_sealed, read_json, sealed
-from regard.progress import preparing_bar, reading_bar, tell
+from regard.io import hold_lock, is_in_use, make_folder, remove_quietly, wait_for_lock, write_json
+from regard.io.reading import add_digest, damaged_file, has_valid_digest, is_file, read_json
+from regard.progress import preparing_bar, print_status, reading_bar
 
-MEND = "delete it to learn it anew"
-MEND_PART = "delete it and prepare that part again"
-PART = re.compile(r"part-([1-9][0-9]{0,8})-of-([1-9][0-9]{0,8})\.json")
+REMEDY = "delete it to prepare it anew"
+CHANGED = "it has changed since it was written"
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cutting:
-    """How text is cut into tokens."""
+class TokenizerConfig:
+    """The settings of a vocabulary to learn."""
 
     kind: TokenizerKind
     size: int
@@ -43,80 +50,174 @@ class Cutting:
     lowercase: bool
 
 
-def learn_vocabularies(text: Text, cutting: Cutting, root: Path, *, progress: bool = True) -> Vocabularies:
-    """Return the vocabularies of source and target, learned from a sample of `text` or found under `root`.
+class TextIndex(msgspec.Struct, forbid_unknown_fields=True):
+    """The location of a text and of its chunks."""
 
-    Where another process learns them, it is waited for. Raises `InputError` where the text cannot be read or the
-    vocabulary is too small for it.
-    """
-    for each in texts_in(text):
-        extent_of(each, root, progress=progress)  # where the text is broken, before anything is made of it
-    name = digest(text.identity())
-    sides = [None] if cutting.joint else [0, 1]
-    files = [root / f"vocabulary-{name}-{digest(vars(cutting), side, PAIRS)}.json" for side in sides]
-    if not all(map(is_file, files)):
-        with taking_turns(files[0], lambda what: tell(what, show=progress)):
-            for side, file in zip(sides, files, strict=True):
-                if not is_file(file):
-                    _learn(text, cutting, side, file, progress=progress)
-    return read_vocabularies(_read_prepared(files[0]), _read_prepared(files[-1]))
+    text: list[str]
+    """The paths or names of the text."""
+    stretches: Number
+    """The number of chunks."""
+    spans: list[list[tuple[Number, Number]]] | None = None
+    """The byte range of each chunk in each file, for plain files."""
+    checked: bool = False
+    """Whether `parallel.check_files` found the files in order."""
+    digest: str = ""
+    """The digest of the fields before it."""
 
 
-def _learn(text: Text, cutting: Cutting, side: int | None, file: Path, *, progress: bool) -> None:
-    extents = [(each, extent_of(each, file.parent, progress=progress)) for each in texts_in(text)]
-    whole = extent_of(text, file.parent, progress=progress)
-    sample = Sample([(each, extent.spans) for each, extent in extents], whole.stretches, side)
-    with reading_bar("learn the vocabulary", text.bytes, show=progress) as on_bytes:
-        sample.on_share = lambda share: on_bytes(int(share * text.bytes))
-        learned = train_subwords(sample, kind=cutting.kind, size=cutting.size, lowercase=cutting.lowercase)
-    tokenizer = learned.to_json()
-    content = {"tokenizer": tokenizer, "name": file.stem, "pairs": sample.pairs, "bytes": sample.bytes}
-    write_json(file, sealed(content))
-    tell(f"vocabulary of {len(learned):,} symbols, learned from {sample.told}", show=progress)
-
-
-class _Prepared(msgspec.Struct, forbid_unknown_fields=True):
-    """What the file of a prepared vocabulary holds."""
+class _StoredVocabulary(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of a vocabulary's file."""
 
     tokenizer: str
-    """JSON of the `tokenizers` library."""
+    """The JSON of the `tokenizers` library."""
     name: str
-    """Of the file, which says of what text it was learned, and how."""
+    """The name of the file, which identifies text and settings."""
     pairs: int
-    """Of which sample it was learned, and"""
+    """The number of pairs that the vocabulary was learned from."""
     bytes: int
-    """how large that is."""
+    """The size of these pairs."""
     digest: str
-    """Of all of it."""
+    """The digest of the fields before it."""
 
 
-def _read_prepared(file: Path) -> str:
-    """Return the JSON of a vocabulary; raises `InputError` where it is not as it was prepared."""
-    stored = read_json(file, _Prepared, MEND)
-    if not is_sealed(msgspec.to_builtins(stored)):
-        raise damaged(file, "it has changed since it was written", MEND)
+def short_digest(*content: Any) -> str:
+    """Return a digest of plain data, for the name of a file."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def index_text(text: PairSource, root: Path, *, progress: bool) -> TextIndex:
+    """Return the index of a text, scanned or read from `root`.
+
+    After a scan, the results of an older text at the same location are removed. Raises `InputError` if the text
+    cannot be read, or is broken and not lenient, before anything is written.
+    """
+    file = root / f"text-{short_digest(text.identity())}.json"
+    if is_file(file):
+        stored = read_json(file, TextIndex, REMEDY)
+        if not has_valid_digest(msgspec.to_builtins(stored)):
+            raise damaged_file(file, CHANGED, REMEDY)
+        # Scan again if an equal text is now at another location, or compressed.
+        valid = stored.checked or text.lenient
+        if valid and stored.text == text.locations() and (stored.spans is not None) == is_plain(text):
+            return stored
+    text.check()
+    ranges: ChunkRanges | None = None
+    if isinstance(text, ConcatenatedText):
+        chunks = sum(index_text(part, root, progress=progress).stretches for part in text.texts)
+    else:
+        with reading_bar("scan the text", text.bytes, show=progress) as text.on_bytes:
+            chunks, ranges = find_chunks(text)
+    index = TextIndex(text.locations(), chunks, ranges, checked=not (text.lenient or text.strict))
+    make_folder(root)
+    content = {name: value for name, value in msgspec.to_builtins(index).items() if name != "digest"}
+    write_json(file, add_digest(content), indent=0)
+    if index.text:
+        _remove_older(file, index.text, progress=progress)
+    return index
+
+
+def _remove_older(file: Path, locations: list[str], *, progress: bool) -> None:
+    """Remove the results of older texts at the same location as the text of `file`, unless they are in use."""
+    for older in sorted(file.parent.glob("text-*.json")):
+        if older == file or read_json(older, TextIndex, REMEDY).text != locations:
+            continue
+        name = older.stem.removeprefix("text-")
+        if all(list(_remove_corpora(file.parent, name))):
+            for path in [*file.parent.glob(f"vocabulary-{name}-*.json"), older]:
+                remove_quietly(path)
+            print_status(
+                f"the text has changed: removed what was prepared from the old one ({name})", show=progress
+            )
+
+
+def _remove_corpora(root: Path, name: str) -> Iterator[bool]:
+    """Remove the corpora of a text. Yields for each whether it was removed."""
+    for folder in sorted(root.glob(f"corpus-{name}-*")):
+        if "-guide-" in folder.name:
+            continue
+        try:
+            with hold_lock(folder):
+                if is_in_use(folder / INDEX):
+                    yield False
+                    continue
+                remove_quietly(folder / INDEX)  # first, since a folder without it is no corpus
+                shutil.rmtree(folder, ignore_errors=True)
+                for alignment in root.glob(f"{folder.name}-guide-*"):
+                    remove_quietly(alignment)
+                yield True
+        except InputError:  # another process is building it
+            yield False
+
+
+def _parts(text: PairSource) -> list[PairSource]:
+    return list(text.texts) if isinstance(text, ConcatenatedText) else [text]
+
+
+def learn_vocabularies(
+    text: PairSource, config: TokenizerConfig, root: Path, *, progress: bool = True
+) -> Vocabularies:
+    """Return the vocabularies of source and target, learned from a sample of `text` or read from `root`.
+
+    If another process is learning them, this one waits for it. Raises `InputError` if the text cannot be read or
+    the vocabulary is too small for it.
+    """
+    for part in _parts(text):
+        index_text(part, root, progress=progress)  # refuse a broken text before anything is written
+    name = short_digest(text.identity())
+    sides = [None] if config.joint else [0, 1]
+    files = [root / f"vocabulary-{name}-{short_digest(vars(config), side, SAMPLE_PAIRS)}.json" for side in sides]
+    if not all(map(is_file, files)):
+        # One lock for both files, since both are learned together.
+        with wait_for_lock(files[0], lambda message: print_status(message, show=progress)):
+            for side, file in zip(sides, files, strict=True):
+                if not is_file(file):
+                    _learn_vocabulary(text, config, side, file, progress=progress)
+    return read_vocabularies(_read_vocabulary(files[0]), _read_vocabulary(files[-1]))
+
+
+def _learn_vocabulary(
+    text: PairSource, config: TokenizerConfig, side: int | None, file: Path, *, progress: bool
+) -> None:
+    indexed = [(part, index_text(part, file.parent, progress=progress).spans) for part in _parts(text)]
+    sample = Sample(indexed, index_text(text, file.parent, progress=progress).stretches, side)
+    with reading_bar("learn the vocabulary", text.bytes, show=progress) as on_bytes:
+        sample.on_share = lambda share: on_bytes(int(share * text.bytes))
+        vocabulary = train_subwords(sample, kind=config.kind, size=config.size, lowercase=config.lowercase)
+    tokenizer = vocabulary.to_json()
+    content = {"tokenizer": tokenizer, "name": file.stem, "pairs": sample.pairs, "bytes": sample.bytes}
+    write_json(file, add_digest(content))
+    print_status(f"vocabulary of {len(vocabulary):,} symbols, learned from {sample.summary}", show=progress)
+
+
+def _read_vocabulary(file: Path) -> str:
+    """Return the JSON of a vocabulary. Raises `InputError` if the file changed after it was written."""
+    stored = read_json(file, _StoredVocabulary, REMEDY)
+    if not has_valid_digest(msgspec.to_builtins(stored)):
+        raise damaged_file(file, CHANGED, REMEDY)
     if stored.name != file.stem:
-        raise damaged(file, f"it is {stored.name}, under another name", MEND)
+        raise damaged_file(file, f"it is {stored.name}, under another name", REMEDY)
     return stored.tokenizer
 
 
 def read_vocabularies(source: str, target: str) -> Vocabularies:
-    """Return vocabularies from their JSON, one for both where it is the same."""
-    first = _from_json(source)
-    return first, first if source == target else _from_json(target)
+    """Return vocabularies from their JSON. Equal JSON gives one vocabulary for both sides."""
+    first = _parse_vocabulary(source)
+    return first, first if source == target else _parse_vocabulary(target)
 
 
-def _from_json(text: str) -> Learned:
+def _parse_vocabulary(text: str) -> LearnedVocabulary:
     if text.startswith(sentencepieces.MARK):
-        return SentencePieces.from_json(text)
-    return CodedWords.from_json(text) if text.startswith(codes.MARK) else Subwords.from_json(text)
+        return SentencePieceVocabulary.from_json(text)
+    if text.startswith(bpe_codes.MARK):
+        return BpeCodesVocabulary.from_json(text)
+    return SubwordVocabulary.from_json(text)
 
 
 @dataclass(frozen=True)
-class Preparation:
-    """A text that becomes a corpus under `root`; the other arguments are those of `Maker`."""
+class CorpusPreparation:
+    """The preparation of a text as a corpus under `root`. The other arguments are those of `ShardBuilder`."""
 
-    text: Text
+    text: PairSource
     vocabularies: Vocabularies
     root: Path
     max_len: int
@@ -125,144 +226,56 @@ class Preparation:
 
     @property
     def folder(self) -> Path:
-        """Where the corpus is, or is to be."""
-        settings = digest([each.to_json() for each in self.vocabularies], self.max_len)
-        return self.root / f"corpus-{digest(self.text.identity())}-{settings}"
+        """The folder of the corpus."""
+        settings = short_digest([vocabulary.to_json() for vocabulary in self.vocabularies], self.max_len)
+        return self.root / f"corpus-{short_digest(self.text.identity())}-{settings}"
 
     def corpus(self) -> Corpus:
-        """Return the corpus, made or found; what is there of it is not made again.
+        """Return the corpus, built or found. Existing shards are kept.
 
-        Raises `InputError` where the text cannot be read, nothing is left of it, with `strict` where anything
-        would be left out, and where other processes have made parts of it, but not all.
+        Raises `InputError` if the text cannot be read, if no pair is left, or, with `strict`, if a pair must be
+        skipped.
         """
-        extent_of(self.text, self.root, progress=self.progress)  # it may have been made of a lenient text
-        if (found := self._found()) is not None:
-            return found
-        with taking_turns(self.folder, self._wait):
-            if (found := self._found()) is not None:
-                return found
-            shards = self._in_parts()
-            if shards is None or self.strict:
-                shards = self._make(WHOLE)
-            return write_index(self.folder, self._maker.key, shards, self._symbols)
-
-    def part(self, part: CorpusPart) -> list[int]:
-        """Make a part of the corpus, and return which are still missing.
-
-        Raises `InputError` as `corpus` does, and where it is being made in another number of parts.
-        """
-        parts = max((each.parts for each in self._parts()), default=part.parts)
-        if parts != part.parts:
-            raise InputError(
-                f"corpus {str(self.folder)!r} is made in {parts} parts, not in {part.parts}: prepare one of "
-                f"these, such as 1/{parts}, or delete the folder"
-            )
-        file = self.folder / f"part-{part.number}-of-{part.parts}.json"
-        refuse_links(self.folder)
-        with holding(file):
-            make_folder(self.folder, below=self.folder.parent.parent)
-            write_json(file, sealed({"shards": None}))
-            write_json(file, sealed({"shards": self._make(part)}))
-        return self._missing()
+        index_text(self.text, self.root, progress=self.progress)  # the corpus may be that of a lenient text
+        if (corpus := self._find()) is not None:
+            return corpus
+        with wait_for_lock(self.folder, lambda message: print_status(message, show=self.progress)):
+            # Another process may have built it during the wait.
+            if (corpus := self._find()) is not None:
+                return corpus
+            key = corpus_key(self.text, self.vocabularies, self.max_len)
+            builder = ShardBuilder(self.folder, self.vocabularies, self.max_len, self.strict, key)
+            index = index_text(self.text, self.root, progress=self.progress)
+            with preparing_bar("prepare the corpus", self.text.bytes, show=self.progress) as advance:
+                shards = build_shards(builder, self.text, index.spans, on_shard=lambda report: advance(*report))
+            return write_corpus_index(self.folder, key, shards, self._vocabulary_sizes)
 
     @property
-    def _symbols(self) -> tuple[int, int]:
+    def _vocabulary_sizes(self) -> tuple[int, int]:
         source, target = self.vocabularies
         return len(source), len(target)
 
-    @property
-    def _maker(self) -> Maker:
-        key = key_of(self.text, self.vocabularies, self.max_len)
-        return Maker(self.folder, self.vocabularies, self.max_len, self.strict, key)
-
-    def _found(self) -> Corpus | None:
-        """Return the corpus where it is complete, and nothing is to be refused that was left out of it."""
+    def _find(self) -> Corpus | None:
+        """Return the complete corpus, or None if it must be built. With `strict`, a corpus with skipped pairs
+        does not count."""
         if not is_file(self.folder / INDEX):
             return None
         corpus = open_corpus(self.folder)
-        if corpus.symbols != self._symbols:
-            raise damaged(self.folder, "it was prepared with other vocabularies", "delete it to prepare it anew")
-        if corpus.key != self._maker.key:
-            raise damaged(self.folder, "it was prepared of another text", "delete it to prepare it anew")
-        return None if self.strict and corpus.counts.left_out else corpus
-
-    def _make(self, part: CorpusPart) -> int:
-        extent = extent_of(self.text, self.root, progress=self.progress)
-        name = "prepare the corpus" if part == WHOLE else f"prepare part {part}"
-        with preparing_bar(name, self.text.bytes // part.parts, show=self.progress) as more:
-            return make_shards(self._maker, self.text, extent.spans, part=part, on_made=lambda made: more(*made))
-
-    def _parts(self) -> dict[CorpusPart, int | None]:
-        """Return the parts that were begun, each with how many shards all have, where it is done."""
-        found: dict[CorpusPart, int | None] = {}
-        for file in files_in(self.folder):
-            if name := PART.fullmatch(file.name):
-                begun = read_json(file, _Begun, MEND_PART)
-                if not is_sealed(msgspec.to_builtins(begun)):
-                    raise damaged(file, "it has changed since it was written", MEND_PART)
-                found[CorpusPart(int(name[1]), int(name[2]))] = begun.shards
-        return found
-
-    def _missing(self) -> list[int]:
-        found = self._parts()
-        parts = max((each.parts for each in found), default=0)
-        return [number for number in range(1, parts + 1) if found.get(CorpusPart(number, parts)) is None]
-
-    def _in_parts(self) -> int | None:
-        """Return how many shards there are of a corpus that was made in parts; None for others."""
-        found = self._parts()
-        if not found:
-            return None
-        parts = max(each.parts for each in found)
-        if missing := self._missing():
-            raise InputError(
-                f"corpus {str(self.folder)!r} is incomplete, {listed(missing, parts)}: prepare what is missing "
-                f"(--prepare {missing[0]}/{parts}), or delete the folder to prepare all of it here"
-            )
-        return max(shards for shards in found.values() if shards is not None)
-
-    def _wait(self, what: str) -> None:
-        tell(what, show=self.progress)
+        if corpus.symbols != self._vocabulary_sizes:
+            raise damaged_file(self.folder, "it was prepared with other vocabularies", REMEDY)
+        if corpus.key != corpus_key(self.text, self.vocabularies, self.max_len):
+            raise damaged_file(self.folder, "it was prepared from another text", REMEDY)
+        return None if self.strict and corpus.counts.skipped else corpus
 
 
-class _Begun(msgspec.Struct, forbid_unknown_fields=True):
-    """What the file of a part holds."""
-
-    shards: Annotated[int, msgspec.Meta(ge=0, le=2**32)] | None
-    """Of all parts; None where this one is not done."""
-    digest: str
-
-
-def listed(numbers: list[int], parts: int, most: int = 8) -> str:
-    """Say which parts of so many are missing."""
-    if len(numbers) == 1:
-        return f"part {numbers[0]} of {parts} is missing"
-    first, last = ", ".join(map(str, numbers[:-1][:most])), numbers[-1]
-    more = " ..." if len(numbers) > most + 1 else ""
-    return f"parts {first}{more} and {last} of {parts} are missing"
-
-
-def prepare_corpus(
-    text: Text,
-    vocabularies: Vocabularies,
-    root: Path,
-    *,
-    max_len: int,
-    strict: bool = False,
-    progress: bool = True,
-) -> Corpus:
-    """Return the corpus of `text`, prepared or found under `root`; see `Preparation`."""
-    return Preparation(text, vocabularies, root, max_len, strict, progress).corpus()
-
-
-def read_pairs(text: Text, what: str) -> list[tuple[str, str]]:
-    """Return all pairs of a text, which is to be `what`; raises `InputError` where there is none."""
+def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
+    """Return all pairs of a text. Raises `InputError` if there is none, with the `description` of the text."""
     pairs = list(text)
-    check_pairs(pairs, text, what)
+    check_pairs(pairs, text, description)
     return pairs
 
 
-def check_pairs(pairs: list[tuple[str, str]], text: Text, what: str) -> None:
-    """Raise `InputError` where a text that was read, which is to be `what`, has no pair."""
+def check_pairs(pairs: list[tuple[str, str]], text: PairSource, description: str) -> None:
+    """Raise `InputError` if a text has no pair, with the `description` of the text."""
     if not pairs:
-        raise InputError(f"{what} text has no pair: {text.counts}")
+        raise InputError(f"{description} text has no pair: {text.counts}")

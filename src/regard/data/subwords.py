@@ -1,9 +1,8 @@
-"""Tokenizers learned from text: subwords (BPE, unigram), words, or characters.
+"""Vocabularies learned from text: BPE or unigram subwords, words, or characters.
 
-The work is done by the `tokenizers` library. Text is put into Unicode's composed form (NFC), every word begins
-with `▁` in place of the blank before it, and punctuation stands apart; so tokens put together are the text
-again. The first four indices are those of `vocabulary`, and text can never spell them: `</s>` in a line is five
-characters.
+The `tokenizers` library does the work. Text is normalized to NFC, each word begins with `▁` in place of the blank
+before it, and punctuation is split off, so joining the tokens restores the text. The first four indices are those
+of `vocabulary`. Text cannot spell them: `</s>` in a line is five characters.
 """
 
 import json
@@ -14,41 +13,46 @@ from typing import Annotated, Any
 import msgspec
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.places import Place
-from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, TokenizerKind, whole
+from regard.data.tokenization import Span
+from regard.data.vocabulary import BLANK, SPECIAL, UNKNOWN, SymbolVocabulary, TokenizerKind, replace_surrogates
 from regard.errors import InputError, RegardError
-from regard.io.reading import DamageError, parse_json, shaped
-from regard.libraries import calling
+from regard.io.reading import DamageError, convert_json, parse_json
+from regard.libraries import library_errors
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
 """The first four symbols in a tokenizer's file."""
+FAILURE, REMEDY = (
+    "the vocabulary cannot split this text",
+    "give another text, or import or train the model anew",
+)
+"""The parts of the message for a failure of the library."""
 
 
 class _Bpe(msgspec.Struct, tag_field="type", tag="BPE"):
-    """What is told of byte-pair encoding: the index of each piece, and which two are joined, first ones first."""
+    """The stored BPE model: the index of each piece, and the pairs to merge in order."""
 
     vocab: dict[str, Index]
     merges: list[tuple[str, str]]
 
     @property
     def pieces(self) -> list[str]:
-        return _in_order(self.vocab)
+        return _sort_by_index(self.vocab)
 
 
 class _Words(msgspec.Struct, tag_field="type", tag="WordLevel"):
-    """What is told of words: the index of each."""
+    """The stored word model: the index of each word."""
 
     vocab: dict[str, Index]
     merges = ()
 
     @property
     def pieces(self) -> list[str]:
-        return _in_order(self.vocab)
+        return _sort_by_index(self.vocab)
 
 
 class _Unigram(msgspec.Struct, tag_field="type", tag="Unigram"):
-    """What is told of a unigram model: each piece with its log-probability, by index."""
+    """The stored unigram model: each piece with its log-probability, ordered by index."""
 
     vocab: list[tuple[str, float]]
     merges = ()
@@ -58,12 +62,8 @@ class _Unigram(msgspec.Struct, tag_field="type", tag="Unigram"):
         return [piece for piece, _ in self.vocab]
 
 
-CUT, AGAIN = "the vocabulary cannot cut this text", "give another text, or import or train the model anew"
-"""What is said where the library fails."""
-
-
 class _Stored(msgspec.Struct):
-    """What the JSON of a tokenizer needs to hold; there is more, which is the library's."""
+    """The required content of a tokenizer's JSON. The library's other fields are not checked."""
 
     model: _Bpe | _Words | _Unigram
     normalizer: dict[str, Any]
@@ -71,137 +71,131 @@ class _Stored(msgspec.Struct):
     added_tokens: Annotated[list[Any], msgspec.Meta(max_length=0)]
 
 
-class Subwords:
-    """A vocabulary of pieces of text, around a `tokenizers.Tokenizer`."""
-
-    unit = "tokens"
+class SubwordVocabulary(SymbolVocabulary):
+    """A vocabulary around a `tokenizers.Tokenizer`."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         vocabulary = tokenizer.get_vocab(with_added_tokens=False)
-        self.symbols = [*SPECIAL, *sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIAL) :]]
-
-    def __len__(self) -> int:
-        return len(self.symbols)
+        super().__init__(sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIAL) :])
 
     def encode(self, text: str) -> list[int]:
-        """Return the indices of a text, `UNKNOWN` for what was never seen; no end of sequence."""
-        return self._encoded(text).ids
-
-    @property
-    def by_words(self) -> bool:
-        """Whether the tokens of a text are those of its words between single blanks, end to end."""
-        found = json.loads(self._tokenizer.to_str())["pre_tokenizer"]
-        first, *others = found.get("pretokenizers", [found])
-        marked = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
-        return bool(first == marked and all(each["type"] == "Punctuation" for each in others))
+        """Return the indices of a text without an end of sequence. Unknown tokens get `UNKNOWN`."""
+        return self._encode(text).ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of many texts, encoded in parallel."""
-        with calling("tokenizers", CUT, AGAIN):
-            return [each.ids for each in self._tokenizer.encode_batch_fast(list(map(whole, texts)))]
+        with library_errors("tokenizers", FAILURE, REMEDY):
+            encodings = self._tokenizer.encode_batch_fast(list(map(replace_surrogates, texts)))
+            return [encoding.ids for encoding in encodings]
+
+    def _encode(self, text: str) -> Encoding:
+        """Encode a text. Raises `InputError` if the library fails, as for an unusual tokenizer."""
+        with library_errors("tokenizers", FAILURE, REMEDY):
+            return self._tokenizer.encode(replace_surrogates(text))
+
+    @property
+    def splits_at_blanks(self) -> bool:
+        """Whether the tokens of a text are the tokens of its words, joined."""
+        stored = json.loads(self._tokenizer.to_str())["pre_tokenizer"]
+        first, *others = stored.get("pretokenizers", [stored])
+        expected = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
+        return bool(first == expected and all(step["type"] == "Punctuation" for step in others))
 
     def words(self, text: str) -> list[str]:
-        """Return the words that a text is split into before each is cut into pieces."""
-        with calling("tokenizers", CUT, AGAIN):
-            normal = self._tokenizer.normalizer.normalize_str(whole(text))
-            return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
+        """Return the words of a text, before they are split into tokens."""
+        with library_errors("tokenizers", FAILURE, REMEDY):
+            normalized = self._tokenizer.normalizer.normalize_str(replace_surrogates(text))
+            return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normalized)]
 
     def pieces(self, text: str) -> list[str]:
-        """Return what each index of `encode(text)` stands for, unknown ones too."""
-        text = whole(text)
-        encoding = self._encoded(text)
-        each = zip(encoding.ids, encoding.offsets, strict=True)
+        """Return the tokens of a text, including unknown ones."""
+        text = replace_surrogates(text)
+        encoding = self._encode(text)
         return [
-            text[begin:end].strip() if index == UNKNOWN else self.symbols[index] for index, (begin, end) in each
+            text[begin:end].strip() if index == UNKNOWN else self.symbols[index]
+            for index, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True)
         ]
 
-    def places(self, text: str) -> list[Place]:
-        """Return where each piece stands in a text; one that is only the blank before a word, where that is."""
-        return list(self._encoded(text).offsets)
+    def offsets(self, text: str) -> list[Span]:
+        """Return the span of each token of a text. The span of a blank token is that of the blank."""
+        return list(self._encode(text).offsets)
 
     def unknown(self, text: str) -> list[str]:
-        """Return what the vocabulary does not know of a text: each piece once, sorted."""
-        each = zip(self.encode(text), self.pieces(text), strict=True)
-        return sorted({piece for index, piece in each if index == UNKNOWN})
+        """Return the unknown tokens of a text, sorted, each once."""
+        tokens = zip(self.encode(text), self.pieces(text), strict=True)
+        return sorted({piece for index, piece in tokens if index == UNKNOWN})
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence; special ones but `UNKNOWN` are left
-        out."""
-        indices = indices[: indices.index(EOS)] if EOS in indices else indices
-        pieces = "".join(self.symbols[index] for index in indices if index >= UNKNOWN)
-        return pieces.replace(BLANK, " ").removeprefix(" ")
-
-    def labels(self, indices: Sequence[int]) -> list[str]:
-        """Name every index, special ones included, for plots; a word's first piece begins with `▁`."""
-        return [self.symbols[index] for index in indices]
+        """Return the text of indices up to the first end of sequence, see `Vocabulary.decode`."""
+        return "".join(self._known(indices)).replace(BLANK, " ").removeprefix(" ")
 
     def to_json(self) -> str:
         """Return the tokenizer as the JSON of the `tokenizers` library."""
         return self._tokenizer.to_str(pretty=True)
 
-    def _encoded(self, text: str) -> Encoding:
-        """Encode a text; raises `InputError` where the library fails, as for an odd tokenizer."""
-        with calling("tokenizers", CUT, AGAIN):
-            return self._tokenizer.encode(whole(text))
-
     @classmethod
-    def from_json(cls, text: str) -> "Subwords":
-        """Return what `to_json` wrote; raises `InputError` where it is damaged."""
+    def from_json(cls, text: str) -> "SubwordVocabulary":
+        """Return the vocabulary that `to_json` wrote. Raises `InputError` if the JSON is damaged."""
         try:
-            return cls(_tokenizer(text))
+            return cls(_parse_tokenizer(text))
         except DamageError as error:
             raise InputError(f"tokenizer is damaged: {error}; restore a copy of it, or train anew") from error
 
 
-def _in_order(vocab: dict[str, int]) -> list[str]:
-    """Return pieces by their indices, which are to be 0, 1, 2, ..."""
-    found = sorted(vocab, key=vocab.__getitem__)
-    for index, piece in enumerate(found):
+def _sort_by_index(vocab: dict[str, int]) -> list[str]:
+    """Return pieces ordered by index. Raises `DamageError` unless the indices are 0, 1, 2, ..."""
+    pieces = sorted(vocab, key=vocab.__getitem__)
+    for index, piece in enumerate(pieces):
         if vocab[piece] != index:
             raise DamageError(f"its piece {piece!r} has index {vocab[piece]}, not {index}")
-    return found
+    return pieces
 
 
-def _tokenizer(text: str) -> Tokenizer:
-    """Return the library's tokenizer of its JSON; raises `DamageError` where that is not one of ours."""
-    model = shaped(parse_json(text), _Stored).model
+def _parse_tokenizer(text: str) -> Tokenizer:
+    """Return the library's tokenizer from its JSON. Raises `DamageError` for a tokenizer of another origin."""
+    model = convert_json(parse_json(text), _Stored).model
     pieces = model.pieces
     if tuple(pieces[: len(RESERVED)]) != RESERVED:
         raise DamageError(f"its first pieces are not {', '.join(RESERVED)}")
     known = set(pieces)
     if len(known) < len(pieces):
-        raise DamageError("a piece stands in it twice")
+        raise DamageError("it lists a piece twice")
     for pair in model.merges:
         for piece in (*pair, "".join(pair)):
             if piece not in known:
-                raise DamageError(f"it joins to or from {piece!r}, which is none of its pieces")
+                raise DamageError(f"its merges use {piece!r}, which is not in its vocabulary")
     try:
         return Tokenizer.from_str(text)
-    except BaseException as error:  # the library raises bare errors, and panics, which are no Exception
+    except BaseException as error:  # the library raises bare exceptions, and panics that are no Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
-        raise DamageError("the tokenizers library cannot make use of it") from error
+        raise DamageError("the tokenizers library cannot read it") from error
 
 
-def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowercase: bool = False) -> Subwords:
-    """Learn a vocabulary of at most `size` symbols, the four special ones among them, from `texts`,
-    which are read more than once.
+def train_subwords(
+    texts: Iterable[str], *, kind: TokenizerKind, size: int, lowercase: bool = False
+) -> SubwordVocabulary:
+    """Learn a vocabulary of at most `size` symbols from `texts`, which are read more than once.
 
-    `kind`: "bpe" joins the pair of pieces seen most often, again and again (Sennrich et al. 2016); "unigram"
-    drops the pieces that the text misses least (Kudo 2018); "words" takes the most frequent words; "characters"
-    the most frequent characters. BPE takes as many characters as fill half of `size`. `lowercase`: text is put
-    into lower case first. The same texts give the same vocabulary, but for "unigram", where the library's order
-    of summation varies. Raises `InputError` where `size` leaves no room for the special symbols and every
-    character.
+    `size` includes the four special symbols. `kind`: "bpe" repeatedly merges the most frequent pair of pieces
+    (Sennrich et al. 2016); "unigram" removes the pieces that reduce the likelihood least (Kudo 2018); "words" and
+    "characters" take the most frequent ones. `lowercase`: convert text to lower case first. Raises `InputError`
+    if `size` is too small for the special symbols and every character.
+
+    BPE takes as many characters as fill half of `size`. Equal texts give equal vocabularies, except for
+    "unigram", where the library's order of summation varies.
     """
     if kind in ("sentencepiece", "codes"):
         raise InputError(
-            f"tokenizer {kind} comes with models that are imported: learn bpe, unigram, words or characters"
+            f"tokenizer {kind} comes with imported models and cannot be learned: choose bpe, unigram, words, "
+            f"characters"
         )
     if size <= len(RESERVED):
-        raise InputError(f"vocab_size {size} leaves no room beside {len(RESERVED)} special symbols: choose more")
-    tokenizer = Tokenizer(_model(kind))
+        raise InputError(
+            f"vocab_size {size} leaves no room beside {len(RESERVED)} special symbols: choose a larger one"
+        )
+    tokenizer = Tokenizer(_make_model(kind))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
     )
@@ -210,27 +204,30 @@ def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowe
     )
     tokenizer.decoder = decoders.Metaspace(BLANK, prepend_scheme="always")
     try:
-        alphabet = _alphabet(texts, tokenizer, size) if kind in ("bpe", "characters") else []
-        tokenizer.train_from_iterator(texts, _trainer(kind, size, alphabet))
-    except RegardError:  # what is wrong with the text is said already
+        alphabet = _choose_alphabet(texts, tokenizer, size) if kind in ("bpe", "characters") else []
+        tokenizer.train_from_iterator(texts, _make_trainer(kind, size, alphabet))
+    except RegardError:  # an error of the text has its own message
         raise
-    except Exception as error:  # the library raises bare ones
+    except Exception as error:  # the library raises bare exceptions
         raise InputError(
             f"no {kind} vocabulary of {size} symbols can be learned from this text: {error}"
         ) from error
-    found = Subwords(Tokenizer.from_str(_without_added(tokenizer)))
-    if len(found) > size:
+    vocabulary = SubwordVocabulary(Tokenizer.from_str(_remove_added_tokens(tokenizer)))
+    if len(vocabulary) > size:
         raise InputError(
             f"vocab_size {size} leaves no room for {len(RESERVED)} special symbols and every character of the "
-            f"text: choose at least {len(found)}"
+            f"text: choose at least {len(vocabulary)}"
         )
-    return found
+    return vocabulary
 
 
-def given_symbols(symbols: Sequence[str], *, words: bool, lowercase: bool = False) -> Subwords:
-    """Return a vocabulary of symbols that are known, with indices from 4 on: words between blanks, or characters,
-    with `▁` for the blank. Text is taken as it is, or put into lower case."""
-    names = [*RESERVED, *(f"{BLANK}{each}" if words else each for each in symbols)]
+def vocabulary_from_symbols(symbols: Sequence[str], *, words: bool, lowercase: bool = False) -> SubwordVocabulary:
+    """Return a vocabulary of given symbols, with indices from 4 on.
+
+    `words`: the symbols are words separated by blanks; otherwise they are characters, with `▁` for the blank.
+    `lowercase`: convert text to lower case first; it is not normalized otherwise.
+    """
+    names = [*RESERVED, *(f"{BLANK}{symbol}" if words else symbol for symbol in symbols)]
     tokenizer = Tokenizer(
         models.WordLevel({name: index for index, name in enumerate(names)}, unk_token=RESERVED[UNKNOWN])
     )
@@ -244,10 +241,10 @@ def given_symbols(symbols: Sequence[str], *, words: bool, lowercase: bool = Fals
                 pre_tokenizers.Split("", "isolated"),
             ]
         )
-    return Subwords.from_json(_without_added(tokenizer))
+    return SubwordVocabulary.from_json(_remove_added_tokens(tokenizer))
 
 
-def _model(kind: TokenizerKind) -> models.Model:
+def _make_model(kind: TokenizerKind) -> models.Model:
     if kind == "words":
         return models.WordLevel(unk_token=RESERVED[UNKNOWN])
     if kind == "unigram":
@@ -255,41 +252,41 @@ def _model(kind: TokenizerKind) -> models.Model:
     return models.BPE(unk_token=RESERVED[UNKNOWN])
 
 
-def _alphabet(texts: Iterable[str], tokenizer: Tokenizer, size: int) -> list[str]:
-    """Return the characters to begin with: all, or the most frequent ones.
+def _choose_alphabet(texts: Iterable[str], tokenizer: Tokenizer, size: int) -> list[str]:
+    """Return the initial characters: all of them, or the most frequent ones that fit.
 
-    The library would choose among equally frequent ones by chance.
+    The library breaks ties between equally frequent characters at random, so the choice is made here.
     """
-    # Word by word, as most come again: neither NFC nor lower case looks across a blank.
+    # Normalize each distinct word once, since most words recur. NFC and lower case act within a word.
     words, counts = Counter[str](), Counter({BLANK: 1})
     for text in texts:
-        found = text.split(" ")
-        words.update(found)
-        counts[BLANK] += len(found) - 1
+        parts = text.split(" ")
+        words.update(parts)
+        counts[BLANK] += len(parts) - 1
     for word, times in words.items():
         for character in tokenizer.normalizer.normalize_str(word):
             counts[character] += times
-    # By number, then by name.
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     return ranked[: max(1, size - len(RESERVED))]
 
 
-def _trainer(kind: TokenizerKind, size: int, alphabet: list[str]) -> trainers.Trainer:
+def _make_trainer(kind: TokenizerKind, size: int, alphabet: list[str]) -> trainers.Trainer:
     options: dict[str, Any] = {"special_tokens": list(RESERVED), "show_progress": False}
     if kind == "words":
         return trainers.WordLevelTrainer(vocab_size=size, **options)
     if kind == "unigram":
         return trainers.UnigramTrainer(vocab_size=size, unk_token=RESERVED[UNKNOWN], **options)
-    # Characters are what BPE starts from, before it joins anything.
-    most = max(1, len(alphabet) if kind == "characters" else min(len(alphabet), (size - len(RESERVED)) // 2))
+    # BPE that merges nothing is a vocabulary of characters. For BPE itself, characters take at most half of the
+    # size.
+    limit = max(1, len(alphabet) if kind == "characters" else min(len(alphabet), (size - len(RESERVED)) // 2))
     return trainers.BpeTrainer(
         vocab_size=0 if kind == "characters" else size,
-        initial_alphabet=alphabet[:most],
-        limit_alphabet=most,
+        initial_alphabet=alphabet[:limit],
+        limit_alphabet=limit,
         **options,
     )
 
 
-def _without_added(tokenizer: Tokenizer) -> str:
-    """Return the tokenizer's JSON in which the special symbols are no longer looked for in text."""
+def _remove_added_tokens(tokenizer: Tokenizer) -> str:
+    """Return the tokenizer's JSON without added tokens, so that special symbols are not recognized in text."""
     return json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []})

@@ -1,144 +1,179 @@
-"""Vocabularies: from text to indices and back. The first four indices have a meaning of their own."""
+"""Vocabularies map text to indices and back. The first four indices are reserved."""
 
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Literal, Protocol
 
-from regard.data.places import Place, places_of
+from regard.data.tokenization import Span, Tokenizer, word_spans
 
 PAD, BOS, EOS, UNKNOWN = range(4)
-"""Past the end; begin of sequence; end of sequence; a symbol that is not in the vocabulary."""
+"""Padding; begin of sequence; end of sequence; a token that is not in the vocabulary."""
 SPECIAL = ("", "<s>", "</s>", "�")
-"""How these four are shown as labels."""
-
-
+"""The labels of these four indices."""
 BLANK = "▁"
-"""Stands for the blank before a word, in vocabularies that are learned."""
-HALF = re.compile("[\ud800-\udfff]")
-"""Half a pair of UTF-16."""
+"""Replaces the blank before a word in learned vocabularies."""
+SURROGATES = re.compile("[\ud800-\udfff]")
+"""Unpaired surrogates of UTF-16."""
 FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
-"""Characters without a shape that Unicode counts among letters, marks or symbols."""
+"""Invisible characters that Unicode counts among letters, marks or symbols."""
 TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "codes"]
-"""How text is cut into tokens, by a vocabulary that is learned (see `subwords`), or by one that an imported model
-came with: of SentencePiece (see `sentencepieces`), or by the codes of subword-nmt and fastBPE (see `codes`)."""
+"""The kind of a tokenizer. The first four are learned from text (see `subwords`). The last two come with imported
+models: SentencePiece (see `sentencepieces`), and the codes of subword-nmt and fastBPE (see `bpe_codes`)."""
 
 
-def whole(text: str) -> str:
-    """Return a text in which half a pair of UTF-16, which no file of UTF-8 can hold, is an unknown character."""
-    return HALF.sub("\ufffd", text)
+def replace_surrogates(text: str) -> str:
+    """Replace each unpaired surrogate, which UTF-8 cannot encode, by U+FFFD."""
+    return SURROGATES.sub("\ufffd", text)
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text has nothing to read: no characters, or only blanks, controls, and characters without
-    a shape, such as zero-width spaces and byte order marks.
+    """Return whether a text is empty or has only blanks, control characters and invisible characters.
 
-        is_blank(" \\t\\u200b")    # True
+    Zero-width spaces and byte order marks are invisible characters.
+
+    >>> is_blank(" \\t\\u200b")
+    True
     """
     return (text[:1] in FILLERS or not text[:1].isalnum()) and all(
-        unicodedata.category(each) in ("Zs", "Zl", "Zp", "Cc", "Cf")
-        or each in FILLERS
-        or "\ufe00" <= each <= "\ufe0f"
-        for each in text
+        unicodedata.category(character) in ("Zs", "Zl", "Zp", "Cc", "Cf")
+        or character in FILLERS
+        or "\ufe00" <= character <= "\ufe0f"
+        for character in text
     )
 
 
-def unblanked(text: str) -> str:
-    """Return a text, and the empty one for a blank text."""
+def empty_if_blank(text: str) -> str:
+    """Return a text unchanged, or the empty string for a blank text."""
     return "" if is_blank(text) else text
 
 
-class Vocabulary(Protocol):
-    """What reads and writes text as indices."""
+class Vocabulary(Tokenizer, Protocol):
+    """Maps text to indices and back."""
 
     unit: str
-    """What an index stands for, in the plural: characters, tokens."""
+    """The unit of an index, in the plural: characters, words, tokens."""
     symbols: list[str]
-    """How each index is shown."""
+    """The symbol of each index."""
 
     def __len__(self) -> int: ...
 
     def encode(self, text: str) -> list[int]:
-        """Return the indices of a text, `UNKNOWN` for what was never seen; no end of sequence."""
+        """Return the indices of a text without an end of sequence. Unknown tokens get `UNKNOWN`."""
 
     def pieces(self, text: str) -> list[str]:
-        """Return what each index of `encode(text)` stands for, unknown ones too."""
-
-    def places(self, text: str) -> list[Place]:
-        """Return where each piece of `pieces(text)` stands in the text."""
+        """Return the tokens of a text, including unknown ones, in the order of `encode(text)`."""
 
     def unknown(self, text: str) -> list[str]:
-        """Return what the vocabulary does not know of a text: each piece once, sorted."""
+        """Return the unknown tokens of a text, sorted, each once."""
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence; special ones but `UNKNOWN` are left
-        out."""
+        """Return the text of indices up to the first end of sequence.
+
+        Special indices are skipped, except `UNKNOWN`.
+        """
 
     def labels(self, indices: Sequence[int]) -> list[str]:
-        """Name every index of a sequence, special ones included, for plots."""
+        """Return a label for each index of a sequence, including special ones, for plots."""
 
 
-class Learned(Vocabulary, Protocol):
-    """A vocabulary that was learned from text, and is kept with what was trained with it."""
+class LearnedVocabulary(Vocabulary, Protocol):
+    """A vocabulary that was learned from text and is stored with the model."""
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of many texts."""
 
     def to_json(self) -> str:
-        """Return all of it as JSON, by whose begin it is known which kind it is."""
+        """Return the vocabulary as JSON. The first characters identify its class."""
 
 
-class Characters:
-    """A vocabulary of single characters, known from the start."""
+class SymbolVocabulary:
+    """Base class of vocabularies with a list of symbols. A subclass defines `pieces` and `offsets`.
 
-    unit = "characters"
-    between = ""
-    """What stands between two symbols of a text."""
+    `symbols`: the symbols of the indices from 4 on.
+    """
 
-    def __init__(self, symbols: Iterable[str]) -> None:
-        self.symbols = [*SPECIAL, *sorted(set(symbols))]
-        self._indices = {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
+    unit = "tokens"
+
+    def __init__(self, symbols: Sequence[str]) -> None:
+        self.symbols = [*SPECIAL, *symbols]
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        """The index of each symbol that is not special."""
+        return {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
 
     def __len__(self) -> int:
         return len(self.symbols)
 
+    def _pieces(self, text: str) -> Iterable[str]:
+        """Return the tokens of a text as `symbols` spells them."""
+        raise NotImplementedError
+
     def encode(self, text: str) -> list[int]:
-        """Return the index of every symbol, `UNKNOWN` for one never seen; no end of sequence."""
-        return [self._indices.get(piece, UNKNOWN) for piece in self.pieces(text)]
+        """Return the indices of a text without an end of sequence. Unknown tokens get `UNKNOWN`."""
+        return [self._indices.get(piece, UNKNOWN) for piece in self._pieces(text)]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the indices of many texts."""
+        return [self.encode(text) for text in texts]
+
+    def labels(self, indices: Sequence[int]) -> list[str]:
+        """Return a label for each index, including special ones, for plots."""
+        return [self.symbols[index] for index in indices]
+
+    def _known(self, indices: Sequence[int]) -> list[str]:
+        """Return the symbols of indices up to the first end of sequence, without special ones except
+        `UNKNOWN`."""
+        indices = indices[: indices.index(EOS)] if EOS in indices else indices
+        return [self.symbols[index] for index in indices if index >= UNKNOWN]
+
+
+class CharacterVocabulary(SymbolVocabulary):
+    """A vocabulary of single characters, given in advance.
+
+    >>> CharacterVocabulary("ab").encode("ba?")
+    [5, 4, 3]
+    """
+
+    unit = "characters"
+    separator = ""
+    """The string between two symbols of a text."""
+
+    def __init__(self, symbols: Iterable[str]) -> None:
+        super().__init__(sorted(set(symbols)))
+
+    def _pieces(self, text: str) -> list[str]:
+        return self.pieces(text)
 
     def pieces(self, text: str) -> list[str]:
         """Return the symbols of a text."""
         return list(text)
 
-    def places(self, text: str) -> list[Place]:
-        """Return where each symbol stands in a text."""
+    def offsets(self, text: str) -> list[Span]:
+        """Return the span of each symbol of a text."""
         return [(index, index + 1) for index in range(len(text))]
 
     def unknown(self, text: str) -> list[str]:
-        """Return the symbols of a text that the vocabulary does not know: each once, sorted."""
+        """Return the unknown symbols of a text, sorted, each once."""
         return sorted(set(self.pieces(text)) - self._indices.keys())
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence; special ones but `UNKNOWN` are left
-        out."""
-        indices = indices[: indices.index(EOS)] if EOS in indices else indices
-        return self.between.join(self.symbols[index] for index in indices if index >= UNKNOWN)
-
-    def labels(self, indices: Sequence[int]) -> list[str]:
-        """Name every index, special ones included, for plots."""
-        return [self.symbols[index] for index in indices]
+        """Return the text of indices up to the first end of sequence, see `Vocabulary.decode`."""
+        return self.separator.join(self._known(indices))
 
 
-class Words(Characters):
-    """A vocabulary of words with spaces between them, known from the start."""
+class WordVocabulary(CharacterVocabulary):
+    """A vocabulary of words separated by blanks, given in advance."""
 
     unit = "words"
-    between = " "
+    separator = " "
 
     def pieces(self, text: str) -> list[str]:
         """Return the words of a text."""
         return text.split()
 
-    def places(self, text: str) -> list[Place]:
-        """Return where each word stands in a text."""
-        return places_of(text, "words")
+    def offsets(self, text: str) -> list[Span]:
+        """Return the span of each word of a text."""
+        return word_spans(text, "words")

@@ -14,7 +14,7 @@ from regard.decoding.threads import in_threads
 from regard.errors import InputError
 from regard.models import Seq2Seq
 from regard.result import Result
-from regard.streams import seed_of
+from regard.streams import derive_seed
 
 SLACK = 50
 """Tokens that an answer may have beyond twice those of its source."""
@@ -88,7 +88,9 @@ def translate(
     def answer(indices: list[int]) -> list[list[Hypothesis]]:
         batch = [sources[index] for index in indices]
         most = [longest_answer(each, max_len) for each in batch]
-        seeds = [seed_of(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
+        seeds = (
+            [derive_seed(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
+        )
         return search_batch(steps, collate(batch).to(device), search, most=most, seeds=seeds, scored=scored)
 
     answers: list[list[Candidate]] = [[] for _ in texts]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.data.bleu_tokenizer import bleu_tokenizer_for, check_bleu_tokenizer
+from regard.data.bleu_tokenizer import check_bleu_tokenizer, choose_bleu_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def bleu(
 ) -> float:
     """Return the BLEU of translations against one reference each, 0 to 100.
 
-    `tokenize`: a tokenizer of sacrebleu; default one for the script of the references (`bleu_tokenizer_for`).
+    `tokenize`: a tokenizer of sacrebleu; default one for the script of the references (`choose_bleu_tokenizer`).
 
     >>> round(bleu(["a b c d e"], ["a b c d e"]))
     100
@@ -83,7 +83,7 @@ def exact_share(translations: Sequence[str], references: Sequence[str], *, lower
 
 def _choose_tokenizer(tokenize: str | None, references: Sequence[str]) -> str:
     if tokenize is None:
-        return bleu_tokenizer_for(references)
+        return choose_bleu_tokenizer(references)
     check_bleu_tokenizer(tokenize)
     return tokenize
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attention import LargeProducts
 from regard.data import PAD, PairBatch, Vocabulary, collate
-from regard.data.vocabulary import is_blank, unblanked
+from regard.data.vocabulary import empty_if_blank, is_blank
 from regard.decoding.products import vocabulary_layer
 from regard.decoding.threads import in_threads
 from regard.models import Seq2Seq
@@ -53,7 +53,7 @@ def score_pairs(
     """
     model.eval()
     encoded = [
-        (source_vocabulary.encode(source), target_vocabulary.encode(unblanked(target)))
+        (source_vocabulary.encode(source), target_vocabulary.encode(empty_if_blank(target)))
         for source, target in pairs
     ]
     scorable = [index for index, (source, _) in enumerate(pairs) if not is_blank(source)]

@@ -4,12 +4,12 @@ from typing import cast
 
 from torch import nn
 
-from regard.data.bleu_tokenizer import bleu_tokenizer_for, check_bleu_tokenizer
-from regard.data.parallel import Text
+from regard.data.bleu_tokenizer import check_bleu_tokenizer, choose_bleu_tokenizer
+from regard.data.parallel import PairSource
 from regard.decoding import Search, translate
 from regard.evaluation.bleu import bleu, bleu_warning, exact_share
 from regard.models import Seq2Seq
-from regard.progress import tell
+from regard.progress import print_status
 from regard.tasks import AnyTask, Translation
 
 
@@ -20,7 +20,9 @@ class Validation:
     `show`: print what is used for validation. Raises `InputError` if the text cannot be read.
     """
 
-    def __init__(self, task: Translation, text: Text, *, tokenize: str | None = None, show: bool = False) -> None:
+    def __init__(
+        self, task: Translation, text: PairSource, *, tokenize: str | None = None, show: bool = False
+    ) -> None:
         from regard.data.prepare import read_pairs  # imports the library of subwords, so not at the top
 
         pairs = read_pairs(text, "validation")
@@ -28,8 +30,8 @@ class Validation:
         self.sources, self.references = [source for source, _ in pairs], [target for _, target in pairs]
         if tokenize is not None:
             check_bleu_tokenizer(tokenize)
-        self.tokenizer = tokenize or bleu_tokenizer_for(self.references)
-        tell(f"Validating on {text.counts}, by BLEU with tokenizer {self.tokenizer}", show=show)
+        self.tokenizer = tokenize or choose_bleu_tokenizer(self.references)
+        print_status(f"Validating on {text.counts}, by BLEU with tokenizer {self.tokenizer}", show=show)
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
         """Return the BLEU of a model as metrics."""
@@ -47,7 +49,7 @@ class Validation:
         right = exact_share(answers, self.references, lowercase=lowercase)
         if (warning := bleu_warning(score, right, self.tokenizer)) and not self.warned:
             self.warned = True
-            tell(f"regard: warning: {warning}", show=True)
+            print_status(f"regard: warning: {warning}", show=True)
         return {"bleu": score}
 
 

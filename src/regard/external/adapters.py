@@ -27,8 +27,8 @@ from regard.external.attention_interface import is_transformers_model
 from regard.external.model_input import ImageProcessor, ModelInput
 from regard.external.modules import find_base_model
 from regard.external.texts import TextEncoder
-from regard.libraries import calling
-from regard.viz import Layer, Trial
+from regard.libraries import library_errors
+from regard.viz import Layer, ProbeInput
 
 IGNORED = -100
 """Class of outputs without a truth."""
@@ -76,7 +76,7 @@ def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
         return nullcontext()
     where = getattr(model, "name_or_path", "")
     problem = f"{type(model).__name__}{f' of {where!r}' if where else ''} cannot answer this input"
-    return calling(
+    return library_errors(
         "transformers", problem, "give another input, or check that model and tokenizer belong together"
     )
 
@@ -279,7 +279,7 @@ class CustomModel(Adapter):
 
 def make_trial(
     model: nn.Module, adapter: Adapter, layers: Sequence[Layer], prepared: PreparedInput
-) -> Trial | None:
+) -> ProbeInput | None:
     """Return an input that can be run again with a changed embedding; None for a model without stepwise
     outputs."""
     embedding = adapter.embedding(model)
@@ -293,4 +293,4 @@ def make_trial(
         assert logits is not None
         return logits
 
-    return Trial(run, embedding, [layer.name for layer in layers if layer.kind == adapter.reads], None)
+    return ProbeInput(run, embedding, [layer.name for layer in layers if layer.kind == adapter.reads], None)

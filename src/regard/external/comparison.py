@@ -17,9 +17,9 @@ from rich.text import Text
 from regard.errors import InputError
 from regard.interpret import HeadRoles, head_importance
 from regard.interpret.roles import MIN_SAMPLES
-from regard.result import Result, plain
+from regard.result import Result, to_plain
 from regard.viz import AttentionMap
-from regard.viz.alike import check_beside, layers_alike
+from regard.viz.subject import check_comparable, match_layers
 
 if TYPE_CHECKING:
     from regard.viz.widget import AttentionWidget
@@ -87,7 +87,7 @@ class ModelComparison(Result):
 
     def json(self) -> dict[str, Any]:
         """Return all figures as plain values, without the maps, which have their own files."""
-        return {name: plain(value) for name, value in vars(self).items() if name != "maps"}
+        return {name: to_plain(value) for name, value in vars(self).items() if name != "maps"}
 
     def view(self) -> "AttentionWidget":
         """Return a notebook widget that shows both models side by side, under one cursor."""
@@ -112,13 +112,13 @@ def compare_models(first: Any, second: Any, inputs: Sequence[Any]) -> ModelCompa
         raise InputError(
             f"{first.name} has a {first.measure}, {second.name} a {second.measure}: they cannot be compared"
         )
-    check_beside(first, [second])
+    check_comparable(first, [second])
     models = (first, second)
     with torch.no_grad():
         importance = [head_importance(model, samples=len(inputs)) for model in models]
     maps: list[list[AttentionMap]] = [[model.attend(value) for value in inputs] for model in models]
     heads = [{layer.name: layer.heads for layer in model.layers} for model in models]
-    matching = layers_alike(first.layers, second.layers)
+    matching = match_layers(first.layers, second.layers)
     shared = {name: other for name, other in matching.items() if heads[0][name] == heads[1][other]}
     return ModelComparison(
         names=(first.name, second.name),

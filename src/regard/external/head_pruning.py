@@ -32,7 +32,7 @@ from regard.external.shrinking import (
 )
 from regard.interpret import Pruned, prune_heads
 from regard.io import new_folder, write_file
-from regard.result import plain
+from regard.result import to_plain
 from regard.viz import Layer
 
 KEPT = "kept_heads"
@@ -236,7 +236,7 @@ class PrunedExternalModel(Pruned):
 
     def json(self) -> dict[str, Any]:
         """Return all fields as plain values; the model as the path of its folder."""
-        figures = {name: plain(value) for name, value in vars(self).items() if name != "subject"}
+        figures = {name: to_plain(value) for name, value in vars(self).items() if name != "subject"}
         return {**figures, "folder": self.subject.where}
 
 

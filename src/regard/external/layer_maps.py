@@ -19,7 +19,7 @@ from regard.external.long_inputs import SQUARE, LongRecord, record_long
 from regard.external.model_input import ImageProcessor, ModelInput, find_patches, label_patches
 from regard.external.recording import record
 from regard.external.texts import TextEncoder, forward_parameters
-from regard.viz import Layer, LayerMap, layers_of_records
+from regard.viz import Layer, LayerMap, make_layer_maps
 from regard.viz.maps import LongRows
 
 START = "<start>"
@@ -73,7 +73,7 @@ def _map_layers(
         return long_layer_maps(long_records, texts.labels(tokens[0].tolist()), target=target)
     with record(model, modules=modules, tokenizer=tokenizer) as records:
         call_model(model, arguments)
-    layers = layers_of_records(records, 0)
+    layers = make_layer_maps(records, 0)
     writing = [name for name, layer in layers.items() if layer.written]
     written = _written_labels(prepared, TextEncoder(tokenizer)) if writing else None
     for name in writing:
@@ -155,7 +155,7 @@ def long_layer_maps(
             query_labels=_square_labels(queries, side, query_tokens),
             key_labels=_square_labels(keys, side, key_tokens),
             written=query_tokens is not None and query_tokens is not tokens,
-            reads=long_record.kind,
+            kind_override=long_record.kind,
             rows=_single_rows(long_record, side, query_tokens, key_tokens, input),
         )
     return maps

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.errors import InputError, begun, check_range
+from regard.errors import InputError, check_range, shorten
 from regard.external.adapters import Adapter, ClassifierAdapter, CustomModel, EncoderAdapter, Loss, NameSteps
 from regard.external.attention_interface import is_transformers_model
 from regard.external.head_pruning import KEPT, pruned_class
@@ -18,9 +18,9 @@ from regard.external.model_input import ImageProcessor, as_inputs, load_image_pr
 from regard.external.modules import check_weights, find_base_model, unwrap
 from regard.external.texts import TextEncoder, forward_parameters
 from regard.io.reading import is_file, is_folder
-from regard.libraries import calling, check_hub_name, import_library, offline
-from regard.training.run_paths import holds_run
-from regard.training.tensors import warn_unfinite
+from regard.libraries import check_hub_name, import_library, library_errors, offline
+from regard.training.run_folder import is_run_folder
+from regard.training.tensor_file import warn_not_finite
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
@@ -63,7 +63,7 @@ def look(
             raise InputError(
                 f"{type(model).__name__} is a pipeline: give its parts, look(pipe.model, pipe.tokenizer)"
             )
-        raise InputError(f"expected a torch module, a folder or a Hub name, got {begun(str(model))}")
+        raise InputError(f"expected a torch module, a folder or a Hub name, got {shorten(str(model))}")
     check_range("generate", generate, 0, MAX_GENERATED)
     where = type(unwrap(model)).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
@@ -73,7 +73,7 @@ def look(
     model = unwrap(model)
     check_weights(model)
     model.eval()
-    warn_unfinite(model.state_dict(), where)
+    warn_not_finite(model.state_dict(), where)
     return ExternalModel(
         model=model,
         adapter=_choose_adapter(model, tokenizer, loss, names, folder),
@@ -93,7 +93,7 @@ def _choose_adapter(
     if not is_transformers_model(base) or not (tokenizer is None or _is_tokenizer(tokenizer)):
         if is_transformers_model(base) and not callable(tokenizer):
             raise InputError(
-                f"tokenizer {begun(str(tokenizer))} is no tokenizer: give what AutoTokenizer.from_pretrained"
+                f"tokenizer {shorten(str(tokenizer))} is no tokenizer: give what AutoTokenizer.from_pretrained"
                 f" returns, or a function from an input to the arguments of {class_name}"
             )
         if not callable(tokenizer) or _is_tokenizer(tokenizer):
@@ -159,7 +159,7 @@ def _load(
     logging.disable_progress_bar()
     try:
         with (
-            calling("transformers", f"{name!r} cannot be loaded", RELOAD, prints=folder is None),
+            library_errors("transformers", f"{name!r} cannot be loaded", RELOAD, prints=folder is None),
             nullcontext() if folder is None and no_download is None else offline(),
         ):
             try:
@@ -227,13 +227,13 @@ def _why_unreachable(name: str) -> str | None:
     try:
         get_session().head(f"{constants.ENDPOINT}/{name}/resolve/main/{CONFIG}", timeout=HUB_TIMEOUT)
     except Exception as error:  # the HTTP client, and so its exceptions, depend on the version of huggingface_hub
-        return f"it cannot be fetched: {begun(' '.join(str(error).split()) or type(error).__name__, 100)}"
+        return f"it cannot be fetched: {shorten(' '.join(str(error).split()) or type(error).__name__, 100)}"
     return None
 
 
 def _check_folder(folder: Path) -> None:
     """Raise `InputError` for a folder without a model, or with pickled weights only."""
-    if holds_run(folder):
+    if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is a run of Regard: open it with `regard show {folder}`")
     if not is_file(folder / CONFIG):
         raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give one as save_pretrained writes it")

@@ -23,7 +23,7 @@ from torch import nn
 from regard import interpret
 from regard.attention import Records
 from regard.attention.intervening import To
-from regard.errors import InputError, begun, check_range
+from regard.errors import InputError, check_range, shorten
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput
 from regard.external.comparison import ModelComparison, compare_models
@@ -33,8 +33,8 @@ from regard.external.model_input import ImageProcessor, ModelInput, as_inputs, f
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.recording import intervene, record
 from regard.external.texts import TextEncoder
-from regard.viz import AttentionMap, Layer, Playback, Trial
-from regard.viz.intervened import with_original
+from regard.viz import AttentionMap, Layer, Playback, ProbeInput
+from regard.viz.records import attach_original
 
 if TYPE_CHECKING:
     from regard.interpret import Examination, HeadImportance, HeadRoles
@@ -145,7 +145,7 @@ class ExternalModel:
         """Record some layers of the model, or all, inside a block."""
         return record(self.model, layers=layers, modules=self.modules, tokenizer=self.tokenizer)
 
-    def touching(
+    def intervene(
         self,
         layer: str,
         *,
@@ -169,7 +169,7 @@ class ExternalModel:
             remove_heads(self.model, self.layers, layer, heads, lambda: adapters.find_states(run()))
         self.__dict__.pop("_layers_and_left_out", None)
 
-    def weighing(self, shown: str | None) -> ExternalModel:
+    def with_displayed_input(self, shown: str | None) -> ExternalModel:
         """Return self, or without inputs, a copy whose only input is the displayed one."""
         return self if self.inputs or shown is None else self.over([shown])
 
@@ -198,7 +198,7 @@ class ExternalModel:
         inputs = getattr(self.adapter, "inputs", None)
         return inputs if isinstance(inputs, ImageProcessor) else None
 
-    def put_picture(self, name: str, content: bytes) -> None:
+    def add_image(self, name: str, content: bytes) -> None:
         """Add an image, PNG or JPEG, as an input under a name; raises `InputError` if it cannot be read."""
         if self.images is None:
             raise InputError(f"{self.name} takes no images: type {self.adapter.accepts}")
@@ -228,7 +228,7 @@ class ExternalModel:
         count = self.generate if generate is None else generate
         check_range("generate", count, 0, MAX_GENERATED)
         answer = partial(self.adapter.answer, self.model, model_input, count)
-        return with_original(self.model, self.where, lambda: self._map(answer()))
+        return attach_original(self.model, self.where, lambda: self._map(answer()))
 
     def _map(self, answer: Answer) -> AttentionMap:
         prepared, images = answer.prepared, self.images
@@ -255,7 +255,7 @@ class ExternalModel:
         """Return at most `samples` inputs with their expected answers; raises `InputError` without inputs."""
         del seed, purpose
         if not self.inputs:
-            raise InputError(f"{self.name} has no inputs: give texts (--texts FILE)")
+            raise InputError(f"{self.name} has no inputs: give texts (--examples FILE)")
         return self.prepared or [self.adapter.prepare(self.model, text) for text in self.inputs[:samples]]
 
     @torch.no_grad()
@@ -280,7 +280,7 @@ class ExternalModel:
         """Return (N, 2): for each input, the sum of the loss over its outputs, and their number."""
         return np.array([self.adapter.loss(self.model, prepared) for prepared in inputs], dtype=np.float64)
 
-    def trial(self, input: PreparedInput) -> Trial | None:
+    def trial(self, input: PreparedInput) -> ProbeInput | None:
         """Return an input that can be run again with a changed embedding; None without stepwise outputs."""
         return adapters.make_trial(self.model, self.adapter, self.layers, input)
 
@@ -330,7 +330,7 @@ class ExternalModel:
         """Compare two models over the same inputs; raises `InputError` if their losses measure different
         things."""
         if not isinstance(other, ExternalModel):
-            raise InputError(f"{begun(str(other))} is no model to compare with: give what look() returns")
+            raise InputError(f"{shorten(str(other))} is no model to compare with: give what look() returns")
         subject = self.over(texts)
         return compare_models(subject, other.over(subject.inputs), subject.inputs)
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 from regard.external.modules import find_device
-from regard.io.reading import damaged, is_file, read_json
+from regard.io.reading import damaged_file, is_file, read_json
 from regard.viz.maps import Patches
 
 TARGET_SEPARATOR = " ||| "
@@ -71,7 +71,7 @@ def as_input(value: Any) -> ModelInput:
 def with_target(source: Any, target: str) -> ModelInput:
     """Return a source with its target; raises `InputError` if one of them is empty."""
     if isinstance(source, str) and not source.strip():
-        raise InputError(f"no source stands before target {begun(target)}: type source{TARGET_SEPARATOR}target")
+        raise InputError(f"no source stands before target {shorten(target)}: type source{TARGET_SEPARATOR}target")
     if not target.strip():
         raise InputError("target is empty: type one, or leave it out")
     return ModelInput(source, target)
@@ -82,7 +82,7 @@ def as_inputs(inputs: Any) -> tuple[ModelInput, ...]:
     if isinstance(inputs, str):
         return (as_input(inputs),)
     if not isinstance(inputs, Iterable):
-        raise InputError(f"inputs={begun(str(inputs))} is no list: give one, as in ['The cat sat']")
+        raise InputError(f"inputs={shorten(str(inputs))} is no list: give one, as in ['The cat sat']")
     return tuple(map(as_input, inputs))
 
 
@@ -208,7 +208,7 @@ def load_image_processor(config: Any, folder: Path | None = None) -> ImageProces
     if folder is not None and is_file(folder / PREPROCESSOR):
         values = read_json(folder / PREPROCESSOR, _Preprocessor, remedy)
         if values.image_std and 0 in values.image_std:
-            raise damaged(folder / PREPROCESSOR, "image_std has a 0", remedy)
+            raise damaged_file(folder / PREPROCESSOR, "image_std has a 0", remedy)
     mean, deviation = values.image_mean or HALF, values.image_std or HALF
     return ImageProcessor(int(height), int(width), tuple(mean), tuple(deviation))
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 
 
 def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, str | None]:
@@ -24,7 +24,7 @@ def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, s
         return model, modules
     module = getattr(model, "model", None)
     if not isinstance(module, nn.Module):
-        value = f"{type(model).__name__} {begun(repr(model))}"
+        value = f"{type(model).__name__} {shorten(repr(model))}"
         raise InputError(f"model is {value}: give a torch module, a run, or what regard.look returns")
     named = getattr(model, "modules", None)
     return module, modules or (named if isinstance(named, str) else None)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.records import short_name
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.external.capture_session import AttentionCall, CaptureSession, are_attention_weights, nonzero_keys
 from regard.external.folded_heads import Foldings, is_probing
 from regard.external.forward_tracker import InertWhenCopied, remove_hooks
@@ -28,7 +28,7 @@ def capture_named_modules(pattern: str, session: CaptureSession) -> Iterator[Non
     names = list(session.tracker.modules)
     matching = {name for name in names if fnmatchcase(name, pattern) or fnmatchcase(short_name(name), pattern)}
     if not matching:
-        raise unknown("module", pattern, names)
+        raise unknown_choice("module", pattern, names)
     session.named_modules = matching
     foldings = Foldings(session.tracker)
     hook = WeightsHook(session, foldings)

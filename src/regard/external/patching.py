@@ -24,7 +24,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from regard.attention import short_name
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 from regard.external.adapters import CustomModel, call_model, find_states
 from regard.external.forward_tracker import remove_hooks
 from regard.external.head_pruning import prunable_layers
@@ -35,7 +35,7 @@ from regard.external.recording import recorded_path
 from regard.io import write_file
 from regard.result import Result
 from regard.viz import Layer
-from regard.viz.endings import PICTURES, check_ending
+from regard.viz.attention_map import PICTURES, check_extension
 
 MIN_DIFFERENCE = 1e-6
 """Smallest change of the logit difference, in nats, that can be divided into effects."""
@@ -78,13 +78,13 @@ class PatchingResult(Result):
 
     def plot(self, path: str | Path) -> Path:
         """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
-        from regard.viz.picture import draw_table
+        from regard.viz.plots import draw_head_table
 
         path = Path(path)
-        check_ending(path, PICTURES)
+        check_extension(path, PICTURES)
         first, second = self.answers
         title = f"{self.clean!r} patched into {self.corrupted!r}: share of {first!r} - {second!r} restored"
-        write_file(path, draw_table(self.heads, title, path.suffix.lower()[1:]))
+        write_file(path, draw_head_table(self.heads, title, path.suffix.lower()[1:]))
         return path
 
 
@@ -154,10 +154,12 @@ def _store(contexts: dict[str, Tensor], name: str, states: Tensor) -> Tensor:
 
 def _check_arguments(subject: object, answers: object) -> None:
     if not isinstance(subject, ExternalModel):
-        raise InputError(f"{begun(str(subject))} is no model to patch: give what look() returns")
+        raise InputError(f"{shorten(str(subject))} is no model to patch: give what look() returns")
     texts = answers if isinstance(answers, tuple | list) else [answers]
     if answers is not None and (len(texts) != 2 or not all(isinstance(text, str) for text in texts)):
-        raise InputError(f"answers={begun(str(answers))} are not two texts: give two, as in ('doctor', 'nurse')")
+        raise InputError(
+            f"answers={shorten(str(answers))} are not two texts: give two, as in ('doctor', 'nurse')"
+        )
 
 
 def _arguments(subject: ExternalModel, value: Any) -> Any:

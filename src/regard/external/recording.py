@@ -36,7 +36,7 @@ from regard.attention.intervening import To, in_force, interventions_in
 from regard.attention.observing import AttentionLayer, uncompiled
 from regard.attention.recording import recorder_of, recording_layers
 from regard.attention.records import Recorder
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.external.attention_interface import capture_interface, uses_interface
 from regard.external.capture_session import CaptureSession, InterventionSession
 from regard.external.forward_tracker import ForwardTracker
@@ -217,7 +217,7 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
     attending = likely | {name for name in known if "att" in name.lower()}
     for name in layers or ():
         if name.split("#")[0] not in known:
-            raise unknown("layer", name, sorted(attending or known))
+            raise unknown_choice("layer", name, sorted(attending or known))
 
 
 def is_sequence_mixer(module: nn.Module) -> bool:

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 from regard.external.modules import find_device
-from regard.libraries import calling
+from regard.libraries import library_errors
 
 WORD_START = "▁"
 BYTE_LEVEL, CONTINUATION, WORD_END = "Ġ", "##", "</w>"
@@ -184,7 +184,7 @@ class TextEncoder:
         """Turn exceptions of the tokenizer into one line; `action`: what it cannot do."""
         is_fast = not callable(self.tokenizer) or getattr(self.tokenizer, "backend_tokenizer", None) is not None
         name = getattr(self.tokenizer, "name_or_path", "") or "given"
-        return calling(
+        return library_errors(
             "tokenizers" if is_fast else "transformers",
             f"tokenizer {name!r} cannot {action}",
             "give another text, or repair its files",
@@ -200,5 +200,5 @@ class TextEncoder:
         config = model.generation_config
         most = config.max_new_tokens or config.max_length or DEFAULT_NEW_TOKENS
         if not isinstance(most, int) or most < 1:
-            raise InputError(f"generation_config has length {begun(str(most))}: set a whole number above 0")
+            raise InputError(f"generation_config has length {shorten(str(most))}: set a whole number above 0")
         return most if config.max_new_tokens else min(most, DEFAULT_NEW_TOKENS)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.links import KnownLinks, Link
+from regard.data.word_alignment import Link, WordAlignment
 from regard.interpret.estimates import LEVEL, Estimate, resample_counts
 from regard.result import Result
 
@@ -29,7 +29,7 @@ class Agreement(Result):
     """Share (0 to 1) of the sure links that were predicted."""
 
 
-def count_links(predicted: frozenset[Link], known: KnownLinks) -> tuple[int, int, int, int]:
+def count_links(predicted: frozenset[Link], known: WordAlignment) -> tuple[int, int, int, int]:
     """Return |A|, |S|, |A and S| and |A and P| of one sentence pair."""
     return len(predicted), len(known.sure), len(predicted & known.sure), len(predicted & known.possible)
 
@@ -45,7 +45,9 @@ def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
     return rate
 
 
-def agreement(predicted: Sequence[frozenset[Link]], known: Sequence[KnownLinks], *, seed: int = 0) -> Agreement:
+def agreement(
+    predicted: Sequence[frozenset[Link]], known: Sequence[WordAlignment], *, seed: int = 0
+) -> Agreement:
     """Compare the links of sentence pairs with their reference links."""
     counts = np.array([count_links(*pair) for pair in zip(predicted, known, strict=True)])
     return agreement_from_counts(counts, seed=seed)

@@ -17,7 +17,7 @@ from regard.attention.recording import record_own
 from regard.errors import InputError
 from regard.interpret.relevance import attention_mass
 from regard.models import Seq2Seq
-from regard.tasks import Pair, PairTask, links
+from regard.tasks import Pair, PairTask, alignment_mask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
     layers: dict[str, list[tuple[Tensor, Tensor, Tensor]]] = {name: [] for name in model.cross_layers}
     for pairs in batches:
         batch = task.batch(pairs)
-        known = links(pairs, batch.source.shape[1], batch.target.shape[1])
+        known = alignment_mask(pairs, batch.source.shape[1], batch.target.shape[1])
         counted = known.any(-1)
         lengths = batch.source_mask.sum(1, keepdim=True).expand_as(counted)[counted]
         with record_own(model, layers=model.cross_layers) as records:

@@ -12,7 +12,7 @@ from regard.attention import AttentionLayer, Inside, find_layer, temper, watchin
 from regard.attention import layers_of as attention_layers
 from regard.errors import check_range
 from regard.viz.attention_map import AttentionMap
-from regard.viz.intervened import answered_once
+from regard.viz.records import skip_original
 from regard.viz.subject import Input, Subject
 
 
@@ -116,7 +116,7 @@ def trace_answer(
     modules = [find_layer(subject.model, layer) for layer in layers]
     traced = [(layer, AnswerTrace()) for layer in modules]
     names = {id(module): name for name, module in attention_layers(subject.model).items()}
-    with answered_once(), ExitStack() as stack:
+    with skip_original(), ExitStack() as stack:
         for layer, trace in traced:
             check_range("head", head, 0, layer.heads - 1)
             stack.callback(subject.model.register_forward_hook(trace.record_logits).remove)

@@ -35,8 +35,7 @@ from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
 from regard.io import write_file, write_json
 from regard.result import Result
 from regard.training import RunFolder
-from regard.training.kept import write_kept
-from regard.viz.hypertext import Links, Part, Plot, page_of
+from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
 
 _IMPORTANCE_CAPTION = "Bars: loss increase when each head is off; the table below has the numbers"
@@ -126,7 +125,7 @@ class Examination(Result):
             ranked = self.importance.ranked()[::-1]
             to = [(f"{layer}, head {head}", f"{explorer}#layer={layer}&head={head}") for _, layer, head in ranked]
             parts.append(Links("In the explorer, while `regard show` runs there", to))
-        write_file(Path(path), page_of(f"What the attention of {self.task} means", parts).encode())
+        write_file(Path(path), render_page(f"What the attention of {self.task} means", parts).encode())
         return Path(path)
 
     def json(self) -> dict[str, Any]:
@@ -145,7 +144,7 @@ class Examination(Result):
         """
         path = Path(path)
         if (run := RunFolder(path.parent)).exists():
-            write_kept(run, path.name, self.json())
+            run.write_derived(path.name, self.json())
         else:
             write_json(path, self.json(), indent=1, allow_nan=False)
         return Path(path)

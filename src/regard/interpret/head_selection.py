@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from regard.attention import short_name
-from regard.data.links import KnownLinks, Link
+from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
 from regard.interpret.agreement import Agreement, agreement, alignment_error_rate
 from regard.interpret.estimates import Estimate
@@ -118,7 +118,7 @@ def _cell(estimate: Estimate | None) -> str:
 def choose_heads(
     weights: Sequence[np.ndarray],
     heads: Sequence[Head],
-    known: Sequence[KnownLinks],
+    known: Sequence[WordAlignment],
     *,
     against: str,
     beside: Callable[[Sequence[int], AligningHeads], dict[str, Sequence[frozenset[Link]]]] | None = None,
@@ -181,7 +181,7 @@ def combine_heads(weights: np.ndarray, heads: Sequence[Head], chosen: AligningHe
     return mean
 
 
-LinkedPairs = Sequence[tuple[np.ndarray, KnownLinks]]
+LinkedPairs = Sequence[tuple[np.ndarray, WordAlignment]]
 """Pairs as their word weights (2, C, Wt, Ws + 1) and their known links."""
 
 
@@ -190,7 +190,7 @@ def _report(pairs: LinkedPairs, heads: Sequence[Head], chosen: AligningHeads, se
     return agreement(links, [known for _, known in pairs], seed=seed)
 
 
-def _count_links(weights: np.ndarray, known: KnownLinks) -> np.ndarray:
+def _count_links(weights: np.ndarray, known: WordAlignment) -> np.ndarray:
     """Return |A|, |S|, |A and S| and |A and P| (..., 4) of the links that weights (..., Wt, Ws + 1) give."""
     *_, targets, sources = weights.shape
     kinds = np.zeros((2, targets, sources), dtype=bool)

@@ -122,7 +122,7 @@ def head_importance(
     for layer in subject.layers:
         values, estimates = [], []
         for head in range(layer.heads):
-            with subject.touching(layer.name, heads=[head]):
+            with subject.intervene(layer.name, heads=[head]):
                 increase = subject.losses(inputs)[:, 0] - base[:, 0]
             values.append(float(increase.sum() / outputs))
             estimates.append(_interval(increase, base[:, 1], seed))

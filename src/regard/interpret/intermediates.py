@@ -15,9 +15,8 @@ from regard.interpret.answer_trace import AnswerTrace, read_layer_row, trace_ans
 from regard.interpret.explanation import make_explanation
 from regard.interpret.explanation_result import Explanation, StepAnswer
 from regard.viz.attention_map import AttentionMap
-from regard.viz.maps import Map
+from regard.viz.maps import AnswerIntermediates, Intermediates, LayerIntermediates, Map, ScoreStep
 from regard.viz.subject import Input, Subject
-from regard.viz.sums import AnswerSums, LayerSums, Sums, SumStep
 
 MAX_NUMBERS = 250_000
 """Largest number of values that a map may get: 1.3 MB in a page."""
@@ -36,23 +35,23 @@ def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
     if not 0 < weights <= MAX_WEIGHTS or len(names) < len(shown.layers):
         return shown
     answer = trace_answer(subject, shown.input, names)
-    layers: dict[str, LayerSums] = {}
-    answers: list[AnswerSums] = []
+    layers: dict[str, LayerIntermediates] = {}
+    answers: list[AnswerIntermediates] = []
     for name, (layer, trace) in zip(names, answer.layers, strict=True):
         if not trace.insides:
             return shown
-        sums, layer_answers = _layer_sums(subject, answer.shown, name, layer, trace)
+        sums, layer_answers = _layer_values(subject, answer.shown, name, layer, trace)
         if not np.allclose(sums.weights, shown.layers[name].weights, atol=1e-4):
             return shown
         layers[name] = sums
         answers = layer_answers or answers
-    all_sums = Sums(layers=layers, answers=answers)
-    return dataclasses.replace(shown, sums=all_sums) if _count_numbers(all_sums) <= MAX_NUMBERS else shown
+    values = Intermediates(layers=layers, answers=answers)
+    return dataclasses.replace(shown, sums=values) if _count_numbers(values) <= MAX_NUMBERS else shown
 
 
-def _layer_sums(
+def _layer_values(
     subject: Subject[Input], shown: Map, name: str, layer: AttentionLayer, trace: AnswerTrace
-) -> tuple[LayerSums, list[AnswerSums]]:
+) -> tuple[LayerIntermediates, list[AnswerIntermediates]]:
     heads, queries, keys = shown.layers[name].weights.shape
     explanations = [
         [
@@ -64,7 +63,7 @@ def _layer_sums(
     first_head = explanations[0]
     own_parts = [query.own_part for head in explanations for query in head]
     norms = [(query.before_norm, query.after_norm) for query in first_head]
-    sums = LayerSums(
+    sums = LayerIntermediates(
         steps=_score_steps(layer, trace, heads, queries, keys),
         scale=first_head[0].scale,
         scores=_stack_rows(explanations, "scores", keys),
@@ -78,7 +77,7 @@ def _layer_sums(
         after_norm=None if None in norms[0] else np.array([after for _, after in norms]),
     )
     answers = [query.answered for query in first_head]
-    return sums, [_answer_sums(answer) for answer in answers if answer is not None]
+    return sums, [_answer_values(answer) for answer in answers if answer is not None]
 
 
 def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: int) -> np.ndarray:
@@ -91,7 +90,9 @@ def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: 
     )
 
 
-def _score_steps(layer: AttentionLayer, trace: AnswerTrace, heads: int, queries: int, keys: int) -> list[SumStep]:
+def _score_steps(
+    layer: AttentionLayer, trace: AnswerTrace, heads: int, queries: int, keys: int
+) -> list[ScoreStep]:
     """Return the intermediate vectors of the scores, each stored as compactly as it allows."""
     rows = [read_layer_row(trace.insides, query) for query in range(queries)]
     prepared = rows[-1].key.float()
@@ -100,7 +101,7 @@ def _score_steps(layer: AttentionLayer, trace: AnswerTrace, heads: int, queries:
         for head in range(heads)
     ]
     arrays: list[np.ndarray] = []
-    steps: list[SumStep] = []
+    steps: list[ScoreStep] = []
     for name in pair_steps[0][0][0]:
         array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in pair_steps])
         factors = next(
@@ -112,22 +113,22 @@ def _score_steps(layer: AttentionLayer, trace: AnswerTrace, heads: int, queries:
             None,
         )
         if factors is not None:
-            steps.append(SumStep(name, None, "product", factors))
+            steps.append(ScoreStep(name, None, "product", factors))
         elif (array == array[:, :, :1]).all():
-            steps.append(SumStep(name, array[:, :, 0], "query"))
+            steps.append(ScoreStep(name, array[:, :, 0], "query"))
         elif (array == array[:, :1]).all():
-            steps.append(SumStep(name, array[:, 0], "key"))
+            steps.append(ScoreStep(name, array[:, 0], "key"))
         else:
-            steps.append(SumStep(name, array, "pair"))
+            steps.append(ScoreStep(name, array, "pair"))
         arrays.append(array)
     return steps
 
 
-def _answer_sums(answer: StepAnswer) -> AnswerSums:
-    return AnswerSums(*(getattr(answer, name) for name in AnswerSums._fields))
+def _answer_values(answer: StepAnswer) -> AnswerIntermediates:
+    return AnswerIntermediates(*(getattr(answer, name) for name in AnswerIntermediates._fields))
 
 
-def _count_numbers(sums: Sums) -> int:
+def _count_numbers(sums: Intermediates) -> int:
     """Return how many values the sums hold."""
     arrays = [
         array

@@ -48,7 +48,7 @@ def _draw_svg(names: Sequence[str], draw: "Callable[[Axes], None]") -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from regard.viz.picture import figure_bytes
+    from regard.viz.figure import figure_bytes
 
     figure = Figure(figsize=(8, 1.0 + ROW_HEIGHT * max(len(names), 2)), layout="constrained")
     FigureCanvasAgg(figure)

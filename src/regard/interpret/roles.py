@@ -26,7 +26,7 @@ from rich.text import Text
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, estimate, resample_counts
 from regard.interpret.patterns import FIXED, RELEVANT, Targets, searched_roles
-from regard.result import Result, plain
+from regard.result import Result, to_plain
 from regard.viz.maps import LayerMap
 from regard.viz.subject import Input, Subject
 
@@ -104,7 +104,7 @@ class HeadRoles(Result):
         """Return the roles by layer as the view expects them: `RoleData` of `regard.viz.data`."""
         layers: dict[str, list[dict[str, Any]]] = {}
         for role in self.heads:
-            data = {"role": role.role, "strength": plain(role.strength), "untrained": role.untrained}
+            data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}
             layers.setdefault(role.layer, []).append(data)
         return layers
 

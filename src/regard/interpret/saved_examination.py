@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from regard.interpret.estimates import Estimate
 from regard.interpret.importance import importance_data
 from regard.training import RunFolder
-from regard.training.kept import read_kept
 from regard.viz.data import WorthData
 
 FILE = "examined.json"
@@ -76,7 +75,7 @@ def _roles(stored: Any) -> dict[str, list[dict[str, Any]]]:
 
 def _read(run: RunFolder) -> Any:
     """Return the saved content; empty if there is none or the model is newer."""
-    stored = read_kept(run, FILE, REMEDY) or {}
+    stored = run.read_derived(FILE, REMEDY) or {}
     if stored and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
         return {}
     return stored

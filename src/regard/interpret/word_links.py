@@ -14,9 +14,8 @@ import torch
 
 from regard.attention.recording import record_own
 from regard.data import PairBatch, Vocabulary, collate
-from regard.data.cutting import Cut, cut_into
-from regard.data.links import Link
-from regard.data.places import Unit
+from regard.data.tokenization import TokenizedText, Unit, tokenize
+from regard.data.word_alignment import Link
 from regard.errors import InputError
 from regard.models import Seq2Seq
 
@@ -29,7 +28,7 @@ BATCH = 64
 @torch.inference_mode()
 def word_weights(
     model: Seq2Seq,
-    pairs: Sequence[tuple[Cut, Cut]],
+    pairs: Sequence[tuple[TokenizedText, TokenizedText]],
     heads: Sequence[Head] | None = None,
 ) -> Iterator[np.ndarray]:
     """Yield the weights between the words of each pair of source and target, (2, C, Wt, Ws + 1) float32.
@@ -66,12 +65,12 @@ def cross_attention_heads(model: Seq2Seq) -> list[Head]:
     return [(name, head) for name in model.cross_layers for head in range(int(modules[name].heads))]
 
 
-def _merge_pieces(weights: np.ndarray, source: Cut, target: Cut) -> np.ndarray:
+def _merge_pieces(weights: np.ndarray, source: TokenizedText, target: TokenizedText) -> np.ndarray:
     """Return the weights of words (2, C, Wt, Ws + 1) from those of pieces and end symbols (C, Tt, Ts)."""
-    to_words = np.zeros((len(source.indices) + 1, len(source.places) + 1), dtype=np.float32)
-    to_words[np.arange(len(to_words)), [*source.word_of, len(source.places)]] = 1
-    mean = np.zeros((len(target.places), len(target.indices)), dtype=np.float32)
-    mean[target.word_of, np.arange(len(target.indices))] = 1
+    to_words = np.zeros((len(source.indices) + 1, len(source.spans) + 1), dtype=np.float32)
+    to_words[np.arange(len(to_words)), [*source.word_ids, len(source.spans)]] = 1
+    mean = np.zeros((len(target.spans), len(target.indices)), dtype=np.float32)
+    mean[target.word_ids, np.arange(len(target.indices))] = 1
     mean /= np.maximum(mean.sum(1, keepdims=True), 1)
     steps = len(target.indices)
     rows = np.stack([weights[:, :steps], weights[:, 1 : steps + 1]])
@@ -98,11 +97,11 @@ def extract_links(weights: np.ndarray) -> frozenset[Link]:
 
 def all_weights(
     model: Seq2Seq, pairs: Iterable[tuple[str, str]], vocabularies: tuple[Vocabulary, Vocabulary], unit: Unit
-) -> tuple[list[tuple[Cut, Cut]], list[np.ndarray]]:
+) -> tuple[list[tuple[TokenizedText, TokenizedText]], list[np.ndarray]]:
     """Return pairs tokenized with their words, and their weights as `word_weights` yields them."""
     source_vocabulary, target_vocabulary = vocabularies
     tokenized = [
-        (cut_into(source, source_vocabulary, unit), cut_into(target, target_vocabulary, unit))
+        (tokenize(source, source_vocabulary, unit), tokenize(target, target_vocabulary, unit))
         for source, target in pairs
     ]
     return tokenized, list(word_weights(model, tokenized))

@@ -1,4 +1,5 @@
-"""Folders that appear, are exchanged and disappear in one step."""
+"""Folders that appear, are replaced and disappear in one step, and files in folders that are filled over
+hours."""
 
 import ctypes
 import errno
@@ -8,25 +9,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from regard.errors import InputError, MachineError
 from regard.io import temporary
 from regard.io.temporary import remove_quietly, tidy
-from regard.io.writing import cannot_write, check_name, place_of, sync_folder
+from regard.io.writing import (
+    cannot_write,
+    check_name,
+    open_regular,
+    refuse_links,
+    resolve_parent,
+    sync_folder,
+    write_file,
+)
 
 NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""What file systems answer that cannot exchange two names, as NFS."""
+"""Errors of file systems that cannot exchange two names, such as NFS."""
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Make a folder at `path`, whole or not at all: yields one beside it to fill, which then takes its place.
+    """Create a folder atomically. Yields a temporary folder beside `path` to fill, which then moves to `path`.
 
-    What stands at `path` until then is replaced in one step and removed; of a link, the link alone. Raises
-    `InputError` or `MachineError` (see `cannot_write`) where the disk refuses; what stood at `path` is then as it
-    was.
+    An existing folder at `path` is replaced in one step and removed; an existing link is replaced, not its
+    target. Raises `InputError` or `MachineError` (see `cannot_write`) if the disk refuses; then `path` is
+    unchanged.
     """
     check_name(path)
-    place = place_of(path)
-    building = temporary.beside(place)
+    place = resolve_parent(path)
+    building = temporary.temporary_path(place)
     try:
         if not place.parent.is_dir():
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +44,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         building.mkdir()
         yield building
         _sync(building)
-        _put(building, place)
+        _move_into_place(building, place)
         sync_folder(place.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
@@ -43,17 +53,20 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def _sync(folder: Path) -> None:
-    """Have all files in a folder reach the disk before the folder gets its name."""
-    for inside, _, names in os.walk(folder):
+    """Flush all files of a folder to the disk before the folder gets its name."""
+    for parent, _, names in os.walk(folder):
         for name in names:
-            with Path(inside, name).open("rb") as file:
+            with Path(parent, name).open("rb") as file:
                 os.fsync(file.fileno())
-        sync_folder(Path(inside))
+        sync_folder(Path(parent))
 
 
-def _put(building: Path, path: Path) -> None:
-    """Give a folder its place. What stands there changes places with it, or, where the file system cannot do
-    that, moves away first: `tidy` puts it back if this process dies before the new one is there."""
+def _move_into_place(building: Path, path: Path) -> None:
+    """Move a folder to `path`. An existing folder exchanges places with it.
+
+    If the file system cannot exchange names, the existing folder is moved away first. If this process dies before
+    the new one is in place, `tidy` moves the old one back.
+    """
     if not os.path.lexists(path):
         building.rename(path)
         return
@@ -62,7 +75,7 @@ def _put(building: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in NO_EXCHANGE:
             raise
-        old = temporary.beside(path, "old")
+        old = temporary.temporary_path(path, "old")
         path.rename(old)
         try:
             building.rename(path)
@@ -72,17 +85,66 @@ def _put(building: Path, path: Path) -> None:
         remove_quietly(old)
 
 
-def _exchange(one: Path, other: Path) -> None:
-    """Let two paths change places in one step; raises `OSError` where the system cannot."""
-    system = ctypes.CDLL(None, use_errno=True)
-    first, second = os.fsencode(one), os.fsencode(other)
+def _exchange(first: Path, second: Path) -> None:
+    """Exchange two paths in one step. Raises `OSError` if the system cannot. Python has no function for this."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(first), os.fsencode(second)
     if sys.platform == "darwin":
-        failed = system.renamex_np(first, second, 2)  # RENAME_SWAP
-    elif hasattr(system, "renameat2"):
-        here = -100  # AT_FDCWD
-        failed = system.renameat2(here, first, here, second, 2)  # RENAME_EXCHANGE
+        failed = libc.renamex_np(*names, 2)  # RENAME_SWAP
+    elif hasattr(libc, "renameat2"):
+        at_cwd = -100  # AT_FDCWD
+        failed = libc.renameat2(at_cwd, names[0], at_cwd, names[1], 2)  # RENAME_EXCHANGE
     else:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     if failed:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(other))
+        raise OSError(number, os.strerror(number), str(second))
+
+
+def write_inside(folder: Path, path: Path, content: bytes) -> None:
+    """Replace the file at `path` in `folder` or in a subfolder, which is created if it is missing.
+
+    Raises `InputError` if the subfolder is a link, and `MachineError` if `folder` is gone or the disk refuses.
+    """
+    with explain_missing_folder(folder):
+        if path.parent != folder:
+            refuse_links(path.parent)
+            try:
+                path.parent.mkdir(exist_ok=True)
+            except OSError as error:
+                raise cannot_write(path.parent, error) from error
+        write_file(path, content)
+
+
+def append_inside(folder: Path, path: Path, content: bytes) -> None:
+    """Append to the file at `path` in `folder`. Raises the errors of `write_inside`, also if the file is a
+    link."""
+    with explain_missing_folder(folder):
+        try:
+            with open_regular(path, "ab") as file:
+                file.write(content)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+
+@contextmanager
+def explain_missing_folder(folder: Path) -> Iterator[None]:
+    """Raise `MachineError` if the block fails because `folder` was moved or removed."""
+    try:
+        yield
+    except InputError as error:
+        if folder.is_dir():
+            raise
+        raise MachineError(
+            f"{str(folder)!r} was moved or removed while it was written: put it back and continue with "
+            f"--resume, or begin again"
+        ) from error
+
+
+def state_folder() -> Path:
+    """Return the folder for a user's state that belongs to no run: `regard` in $XDG_STATE_HOME or ~/.local/state.
+
+    It follows the XDG Base Directory Specification, and need not exist.
+    """
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "regard"

@@ -1,9 +1,12 @@
-"""Who may change a folder: one process at a time.
+"""Locks: one process at a time changes a folder.
 
-    .NAME.lock    beside the folder NAME: held while a process changes it, and says which one that is
+    .NAME.lock    beside the folder NAME: locked while a process changes it, and naming that process
 
-The lock is the operating system's (`flock`, which Linux carries over NFS too), so it goes with the process that
-held it, whatever that died of. Where a file system knows no locks, none is held.
+The lock is the operating system's (`flock`, which Linux supports on NFS), so it ends with its process. File
+systems without locks get none.
+
+Not the library filelock: older versions empty the file when another process tries the lock, which would lose the
+holder's name; it accepts hard links, leaves the lock file behind, and has no shared locks for `mark_in_use`.
 """
 
 import errno
@@ -13,26 +16,27 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # as on Windows
+except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 from regard.errors import InputError
-from regard.io.temporary import LONGEST
-from regard.io.writing import cannot_write, check_name, open_own, place_of, refuse_links
+from regard.io.temporary import MAX_NAME
+from regard.io.writing import cannot_write, check_name, open_regular, refuse_links, resolve_parent
 
 PAUSE = 0.2
-"""Seconds between two looks at whether a lock is free."""
+"""Seconds between two attempts to take a lock."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""Errors of file systems without locks."""
 
 
 class BusyError(InputError):
-    """Another process is changing what is at a path."""
+    """Another process is changing a path."""
 
     def __init__(self, path: Path, holder: str) -> None:
         super().__init__(
@@ -42,68 +46,77 @@ class BusyError(InputError):
 
 
 @contextmanager
-def holding(path: Path) -> Iterator[None]:
-    """Keep all other processes from changing the folder at `path`, which need not be there yet, in the block.
+def hold_lock(path: Path) -> Iterator[None]:
+    """Prevent all other processes from changing the folder at `path`, which need not exist.
 
-    Raises `InputError` where another one is changing it, naming its number and machine, or where nothing can be
-    written there.
+    Raises `InputError` if another process is changing it, with its number and machine, or if the lock file cannot
+    be written.
+
+    >>> with hold_lock(Path("models/counting")):
+    ...     pass
     """
     if fcntl is None:
         yield
         return
     check_name(path)
-    place = place_of(path)
-    name = os.fsdecode(os.fsencode(place.name)[:LONGEST])
+    place = resolve_parent(path)
+    name = os.fsdecode(os.fsencode(place.name)[:MAX_NAME])
     file = place.parent / f".{name}.lock"
-    made = []
+    created: list[Path] = []
     try:
-        made = [each for each in file.parents if not each.exists()]
-        if made:
+        created = [folder for folder in file.parents if not folder.exists()]
+        if created:
             file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _take(file, path)
+        descriptor = _acquire(file, path)
     except OSError as error:
         raise cannot_write(path, error) from error
     try:
         yield
     finally:
+        # Remove the file while it is locked: afterwards it may be the lock of another process.
         file.unlink(missing_ok=True)
         os.close(descriptor)
-        _remove_empty(made)
+        with suppress(OSError):  # a folder that is not empty stays
+            for folder in created:
+                folder.rmdir()
 
 
 @contextmanager
-def taking_turns(path: Path, wait: Callable[[str], None]) -> Iterator[None]:
-    """Keep all other processes from changing what is at `path`, once those that do have ended; `wait` is told
-    once what is waited for. Raises `InputError` where nothing can be written there."""
+def wait_for_lock(path: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
+    """Wait until no other process changes `path`, then hold its lock.
+
+    `on_wait` is called once with a message if there is a wait. Raises `InputError` if the lock file cannot be
+    written.
+    """
     with ExitStack() as stack:
-        told = False
+        reported = False
         while True:
             try:
-                stack.enter_context(holding(path))
+                stack.enter_context(hold_lock(path))
                 break
             except BusyError as busy:
-                if not told:
-                    wait(f"waiting: {str(path)!r} is being written by {busy.holder}")
-                told = True
+                if not reported:
+                    on_wait(f"waiting: {str(path)!r} is being written by {busy.holder}")
+                reported = True
                 time.sleep(PAUSE)
         yield
 
 
-def keep_in_use(path: Path, owner: object) -> None:
-    """Let other processes know that a file is in use, for as long as `owner` lives."""
+def mark_in_use(path: Path, owner: object) -> None:
+    """Hold a shared lock on a file while `owner` lives, so that `is_in_use` is true in other processes."""
     if fcntl is None:
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:  # a file system that knows no locks, or somebody is about to remove it
+    except OSError:  # the file system has no locks, or another process is about to remove the file
         os.close(descriptor)
     else:
         weakref.finalize(owner, os.close, descriptor)
 
 
 def is_in_use(path: Path) -> bool:
-    """Whether a process keeps a file in use; also where nobody can tell."""
+    """Return whether a process marked a file as in use. Also true if that cannot be determined."""
     if fcntl is None:
         return True
     try:
@@ -121,61 +134,52 @@ def is_in_use(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _remove_empty(folders: list[Path]) -> None:
-    """Remove folders that were made for the lock alone, the innermost first."""
-    try:
-        for folder in folders:
-            folder.rmdir()
-    except OSError:
-        pass  # something has been written there: it stays
-
-
-def _take(file: Path, path: Path) -> int:
-    """Return the open lock file, locked; raises `InputError` where another process has it."""
+def _acquire(file: Path, path: Path) -> int:
+    """Return the descriptor of the locked lock file. Raises `BusyError` if another process holds it."""
     while True:
         descriptor = _open(file)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = _holder(descriptor)
+            holder = _read_holder(descriptor)
             os.close(descriptor)
             raise BusyError(path, holder) from None
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 os.close(descriptor)
                 raise
-        if _is_there(file, descriptor):
-            me = {
+        if _is_current(file, descriptor):
+            content = {
                 "process": os.getpid(),
                 "host": socket.gethostname(),
                 "since": f"{datetime.now():%Y-%m-%d %H:%M}",
             }
             os.ftruncate(descriptor, 0)
-            os.write(descriptor, json.dumps(me).encode())
+            os.write(descriptor, json.dumps(content).encode())
             return descriptor
-        os.close(descriptor)  # its last holder has removed it meanwhile: another one is needed
+        os.close(descriptor)  # its last holder removed the file after it was opened: open a new one
 
 
 def _open(file: Path) -> int:
-    """Open a lock file; raises `InputError` where it is a link, or another name of another file."""
+    """Open a lock file. Raises `InputError` if it is a symbolic or hard link."""
     refuse_links(file)
-    with open_own(file, "a+b") as opened:
+    with open_regular(file, "a+b") as opened:
         if os.fstat(opened.fileno()).st_nlink > 1:
             raise InputError(f"lock file {str(file)!r} is a link to another file: remove it, no process holds it")
         return os.dup(opened.fileno())
 
 
-def _is_there(file: Path, descriptor: int) -> bool:
+def _is_current(file: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(file.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
 
 
-def _holder(descriptor: int) -> str:
-    """Say who holds the lock, as far as it says."""
+def _read_holder(descriptor: int) -> str:
+    """Return a description of the process that holds the lock."""
     try:
-        found = json.loads(os.pread(descriptor, 1000, 0))
-        return f"process {found['process']} on {found['host']} since {found['since']}"
+        holder = json.loads(os.pread(descriptor, 1000, 0))
+        return f"process {holder['process']} on {holder['host']} since {holder['since']}"
     except (ValueError, KeyError, TypeError):
         return "another process"

@@ -1,8 +1,7 @@
-"""Reading files that may be missing, damaged, foreign, or no files at all: each kind in one place.
+"""Read and check files that may be missing, damaged, or no regular files.
 
-What is read here is checked before it is used, and all that can be wrong with it is one `InputError` that names
-the file, what is wrong, and the way out. The rooms add what they know: `read_json` takes the shape that a file is
-to have, `mend` says what to do where it has another.
+Every problem is one `InputError` with the file, the problem, and the way out. Callers add what they know:
+`read_json` takes the expected type, and `remedy` says what to do if the content has another one.
 """
 
 import errno
@@ -17,17 +16,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 
 Shape = TypeVar("Shape")
 
-LARGEST = 1 << 28
-"""Bytes of a file that is read as a whole."""
-DEEPEST = 24
-"""Lists and objects within each other."""
-DIGITS = 20
-"""Of a whole number."""
-NOT_THERE = {errno.ENOENT, errno.ENOTDIR}
+MAX_BYTES = 1 << 28
+"""The maximal size of a file that is read as a whole."""
+MAX_DEPTH = 24
+"""The maximal nesting of lists and objects."""
+MAX_DIGITS = 20
+"""The maximal number of digits of an integer."""
+MISSING = {errno.ENOENT, errno.ENOTDIR}
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -45,15 +44,16 @@ TYPES = {
     "object": "an object",
     "str": "a text",
 }
-"""What JSON's types are called."""
+"""The names of JSON's types in messages."""
 
 
 class DamageError(ValueError):
-    """What is wrong with the content of a file, in a few words."""
+    """A problem in the content of a file, in a few words. Callers turn it into an `InputError` with the file's
+    name."""
 
 
 def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
-    """Return the error that says why `path` could not be read, and what to do."""
+    """Return an error of one line: the path that could not be read, the reason, and the way out."""
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.EACCES, errno.EPERM):
         return InputError(f"cannot read {str(path)!r}: permission denied; change its permissions, or use a copy")
@@ -67,12 +67,12 @@ def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return what the file system says of a path; None where there is nothing. Raises `InputError` where it does
-    not say."""
+    """Return the status of a path, or None if it does not exist. Raises `InputError` if it cannot be
+    determined."""
     try:
         return path.stat()
     except OSError as error:
-        if error.errno in NOT_THERE:
+        if error.errno in MISSING:
             return None
         raise cannot_read(path, error) from error
     except ValueError as error:
@@ -80,37 +80,39 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a regular file; raises `InputError` where one may not look."""
-    found = _status(path)
-    return found is not None and stat.S_ISREG(found.st_mode)
+    """Return whether `path` is a regular file. Raises `InputError` without permission to look."""
+    status = _status(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder; raises `InputError` where one may not look."""
-    found = _status(path)
-    return found is not None and stat.S_ISDIR(found.st_mode)
+    """Return whether `path` is a folder. Raises `InputError` without permission to look."""
+    status = _status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def check_file(path: Path) -> int:
-    """Return the size of a regular file; raises `InputError` where there is none, or it may not be read."""
-    found = _status(path)
-    if found is None:
+    """Return the size of a regular file. Raises `InputError` if it is missing or cannot be read."""
+    status = _status(path)
+    if status is None:
         raise InputError(f"file {str(path)!r} does not exist: check its name")
-    if not stat.S_ISREG(found.st_mode):
-        raise _no_file(path, found)
+    if not stat.S_ISREG(status.st_mode):
+        raise _not_a_file(path, status)
     if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
         raise cannot_read(path, PermissionError(errno.EACCES, "Permission denied"))
-    return found.st_size
+    return status.st_size
 
 
-def _no_file(path: Path, status: os.stat_result) -> InputError:
-    what = KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-    return InputError(f"{str(path)!r} is {what}, not a file: remove it, or choose another")
+def _not_a_file(path: Path, status: os.stat_result) -> InputError:
+    kind = KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+    return InputError(f"{str(path)!r} is {kind}, not a file: remove it, or choose another")
 
 
-def files_in(folder: Path) -> list[Path]:
-    """Return the regular files in a folder, by name; none where there is no folder. Raises `InputError` where it
-    may not be read."""
+def list_files(folder: Path) -> list[Path]:
+    """Return the regular files in a folder, sorted. A missing folder has none.
+
+    Raises `InputError` if the folder cannot be read.
+    """
     if not is_folder(folder):
         return []
     try:
@@ -119,33 +121,32 @@ def files_in(folder: Path) -> list[Path]:
         raise cannot_read(folder, error) from error
 
 
-def numbered(folder: Path, suffix: str = ".safetensors") -> list[Path]:
-    """Return the files `step-N` with this suffix in a folder, lowest N first; what has another name is none of
-    ours."""
-    name = re.compile(rf"step-(0|[1-9][0-9]{{0,{DIGITS - 1}}}){re.escape(suffix)}")
-    found = [(int(match[1]), path) for path in files_in(folder) if (match := name.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
+def list_steps(folder: Path, suffix: str = ".safetensors") -> list[Path]:
+    """Return the files `step-N` with this suffix in a folder, sorted by N. Files with other names are ignored."""
+    name = re.compile(rf"step-(0|[1-9][0-9]{{0,{MAX_DIGITS - 1}}}){re.escape(suffix)}")
+    steps = [(int(match[1]), path) for path in list_files(folder) if (match := name.fullmatch(path.name))]
+    return [path for _, path in sorted(steps)]
 
 
-def read_bytes(path: Path, *, most: int = LARGEST) -> bytes:
-    """Return what is in a file of at most so many bytes.
+def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file of at most `most` bytes.
 
-    Raises `InputError` where it is missing, larger, not to be read, or no regular file: of a pipe one would wait
-    for ever.
+    Raises `InputError` if it is missing, larger, unreadable, or not a regular file. Opening a pipe does not
+    block.
     """
     try:
-        # Not to wait for whoever opens the other end of a pipe.
+        # O_NONBLOCK: do not wait for a writer of a pipe.
         with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # noqa: PTH123
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise _no_file(path, status)
+                raise _not_a_file(path, status)
             if status.st_size > most:
                 raise InputError(
                     f"{str(path)!r} has {status.st_size:,} bytes, at most {most:,} are read: restore a copy"
                 )
             return file.read()
     except OSError as error:
-        if error.errno in NOT_THERE:
+        if error.errno in MISSING:
             raise InputError(f"file {str(path)!r} does not exist: check its name, or restore a copy") from None
         if error.errno == errno.EISDIR:
             raise InputError(f"{str(path)!r} is a folder, not a file: remove it, or choose another") from error
@@ -154,81 +155,91 @@ def read_bytes(path: Path, *, most: int = LARGEST) -> bytes:
         raise cannot_read(path, error) from error
 
 
-def damaged(path: Path, what: object, mend: str) -> InputError:
-    """Return the error that says what is wrong with a file, and what to do about it."""
-    return InputError(f"{str(path)!r} is damaged: {what}; {mend}")
+def damaged_file(path: Path, problem: object, remedy: str) -> InputError:
+    """Return an error of one line: the file, the problem, and the remedy."""
+    return InputError(f"{str(path)!r} is damaged: {problem}; {remedy}")
 
 
-def read_text(path: Path, mend: str, *, most: int = LARGEST) -> str:
-    """Return a file of UTF-8; raises `InputError` where it is none, with `mend` for what to do."""
+def read_text(path: Path, remedy: str, *, most: int = MAX_BYTES) -> str:
+    """Return the content of a UTF-8 file. Raises `InputError` for another encoding, with the `remedy`."""
     try:
         return _decode(read_bytes(path, most=most))
     except DamageError as error:
-        raise damaged(path, error, mend) from None
+        raise damaged_file(path, error, remedy) from None
 
 
-def read_json(path: Path, shape: type[Shape], mend: str, *, most: int = LARGEST, finite: bool = True) -> Shape:
-    """Return what a file of JSON holds, as `shape` has it; raises `InputError` as `read_bytes` does, and where it
-    is of another shape. The rest is as in `parse_json`."""
+def read_json(
+    path: Path, shape: type[Shape], remedy: str, *, most: int = MAX_BYTES, finite: bool = True
+) -> Shape:
+    """Return the content of a JSON file as `shape`, a type that `msgspec` supports.
+
+    Raises the errors of `read_bytes`, and `InputError` with the `remedy` for content of another shape. `finite`
+    is explained at `parse_json`.
+    """
     try:
-        return shaped(parse_json(read_bytes(path, most=most), finite=finite), shape)
+        return convert_json(parse_json(read_bytes(path, most=most), finite=finite), shape)
     except DamageError as error:
-        raise damaged(path, error, mend) from None
+        raise damaged_file(path, error, remedy) from None
 
 
-def canonical(content: Any) -> str:
-    """Return plain data as JSON text that does not depend on the order of names or on blanks."""
+def canonical_json(content: Any) -> str:
+    """Return plain data as JSON text that does not depend on the order of keys.
+
+    >>> canonical_json({"b": 1, "a": [2]})
+    '{"a":[2],"b":1}'
+    """
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
-def digest_of(content: Any) -> str:
-    """Return the SHA-256 of plain data, in hexadecimal digits."""
-    return hashlib.sha256(canonical(content).encode()).hexdigest()
+def json_digest(content: Any) -> str:
+    """Return the SHA-256 of plain data in hexadecimal digits."""
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
-def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with its digest in it, as `is_sealed` checks it.
+def add_digest(content: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with its digest, which `has_valid_digest` checks.
 
-    write_json(path, sealed({"step": 5}))
+    >>> has_valid_digest(add_digest({"step": 5}))
+    True
     """
     content = {name: value for name, value in content.items() if name != "digest"}
-    return {**content, "digest": digest_of(content)}
+    return {**content, "digest": json_digest(content)}
 
 
-def is_sealed(content: dict[str, Any]) -> bool:
-    """Whether an object carries a digest, and has not changed since that was computed."""
-    return content.get("digest") == digest_of({name: content[name] for name in content if name != "digest"})
+def has_valid_digest(content: dict[str, Any]) -> bool:
+    """Return whether an object has a digest and is unchanged since it was computed."""
+    return content.get("digest") == json_digest({name: content[name] for name in content if name != "digest"})
 
 
 def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
-    """Return what JSON says; raises `DamageError` for what is none, and for names that come twice, great depth,
-    and, where they are to be `finite`, numbers that are not."""
+    """Parse JSON. Raises `DamageError` for invalid JSON, duplicate keys, deep nesting, and, with `finite`, for
+    NaN and infinity."""
     text = _decode(content) if isinstance(content, bytes) else content
     try:
-        found = json.loads(
+        value = json.loads(
             text,
-            object_pairs_hook=_object,
-            parse_int=_whole,
-            parse_float=_finite if finite else float,
-            parse_constant=_finite if finite else float,
+            object_pairs_hook=_make_object,
+            # Python's conversion of an integer takes quadratic time in its digits.
+            parse_int=_parse_integer,
+            parse_float=_parse_finite if finite else float,
+            parse_constant=_parse_finite if finite else float,
         )
     except RecursionError:
-        raise DamageError("it is nested too deep") from None
+        raise DamageError("its JSON is nested too deep") from None
     except json.JSONDecodeError as error:
         raise DamageError(f"it is not JSON at line {error.lineno}, column {error.colno}") from None
-    _check_depth(found)
-    return found
+    _check_depth(value)
+    return value
 
 
-def shaped(value: object, shape: type[Shape]) -> Shape:
-    """Return plain data as `shape` has it: a type that `msgspec` knows. Raises `DamageError` where it is of
-    another one."""
+def convert_json(value: object, shape: type[Shape]) -> Shape:
+    """Convert plain data to a type that `msgspec` supports. Raises `DamageError` for another shape."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        raise DamageError(_our_words(str(error))) from None
+        raise DamageError(_translate_error(str(error))) from None
     except UnicodeEncodeError:
-        raise DamageError("a text in it holds half a character") from None
+        raise DamageError("it contains an unpaired surrogate") from None
 
 
 def _decode(content: bytes) -> str:
@@ -238,51 +249,51 @@ def _decode(content: bytes) -> str:
         raise DamageError(f"it is not UTF-8 at byte {error.start}") from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DamageError(f"{begun(twice)} stands in it twice")
-    return found
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise DamageError(f"{shorten(duplicate)} occurs twice")
+    return content
 
 
-def _whole(digits: str) -> int:
-    if len(digits) > DIGITS:
-        raise DamageError(f"a number in it has {len(digits)} digits")
+def _parse_integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise DamageError(f"it contains a number of {len(digits)} digits")
     return int(digits)
 
 
-def _finite(digits: str) -> float:
-    if not math.isfinite(found := float(digits)):
-        raise DamageError(f"{digits[:DIGITS]} in it is no finite number")
-    return found
+def _parse_finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise DamageError(f"it contains {digits[:MAX_DIGITS]}, which is not a finite number")
+    return number
 
 
 def _check_depth(value: object) -> None:
     level, depth = [value], 0
-    while level := [each for one in level if isinstance(one, list | dict) for each in _inside(one)]:
+    while level := [child for parent in level for child in _containers(parent)]:
         depth += 1
-        if depth > DEEPEST:
-            raise DamageError("it is nested too deep")
+        if depth > MAX_DEPTH:
+            raise DamageError("its JSON is nested too deep")
 
 
-def _inside(one: "list[Any] | dict[str, Any]") -> "list[Any]":
-    found = one.values() if isinstance(one, dict) else one
-    return [each for each in found if isinstance(each, list | dict)]
+def _containers(parent: object) -> list[object]:
+    """Return the lists and objects directly in a value."""
+    children = parent.values() if isinstance(parent, dict) else parent if isinstance(parent, list) else ()
+    return [child for child in children if isinstance(child, list | dict)]
 
 
-def _our_words(said: str) -> str:
-    """Put what `msgspec` says of a value into our words."""
-    said, _, where = said.partition(" - at ")
-    place = where.strip("`").removeprefix("$").removeprefix(".")
-    at = f" in {begun(place)}" if place else ""
-    if kind := re.fullmatch(r"Expected `(.+)`, got `(.+)`", said):
-        expected = " or ".join(TYPES.get(each, each) for each in kind[1].split(" | "))
-        got = TYPES.get(kind[2], kind[2])
-        return f"{begun(place) if place else 'it'} is {got}, not {expected}"
-    if named := re.fullmatch(r"Object contains unknown field `(.*)`", said, re.DOTALL):
-        return f"{begun(named[1])}{at} is unknown"
-    if named := re.fullmatch(r"Object missing required field `(.*)`", said):
-        return f"{begun(named[1])}{at} is missing"
-    return f"{begun(place) if place else 'it'} has a value that does not belong there"
+def _translate_error(message: str) -> str:
+    """Rewrite a message of `msgspec` in the words of Regard's errors."""
+    message, _, where = message.partition(" - at ")
+    field = where.strip("`").removeprefix("$").removeprefix(".")
+    at = f" in {shorten(field)}" if field else ""
+    if match := re.fullmatch(r"Expected `(.+)`, got `(.+)`", message):
+        expected = " or ".join(TYPES.get(kind, kind) for kind in match[1].split(" | "))
+        return f"{shorten(field) if field else 'it'} is {TYPES.get(match[2], match[2])}, not {expected}"
+    if match := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.DOTALL):
+        return f"{shorten(match[1])}{at} is unknown"
+    if match := re.fullmatch(r"Object missing required field `(.*)`", message):
+        return f"{shorten(match[1])}{at} is missing"
+    return f"{shorten(field) if field else 'it'} has an invalid value"

@@ -1,10 +1,11 @@
-"""Names of what is still being written: they say which process writes, so that what a dead one left is known.
+"""Names of unfinished files. They identify the writing process, so what a dead process left can be recognized.
 
-    .NAME~HOST-PID-LIFE-COUNT.new    to become NAME
-    .NAME~HOST-PID-LIFE-COUNT.old    was NAME, until the new one is in its place
+    .NAME~HOST-PID-LIFE-COUNT.new    will become NAME
+    .NAME~HOST-PID-LIFE-COUNT.old    was NAME, until the new one is in place
 
-HOST is a digest of the machine's name: of another machine nobody here can tell whether its processes live, so
-what it left stays until a process there comes by. LIFE tells a process from one that had its number before.
+HOST is a digest of the machine's name. Whether a process of another machine is alive is unknown here, so its
+files stay until a process there removes them. LIFE distinguishes a process from an earlier one with the same
+number.
 """
 
 import hashlib
@@ -14,10 +15,11 @@ import re
 import secrets
 import shutil
 import socket
+from contextlib import suppress
 from pathlib import Path
 
-LONGEST = 150
-"""Bytes of NAME that are kept: file systems take names of 255."""
+MAX_NAME = 150
+"""The maximal number of bytes of NAME. File systems allow names of 255 bytes."""
 _FORM = re.compile(
     r"\.(?P<name>.*)~(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-(?P<life>[0-9a-f]{6})-\d+\.(?P<state>new|old)", re.DOTALL
 )
@@ -26,52 +28,47 @@ _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 _LIFE = secrets.token_hex(3)
 
 
-def beside(path: Path, state: str = "new") -> Path:
-    """Return a name of this process's own beside `path`, for what is to stand there (new) or stood there
-    (old)."""
-    name = os.fsdecode(os.fsencode(path.name)[:LONGEST])
+def temporary_path(path: Path, state: str = "new") -> Path:
+    """Return a unique name beside `path` for its future (new) or former (old) content."""
+    name = os.fsdecode(os.fsencode(path.name)[:MAX_NAME])
     return path.with_name(f".{name}~{_HOST}-{os.getpid()}-{_LIFE}-{next(_count)}.{state}")
 
 
 def tidy(folder: Path) -> None:
-    """Remove what dead processes left in `folder` half written, and put back what they had moved away."""
-    for found, stood_at in left_behind(folder):
-        if stood_at is not None and not stood_at.exists():
-            try:
-                found.rename(stood_at)
-            except OSError:
-                continue  # it is not lost: the next process tries again
+    """Remove the unfinished files of dead processes in `folder`, and move back what they had moved away."""
+    for leftover, original in find_leftovers(folder):
+        if original is not None and not original.exists():
+            with suppress(OSError):  # the next process tries again
+                leftover.rename(original)
         else:
-            remove_quietly(found)
+            remove_quietly(leftover)
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file or a folder that nobody needs; what the disk does not let go stays, to be removed later."""
-    try:
+    """Remove a file or a folder. What cannot be removed stays, to be removed later."""
+    with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-    except OSError:
-        pass
 
 
-def left_behind(folder: Path) -> list[tuple[Path, Path | None]]:
-    """Return what dead processes of this machine left in `folder`, each with the path that it stood at.
+def find_leftovers(folder: Path) -> list[tuple[Path, Path | None]]:
+    """Return the unfinished files of dead processes of this machine, each with its original path.
 
-    None for what was not in place yet, or no longer says where it stood. An unreadable folder has nothing.
+    The path is None for a new file, and if the name was shortened. An unreadable folder has no leftovers.
     """
     try:
         names = [entry.name for entry in os.scandir(folder) if entry.name.startswith(".")]
-    except (OSError, ValueError):  # one that no folder can have
+    except (OSError, ValueError):  # ValueError: a name that no folder can have
         return []
-    found: list[tuple[Path, Path | None]] = []
+    leftovers: list[tuple[Path, Path | None]] = []
     for name in names:
         parts = _FORM.fullmatch(name)
         if parts and parts["host"] == _HOST and not _is_alive(int(parts["pid"]), parts["life"]):
-            whole = parts["state"] == "old" and len(os.fsencode(parts["name"])) < LONGEST
-            found.append((folder / name, folder / parts["name"] if whole else None))
-    return found
+            whole = parts["state"] == "old" and len(os.fsencode(parts["name"])) < MAX_NAME
+            leftovers.append((folder / name, folder / parts["name"] if whole else None))
+    return leftovers
 
 
 def _is_alive(pid: int, life: str) -> bool:
@@ -82,5 +79,5 @@ def _is_alive(pid: int, life: str) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True  # somebody else's process, or a number that no process can have
+        return True  # a process of another user, or an impossible number
     return True

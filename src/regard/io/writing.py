@@ -1,17 +1,18 @@
-"""Writing files so that a crash, a full disk or a killed process never damages what was there."""
+"""Write files so that a crash, a full disk or a killed process never damages the previous content."""
 
 import errno
 import json
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from regard.errors import InputError, MachineError, RegardError
 from regard.io import temporary
 
-USERS_TO_CHANGE = {
+USER_ERRORS = {
     errno.EACCES,
     errno.EEXIST,
     errno.EISDIR,
@@ -24,44 +25,44 @@ USERS_TO_CHANGE = {
     errno.EPERM,
     errno.EROFS,
 }
-"""Failures that another path mends; all others are the machine's."""
+"""Errors that another path solves. All others are errors of the machine."""
 
 
 def cannot_write(path: Path, error: OSError) -> RegardError:
-    """Return the error that says in one line that `path` could not be written, why, and what to do."""
+    """Return an error of one line: the path that could not be written, the reason, and the way out."""
     reason = error.strerror or str(error)
     if error.errno == errno.ENXIO:
-        reason = "nobody reads from it"
+        reason = "no process reads from it"
     if error.errno == errno.ELOOP and os.path.islink(path):  # noqa: PTH114
-        return _is_link(path)
-    if error.errno in USERS_TO_CHANGE:
+        return _link_error(path)
+    if error.errno in USER_ERRORS:
         return InputError(f"cannot write {str(path)!r}: {reason}; choose another path")
     return MachineError(f"cannot write {str(path)!r}: {reason}; what was saved before is intact")
 
 
-def _is_link(path: Path) -> InputError:
+def _link_error(path: Path) -> InputError:
     return InputError(
         f"{str(path)!r} is a link, and nothing is written through links there: remove it, or choose another path"
     )
 
 
-def place_of(path: Path) -> Path:
-    """Return where a path stands: links are followed up to its last part, which may be one itself."""
+def resolve_parent(path: Path) -> Path:
+    """Resolve links in the parents of a path. The last part may be a link itself."""
     if path.name in ("", ".."):
         return Path(os.path.realpath(path))
     return Path(os.path.realpath(path.parent)) / path.name
 
 
 def refuse_links(path: Path, *, below: Path | None = None) -> None:
-    """Raise `InputError` where `path`, or a folder on the way to it from the folder `below` on, is a link."""
-    on_the_way = () if below is None else (each for each in path.parents if below in each.parents)
-    for each in (path, *on_the_way):
-        if os.path.islink(each):  # noqa: PTH114 (which asks nobody for permission)
-            raise _is_link(each)
+    """Raise `InputError` if `path` is a link, or if a parent of it inside the folder `below` is one."""
+    parents = () if below is None else (folder for folder in path.parents if below in folder.parents)
+    for part in (path, *parents):
+        if os.path.islink(part):  # noqa: PTH114 (Path.is_symlink raises PermissionError)
+            raise _link_error(part)
 
 
 def make_folder(folder: Path, *, below: Path | None = None) -> None:
-    """Make a folder where it is missing; raises `InputError` where it is a link, see `refuse_links`."""
+    """Create a folder if it is missing. Raises `InputError` if it is a link, see `refuse_links`."""
     refuse_links(folder, below=below)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,50 +70,51 @@ def make_folder(folder: Path, *, below: Path | None = None) -> None:
         raise cannot_write(folder, error) from error
 
 
-def open_own(path: Path, mode: str) -> BinaryIO:
-    """Open a file to be changed in place, with a mode of `open` for bytes; raises `OSError` for anything that is
-    no regular file, such as a link."""
+def open_regular(path: Path, mode: str) -> BinaryIO:
+    """Open a file in a binary mode. Raises `OSError` unless it is a regular file, for example for a link."""
 
     def opener(name: str, flags: int) -> int:
         descriptor = os.open(name, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise OSError(errno.EPERM, "it is no regular file", name)
+            raise OSError(errno.EPERM, "it is not a regular file", name)
         return descriptor
 
     return open(path, mode, opener=opener)  # type: ignore[return-value]
 
 
 def check_name(path: Path) -> None:
-    """Raise `InputError` where no file can have this name: it holds a NUL, half a character, or leads up again
-    from a folder that is not there, which would have to be made for that."""
+    """Raise `InputError` if no file can have this name.
+
+    Such a name contains NUL or an unpaired surrogate, or leads up (`..`) from a folder that does not exist.
+    """
     try:
         if b"\0" in os.fsencode(path):
-            raise InputError(f"cannot write {str(path)!r}: a name holds no NUL; choose another path")
+            raise InputError(f"cannot write {str(path)!r}: a name must not contain NUL; choose another path")
     except UnicodeEncodeError as error:
         raise InputError(f"cannot write {str(path)!r}: {error.reason}; choose another path") from error
-    for place, part in enumerate(path.parts):
+    for index, part in enumerate(path.parts):
         if part != "..":
             continue
-        before = Path(*path.parts[:place])
-        if not os.path.isdir(before):  # noqa: PTH112 (which asks nobody for permission)
+        parent = Path(*path.parts[:index])
+        if not os.path.isdir(parent):  # noqa: PTH112 (Path.is_dir raises PermissionError)
             raise InputError(
-                f"cannot write {str(path)!r}: there is no folder {str(before)!r}; choose another path"
+                f"cannot write {str(path)!r}: there is no folder {str(parent)!r}; choose another path"
             )
 
 
 def check_writable(path: Path) -> None:
-    """Raise `InputError` where `write_file` could not write, as far as can be told before; nothing is made."""
+    """Raise `InputError` if `write_file` would fail, as far as can be determined. Nothing is created."""
     check_name(path)
     try:
         if not _is_stream(path):
-            _ask_folder(place_of(path).parent)
+            _check_permission(resolve_parent(path).parent)
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
-def _ask_folder(folder: Path) -> None:
-    """Raise `OSError` where a folder is none, or takes no file."""
+def _check_permission(folder: Path) -> None:
+    """Raise `OSError` if a path is not a folder or not writable."""
     if not folder.is_dir():
         number = errno.ENOTDIR if os.path.lexists(folder) else errno.ENOENT
         raise OSError(number, os.strerror(number))
@@ -121,24 +123,24 @@ def _ask_folder(folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise `InputError` where no files can be written into a folder, which may still have to be made."""
+    """Raise `InputError` if no files can be written into a folder, which need not exist."""
     check_name(folder)
-    whole = folder.absolute()
+    path = folder.absolute()
     try:
-        _ask_folder(next(each for each in (whole, *whole.parents) if os.path.lexists(each)))
+        _check_permission(next(part for part in (path, *path.parents) if os.path.lexists(part)))
     except OSError as error:
         raise cannot_write(folder, error) from error
 
 
 def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
-    """Write files that are somebody's own from then on, and make their folders; returns their paths.
+    """Write new files and their folders, and return their paths. Existing files are never overwritten.
 
-    Raises `InputError` before anything is written where one of them is there already or cannot be written.
+    Raises `InputError` before anything is written if a file exists or cannot be written.
     """
     for path in contents:
         check_name(path)
         if os.path.lexists(path):
-            raise InputError(f"file {str(path)!r} is there already: choose another folder, it is not overwritten")
+            raise InputError(f"file {str(path)!r} exists and is not overwritten: choose another folder")
         check_folder(path.parent)
     for path, content in contents.items():
         try:
@@ -150,16 +152,15 @@ def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replace the file at `path` by `content`, whole or not at all: temporary file, flush, fsync, rename.
+    """Replace the file at `path` atomically: temporary file, flush, fsync, rename.
 
-    A link at `path` is replaced, and what it leads to stays as it is; a device, a pipe or a socket is written
-    to, never replaced. Raises `InputError` or `MachineError` (see `cannot_write`); the file at `path` is then as
-    it was.
+    A link at `path` is replaced, not its target. A device, a pipe or a socket is written to. Raises `InputError`
+    or `MachineError` (see `cannot_write`); then the file is unchanged.
     """
     check_name(path)
     try:
         if _is_stream(path):
-            _pour(path, content)
+            _write_stream(path, content)
         else:
             _replace(path, content)
     except OSError as error:
@@ -169,29 +170,29 @@ def write_file(path: Path, content: bytes) -> None:
 def write_json(path: Path, content: Any, *, indent: int = 2, allow_nan: bool = True) -> None:
     """Replace the file at `path` by `content` as JSON, as `write_file` does.
 
-    Numbers that JSON has no word for are written as Python's `json` does; without `allow_nan` they raise
-    `ValueError`, and the file stays as it was.
+    NaN and infinity are written as Python's `json` writes them. Without `allow_nan` they raise `ValueError`, and
+    the file is unchanged.
     """
     write_file(path, (json.dumps(content, indent=indent, allow_nan=allow_nan) + "\n").encode())
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder reach the disk, where its file system can promise that."""
+    """Flush the names in a folder to the disk, if its file system supports that."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # as on Windows, where a folder cannot be opened
+    except OSError:  # Windows cannot open folders
         return
-    try:
+    with suppress(OSError):
         os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
+    os.close(descriptor)
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether `path` leads to something that cannot be replaced: a device, a pipe, a socket, or, as /dev/stdout
-    may, a file that somebody else holds open. Links elsewhere lead nowhere: they are replaced."""
+    """Return whether `path` cannot be replaced: a device, a pipe, a socket, or a file open under /dev/std*,
+    /dev/fd, /proc.
+
+    Links elsewhere are replaced.
+    """
     if path.is_symlink() and not str(path.absolute()).startswith(("/dev/", "/proc/")):
         return False
     try:
@@ -205,8 +206,8 @@ def _is_stream(path: Path) -> bool:
     return True
 
 
-def _pour(path: Path, content: bytes) -> None:
-    # Without waiting for a reader that may never come: a pipe without one is refused.
+def _write_stream(path: Path, content: bytes) -> None:
+    # O_NONBLOCK refuses a pipe without a reader, instead of waiting for one.
     descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_APPEND)
     with os.fdopen(descriptor, "wb") as file:
         os.set_blocking(descriptor, True)
@@ -215,14 +216,16 @@ def _pour(path: Path, content: bytes) -> None:
 
 def _replace(path: Path, content: bytes) -> None:
     temporary.tidy(path.parent)
-    building = temporary.beside(path)
+    building = temporary.temporary_path(path)
     try:
         with building.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        # The new file has the permissions of the old one.
         if path.exists() and not path.is_symlink():
             building.chmod(stat.S_IMODE(path.stat().st_mode))
+        # Flush the rename, too, or a power failure may undo it.
         building.replace(path)
         sync_folder(path.parent)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Runs: what a training leaves, and what one does with it. Train, load, test, look, ask, prune.
+"""Runs: train a model, load it, and use it: test, attend, translate, align, prune.
 
     run = regard.train("signal2", heads=8)
     run.test()
@@ -7,7 +7,7 @@
     run = regard.train("dates")
     run.translate(["3. Mai 1979", "14 juillet 1989"])
 
-The command line calls these, so whatever it can do, a notebook can.
+The command line calls the same functions.
 """
 
 from typing import TYPE_CHECKING
@@ -15,20 +15,32 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.runs.aligning import LinkedPair
-    from regard.runs.answers import AnswerRun, TestReport
-    from regard.runs.asking import without_text
+    from regard.runs.alignment import LinkedPair
+    from regard.runs.answer_run import AnswerRun, TestReport
     from regard.runs.drawing import draw_model
-    from regard.runs.kinds import AnyRun
     from regard.runs.loading import SAVEPATH, load, load_translator
-    from regard.runs.pairs import PairReport, PairRun
-    from regard.runs.pictures import plot_positions
-    from regard.runs.preparing import prepare
+    from regard.runs.pair_run import PairReport, PairRun
+    from regard.runs.position_plot import plot_positions
     from regard.runs.pruning import PruneReport, prune
     from regard.runs.run import Figures, Run
-    from regard.runs.sequences import SequenceRun
-    from regard.runs.train import train, train_seeds
-    from regard.runs.translation import TranslationReport, TranslationRun
+    from regard.runs.run_config import without_text
+    from regard.runs.run_types import AnyRun
+    from regard.runs.sequence_run import SequenceRun
+    from regard.runs.task_configs import (
+        CopyConfig,
+        CountingConfig,
+        DatesConfig,
+        DifferenceConfig,
+        PhrasesConfig,
+        RecallConfig,
+        ReverseConfig,
+        Signal2Config,
+        SignalConfig,
+        SortConfig,
+        TranslationConfig,
+    )
+    from regard.runs.training import train, train_seeds
+    from regard.runs.translation_run import TranslationReport, TranslationRun
 
 late(__name__)
 
@@ -36,21 +48,31 @@ __all__ = [
     "SAVEPATH",
     "AnswerRun",
     "AnyRun",
+    "CopyConfig",
+    "CountingConfig",
+    "DatesConfig",
+    "DifferenceConfig",
     "Figures",
     "LinkedPair",
     "PairReport",
     "PairRun",
+    "PhrasesConfig",
     "PruneReport",
+    "RecallConfig",
+    "ReverseConfig",
     "Run",
     "SequenceRun",
+    "Signal2Config",
+    "SignalConfig",
+    "SortConfig",
     "TestReport",
+    "TranslationConfig",
     "TranslationReport",
     "TranslationRun",
     "draw_model",
     "load",
     "load_translator",
     "plot_positions",
-    "prepare",
     "prune",
     "train",
     "train_seeds",

@@ -1,4 +1,4 @@
-"""The architecture of a run as a picture, drawn from its model at work on one input."""
+"""Architecture diagram of a run, drawn from a forward pass of its model."""
 
 from __future__ import annotations
 
@@ -10,42 +10,43 @@ from regard.data import PairBatch, collate
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.runs.kinds import AnyRun
+    from regard.runs.run_types import AnyRun
 
-FEWEST = 3
-"""Steps of an answer that is drawn."""
+FEWEST_STEPS = 3
+"""Steps of the answer in a diagram."""
 
 
 def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None = None) -> Path:
-    """Draw a run's model at work on an input (None: one that is drawn): .svg, .png, .pdf, or .html for a page.
+    """Draw the modules and tensors of a run's model into a file: .svg, .png, .pdf, or .html for a page.
 
-    Boxes are its parts, with the shapes of what goes in and comes out and the number of parameters; arrows are
-    what flows; attention is marked. Raises `InputError` for another ending, or an input that does not fit.
+    Boxes are modules with input and output shapes and the number of parameters, arrows are tensors; attention is
+    marked. `input`: text to run the model on; None: a drawn one. Raises `InputError` for another extension, and
+    for an input that does not fit.
     """
-    from regard.viz.blueprint import blueprint_of  # brings what only this needs
-    from regard.viz.drafting import save_blueprint
+    from regard.viz.architecture import trace_graph  # imported only for this command
+    from regard.viz.architecture_plot import save_graph
 
-    asked: Any = run
+    subject: Any = run
     if input is None and not run.draws:
-        raise InputError(f"run {str(run.folder)!r} has no inputs to draw one of: give one by --input")
-    text = asked.draw(seed=0) if input is None else input
-    asked.check(text)
+        raise InputError(f"run {str(run.folder)!r} cannot draw an input: give one with --input")
+    text = subject.draw(seed=0) if input is None else input
+    subject.check(text)
     model: Any = copy.deepcopy(run.model).eval()
     task: Any = run.task
     if task.answers == "numbers":
         inputs = {"input": task.parse(text)}
-        found = blueprint_of(model, lambda: model(*inputs.values()), _title(run), inputs)
+        graph = trace_graph(model, lambda: model(*inputs.values()), _title(run), inputs)
     else:
         source = collate([task.source_vocabulary.encode(text)])
-        answer = task.target_vocabulary.encode(asked.translate([text])[0])
-        # An answer of several steps shows what flows from one to the next, also where the run knows no better.
-        target = collate([answer if len(answer) > 1 else [len(task.target_vocabulary) - 1] * FEWEST])
+        answer = task.target_vocabulary.encode(subject.translate([text])[0])
+        # Several steps show the recurrence, also if the run answers with a single token.
+        target = collate([answer if len(answer) > 1 else [len(task.target_vocabulary) - 1] * FEWEST_STEPS])
         batch = PairBatch(source, target).to(next(model.parameters()).device)
         inputs = {"source": batch.source, "target": batch.target_in}
-        found = blueprint_of(
+        graph = trace_graph(
             model, lambda: model(inputs["source"], batch.source_mask, inputs["target"]), _title(run), inputs
         )
-    return save_blueprint(found, path)
+    return save_graph(graph, path)
 
 
 def _title(run: AnyRun) -> str:

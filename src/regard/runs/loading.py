@@ -1,128 +1,129 @@
-"""From a run's folder to a run."""
+"""Load a run from its folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, overload
 
 import torch
+from torch import nn
 
 from regard import runs
 from regard.errors import InputError
-from regard.training import (
-    build_model,
-    find_run,
-    load_parameters,
-)
+from regard.training import build_model, find_run, load_weights
+from regard.training.tensor_file import warn_not_finite
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from regard.models import ModelConfig
-    from regard.runs.answers import AnswerRun
-    from regard.runs.flags import LoadFlags
-    from regard.runs.kinds import AnyRun
-    from regard.runs.pairs import PairRun
-    from regard.runs.sequences import SequenceRun
-    from regard.runs.translation import TranslationRun
-    from regard.tasks import (
-        AnyTask,
-        DatesConfig,
-        PhrasesConfig,
-        RecallConfig,
-        SequenceConfig,
-        TaskConfig,
-        TranslationConfig,
-    )
-    from regard.training import (
-        RunConfig,
-        RunFolder,
-        TrainingConfig,
-        TranslationTraining,
-    )
+    from regard.runs.answer_run import AnswerRun
+    from regard.runs.pair_run import PairRun
+    from regard.runs.run_types import AnyRun
+    from regard.runs.sequence_run import SequenceRun
+    from regard.runs.translation_run import TranslationRun
+    from regard.tasks import AnyTask
+    from regard.training import RunConfig, RunFolder
 
 SAVEPATH = "models"
-Read = TypeVar("Read")
-Counts = Literal["counting", "difference", "signal", "signal2"]
-Reorders = Literal["copy", "reverse", "sort"]
-RUNS = {("numbers", True): "AnswerRun", ("text", True): "PairRun", ("text", False): "TranslationRun"}
-"""By what a task's answers are, and whether it draws its samples: the kind of its runs, which is loaded then."""
+Result = TypeVar("Result")
+AnswerTask = Literal["counting", "difference", "signal", "signal2", "recall"]
+PairTask = Literal["copy", "reverse", "sort", "dates", "phrases"]
+TextTask = Literal["translation"]
+RUN_CLASSES = {
+    ("numbers", True): "AnswerRun",
+    ("text", True): "PairRun",
+    ("text", False): "TranslationRun",
+}
+"""Name of the run's class, by the form of the task's answers and by whether the task draws its samples."""
+
+
+class LoadOptions(TypedDict, total=False):
+    """Options of `load`."""
+
+    savepath: str | Path
+    trust_code: bool
+    trust_edited: bool
 
 
 @overload
-def load(run: Counts, **where: Unpack[LoadFlags]) -> AnswerRun[TaskConfig]: ...
+def load(run: AnswerTask, **options: Unpack[LoadOptions]) -> AnswerRun[Any, Any, Any]: ...
 @overload
-def load(run: Literal["recall"], **where: Unpack[LoadFlags]) -> AnswerRun[RecallConfig]: ...
+def load(run: PairTask, **options: Unpack[LoadOptions]) -> PairRun[Any, Any, Any]: ...
 @overload
-def load(run: Reorders, **where: Unpack[LoadFlags]) -> PairRun[SequenceConfig]: ...
+def load(run: TextTask, **options: Unpack[LoadOptions]) -> TranslationRun[Any, Any, Any]: ...
 @overload
-def load(run: Literal["dates"], **where: Unpack[LoadFlags]) -> PairRun[DatesConfig]: ...
-@overload
-def load(run: Literal["phrases"], **where: Unpack[LoadFlags]) -> PairRun[PhrasesConfig]: ...
-@overload
-def load(
-    run: Literal["translation"], **where: Unpack[LoadFlags]
-) -> TranslationRun[TranslationConfig, ModelConfig, TranslationTraining]: ...
-@overload
-def load(run: str | Path, **where: Unpack[LoadFlags]) -> AnyRun: ...
+def load(run: str | Path, **options: Unpack[LoadOptions]) -> AnyRun: ...
 def load(
     run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
 ) -> AnyRun:
     """Load a run by its folder, or by its task's name under `savepath`.
 
-    A translator is put on a GPU, where there is one; other models are too small for that to help. Raises
-    `InputError` where the run is missing, damaged or not one of Regard's. Nothing is unpickled, and a
-    run that names code of its own (a task's file, a model, a score) is refused unless you have trained with that
-    code here, or say `trust_code`. A run whose files were edited, or are of several runs, is refused by their
-    digests; with `trust_edited` what differs is said on standard error, and the run is used as it is.
+    Translation models are put on a GPU if there is one; the others are too small to gain from it.
+
+    `trust_code`: run custom code that the run names (a task file, a model, a score) although you have not trained
+    with it here. `trust_edited`: use a run whose files do not match their digests, and report the differences on
+    standard error. Raises `InputError` for a run that is missing or damaged, or that needs one of the two.
+    Nothing is unpickled.
+
+        run = regard.load("signal2")
+        run.attend("BCCCBAABACCCA")
     """
     folder = find_run(run, Path(savepath), trust_edited=trust_edited)
-    folder.tell_again()
+    folder.report_again()
     return read_run(folder, trust_code=trust_code)
 
 
 def read_run(folder: RunFolder, *, trust_code: bool = False) -> AnyRun:
-    """Load a run whose differences from what was written may have been shown already."""
-    return of_one_run(folder, lambda: _load(folder, trust_code=trust_code))
+    """Load a run from its folder; accepted edits that were reported before are not reported again."""
+    return read_consistently(folder, lambda: _read(folder, trust_code=trust_code))
 
 
-def of_one_run(folder: RunFolder, read: Callable[[], Read]) -> Read:
-    """Return what `read` reads in a folder; again, where another run has taken its place meanwhile, for what was
-    read may be of both."""
+def read_consistently(folder: RunFolder, read: Callable[[], Result]) -> Result:
+    """Return the result of `read`, repeated if another run replaced the folder meanwhile.
+
+    Otherwise the result could mix files of both runs.
+    """
     while True:
         identity = folder.identity
         try:
-            found = read()
+            result = read()
         except InputError:
             if folder.identity == identity:
                 raise
         else:
             if folder.identity == identity:
-                return found
+                return result
 
 
-def _load(folder: RunFolder, *, trust_code: bool) -> AnyRun:
+def _read(folder: RunFolder, *, trust_code: bool) -> AnyRun:
     config = folder.read_config(trust_code=trust_code)
-    task = stored_task(config, folder)
+    task = read_task(config, folder)
     model = build_model(config, task)
-    step = load_parameters(model, folder)
+    step = load_weights(model, folder)
     if not task.draws and torch.cuda.is_available():
         model.cuda()
-    kind: type[AnyRun] = getattr(runs, RUNS[task.answers, task.draws])
-    return kind(folder.path, config, step, cast(Any, task), cast(Any, model.eval()), folder.trust_edited)
+    return make_run(folder, config, step, task, model)
+
+
+def make_run(folder: RunFolder, config: RunConfig, step: int, task: AnyTask, model: nn.Module) -> AnyRun:
+    """Return a run of the class that fits its task; warn if a parameter of its model is not finite."""
+    warn_not_finite(model.state_dict(), str(folder.path))
+    run_class: type[AnyRun] = getattr(runs, RUN_CLASSES[task.answers, task.draws])
+    return run_class(folder.path, config, step, cast(Any, task), cast(Any, model.eval()), folder.trust_edited)
+
+
+def read_task(config: RunConfig, folder: RunFolder) -> AnyTask:
+    """Return the task of a run; raises `InputError` if its vocabularies are missing or damaged."""
+    return config.task_class.restore(config.task, folder.read_vocabularies(config.tokenizer))
 
 
 def load_translator(
     run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
 ) -> SequenceRun:
-    """Load a run that answers with text; raises `InputError` where it does not, and as `load` does."""
-    found = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
-    if found.task.answers == "numbers":
+    """Load a run that answers with text, as `load` does; raises `InputError` for a run that answers with
+    numbers."""
+    loaded = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
+    if loaded.task.answers == "numbers":
         raise InputError(f"run {str(run)!r} answers with numbers, not text: try `regard test {run} --input ...`")
-    return cast("SequenceRun", found)
-
-
-def stored_task(config: RunConfig[Any, ModelConfig, TrainingConfig], folder: RunFolder) -> AnyTask:
-    """Return the task of a run; raises `InputError` where its vocabularies are missing or damaged."""
-    return config.task_class.restore(config.task, folder.read_vocabularies(config.tokenizer))
+    return cast("SequenceRun", loaded)

@@ -1,4 +1,4 @@
-"""Playback of a run: its snapshots, each asked the same."""
+"""Playback: the attention on one input at each snapshot of a training."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import TYPE_CHECKING, TypeVar
 from torch import nn
 
 from regard.errors import InputError
-from regard.training import kept
+from regard.training import Checkpoint, tensor_specs
 from regard.viz import Playback
 
 if TYPE_CHECKING:
     from regard.training import RunFolder
     from regard.viz import AttentionMap
 
-SHOWN_LOSSES = 300
-"""Points of the loss curve, at most."""
+MOST_POINTS = 300
+"""Most points of the loss curve."""
 Model = TypeVar("Model", bound=nn.Module)
 
 
 def play_back(run: RunFolder, model: Model, attend: Callable[[Model], AttentionMap]) -> Playback:
-    """Return what `attend` finds with the model of each snapshot of a run.
+    """Return the result of `attend` for the model of each snapshot, and the loss curve.
 
-    Raises `InputError` where the run has kept none, or one is damaged.
+    Raises `InputError` for a run without snapshots, and for a damaged one.
     """
     if not run.snapshots:
         raise InputError(f"run {str(run.path)!r} has no snapshots: train it with --snapshots 50")
     model = copy.deepcopy(model)
-    expected = kept(model.state_dict(), half=True)
+    expected = tensor_specs(model.state_dict(), half=True)
     steps, frames = [], []
     for path in run.snapshots:
-        parameters, step = run.read_snapshot(path, expected)
-        model.load_state_dict(parameters)
-        steps.append(step)
+        snapshot = Checkpoint.load_snapshot(run, path, expected)
+        model.load_state_dict(snapshot.weights or {})
+        steps.append(snapshot.step)
         frames.append(attend(model))
     lines = run.read_metrics()
-    every = -(-len(lines) // SHOWN_LOSSES) or 1
+    every = -(-len(lines) // MOST_POINTS) or 1
     return Playback(
         steps=steps, frames=frames, losses=[(line["step"], round(line["loss"], 5)) for line in lines[::every]]
     )

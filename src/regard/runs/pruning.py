@@ -1,4 +1,4 @@
-"""Pruning a run: leave out the heads that matter least, and save what is left as a smaller run."""
+"""Pruning: remove the least important heads of a run, and save the result as a smaller run."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.interpret import Pruned, prune_heads
-from regard.io import holding
-from regard.runs.loading import load, of_one_run, read_run
-from regard.training import RunFolder, digest, new_run
+from regard.io import hold_lock
+from regard.runs.loading import load, read_consistently, read_run
+from regard.training import Checkpoint, RunFolder, create_run, vocabulary_digest
 
 if TYPE_CHECKING:
-    from regard.runs.kinds import AnyRun
     from regard.runs.run import Run
+    from regard.runs.run_types import AnyRun
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PruneReport(Pruned):
-    """What pruning a run took away, and what it cost."""
+    """Removed heads, and their effect on loss and size."""
 
     run: AnyRun
-    """What is left."""
+    """The pruned run."""
 
 
 def prune(
@@ -33,47 +33,46 @@ def prune(
     seed: int = 0,
     overwrite: bool = False,
 ) -> PruneReport:
-    """Take the `heads` least important heads out of a run's model, and save what is left as a run at `output`.
+    """Remove the least important heads of a run's model one by one, and save the result as a run at `output`.
 
-    None: beside the run, with `-pruned` at the end of its name.
-
-    Which heads those are, `regard.interpret.prune_heads` finds, one after the other. Raises `InputError` where
-    there are not so many to take away, or where another process writes at `output`.
+    `heads`: number of heads to remove; `regard.interpret.prune_heads` selects them. `output` None: the run's
+    folder with `-pruned` appended. Raises `InputError` for too many heads, and if another process writes to
+    `output`.
     """
     target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
-    with holding(target):
+    with hold_lock(target):
         return _prune(run, heads, target, seed=seed, overwrite=overwrite)
 
 
 def _read(folder: RunFolder) -> tuple[Run, dict[str, str], list[dict[str, Any]]]:
-    """Return a run, its vocabularies, and its metrics as far as its model goes: it may be trained meanwhile."""
+    """Return a run, its vocabularies, and its metrics up to its model: a training may write more meanwhile."""
     run = read_run(folder)
     metrics = [line for line in folder.read_metrics() if line["step"] <= run.step]
     return run, folder.read_vocabularies(run.config.tokenizer), metrics
 
 
 def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool) -> PruneReport:
-    # Apart from the run that was given, which stays as it is.
-    pruned, vocabularies, metrics = of_one_run(run.files, lambda: _read(run.files))
-    taken = prune_heads(pruned, heads, seed=seed)
-    # Heads are called by their number in the whole model, of which this run may be a part already.
-    kept_before, counted = pruned.config.kept_heads, taken.before.added
-    whole = {layer: kept_before.get(layer, range(len(counted[layer]))) for layer in taken.left}
-    kept = {layer: [whole[layer][head] for head in left] for layer, left in taken.left.items()}
-    tokenizer = digest(vocabularies) if vocabularies else None
+    # A copy of the run is read and pruned; the given run is not changed.
+    pruned, vocabularies, metrics = read_consistently(run.files, lambda: _read(run.files))
+    removal = prune_heads(pruned, heads, seed=seed)
+    # Heads have their numbers in the unpruned model; the run may have been pruned before.
+    kept_before, importance = pruned.config.kept_heads, removal.before.added
+    numbers = {layer: kept_before.get(layer, range(len(importance[layer]))) for layer in removal.left}
+    kept = {layer: [numbers[layer][head] for head in left] for layer, left in removal.left.items()}
+    tokenizer = vocabulary_digest(vocabularies) if vocabularies else None
     config = dataclasses.replace(pruned.config, kept_heads=kept, tokenizer=tokenizer)
-    with new_run(target, config, overwrite=overwrite) as folder:
+    with create_run(target, config, overwrite=overwrite) as folder:
         folder.write_vocabularies(vocabularies)
         for line in metrics:
             folder.append_metrics(line)
-        folder.write_model(pruned.step, pruned.model.state_dict())
+        Checkpoint(step=pruned.step, weights=pruned.model.state_dict()).save(folder)
     left_run = load(target)
     return PruneReport(
         run=left_run,
-        removed=[(layer, whole[layer][head]) for layer, head in taken.removed],
-        samples=taken.before.samples,
-        loss_before=taken.before.loss,
-        loss_after=taken.after.loss,
+        removed=[(layer, numbers[layer][head]) for layer, head in removal.removed],
+        samples=removal.before.samples,
+        loss_before=removal.before.loss,
+        loss_after=removal.after.loss,
         parameters_before=run.parameters,
         parameters_after=left_run.parameters,
     )

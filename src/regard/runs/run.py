@@ -1,4 +1,4 @@
-"""A trained run: its config, its task, its model and its metrics, as a subject to be looked at and asked."""
+"""A trained run: its config, task, model and metrics, as a subject of inspection and of explanation methods."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from regard.attention import (
     short_name,
 )
 from regard.attention.recording import record_own
-from regard.result import Result, plain
+from regard.result import Result, to_plain
 from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
-from regard.viz import Layer, kind_of
+from regard.viz import Layer, layer_kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,84 +42,84 @@ if TYPE_CHECKING:
     from regard.models import TaskModel
     from regard.tasks import AnyTask
     from regard.training import RunConfig
-    from regard.viz import AttentionMap, Playback, Trial
+    from regard.viz import AttentionMap, Playback, ProbeInput
     from regard.viz.widget import AttentionWidget
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Figures(Result):
-    """What a comparison wants to know of a run; None where it has no such thing."""
+    """Measurements of a run in a comparison; None for those that do not apply to it."""
 
     exact_match: float
-    """Share (0 to 1) of inputs that are answered without any error."""
+    """Share (0 to 1) of inputs whose answer is entirely right."""
     relevance: float | None = None
-    """Share (0 to 1) of the attention on relevant inputs, of the best head."""
+    """Share (0 to 1) of the best head's attention that is on relevant inputs."""
     uniform: float | None = None
-    """The same of uniform attention."""
+    """The same share for uniform attention."""
     alignment_error: float | None = None
     bleu: float | None = None
-    """BLEU, without regard to case for a model of lower case."""
+    """BLEU, case-insensitive for a lower-case model."""
     bleu_tokenizer: str | None = None
-    """sacrebleu's tokenizer that it was worked out with."""
+    """sacrebleu's tokenizer for this BLEU."""
 
     def summary(self) -> str:
-        """Say how many answers are right."""
+        """Return the exact match as text."""
         return f"exact match {self.exact_match:.2%}"
 
 
 @dataclass(frozen=True, repr=False)
 class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
-    """What `regard.train` and `regard.load` return, as one of three kinds: `AnswerRun`, `PairRun`,
+    """Base class of the runs that `regard.train` and `regard.load` return: `AnswerRun`, `PairRun`,
     `TranslationRun`. It satisfies `regard.viz.Subject`."""
 
     folder: Path
     config: RunConfig[TaskPart, ModelPart, TrainingPart]
     step: int
-    """Training steps behind the model."""
+    """Training steps of the model."""
     task: AnyTask
     model: TaskModel
     trust_edited: bool = False
-    """Whether its files are read also where they were edited."""
+    """Whether files that were edited are used."""
 
     drawn_by: ClassVar[tuple[str, ...]] = ()
-    """What can be said of an input that is drawn, besides the seed."""
+    """Options of a drawn input, besides the seed."""
 
     @property
     def importance_samples(self) -> int:
-        """Unseen inputs that importance is asked over, where nothing else is said."""
+        """Default number of unseen inputs for head importance."""
         return 1000
 
     @property
     def name(self) -> str:
-        """The task's name."""
+        """Name of the task."""
         return self.task.name
 
     @property
     def where(self) -> str:
-        """The run's folder, for people."""
+        """Folder of the run, as text."""
         return str(self.folder)
 
     @property
     def layers(self) -> Sequence[Layer]:
-        """The model's attention layers, by their short names."""
-        found = {short_name(name): layer for name, layer in layers_of(self.model).items()}
-        return [Layer(name, kind_of(name), layer.heads) for name, layer in found.items()]
+        """Attention layers of the model, by their short names."""
+        layers = {short_name(name): layer for name, layer in layers_of(self.model).items()}
+        return [Layer(name, layer_kind(name), layer.heads) for name, layer in layers.items()]
 
     @property
     def measure(self) -> str:
-        """What `loss` returns, for people."""
+        """Name of the quantity that `loss` returns."""
         return "loss"
 
     @property
     def unanswered(self) -> Sequence[str]:
-        """What nothing can be said of."""
+        """Sentences about what cannot be computed for this subject."""
         return ()
 
     def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:
-        """Record some layers of the model, or all, while a block runs."""
+        """Record some layers of the model, or all of them, within a block."""
         return record_own(self.model, layers=layers)
 
-    def touching(
+    def intervene(
         self,
         layer: str,
         *,
@@ -128,13 +128,13 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         query: int | None = None,
         key: int | None = None,
     ) -> AbstractContextManager[None]:
-        """Change what some heads of a layer attend to while a block runs; see `regard.intervene`."""
+        """Change the weights of some heads of a layer within a block; see `regard.intervene`."""
         find_layer(self.model, layer)
         return intervene(self.model, layer, heads=heads, to=to, query=query, key=key)
 
     @property
     def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
-        """By layer: the heads that can be taken out, one by one."""
+        """By layer: the groups of heads that can be removed; here each head is a group."""
         return {
             short_name(name): [[head] for head in range(layer.heads)]
             for name, layer in self.model.named_modules()
@@ -142,37 +142,37 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         }
 
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
-        """Leave only some heads in a layer, for good."""
+        """Remove all other heads of a layer permanently."""
         keep_heads(find_layer(self.model, layer), heads)
 
-    def weighing(self, shown: str | None) -> Self:
-        """Return itself: it has unseen inputs of its own."""
+    def with_displayed_input(self, shown: str | None) -> Self:
+        """Return self: a run has unseen inputs, and does not need the displayed one."""
         del shown
         return self
 
     @property
     def has_snapshots(self) -> bool:
-        """Whether there is something to play back."""
+        """Whether `playback` is possible."""
         return bool(self.files.snapshots)
 
     @property
     def files(self) -> RunFolder:
-        """Its files, as it was loaded from them."""
+        """Files of the run."""
         return RunFolder(self.folder, self.trust_edited)
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """Loss and exact match of the training batch, every 10 steps, as in metrics.jsonl."""
+        """Loss and exact match of the training batch every 10 steps, as in metrics.jsonl."""
         return self.files.read_metrics()
 
     @property
     def parameters(self) -> int:
-        """Numbers that training learned."""
+        """Number of the model's parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def about(self) -> dict[str, Any]:
-        """Return what a page says of the run."""
-        kept = interpret.load_examination(self.files)
+        """Return a description of the run for a page."""
+        examined = interpret.load_examination(self.files)
         return {
             "task": self.task.name,
             "summary": self.task.summary,
@@ -182,20 +182,20 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
             "draws": self.draws,
             "snapshots": self.has_snapshots,
             "accepts": self.task.accepts,
-            "examined": kept.sentences,
-            "importance": kept.worth or None,
-            "roles": kept.roles,
+            "examined": examined.sentences,
+            "importance": examined.worth or None,
+            "roles": examined.roles,
         }
 
     @property
     def draws(self) -> bool:
-        """Whether there are inputs to be drawn."""
+        """Whether `draw` is possible."""
         return self.task.draws
 
     def json(self) -> dict[str, Any]:
-        """Return what the run is, as plain values: its folder, step, number of parameters and config."""
-        told: dict[str, Any] = plain(self.config)
-        return {"folder": str(self.folder), "step": self.step, "parameters": self.parameters, "config": told}
+        """Return the run as plain data: its folder, step, number of parameters and config."""
+        config: dict[str, Any] = to_plain(self.config)
+        return {"folder": str(self.folder), "step": self.step, "parameters": self.parameters, "config": config}
 
     def __str__(self) -> str:
         origin = self.config.origin
@@ -206,22 +206,22 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return f"<{type(self).__name__}: {self}>"
 
     def importance(self, *, samples: int | None = None, seed: int = 0) -> HeadImportance:
-        """Return by how much the loss rises when each head is off, over unseen inputs (None: as many as is
-        usual).
+        """Return the increase of the loss over unseen inputs when each head is ablated.
 
-        Raises `InputError` for a model without attention, or where there are no such inputs.
+        `samples` None: `importance_samples`. Raises `InputError` for a model without attention, and without
+        unseen inputs.
         """
         return interpret.head_importance(self, samples=samples, seed=seed)
 
     def examine(self, *, samples: int = 200, seed: int = 0) -> Examination:
-        """Ask what the attention to the inputs means, over unseen ones: see `regard.interpret.examination`.
+        """Test over unseen inputs whether attention explains the answers; see `regard.interpret.examination`.
 
-        Raises `InputError` for a model without attention, or where there are no such inputs.
+        Raises `InputError` for a model without attention, and without unseen inputs.
         """
         return interpret.examine(self, samples=samples, seed=seed)
 
     def alignment_error(self, inputs: Sequence[Any]) -> dict[str, float]:
-        """Return the alignment error rate of each layer, where the alignment is known."""
+        """Return the alignment error rate of each layer; empty if the alignment is unknown."""
         del inputs
         return {}
 
@@ -236,75 +236,51 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         temperature: float = 1.0,
         seed: int = 0,
     ) -> Explanation:
-        """Return how a head came to its weights for one output step, number by number, and what followed: see
-        `regard.interpret.explain`."""
+        """Return the computation of a head's weights at one output step, number by number.
+
+        See `regard.interpret.explain`.
+        """
         return interpret.explain(
             self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
         )
 
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
-        """Return a map that this run has answered with, with the sum behind each weight, for a page that tells
-        it: see `regard.interpret.with_sums`."""
+        """Return an attention map with the intermediate results of each weight; see
+        `regard.interpret.with_sums`."""
         return interpret.with_sums(self, shown)
 
     def view(self, input: str | None = None, *, seed: int = 0) -> AttentionWidget:
-        """Return a widget for a notebook that shows an input, or one drawn by `seed`, and how each weight comes
-        about. Raises `InputError` where anywidget is not installed."""
+        """Return a notebook widget that shows the attention on an input and explains each weight.
+
+        `input` None: one drawn by `seed`. Raises `InputError` if anywidget is not installed.
+        """
         from regard.viz.widget import view
 
         shown = self.attend(input, seed=seed)
 
-        def explained(**which: Any) -> dict[str, Any]:
-            return self.explain(shown.input, **which).json()
+        def explain(**options: Any) -> dict[str, Any]:
+            return self.explain(shown.input, **options).json()
 
-        return view([shown], explain=explained)
-
-    @abstractmethod
-    def called(self, classes: Sequence[int]) -> list[str]:
-        """Return what it calls some of the classes that it answers with."""
-
-    @abstractmethod
-    def draw(self, *, seed: int = 0) -> str:
-        """Return a drawn input; raises `InputError` where the task draws none."""
-
-    @abstractmethod
-    def check(self, input: str) -> None:
-        """Raise `InputError` where an input cannot be answered."""
-
-    @abstractmethod
-    def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
-        """Answer an input, or one drawn by `seed`, and keep what each layer attended to."""
-
-    @abstractmethod
-    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Return how attention on one input formed; raises `InputError` where no snapshots were kept."""
-
-    @abstractmethod
-    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Any]:
-        """Return at most so many inputs that training has not seen, drawn apart for each purpose."""
-
-    @abstractmethod
-    def look(self, input: Any) -> AttentionMap:
-        """Return what it attends to in one of its inputs, given the true answer where it writes one."""
+        return view([shown], explained=explain)
 
     def untrained(self, seed: int) -> Self:
-        """Return the same run with a model before its training, drawn by `seed`."""
+        """Return the same run with an untrained model, initialised by `seed`."""
         training = dataclasses.replace(self.config.training, seed=seed)
         model = build_model(dataclasses.replace(self.config, training=training), self.task)
         device = next(self.model.parameters()).device
         return dataclasses.replace(self, model=model.to(device).eval())
 
     def roles(self, *, samples: int = 60, seed: int = 0) -> HeadRoles:
-        """Describe what each head does, over unseen inputs: see `regard.interpret.roles`.
+        """Describe the role of each head over unseen inputs; see `regard.interpret.roles`.
 
-        Raises `InputError` for a model without attention, or where there are no such inputs.
+        Raises `InputError` for a model without attention, and without unseen inputs.
         """
         return interpret.head_roles(self, samples=samples, seed=seed)
 
     def samples(
         self, layer: str, head: int, *, token: str | None = None, wrong_first: bool = False, samples: int = 200
     ) -> HeadSamples:
-        """Return unseen inputs that a head weighs most: see `regard.interpret.samples`."""
+        """Return the unseen inputs with the largest weights of a head; see `regard.interpret.samples`."""
         return interpret.head_samples(self, layer, head, token=token, wrong_first=wrong_first, samples=samples)
 
     def loss(self, inputs: Sequence[Any]) -> float:
@@ -313,13 +289,41 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return float(total / outputs)
 
     @abstractmethod
-    def losses(self, inputs: Sequence[Any]) -> np.ndarray:
-        """Return (N, 2), of each input: the cross-entropy of all its outputs, in nats, and how many they are."""
+    def called(self, classes: Sequence[int]) -> list[str]:
+        """Return the labels of some output classes."""
 
     @abstractmethod
-    def trial(self, input: Any) -> Trial:
-        """Return an input ready to be probed."""
+    def draw(self, *, seed: int = 0) -> str:
+        """Return a drawn input; raises `InputError` if the task draws none."""
+
+    @abstractmethod
+    def check(self, input: str) -> None:
+        """Raise `InputError` for an input that does not fit the task."""
+
+    @abstractmethod
+    def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
+        """Answer an input, or one drawn by `seed`, and return the attention of each layer."""
+
+    @abstractmethod
+    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
+        """Return the attention on one input at each snapshot; raises `InputError` without snapshots."""
+
+    @abstractmethod
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Any]:
+        """Return at most `samples` inputs that are not in the training data, drawn separately per purpose."""
+
+    @abstractmethod
+    def look(self, input: Any) -> AttentionMap:
+        """Return the attention on one of the inputs of `unseen`, given the true answer of a sequence."""
+
+    @abstractmethod
+    def losses(self, inputs: Sequence[Any]) -> np.ndarray:
+        """Return (N, 2): per input the cross-entropy of all its outputs in nats, and the number of outputs."""
+
+    @abstractmethod
+    def trial(self, input: Any) -> ProbeInput:
+        """Return an input prepared for explanation methods."""
 
     @abstractmethod
     def figures(self, *, seed: int = 0) -> Figures:
-        """Test the run as a comparison does."""
+        """Return the measurements of a comparison."""

@@ -1,4 +1,4 @@
-"""Serving: the explorer, a page on which one types an input and sees what a subject makes of it."""
+"""The explorer and the course as local web applications."""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +6,7 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.server.explorer import Explorer
-    from regard.server.opening import check_port, show, teach
+    from regard.server.serve import check_port, show, teach
 
 late(__name__)
 

@@ -1,26 +1,26 @@
 """The explorer's HTTP interface (Starlette).
 
-    GET  /                 the page, with its script, style and view
-    GET  /api/run          what the run is
-    POST /api/attend       {input, seed, interventions}: the prediction and records, and those of the original
-    POST /api/picture      {name, content}: a PNG or JPEG file in base64, as an input from now on
-    POST /api/row          the same with layer, head, step: one row of a long input, exactly
-    POST /api/explain      the same with layer, head, output, key, temperature: how a weight came about
-    POST /api/tree         {input, seed, interventions, beam}: what a search tries while it answers
-    POST /api/playback     {input}: the same for each snapshot of the training
-    GET  /api/importance   by how much the loss rises when a head is off
-    GET  /api/roles        what each head does
-    POST /api/samples      {layer, head, token, wrong_first}: unseen inputs that a head weighs most
-    GET  /api/progress     how far these are, while they are worked out
+    GET  /                 the page; /explorer.js, /js/entry.js, ... its files
+    GET  /api/run          facts about the run
+    POST /api/attend       {input, seed, interventions}: prediction and attention, also without the interventions
+    POST /api/picture      {name, content}: add a PNG or JPEG file in base64 as an input
+    POST /api/row          as attend, with layer, head, step: one exact row of a long input
+    POST /api/explain      as attend, with layer, head, output, key, temperature: the computation of a weight
+    POST /api/tree         {input, seed, interventions, beam}: the search tree of the answer
+    POST /api/playback     {input}: attention at each snapshot of training
+    GET  /api/importance   loss increase for each ablated head
+    GET  /api/roles        the role of each head
+    POST /api/samples      {layer, head, token, wrong_first}: unseen inputs with the largest weights of a head
+    GET  /api/progress     progress of the importance and the roles
 
-Errors are `{"error": one line}` with a status: 400 for what is no JSON object or another machine's name, 401
-without the token, 403 for a page elsewhere, 404 and 405 for what is not there, 408 for a body that does not come,
-413 for one above `BODY` (a picture: `PICTURE`), 415 for another content type, 422 for what does not fit the run,
-429 where `WAITING` questions wait already. Each route is a lane (`lanes.py`).
+Errors are `{"error": message}` in one line: status 400 for invalid JSON or another host name, 401 without the
+token, 403 for a page of another origin, 404 and 405 for unknown routes, 408 for a late body, 413 for a large
+body, 415 for another content type, 422 if the run rejects a value, 429 for too many waiting requests. Each route
+has its own queue (`request_queue.py`).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -35,171 +35,172 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.errors import RegardError
+from regard.server.access import SHOWN, AccessControl
 from regard.server.explorer import Explorer
-from regard.server.guard import SHOWN, Guard
-from regard.server.lanes import Lane
-from regard.server.questions import Attend, Explain, Picture, Play, Row, Wanted, Written, read_question
-from regard.server.refusing import RefusedError, refusal
-from regard.viz.bundle import modules
+from regard.server.messages import (
+    AttendRequest,
+    ExplainRequest,
+    PictureRequest,
+    PlaybackRequest,
+    RequestError,
+    RowRequest,
+    SamplesRequest,
+    TreeRequest,
+    error_response,
+    read_request,
+)
+from regard.server.request_queue import RequestQueue
+from regard.viz.page import modules
 
-BODY = 256 * 1024
-"""Bytes of a request's body, at most."""
-PICTURE = 12 * 1024 * 1024
-"""Bytes of a body that brings a picture, at most: 9 MiB in base64."""
-BODY_SECONDS = 10.0
-"""Time in which a body is to come."""
-WAITING = 256
-"""Questions that may wait for an answer."""
+MAX_BODY = 256 * 1024  # bytes
+MAX_PICTURE = 12 * 1024 * 1024  # bytes of a body with an image: 9 MiB in base64
+BODY_SECONDS = 10.0  # for the body to arrive
+MAX_WAITING = 256  # requests that wait for an answer
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-"""Names that a browser on this machine uses; another one would be a page elsewhere that reaches in."""
+"""Host names of this machine; a page under any other name would be another site."""
 
 PAGES = {
     "/": ("regard.server", "page/explorer.html", "text/html"),
-    "/explorer.js": ("regard.server", "page/explorer.js", "text/javascript"),
-    "/tree.js": ("regard.server", "page/tree.js", "text/javascript"),
-    "/samples.js": ("regard.server", "page/samples.js", "text/javascript"),
-    "/tour.js": ("regard.server", "page/tour.js", "text/javascript"),
     "/explorer.css": ("regard.server", "page/explorer.css", "text/css"),
-    **{f"/view/{name}": ("regard.viz", f"view/{name}", "text/javascript") for name in modules()},
+    **{
+        f"/{name}.js": ("regard.server", f"page/{name}.js", "text/javascript")
+        for name in ("explorer", "tree", "samples", "tour")
+    },
+    **{f"/js/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
 }
 
 
-class Question(NamedTuple):
-    """What one asks of an explorer under a path."""
+class Endpoint(NamedTuple):
+    """A route that calls a method of the explorer."""
 
-    ask: Callable[..., Any]
-    body: type[msgspec.Struct] | None
-    """The shape of what is sent; None where nothing is."""
-    most: int
-    """How many are answered at once."""
-    largest: int = BODY
-    """Bytes of what is sent, at most."""
+    method: Callable[..., Any]
+    body: type[msgspec.Struct] | None = None  # type of the request's body; None for a GET request
+    parallel: int = 1  # requests answered at once
+    max_body: int = MAX_BODY
 
 
-QUESTIONS = {
-    "/api/run": Question(Explorer.about, None, 1),
-    "/api/attend": Question(Explorer.attend, Attend, 1),
-    "/api/picture": Question(Explorer.picture, Picture, 1, PICTURE),
-    "/api/row": Question(Explorer.row, Row, 1),
-    "/api/explain": Question(Explorer.explain, Explain, 1),
-    "/api/tree": Question(Explorer.tree, Written, 1),
-    "/api/playback": Question(Explorer.playback, Play, 4),
-    "/api/importance": Question(Explorer.importance, None, 1),
-    "/api/roles": Question(Explorer.roles, None, 1),
-    "/api/samples": Question(Explorer.samples, Wanted, 1),
-    "/api/progress": Question(Explorer.progress, None, 1),
+ENDPOINTS = {
+    "/api/run": Endpoint(Explorer.about),
+    "/api/attend": Endpoint(Explorer.attend, AttendRequest),
+    "/api/picture": Endpoint(Explorer.picture, PictureRequest, max_body=MAX_PICTURE),
+    "/api/row": Endpoint(Explorer.row, RowRequest),
+    "/api/explain": Endpoint(Explorer.explain, ExplainRequest),
+    "/api/tree": Endpoint(Explorer.tree, TreeRequest),
+    "/api/playback": Endpoint(Explorer.playback, PlaybackRequest, parallel=4),
+    "/api/importance": Endpoint(Explorer.importance),
+    "/api/roles": Endpoint(Explorer.roles),
+    "/api/samples": Endpoint(Explorer.samples, SamplesRequest),
+    "/api/progress": Endpoint(Explorer.progress),
 }
 
 
 def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
-    """Return the application; `hosts`: names under which it answers, None for any. `token`: what a request has
-    to show; None for nothing."""
-    lanes = {path: Lane(explorer, question.most) for path, question in QUESTIONS.items()}
+    """Return the application; `hosts` and `token` as in `AccessControl`."""
+    queues = {path: RequestQueue(explorer, endpoint.parallel) for path, endpoint in ENDPOINTS.items()}
     waiting = 0
 
-    def answering(path: str, question: Question) -> Callable[[Request], Any]:
+    def route(path: str, endpoint: Endpoint) -> Route:
         async def answer(request: Request) -> Response:
             nonlocal waiting
-            given: tuple[Any, ...] = ()
-            if question.body is not None:
-                given = (read_question(await _body(request, question.largest), question.body),)
-            if waiting >= WAITING:
-                raise RefusedError(429, "too many requests are waiting: try again in a moment")
+            arguments: tuple[Any, ...] = ()
+            if endpoint.body is not None:
+                arguments = (read_request(await _read_body(request, endpoint.max_body), endpoint.body),)
+            if waiting >= MAX_WAITING:
+                raise RequestError(429, "too many requests are waiting: try again in a moment")
             waiting += 1
             try:
-                working = lanes[path].run(lambda mine: _encoded(question.ask(mine, *given)))
-                return Response(await _while_there(request, working), media_type="application/json")
+                job = queues[path].run(lambda copy: _encode(endpoint.method(copy, *arguments)))
+                return Response(await _run_while_connected(request, job), media_type="application/json")
             finally:
                 waiting -= 1
 
-        return answer
+        return Route(path, answer, methods=["GET" if endpoint.body is None else "POST"])
 
     app = Starlette(
         routes=[
-            *(Route(path, _file(*page)) for path, page in PAGES.items()),
-            *(
-                Route(path, answering(path, question), methods=["GET" if question.body is None else "POST"])
-                for path, question in QUESTIONS.items()
-            ),
+            *(Route(path, send_text(*page)) for path, page in PAGES.items()),
+            *(route(path, endpoint) for path, endpoint in ENDPOINTS.items()),
         ],
-        middleware=[Middleware(Guard, hosts=hosts, token=token)],
-        exception_handlers={RefusedError: _refused, RegardError: _misfit, HTTPException: _not_there},
+        middleware=[Middleware(AccessControl, hosts=hosts, token=token)],
+        exception_handlers={RequestError: _rejected, RegardError: _unprocessable, HTTPException: _unknown_route},
     )
     app.router.redirect_slashes = False
-    app.state.lanes = list(lanes.values())
+    app.state.queues = list(queues.values())
     return app
 
 
-async def _while_there(request: Request, working: Any) -> bytes:
-    """Return what comes of `working`, which is cancelled when the client goes away."""
-    asked = asyncio.ensure_future(working)
-    gone = asyncio.ensure_future(_gone(request))
+async def _run_while_connected(request: Request, job: Coroutine[Any, Any, bytes]) -> bytes:
+    """Return the result of `job`, which is cancelled if the client disconnects."""
+    running = asyncio.ensure_future(job)
+    disconnected = asyncio.ensure_future(_disconnected(request))
     try:
-        await asyncio.wait((asked, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not asked.done():
-            raise RefusedError(408, "the client has gone")
-        found: bytes = asked.result()
-        return found
+        await asyncio.wait((running, disconnected), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            raise RequestError(408, "the client has disconnected")
+        return running.result()
     finally:
-        asked.cancel()
-        gone.cancel()
-        await asyncio.gather(asked, gone, return_exceptions=True)
+        running.cancel()
+        disconnected.cancel()
+        await asyncio.gather(running, disconnected, return_exceptions=True)
 
 
-async def _gone(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def _encoded(found: Any) -> bytes:
-    # `default` is asked for views with gaps, which a mechanism may record as its weights.
-    return orjson.dumps(found, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY)
+def _encode(result: Any) -> bytes:
+    # orjson passes arrays that are not contiguous, which some mechanisms record as weights, to `default`.
+    return orjson.dumps(result, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-async def _body(request: Request, largest: int) -> bytes:
-    """Return a request's body; raises `RefusedError`, as soon as it is seen to be too large or too slow."""
+async def _read_body(request: Request, limit: int) -> bytes:
+    """Return the body of a request; raises `RequestError` as soon as it is too large or late."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":  # which a page elsewhere could not send without asking first
-        raise RefusedError(415, f"content type {kind[:SHOWN] or 'none'!r} is not taken: send application/json")
+    if kind != "application/json":  # browsers let pages of other sites send simpler types without asking first
+        raise RequestError(415, f"content type {kind[:SHOWN] or 'none'!r} is not accepted: send application/json")
+    too_large = RequestError(413, f"body is larger than {limit:,} bytes: send less")
     length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or len(length) > len(str(largest)) or int(length) > largest:
-        raise RefusedError(413, f"body is larger than {largest:,} bytes: send less")
+    if not length.isdecimal() or len(length) > len(str(limit)) or int(length) > limit:
+        raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 body += part
-                if len(body) > largest:
-                    raise RefusedError(413, f"body is larger than {largest:,} bytes: send less")
+                if len(body) > limit:
+                    raise too_large
     except TimeoutError:
-        raise RefusedError(408, f"body did not come within {BODY_SECONDS:g} seconds: send it at once") from None
+        message = f"the body did not arrive within {BODY_SECONDS:g} seconds: send it at once"
+        raise RequestError(408, message) from None
     return bytes(body)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return refusal(error.status, str(error), {"retry-after": "1"} if error.status == 429 else None)
+async def _rejected(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return error_response(error.status, str(error), {"retry-after": "1"} if error.status == 429 else None)
 
 
-async def _misfit(request: Request, error: Exception) -> Response:
-    return refusal(422, str(error))
+async def _unprocessable(request: Request, error: Exception) -> Response:
+    return error_response(422, str(error))
 
 
-async def _not_there(request: Request, error: Exception) -> Response:
+async def _unknown_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.scope["path"][:SHOWN]
-    if error.status_code == 405:
-        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
-        return refusal(
-            405, f"{request.method[:SHOWN]} is not taken by {path!r}: send {allowed}", {"allow": allowed}
-        )
-    return refusal(error.status_code, f"{path!r} is not there: choose / or {', '.join(QUESTIONS)}")
+    if error.status_code != 405:
+        message = f"{path!r} does not exist: choose / or {', '.join(ENDPOINTS)}"
+        return error_response(error.status_code, message)
+    allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+    message = f"{request.method[:SHOWN]} is not accepted by {path!r}: send {allowed}"
+    return error_response(405, message, {"allow": allowed})
 
 
-def _file(package: str, path: str, kind: str) -> Callable[[Request], Any]:
+def send_text(package: str, path: str, media_type: str) -> Callable[[Request], Any]:
+    """Return a route handler that sends a file of a package."""
     content = files(package).joinpath(path).read_bytes()
 
     async def send(request: Request) -> Response:
-        return Response(content, media_type=kind)
+        return Response(content, media_type=media_type)
 
     return send

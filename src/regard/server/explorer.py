@@ -1,4 +1,4 @@
-"""What the explorer asks of a subject: answers with attention, touched or not, head importance, playback."""
+"""The questions that the explorer's page asks about a subject."""
 
 import copy
 import itertools
@@ -8,18 +8,31 @@ from typing import Any
 
 from torch import nn
 
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.interpret import explain, head_importance, head_roles, head_samples
 from regard.interpret.importance import importance_by_layer
-from regard.server.questions import Attend, Change, Explain, Picture, Play, Row, Wanted, Written
-from regard.viz import Sees, Subject, Writes
+from regard.server.messages import (
+    AttendRequest,
+    ExplainRequest,
+    InterventionRequest,
+    PictureRequest,
+    PlaybackRequest,
+    RowRequest,
+    SamplesRequest,
+    TreeRequest,
+)
+from regard.viz import AcceptsImages, GeneratesSequences, Subject
 from regard.viz.data import BesideData, RowData, WorthData
 from regard.viz.maps import Map
-from regard.viz.page import as_json, row_data
+from regard.viz.serialization import map_data, row_data
 
 
 class Explorer:
-    """A subject that answers questions, one at a time."""
+    """Answers questions about a subject, one at a time.
+
+    `beside`: other subjects whose attention is shown for comparison. `back`: title and relative URL of the page
+    that links to the explorer.
+    """
 
     def __init__(
         self,
@@ -31,191 +44,180 @@ class Explorer:
         self.subject = subject
         self.beside = beside
         self.back = back
-        """The page that led here: its title, and its address from this one; None where none did."""
-        self._importance: dict[str | None, dict[str, list[WorthData]]] = {}
-        """By the input that it is over; None for unseen ones."""
-        self._shown: list[str] = []
-        """The input that was shown last."""
-        self._long: dict[str, Any] = {}
-        """Of the last answer, where it is of a long input: `key`, what was asked, and the `map`."""
+        # These containers are shared between copies.
+        self._importance: dict[str | None, dict[str, list[WorthData]]] = {}  # by input; None for unseen inputs
         self._roles: dict[str, list[dict[str, Any]]] = {}
+        self._displayed: list[str] = []  # the input displayed last
+        self._long: dict[str, Any] = {}  # request (`key`) and `map` of the last answer, if its input was long
         self._progress: dict[str, list[int]] = {}
 
-    def apart(self, check: Callable[[], None]) -> "Explorer":
-        """Return an explorer that can be asked beside this one, for its layers are its own: whatever is done to
-        them, nobody else sees. The parameters are the same, so it takes next to no memory.
+    def copy(self, check: Callable[[], None]) -> "Explorer":
+        """Return an explorer with its own modules, so that its interventions do not affect this one.
 
-        `check` is called before each part of its model works, and may raise to stop it.
+        Parameters are shared, so a copy takes little memory. `check` is called before each module of the copy
+        runs, and may raise an error to stop it.
         """
         model = self.subject.model
-        shared = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}
-        found = Explorer(copy.deepcopy(self.subject, shared), self.beside, back=self.back)
-        found._importance, found._shown = self._importance, self._shown
-        found._roles, found._progress, found._long = self._roles, self._progress, self._long
+        shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
+        duplicate = Explorer(copy.deepcopy(self.subject, shared), self.beside, back=self.back)
+        for name in ("_importance", "_roles", "_displayed", "_long", "_progress"):
+            setattr(duplicate, name, getattr(self, name))
 
-        def before(module: nn.Module, given: Any) -> None:
+        def hook(module: nn.Module, args: Any) -> None:
             check()
 
-        model = found.subject.model
-        for part in model.modules():
-            if part is model or next(part.children(), None) is not None:  # not each matrix product
-                part.register_forward_pre_hook(before)
-        return found
+        model = duplicate.subject.model
+        for module in model.modules():
+            if module is model or next(module.children(), None) is not None:  # leaves are too many and too fast
+                module.register_forward_pre_hook(hook)
+        return duplicate
 
     def about(self) -> dict[str, Any]:
-        """Return what the page says of the subject."""
-        return {**self.subject.about(), "writes": isinstance(self.subject, Writes), "back": self.back}
+        """Return the facts that the page displays about the subject."""
+        writes = isinstance(self.subject, GeneratesSequences)
+        return {**self.subject.about(), "writes": writes, "back": self.back}
 
-    def attend(self, asked: Attend) -> dict[str, Any]:
-        """Answer an input; the answer is a map, and with interventions also the `original`.
+    def attend(self, request: AttendRequest) -> dict[str, Any]:
+        """Answer an input: return its `map`, with interventions also the `original` map.
 
-        Raises `InputError` where a part does not fit the subject.
+        Maps of the other subjects are in `beside`, and reasons for missing ones in `left_out`. Raises
+        `InputError` if a value does not fit the subject.
         """
-        text = self._input(asked.input, asked.seed)
-        self._long.clear()  # which is large
-        with self._touched(asked.interventions):
-            touched = self.subject.attend(text)
-        self._shown[:] = [text]
-        if any(layer.rows is not None for layer in touched.layers.values()):
-            self._long.update(key=(text, tuple(asked.interventions)), map=touched)
-        others = self._beside(text)
-        if asked.interventions:
-            others["original"] = as_json(touched.original or self.subject.attend(text))
-        return {"map": as_json(touched), **others}
-
-    def _beside(self, text: str) -> dict[str, Any]:
-        """Return what the other subjects do with an input, `beside`, and why some cannot read it, `left_out`."""
-        found: list[BesideData] = []
+        text = self._input(request.input, request.seed)
+        self._long.clear()  # frees memory before the next long input
+        with self._interventions(request.interventions):
+            attention = self.subject.attend(text)
+        self._displayed[:] = [text]
+        if any(layer.rows is not None for layer in attention.layers.values()):
+            self._long.update(key=(text, tuple(request.interventions)), map=attention)
+        answer: dict[str, Any] = {"map": map_data(attention)}
+        beside: list[BesideData] = []
         left_out: list[str] = []
-        for each in self.beside:
+        for other in self.beside:
             try:
-                found.append({"name": each.where, "map": as_json(each.attend(text))})
+                beside.append({"name": other.where, "map": map_data(other.attend(text))})
             except InputError as error:
-                left_out.append(f"{each.where} is not shown beside it: {error}")
-        return {name: some for name, some in (("beside", found), ("left_out", left_out)) if some}
+                left_out.append(f"{other.where} is not shown beside it: {error}")
+        answer |= {name: items for name, items in (("beside", beside), ("left_out", left_out)) if items}
+        if request.interventions:
+            answer["original"] = map_data(attention.original or self.subject.attend(text))
+        return answer
 
-    def row(self, asked: Row) -> RowData:
-        """Return the weights of one step of a long input, exactly.
+    def row(self, request: RowRequest) -> RowData:
+        """Return the exact weights of one query of a long input.
 
-        Raises `InputError` for a layer, head or step that is not there, or a map that has all rows already.
+        Raises `InputError` for an unknown_choice layer, head or step, or if the map contains all rows already.
         """
-        key = (asked.input, tuple(asked.interventions))
+        key = (request.input, tuple(request.interventions))
         if self._long.get("key") != key:
-            self.attend(Attend(asked.input, asked.seed, asked.interventions))
-        found: Map | None = self._long.get("map")
-        if found is None:
-            raise InputError("the map has all rows already: each weight stands in it")
-        layer = found.layers.get(asked.layer)
+            self.attend(AttendRequest(request.input, request.seed, request.interventions))
+        attention: Map | None = self._long.get("map")
+        if attention is None:
+            raise InputError("the map already contains every row: this input is not long")
+        layer = attention.layers.get(request.layer)
         if layer is None or layer.rows is None:
-            raise unknown("layer", asked.layer, found.layers)
-        return row_data(layer.rows, asked.head, asked.step)
+            raise unknown_choice("layer", request.layer, attention.layers)
+        return row_data(layer.rows, request.head, request.step)
 
-    def picture(self, given: Picture) -> dict[str, str]:
-        """Take a picture as an input; returns the `input` that it is called from now on.
+    def picture(self, request: PictureRequest) -> dict[str, str]:
+        """Add an image as an input; return its name as `input`.
 
-        Raises `InputError` where the subject sees none, or not this one.
+        Raises `InputError` if the subject does not accept images, or not this one.
         """
-        subject = self.subject
-        if not isinstance(subject, Sees):
-            raise InputError(f"{subject.name} sees no pictures: type an input")
-        for each in (subject, *self.beside):
-            if isinstance(each, Sees):
-                each.put_picture(given.name, given.content)
-        return {"input": given.name}
+        if not isinstance(self.subject, AcceptsImages):
+            raise InputError(f"{self.subject.name} does not accept images: type an input")
+        for subject in (self.subject, *self.beside):
+            if isinstance(subject, AcceptsImages):
+                subject.add_image(request.name, request.content)
+        return {"input": request.name}
 
-    def explain(self, asked: Explain) -> dict[str, Any]:
-        """Return how one weight came about, number by number: an `ExplanationData`."""
-        text = self._input(asked.input, asked.seed)
-        with self._touched(asked.interventions):
-            found = explain(
+    def explain(self, request: ExplainRequest) -> dict[str, Any]:
+        """Return the computation of one weight, step by step, as `Explained` in `js/explanation.js`."""
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            explanation = explain(
                 self.subject,
                 text,
-                layer=asked.layer,
-                head=asked.head,
-                output=asked.output,
-                key=asked.key,
-                temperature=asked.temperature,
+                layer=request.layer,
+                head=request.head,
+                output=request.output,
+                key=request.key,
+                temperature=request.temperature,
             )
-        return found.json()
+        return explanation.json()
 
-    def tree(self, asked: Written) -> dict[str, Any]:
-        """Return what a search tries while it answers an input: the `tree`, and for each branch, which of `maps`
-        shows what it attended to.
+    def tree(self, request: TreeRequest) -> dict[str, Any]:
+        """Return the search tree of an answer: `tree`, `maps` of its leaves, and `shown`, a map for each branch.
 
-        Raises `InputError` where the subject writes no sequences.
+        Raises `InputError` if the subject does not generate sequences.
         """
         subject = self.subject
-        if not isinstance(subject, Writes):
-            raise InputError(f"{subject.name} answers with numbers, all at once: there is no search to show")
-        text = self._input(asked.input, asked.seed)
-        with self._touched(asked.interventions):
-            found = subject.tree(text, beam=asked.beam)
-            leaves = found.leaves
-            maps = [as_json(subject.along(text, found.path(leaf)), packed=True) for leaf in leaves]
-        shown: list[int] = [0] * len(found.branches)
-        for place, leaf in sorted(enumerate(leaves), key=lambda each: each[1] in found.best):
-            at: int | None = leaf
-            while at is not None:
-                shown[at], at = place, found.branches[at].parent
-        return {"tree": found.json(), "shown": shown, "maps": maps}
+        if not isinstance(subject, GeneratesSequences):
+            raise InputError(f"{subject.name} answers all steps at once: it has no search to show")
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            tree = subject.tree(text, beam=request.beam)
+            leaves = tree.leaves
+            maps = [map_data(subject.attend_tokens(text, tree.path(leaf)), packed=True) for leaf in leaves]
+        shown: list[int] = [0] * len(tree.branches)
+        # The leaves of the answer come last, so that shared branches show their maps.
+        for number, leaf in sorted(enumerate(leaves), key=lambda numbered: numbered[1] in tree.best):
+            branch: int | None = leaf
+            while branch is not None:
+                shown[branch], branch = number, tree.branches[branch].parent
+        return {"tree": tree.json(), "shown": shown, "maps": maps}
 
-    def playback(self, asked: Play) -> dict[str, Any]:
-        """Return how attention on an input formed: `{steps, losses, frames}`, a map for each step.
-
-        The weights of so many maps are rounded and packed as in a page.
-        """
-        found = self.subject.playback(self._input(asked.input, asked.seed))
-        return {**found.data(), "frames": [as_json(each, packed=True) for each in found.frames]}
+    def playback(self, request: PlaybackRequest) -> dict[str, Any]:
+        """Return `{steps, losses, frames}`, with a packed map for each snapshot of training."""
+        playback = self.subject.playback(self._input(request.input, request.seed))
+        return {**playback.data(), "frames": [map_data(frame, packed=True) for frame in playback.frames]}
 
     def importance(self) -> dict[str, list[WorthData]]:
-        """Return, for each layer, what each head is worth: over unseen inputs, worked out once, or where there
-        are none over the input that was shown last."""
-        shown = self._shown[0] if self._shown else None
-        weighed = self.subject.weighing(shown)
-        over = None if weighed is self.subject else shown
-        if over not in self._importance:
-            try:
-                found = head_importance(weighed, on_progress=self._tell("importance"))
-                self._importance[over] = importance_by_layer(found)
-            finally:
-                self._progress.pop("importance", None)
-        return self._importance[over]
+        """Return the importance of each head by layer, over unseen inputs or else the input displayed last."""
+        displayed = self._displayed[0] if self._displayed else None
+        subject = self.subject.with_displayed_input(displayed)
+        key = None if subject is self.subject else displayed
+        if key not in self._importance:
+            with self._reporting("importance") as report:
+                self._importance[key] = importance_by_layer(head_importance(subject, on_progress=report))
+        return self._importance[key]
 
     def roles(self) -> dict[str, list[dict[str, Any]]]:
-        """Return, for each layer, what each head does; worked out once."""
+        """Return the role of each head by layer."""
         if not self._roles:
-            try:
-                self._roles.update(head_roles(self.subject, on_progress=self._tell("roles")).by_layer())
-            finally:
-                self._progress.pop("roles", None)
+            with self._reporting("roles") as report:
+                self._roles.update(head_roles(self.subject, on_progress=report).by_layer())
         return self._roles
 
-    def samples(self, asked: Wanted) -> dict[str, Any]:
-        """Return unseen inputs that a head weighs most, a `HeadSamples`."""
-        found = head_samples(
-            self.subject, asked.layer, asked.head, token=asked.token, wrong_first=asked.wrong_first
+    def samples(self, request: SamplesRequest) -> dict[str, Any]:
+        """Return unseen inputs with the largest weights of a head, as `HeadSamples`."""
+        samples = head_samples(
+            self.subject, request.layer, request.head, token=request.token, wrong_first=request.wrong_first
         )
-        return found.json()
+        return samples.json()
 
     def progress(self) -> dict[str, list[int]]:
-        """Return how far that is which is being worked out: by its name, what is done, and of how much."""
+        """Return the progress of running computations by name: the number of finished steps, and of all."""
         return dict(self._progress)
 
-    def _tell(self, name: str) -> Callable[[int, int], None]:
-        def tell(done: int, all: int) -> None:
-            self._progress[name] = [done, all]
+    @contextmanager
+    def _reporting(self, name: str) -> Iterator[Callable[[int, int], None]]:
+        def report(done: int, total: int) -> None:
+            self._progress[name] = [done, total]
 
-        return tell
+        try:
+            yield report
+        finally:
+            self._progress.pop(name, None)
 
     @contextmanager
-    def _touched(self, interventions: Sequence[Change]) -> Iterator[None]:
-        """Do to the model what was asked for, while the block runs."""
+    def _interventions(self, interventions: Sequence[InterventionRequest]) -> Iterator[None]:
+        """Apply interventions to the model inside a block."""
         with ExitStack() as stack:
-            for each in interventions:
+            for change in interventions:
+                options: dict[str, Any] = {"heads": change.heads, "to": change.to}
                 stack.enter_context(
-                    self.subject.touching(
-                        each.layer, heads=each.heads, to=each.to, query=each.query, key=each.key
-                    )
+                    self.subject.intervene(change.layer, **options, query=change.query, key=change.key)
                 )
             yield
 

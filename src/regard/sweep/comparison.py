@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
-from typing_extensions import Unpack
 
 from regard.errors import check_range
 from regard.result import Result
-from regard.runs.flags import AnyFlags
 from regard.sweep.backends import Backend
 from regard.sweep.grid import Measurements, make_variants, measure_grid
 from regard.sweep.local import Local
@@ -59,7 +57,7 @@ def compare(
     savepath: str | Path = COMPARISONS,
     on: Backend | None = None,
     progress: bool = True,
-    **flags: Unpack[AnyFlags],
+    **flags: Any,
 ) -> Comparison:
     """Train and test `task` with every combination of the values in `vary`, over `seeds` seeds each.
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import InputError
-from regard.io import holding, make_folder, new_folder, write_file
-from regard.io.reading import numbered
-from regard.plugins import find_own, module_of, use_sent
-from regard.runs.train import PREPARED
+from regard.io import hold_lock, make_folder, new_folder, write_file
+from regard.io.reading import list_steps
+from regard.plugins import add_plugin_folders, find_plugin, plugin_module
+from regard.runs.training import PREPARED
 from regard.sweep.job import MEASURED, Job, Measured, measure
-from regard.tasks import use_copy
+from regard.tasks import use_task_copy
 from regard.training import RunFolder, trust
+from regard.training.checkpoint import remove_older_states
 
 Files = dict[str, bytes]
 Stamps = dict[str, tuple[int, int, int]]
@@ -54,7 +55,7 @@ def unpack(files: Files, job: Job) -> None:
     inside = {name: content for name, content in files.items() if name != MEASURED}
     if inside and run.exists():
         _write(inside, job.folder)
-        run.forget_older()
+        remove_older_states(run)
     elif inside:
         with new_folder(run.path) as building:
             _write({str(Path(*Path(name).parts[1:])): content for name, content in inside.items()}, building)
@@ -74,7 +75,7 @@ def claim_run(job: Job) -> Iterator[None]:
 
     Raises `InputError` if another process holds the lock, or if its path holds something else.
     """
-    with holding(job.run.path):
+    with hold_lock(job.run.path):
         if not job.interrupted() and job.run.path.exists():
             raise InputError(f"{str(job.run.path)!r} exists and is not a run: choose another --savepath")
         trust(job.stored)  # naming code counts as trust, as for a local training
@@ -100,7 +101,7 @@ def collect_code(job: Job) -> Code:
     is_file = task.suffix == ".py"
     roots: dict[Path, set[Path]] = {task.parent: set()} if is_file else {}
     for name in [job.stored["kind"], *job.stored["model"].values()]:
-        for path in _find_code(module_of(name) if isinstance(name, str) else None):
+        for path in _find_code(plugin_module(name) if isinstance(name, str) else None):
             roots.setdefault(path.parent, set()).update(path.rglob("*.py"))
     folders = [
         {
@@ -117,7 +118,7 @@ def _find_code(module: str | None) -> list[Path]:
     """Return the file of a module, or the folders of its package; empty for installed packages."""
     if module is None or module.partition(".")[0] == "regard":
         return []
-    spec = find_own(module.partition(".")[0])
+    spec = find_plugin(module.partition(".")[0])
     if spec is None:
         return []
     paths = [Path(path).absolute() for path in spec.submodule_search_locations or [spec.origin or ""]]
@@ -139,13 +140,13 @@ def write_code(code: Code, folder: Path) -> SentCode:
 def measure_with_code(sent: SentCode, job: Job) -> Measured:
     """Measure a job with code that was sent to this machine; its sender trusts it."""
     folders, copy = sent
-    use_sent(folders)
+    add_plugin_folders(folders)
     if copy is not None:
-        use_copy(*copy)
+        use_task_copy(*copy)
     return measure(job, trust_code=True)
 
 
 def read_last_step(run: RunFolder) -> int:
     """Return the step of the last saved training state; 0 without one."""
-    files = numbered(run.path / "trainer")
+    files = list_steps(run.path / "trainer")
     return int(files[-1].stem.removeprefix("step-")) if files else 0

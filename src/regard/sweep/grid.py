@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from regard.errors import InputError
 from regard.io import refuse_links
-from regard.progress import counting_bar, tell
+from regard.progress import counting_bar, print_status
 from regard.sweep.backends import Backend
 from regard.sweep.job import Job, Measured, make_job
 from regard.tasks import find_task
@@ -119,7 +119,7 @@ def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measur
     missing = [job for job in jobs if measurements[job.folder] is None]
     if missing:
         with counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as advance:
-            for job, measured in on.run(missing, partial(tell, show=progress)):
+            for job, measured in on.run(missing, partial(print_status, show=progress)):
                 measurements[job.folder] = measured
                 advance()
     return [measurement for job in jobs if (measurement := measurements[job.folder]) is not None]

@@ -22,7 +22,7 @@ from regard.errors import EditedError, InputError
 from regard.io import write_json
 from regard.io.reading import is_file, read_json
 from regard.runs import Figures, train, train_seeds
-from regard.training import RunConfig, RunFolder, renamed, stored_config
+from regard.training import RunConfig, RunFolder, config_from_json, upgrade_config
 
 if TYPE_CHECKING:
     from regard.runs import AnyRun
@@ -66,7 +66,7 @@ class Job:
     @property
     def config(self) -> RunConfig:
         """The config of the training."""
-        return stored_config(self.stored)
+        return config_from_json(self.stored)
 
     @property
     def run(self) -> RunFolder:
@@ -84,7 +84,7 @@ class Job:
         if not is_file(file):
             return None
         stored = read_json(file, _Stored, "delete it to measure again", most=LARGEST, finite=False)
-        if renamed(stored.config) != _compared(self.stored):
+        if upgrade_config(stored.config) != _compared(self.stored):
             raise InputError(
                 f"{str(self.folder)!r} holds a measurement with other flags: choose another --savepath"
             )

@@ -21,7 +21,7 @@ from typing import Any
 
 from regard.errors import InputError, MachineError, check_range
 from regard.io.reading import is_file, read_text
-from regard.libraries import calling, import_library
+from regard.libraries import import_library, library_errors
 from regard.sweep.file_transfer import claim_run, collect_code, pack, read_last_step, unpack
 from regard.sweep.job import Job, Measured
 from regard.sweep.processes import exit_on_signal
@@ -177,7 +177,9 @@ def _connected(address: str | None) -> Iterator[Any]:
     try:
         with (
             chdir(Path(__file__).parents[2]),  # Ray puts the current directory on the path of its workers
-            calling("ray", f"cannot connect to the Ray cluster at {target}", "use its version of Ray and Python"),
+            library_errors(
+                "ray", f"cannot connect to the Ray cluster at {target}", "use its version of Ray and Python"
+            ),
         ):
             ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError:

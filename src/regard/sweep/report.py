@@ -17,7 +17,7 @@ from rich.text import Text
 from regard.io import write_file
 from regard.sweep.grid import Measurements, Variant
 from regard.sweep.statistics import LEVEL, Interval, differences, mean
-from regard.viz.hypertext import Links, Part, Plot, page_of
+from regard.viz.report_page import Links, Part, Plot, render_page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -187,7 +187,7 @@ def write_page(comparison: Measurements, path: str | Path, explorer: str | None 
     ]
     if explorer is not None and len(runs) > 1:
         parts.append(_links(comparison, explorer))
-    write_file(Path(path), page_of(f"Comparison: {comparison.task}", parts).encode())
+    write_file(Path(path), render_page(f"Comparison: {comparison.task}", parts).encode())
     return Path(path)
 
 
@@ -201,7 +201,7 @@ def _links(comparison: Measurements, explorer: str) -> Links:
     runs += [(comparison.variants[0], seed) for seed in range(1, len(comparison.folders(comparison.variants[0])))]
     names = [f"{variant.name or comparison.task}, seed {seed}" for variant, seed in runs]
     folders = [shlex.quote(str(comparison.folders(variant)[seed])) for variant, seed in runs]
-    title = f"In the explorer, while this runs: regard show {folders[0]} --beside {' '.join(folders[1:])}"
+    title = f"In the explorer, while this runs: regard show {folders[0]} --compare-with {' '.join(folders[1:])}"
     comparisons = [
         (f"{names[0]} | {name}", f"{explorer}#beside=model-{number}") for number, name in enumerate(names[1:])
     ]
@@ -284,7 +284,7 @@ def _empty_figure(width: float, height: float) -> "Figure":
 
 
 def _render(figure: "Figure", format: str) -> bytes:
-    from regard.viz.picture import figure_bytes
+    from regard.viz.figure import figure_bytes
 
     return figure_bytes(figure, format)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from regard.errors import InputError, RegardError
 from regard.io import remove_quietly, tidy
-from regard.io.temporary import beside
+from regard.io.temporary import temporary_path
 from regard.sweep.file_transfer import Code, Files, Stamps, measure_with_code, pack, write_code
 from regard.sweep.job import Job, Measured
 from regard.sweep.processes import EndedError, Worker
@@ -48,7 +48,7 @@ class Trainer:
             )
         temporary = Path(tempfile.gettempdir())
         tidy(temporary)  # remove the leftovers of killed trainings
-        self._folder = beside(temporary / "regard-training")
+        self._folder = temporary_path(temporary / "regard-training")
         self._folder.mkdir()
         os.environ["XDG_STATE_HOME"] = str(self._folder / "state")
         code_paths = write_code(code, self._folder)

@@ -1,6 +1,6 @@
-"""Synthetic tasks: each knows its answers and what every answer depends on. And translation, whose text does.
+"""Tasks: synthetic ones with known answers and known relevance, and translation from parallel text.
 
-A task's module is imported when it is asked for: Dates brings a library of its own along.
+The module of a task is imported on first use, because Dates needs an additional library.
 """
 
 import functools
@@ -13,24 +13,22 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.io.reading import is_file
 from regard.late import late
-from regard.plugins import OwnCodeError, own_imports, told
+from regard.plugins import PluginError, describe_error, plugin_imports
 from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
-from regard.tasks.batch import Batch
-from regard.tasks.pairs import Pair, PairTask, SequenceTask, links
-from regard.tasks.source import Beginning, Source
+from regard.tasks.batch import Batch, BatchContext, BatchSource
+from regard.tasks.pairs import Pair, PairTask, SequenceTask, alignment_mask
 
 if TYPE_CHECKING:
-    from regard.tasks.counting import Counting
-    from regard.tasks.dates import Dates, DatesConfig
-    from regard.tasks.difference import Difference
-    from regard.tasks.phrases import Phrases, PhrasesConfig
-    from regard.tasks.recall import Recall, RecallConfig
+    from regard.tasks.counting import Counting, Difference
+    from regard.tasks.dates import Dates, DatesTaskConfig
+    from regard.tasks.phrases import Phrases, PhrasesTaskConfig
+    from regard.tasks.recall import Recall, RecallTaskConfig
     from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
     from regard.tasks.signal import Signal, Signal2
-    from regard.tasks.translation import Translation, TranslationConfig
+    from regard.tasks.translation import Translation, TranslationTaskConfig
 
 late(__name__)
 
@@ -47,58 +45,61 @@ TASKS = {
     "phrases": "Phrases",
     "translation": "Translation",
 }
-"""Every task by name, with its class."""
+"""Name and class of every task."""
 _copies: dict[str, Path] = {}
-"""Where the content of a task's file lies on a machine that has not got the file itself."""
+"""Local copies of task files that exist only on another machine."""
 
 
 def find_task(name: str) -> type[AnyTask]:
-    """Return the task called `name`, or the one subclass of `Task` or `PairTask` that the Python file `name`
-    defines.
+    """Return the class of a task, by its name or from a Python file.
 
-    A file is run once in a process, unless it changes. Raises `InputError` for an unknown name, or a file that is
-    missing, fails, or has not exactly one task.
+        >>> find_task("counting").__name__
+        'Counting'
+
+    A file must define exactly one subclass of `Task` or `PairTask`. It is executed once per process, and again if
+    it changes. Raises `InputError` for an unknown name and for a file that is missing, fails, or does not define
+    one task.
     """
     if not isinstance(name, str):
-        raise InputError(f"task {name!r} is no name: choose {', '.join(TASKS)}, or a Python file")
+        raise InputError(f"expected the name of a task or a Python file, got {name!r}: choose {', '.join(TASKS)}")
     if name in TASKS:
-        found: type[AnyTask] = getattr(importlib.import_module(__name__), TASKS[name])
-        return found
+        task: type[AnyTask] = getattr(importlib.import_module(__name__), TASKS[name])
+        return task
     if not name.endswith(".py"):
-        raise unknown("task", name, TASKS, other="a Python file")
+        raise unknown_choice("task", name, TASKS, other="a Python file")
     path = _copies.get(name, Path(name))
     if not is_file(path):
-        raise OwnCodeError(f"task file {name!r} does not exist: give the path of a Python file")
-    return _task_of_file(path.resolve(), path.stat().st_mtime_ns)
+        raise PluginError(f"task file {name!r} does not exist: give the path of a Python file")
+    return _load_task_file(path.resolve(), path.stat().st_mtime_ns)
 
 
-def use_copy(name: str, copy: Path) -> None:
-    """Let the file `copy` stand for the task file `name` in this process."""
+def use_task_copy(name: str, copy: Path) -> None:
+    """Use the file `copy` in place of the task file `name` in this process."""
     _copies[name] = copy
 
 
 @functools.cache
-def _task_of_file(path: Path, changed: int) -> type[AnyTask]:
-    """Run a file as it was `changed`, in nanoseconds since 1970, and return its task."""
+def _load_task_file(path: Path, changed: int) -> type[AnyTask]:
+    """Execute a file and return its task; `changed`, the modification time in ns, is part of the cache key."""
     del changed
     spec = importlib.util.spec_from_file_location(f"regard_task_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
-        with own_imports(path.parent, spec.name):
+        with plugin_imports(path.parent, spec.name):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's file can fail in any way
-        raise OwnCodeError(f"task file {str(path)!r} cannot be run: {told(error)}; mend it") from error
-    found = [
+        raise PluginError(f"task file {str(path)!r} failed: {describe_error(error)}; correct it") from error
+    classes = [
         value
         for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, Task | PairTask) and value.__module__ == module.__name__
     ]
-    if len(found) != 1:
-        raise OwnCodeError(
-            f"task file {str(path)!r} defines {len(found)} tasks: define one subclass of Task or PairTask"
+    if len(classes) != 1:
+        raise PluginError(
+            f"task file {str(path)!r} defines {len(classes)} tasks: define one subclass of Task or PairTask"
         )
-    return found[0]
+    return classes[0]
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,12 @@ class Example:
 
 
 def examples() -> list[Example]:
-    """Return an example of each task that draws its own, always the same."""
-    found = []
-    for seed, task in enumerate(filter(lambda each: each.draws, map(find_task, TASKS))):
-        drawn = task.restore(None, {}).example(torch.Generator().manual_seed(seed))
-        found.append(Example(task.name, task.summary, *drawn))
-    return found
+    """Return one fixed example of each synthetic task."""
+    results = []
+    for seed, task in enumerate(filter(lambda task: task.draws, map(find_task, TASKS))):
+        pair = task.restore(None, {}).example(torch.Generator().manual_seed(seed))
+        results.append(Example(task.name, task.summary, *pair))
+    return results
 
 
 __all__ = [
@@ -129,32 +130,32 @@ __all__ = [
     "TASKS",
     "AnyTask",
     "Batch",
-    "Beginning",
+    "BatchContext",
+    "BatchSource",
     "Copy",
     "Counting",
     "Dates",
-    "DatesConfig",
+    "DatesTaskConfig",
     "Difference",
     "Example",
     "Pair",
     "PairTask",
     "Phrases",
-    "PhrasesConfig",
+    "PhrasesTaskConfig",
     "Recall",
-    "RecallConfig",
+    "RecallTaskConfig",
     "Reverse",
     "SequenceConfig",
     "SequenceTask",
     "Signal",
     "Signal2",
     "Sort",
-    "Source",
     "Task",
     "TaskConfig",
     "Translation",
-    "TranslationConfig",
+    "TranslationTaskConfig",
+    "alignment_mask",
     "examples",
     "find_task",
-    "links",
-    "use_copy",
+    "use_task_copy",
 ]

@@ -1,9 +1,9 @@
-"""What a task is: a vocabulary, a sampler, the oracle answer and what each answer depends on.
+"""Base classes of tasks: vocabulary, sampler, oracle answer, and relevance of each input.
 
-A task of your own is a Python file with one subclass of `Task` (its answers are numbers) or of `PairTask` (they
-are sequences); `regard train path/to/task.py` trains on it. Letters: B batch, T input steps, To output steps.
-Inputs are vocabulary indices (B, T), int64; steps past the end of a shorter sequence hold `PAST_END`, which
-equals no letter, so oracle and relevance need no mask.
+A custom task is a Python file with one subclass of `Task` (answers are numbers) or `PairTask` (answers are
+sequences). Train on it with `regard train path/to/task.py`. Shapes: B batch, T input steps, To output steps.
+Inputs are vocabulary indices (B, T), int64. Steps after the end of a shorter sequence hold `PAST_END`, which
+differs from all letters, so oracle and relevance need no mask.
 """
 
 import string
@@ -11,23 +11,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import torch
 from torch import Tensor
 
 from regard.data.parallel import TextDigest
-from regard.errors import InputError, begun, check_range
-from regard.tasks.batch import Batch
-from regard.tasks.defaults import Defaults
-from regard.tasks.source import BatchSettings, Beginning, Place, Source
+from regard.errors import InputError, check_range, shorten
+from regard.tasks.batch import Batch, BatchContext, BatchSettings, BatchSource, Position
 
 PAST_END = -1
-"""The index at steps past the end of a sequence."""
-TOGETHER = 1 << 16
-"""Letters of a training that are drawn at once, at most, where that is several batches."""
+"""Index at steps after the end of a sequence."""
+MAX_LETTERS_DRAWN = 1 << 16
+"""Maximum number of letters drawn in one call for several batches. One call for many batches costs about as much
+as for one."""
 NULL = " "
-"""The null character. On input `_` is taken for it too, which survives a shell better than a space."""
+"""The null character. `_` is accepted too, as a space is inconvenient in a shell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,65 +34,94 @@ class TaskConfig:
     """Size of a task."""
 
     max_len: int = 10
-    """Letters in a sequence at most, not counting signals."""
+    """Maximum number of letters in a sequence, without signals."""
     vocab_size: int = 3
-    """Letters in the vocabulary, not counting the null character (1 to 26)."""
+    """Number of letters in the vocabulary, without the null character (1 to 26)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` if a value is out of range."""
         check_range("max_len", self.max_len, 1, 10_000)
         check_range("vocab_size", self.vocab_size, 1, len(string.ascii_uppercase))
 
 
+class Defaults(TypedDict, total=False):
+    """Flags of `regard train` whose default a task can set. See `regard train --help` for their meaning."""
+
+    model: str
+    steps: int
+    lr: float
+    batchsize: int
+    vary_len: bool
+    max_len: int
+    vocab_size: int
+    hidden: int
+    embedding: int
+    heads: int
+    enc_layers: int
+    dec_layers: int
+    inner: int
+    dropout: float
+    multihead: bool
+    pos_enc: bool
+    self_att: bool
+    cell: str
+    pooling: str
+    score: str
+    context: str
+    positions: str
+    pre_norm: bool
+    r_drop: float
+
+
 class AnyTask(ABC):
-    """What every task has, whatever its answers are."""
+    """Interface of all tasks."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     """One line for `regard tasks`."""
     defaults: ClassVar[Defaults] = {}
-    """Flags whose default for this task differs from the general one, e.g. `{"steps": 1000}`."""
+    """Defaults of flags that differ from the general ones, such as `{"steps": 1000}`."""
     config_class: ClassVar[type]
-    """The dataclass of what can be chosen of the task."""
+    """Dataclass of the task's options."""
     answers: ClassVar[Literal["numbers", "text"]]
-    """What an answer is: a number for each output step, or a sequence."""
+    """Type of the answers: one number per output step, or a sequence."""
     draws: ClassVar[bool] = True
-    """Whether the task draws its own samples; otherwise they come from text."""
+    """Whether the task generates its samples; otherwise they come from text."""
     texts: ClassVar[tuple[str, ...]] = ()
-    """Fields of the config that name text."""
+    """Config fields that name text."""
     loose: ClassVar[tuple[str, ...]] = ()
-    """Fields of the config, besides those, which a run may have otherwise than the one that it begins from, for
-    they decide nothing that its parameters stand for."""
+    """Further config fields that may differ when a run starts from another run's parameters. They do not change
+    the meaning of the parameters."""
 
     config: Any
     """An instance of `config_class`."""
 
     @classmethod
     def prepare(cls, config: Any, folder: Path, *, progress: bool = True) -> Self:
-        """Return the task of a new training; what is learned from text first is kept in `folder`."""
+        """Create the task of a new training. Vocabularies learned from text are stored in `folder`."""
         del folder, progress
         return cls(config)  # type: ignore[call-arg]
 
     @classmethod
     def digests(cls, config: Any, *, progress: bool = True) -> dict[str, list[TextDigest]]:
-        """Return digests of the text that a training with this config learns from, by flag; {} without text."""
+        """Return digests of the training's text, by flag; {} without text."""
         del config, progress
         return {}
 
     @classmethod
     def restore(cls, config: Any, files: Mapping[str, str]) -> Self:
-        """Return the task of a run, given what `files` was there."""
+        """Create the task of a stored run from its `files`."""
         del files
         return cls(config)  # type: ignore[call-arg]
 
     @property
     def files(self) -> dict[str, str]:
-        """What was learned from text and is kept with each run, as JSON by name."""
+        """JSON files with data learned from text, by name; stored with each run."""
         return {}
 
     @abstractmethod
-    def batches(self, settings: BatchSettings, beginning: Beginning) -> Source:
-        """Return where the batches of a training come from."""
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> BatchSource:
+        """Return the batches of a training."""
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
         """Draw an input and its answer, as text."""
@@ -101,20 +129,20 @@ class AnyTask(ABC):
 
     @property
     def accepts(self) -> str:
-        """What may be typed as an input, for people; empty where that is any text."""
+        """Description of valid inputs; empty if any text is valid."""
         return ""
 
     @property
     @abstractmethod
     def sizes(self) -> Mapping[str, int]:
-        """What a model for this task has to know of it: arguments of its constructor."""
+        """Constructor arguments of models for this task."""
 
 
 class Task(AnyTask):
-    """A synthetic task over letters whose every answer is a number from a range: a count from 0 to `max_len`.
+    """A synthetic task over letters whose answers are numbers, by default counts from 0 to `max_len`.
 
-    Subclasses set `name`, `summary` and `defaults`, and define `outputs`, `answer` and `relevance`. Those of
-    another vocabulary or other answers set `config_class` and what the constructor and the properties set here.
+    Subclasses set `name`, `summary` and `defaults`, and define `outputs`, `answer` and `relevance`. For another
+    vocabulary or other classes, they also override `config_class`, the constructor and the properties.
     """
 
     config_class: ClassVar[type] = TaskConfig
@@ -122,10 +150,10 @@ class Task(AnyTask):
     null: ClassVar[bool] = False
     """Whether the vocabulary starts with the null character."""
     signals: ClassVar[int] = 0
-    """Steps before the letters that say what to count."""
+    """Number of signal steps before the letters; signals name the letters to count."""
 
     vocabulary: str
-    """All letters; an index is a place in it."""
+    """All letters, in the order of their indices."""
 
     def __init__(self, config: TaskConfig | None = None) -> None:
         self.config = TaskConfig() if config is None else config
@@ -135,21 +163,21 @@ class Task(AnyTask):
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """Output steps, To."""
+        """Number of output steps, To."""
 
     @property
     def classes(self) -> int:
-        """Classes of each output step: counts from 0 to `max_len`."""
+        """Number of classes of each output step: counts from 0 to `max_len`."""
         return int(self.config.max_len + 1)
 
     @property
     def input_len(self) -> int:
-        """Input steps of the longest sequence, signals included."""
+        """Number of input steps of the longest sequence, with signals."""
         return int(self.signals + self.config.max_len)
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Letters of the vocabulary, most input steps, output steps, and classes of each."""
+        """Number of letters, maximum input steps, output steps, and classes per output step."""
         return {
             "letters": len(self.vocabulary),
             "input_len": self.input_len,
@@ -157,20 +185,20 @@ class Task(AnyTask):
             "classes": self.classes,
         }
 
-    def batches(self, settings: BatchSettings, beginning: Beginning) -> "Samples":
-        """Draw each batch after the one before."""
-        return Samples(self, settings, beginning)
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> "SampleBatches":
+        """Return batches drawn one after the other."""
+        return SampleBatches(self, settings, beginning)
 
     @abstractmethod
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the oracle's answer (B, To) int64 to inputs (B, T)."""
+        """Return the true answer (B, To), int64, to inputs (B, T)."""
 
     @abstractmethod
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Say which input steps each output step depends on: (B, To, T) bool for inputs (B, T)."""
+        """Return which input steps each output step depends on: (B, To, T) bool for inputs (B, T)."""
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Name the output steps for one input (T,), for plots."""
+        """Return a name of each output step for one input (T,), for plots."""
         return [f"output {step}" for step in range(self.outputs)]
 
     def sample(
@@ -182,11 +210,11 @@ class Task(AnyTask):
         vary_len: bool = False,
         signal: str | None = None,
     ) -> Batch:
-        """Draw `batch` samples, each step uniform over the vocabulary; the same for the same generator state.
+        """Draw `batch` samples, with each step uniform over the vocabulary.
 
-        `sample_len` letters each (default `max_len`); with `vary_len` each sequence has its own length,
-        uniform from 1 to `sample_len`. `signal` (letters, one for each signal or one for all) fixes the
-        signals. Raises `InputError` where these do not fit the task.
+        Samples have `sample_len` letters (default: `max_len`); with `vary_len` the length is uniform from 1 to
+        `sample_len`. `signal` fixes the signals: one letter for each, or one for all. Equal generator states give
+        equal samples. Raises `InputError` for arguments that do not fit the task.
         """
         letters = self.config.max_len if sample_len is None else sample_len
         check_range("sample_len", letters, 1, self.config.max_len)
@@ -213,7 +241,7 @@ class Task(AnyTask):
         """
         text = self.normal(text)
         if not self.signals < len(text) <= self.input_len:
-            raise InputError(f"input {begun(text)} has {len(text)} steps: {self.name} takes {self._lengths}")
+            raise InputError(f"input {shorten(text)} has {len(text)} steps: {self.name} takes {self._lengths}")
         return torch.tensor([[self._index(letter, step) for step, letter in enumerate(text)]])
 
     def normal(self, text: str) -> str:
@@ -240,7 +268,7 @@ class Task(AnyTask):
         return ", ".join("'_' (null)" if known == NULL else known for known in self.vocabulary)
 
     def render(self, inputs: Tensor) -> str:
-        """Write one sequence (T,) as text; `parse` reads it back. Steps past the end are left out."""
+        """Return one sequence (T,) as text, the inverse of `parse`. Steps after the end are omitted."""
         return "".join(self.vocabulary[index] for index in inputs.tolist() if index != PAST_END)
 
     def _index(self, letter: str, step: int) -> int:
@@ -258,17 +286,17 @@ class Task(AnyTask):
         return torch.tensor([self._index(letter, step) for step, letter in enumerate(signal)])
 
 
-class Samples:
-    """The batches of a training, drawn one after the other, and many at once, which takes the time of few.
+class SampleBatches:
+    """Batches of a training from a task's sampler, many drawn in one call to save time.
 
-    While batches are left of those that were drawn together, the generator stands before all of them, and `place`
-    says how many have been taken: from both, a training that goes on draws the same ones again.
+    The generator keeps the state before the current group of batches, and `place` counts the batches already
+    used. A resumed training redraws the same group from both.
     """
 
-    def __init__(self, task: Task, settings: BatchSettings, beginning: Beginning) -> None:
+    def __init__(self, task: Task, settings: BatchSettings, beginning: BatchContext) -> None:
         self.task, self.settings, self.generator = task, settings, beginning.generator
-        alike = type(task).sample is Task.sample and not settings.vary_len
-        self.together = max(1, TOGETHER // (settings.batchsize * task.input_len)) if alike else 1
+        equal_lengths = type(task).sample is Task.sample and not settings.vary_len
+        self.together = max(1, MAX_LETTERS_DRAWN // (settings.batchsize * task.input_len)) if equal_lengths else 1
         self.taken, self.ahead = 0, list[Batch]()
         self.after = self.generator.clone_state()
         if beginning.place[2] > 0 and self.together > 1:
@@ -276,12 +304,12 @@ class Samples:
             self.taken = min(beginning.place[2], self.together)
 
     @property
-    def place(self) -> Place:
-        """How many batches of those drawn together have been taken, as the last of three numbers."""
+    def place(self) -> Position:
+        """Number of used batches of the current group, as the last of three numbers."""
         return (0, 0, self.taken)
 
     def draw(self, step: int) -> Batch:
-        """Return the next batch; at which training step does not matter."""
+        """Return the next batch; the training step is ignored."""
         del step
         if self.together == 1:
             return self.task.sample(self.settings.batchsize, self.generator, vary_len=self.settings.vary_len)
@@ -292,8 +320,8 @@ class Samples:
         return self.ahead[self.taken - 1]
 
     def _draw_ahead(self) -> None:
-        """Draw many batches, and leave the generator before them."""
+        """Draw a group of batches, and keep the generator at the state before them."""
         self.after, size = self.generator.clone_state(), self.settings.batchsize
         inputs, targets, _ = self.task.sample(size * self.together, self.after)
         self.taken = 0
-        self.ahead = [Batch(*each, None) for each in zip(inputs.split(size), targets.split(size), strict=True)]
+        self.ahead = [Batch(*pair, None) for pair in zip(inputs.split(size), targets.split(size), strict=True)]

@@ -1,28 +1,36 @@
-"""A batch of samples with a number for each output step."""
+"""Batches of a training, and the objects that produce them."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from regard.data import PairBatch
+
+Position = tuple[int, int, int]
+"""Position of a batch: epoch, pool, index in the pool."""
+NO_POSITION: Position = (0, 0, 0)
+
 
 class Batch(NamedTuple):
-    """A batch of samples."""
+    """A batch of samples with one class per output step."""
 
     inputs: Tensor
-    """(B, T) int64, vocabulary indices, `PAST_END` past the end."""
+    """(B, T) int64, vocabulary indices, `PAST_END` after the end."""
     targets: Tensor
-    """(B, To) int64, the class of each output step."""
+    """(B, To) int64, class of each output step."""
     mask: Tensor | None
-    """(B, T) bool, True before the end; None where every sequence is full."""
+    """(B, T) bool, True before the end; None if all sequences have full length."""
 
     @property
     def tokens(self) -> int:
-        """Outputs that the batch asks for."""
+        """Number of outputs."""
         return self.targets.numel()
 
     def share(self, rank: int, size: int) -> "Batch":
-        """Return the part of one of `size` processes: all of it, for such batches are too small to be split."""
+        """Return the whole batch for every process: these batches are too small to be split."""
         del rank, size
         return self
 
@@ -30,3 +38,57 @@ class Batch(NamedTuple):
         """Return the same batch on another device."""
         mask = None if self.mask is None else self.mask.to(device)
         return Batch(self.inputs.to(device), self.targets.to(device), mask)
+
+
+class BatchSettings(Protocol):
+    """Training settings that determine the batches."""
+
+    @property
+    def seed(self) -> int:
+        """Random seed."""
+
+    @property
+    def batchsize(self) -> int:
+        """Samples per batch. For a corpus: maximum number of sentences, 0 for no limit."""
+
+    @property
+    def vary_len(self) -> bool:
+        """Whether the length of samples varies."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens per batch of a corpus."""
+
+    @property
+    def merge_dropout(self) -> float:
+        """Probability of skipping a BPE merge."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchContext:
+    """Where and how a training continues with its batches."""
+
+    generator: torch.Generator
+    """Generator of the samples."""
+    place: Position = NO_POSITION
+    """Position of the next batch; see `BatchSource`."""
+    folder: Path = Path("prepared")
+    """Folder of prepared corpora."""
+    sharing: tuple[int, int] = (0, 1)
+    """Rank of this process, and number of processes that share each batch of a corpus."""
+    progress: bool = False
+    """Whether to show a progress bar during the preparation of a corpus."""
+
+
+class BatchSource(Protocol):
+    """The batches of a training."""
+
+    @property
+    def place(self) -> Position:
+        """Position of the next batch: in a corpus, or among the samples drawn from the generator's state.
+
+        Always `NO_POSITION` if the batches depend only on the training step.
+        """
+
+    def draw(self, step: int) -> Batch | PairBatch:
+        """Return the batch of a training step, counted from 0, and advance `place`."""

@@ -1,9 +1,10 @@
-"""Counting: how often does each letter occur? One query for each letter finds it (the primer's task 1)."""
+"""Counting and Difference: count each letter of a sequence (tasks 1 and 2 of the primer)."""
 
 import torch
 from torch import Tensor
 
-from regard.tasks.base import Task
+from regard.errors import InputError
+from regard.tasks.base import Task, TaskConfig
 
 
 class Counting(Task):
@@ -34,6 +35,43 @@ class Counting(Task):
         return [f"count {letter}" for letter in self.vocabulary[1:]]
 
     def _occurrences(self, inputs: Tensor) -> Tensor:
-        """Say where each letter stands: (B, vocab_size, T) bool. Index 0 is null, which nobody counts."""
+        """Return where each letter occurs: (B, vocab_size, T) bool. Index 0 is null and is not counted."""
         letters = torch.arange(1, self.config.vocab_size + 1, device=inputs.device)
         return inputs.unsqueeze(1) == letters.view(1, -1, 1)
+
+
+class Difference(Counting):
+    """Counting with one more output step: the absolute difference of the first two counts.
+
+    "AB BC" has the answer 1, 2, 1, 1. The last step depends on every A and every B.
+    """
+
+    name = "difference"
+    summary = "count each letter, and |count A - count B|"
+    defaults = {"steps": 1000}
+
+    def __init__(self, config: TaskConfig | None = None) -> None:
+        super().__init__(config)
+        if self.config.vocab_size < 2:
+            raise InputError(
+                f"vocab_size {self.config.vocab_size} is too small: difference needs 2 letters to compare"
+            )
+
+    @property
+    def outputs(self) -> int:
+        """One output step for each letter, and one for the difference."""
+        return int(self.config.vocab_size + 1)
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the counts and the difference (B, vocab_size + 1)."""
+        counts = super().answer(inputs)
+        return torch.cat([counts, (counts[:, :1] - counts[:, 1:2]).abs()], dim=1)
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        """The last output step depends on every A and every B; the others as in Counting."""
+        occurrences = super().relevance(inputs)
+        return torch.cat([occurrences, occurrences[:, :1] | occurrences[:, 1:2]], dim=1)
+
+    def output_labels(self, inputs: Tensor) -> list[str]:
+        """Name each output step by what it counts."""
+        return [*super().output_labels(inputs), "|A - B|"]

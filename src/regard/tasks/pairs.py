@@ -1,7 +1,7 @@
-"""Tasks from one sequence to another; most of them of characters, with a known alignment.
+"""Base classes of sequence-to-sequence tasks, most of them on characters and with a known alignment.
 
-Letters: B batch, Ts source steps, Tt target steps. A sample is a `Pair`: the source, the target, and for each
-character of the target the characters of the source that it was made from.
+Shapes: B batch, Ts source steps, Tt target steps. A sample is a `Pair` of source, target and alignment: the
+source characters from which each target character derives.
 """
 
 from abc import abstractmethod
@@ -13,21 +13,21 @@ from torch import Tensor
 
 from regard.data import PairBatch, Vocabulary, collate
 from regard.errors import check_range
-from regard.streams import generator_of
+from regard.streams import make_generator
 from regard.tasks.base import AnyTask
-from regard.tasks.source import NOWHERE, BatchSettings, Beginning
+from regard.tasks.batch import NO_POSITION, BatchContext, BatchSettings
 
-RESERVE = 16
-"""Batches of pairs that are drawn at once."""
+BATCHES_PER_POOL = 16
+"""Number of batches drawn at once and sorted by length."""
 
 
 class Pair(NamedTuple):
-    """A source, its target, and what each character of the target was made from."""
+    """A source, its target, and their alignment."""
 
     source: str
     target: str
     alignment: tuple[tuple[int, ...], ...]
-    """For each character of the target, the positions of its characters in the source; empty for none."""
+    """Source positions of each target character; empty if it derives from none."""
 
 
 class SequenceTask(AnyTask):
@@ -42,60 +42,60 @@ class SequenceTask(AnyTask):
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
     shared = False
-    """Whether both are one, for a model that has one embedding then."""
+    """Whether both vocabularies are one, so that a model shares one embedding."""
 
     @property
     @abstractmethod
     def longest_source(self) -> int:
-        """The most symbols of a text that a model is asked to answer."""
+        """Maximum number of symbols of a source that a model accepts."""
 
     @property
     @abstractmethod
     def longest_target(self) -> int:
-        """The most symbols of an answer that is looked for."""
+        """Maximum number of symbols of an answer."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Symbols of both vocabularies, the most steps of a sequence, and whether the vocabularies are one."""
+        """Sizes of both vocabularies, maximum number of steps, and whether the vocabularies are one."""
         return {
             "source_symbols": len(self.source_vocabulary),
             "target_symbols": len(self.target_vocabulary),
-            "longest": max(self.longest_source, self.longest_target) + 1,  # and the end of sequence
+            "longest": max(self.longest_source, self.longest_target) + 1,  # plus the end of sequence
             "shared": self.shared,
         }
 
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source with the oracle's answer, or None where the task does not know it."""
+        """Return the pair of a source with the true answer; None if the task does not know it."""
         del source
         return None
 
 
-class SortedPairs:
-    """The batches of a training, of sources of like length, so that little of the arithmetic goes into padding.
+class LengthSortedBatches:
+    """Batches of a training with sources of similar length, to reduce padding.
 
-    `RESERVE` batches are drawn at once, sorted by length and cut, and then served in random order. Each reserve
-    has a random stream of its own, by its number, so a resumed training draws the same ones wherever it stopped.
+    `BATCHES_PER_POOL` batches are drawn at once as a pool, sorted by length, split, and returned in random order.
+    Each pool has its own random stream, so a resumed training draws the same batches wherever it stopped.
     """
 
-    place = NOWHERE
+    place = NO_POSITION
 
     def __init__(self, task: "PairTask", settings: BatchSettings) -> None:
         self.task, self.settings = task, settings
-        self._number, self._reserve = -1, list[list[Pair]]()
+        self._number, self._pool = -1, list[list[Pair]]()
 
     def draw(self, step: int) -> PairBatch:
         """Return the batch of a training step, counted from 0."""
-        number, index = divmod(step, RESERVE)
+        number, index = divmod(step, BATCHES_PER_POOL)
         if number != self._number:
-            self._number, self._reserve = number, self._draw_reserve(number)
-        return self.task.batch(self._reserve[index])
+            self._number, self._pool = number, self._draw_pool(number)
+        return self.task.batch(self._pool[index])
 
-    def _draw_reserve(self, number: int) -> list[list[Pair]]:
+    def _draw_pool(self, number: int) -> list[list[Pair]]:
         size = self.settings.batchsize
-        generator = generator_of(self.settings.seed, f"pairs/{number}")
-        pairs = sorted(self.task.pairs(RESERVE * size, generator), key=lambda pair: len(pair.source))
-        order = torch.randperm(RESERVE, generator=generator).tolist()
-        return [pairs[place * size : (place + 1) * size] for place in order]
+        generator = make_generator(self.settings.seed, f"pairs/{number}")
+        pairs = sorted(self.task.pairs(BATCHES_PER_POOL * size, generator), key=lambda pair: len(pair.source))
+        order = torch.randperm(BATCHES_PER_POOL, generator=generator).tolist()
+        return [pairs[index * size : (index + 1) * size] for index in order]
 
 
 class PairTask(SequenceTask):
@@ -105,70 +105,69 @@ class PairTask(SequenceTask):
     """
 
     max_source: int
-    """Characters of the longest source."""
+    """Number of characters of the longest source."""
     max_target: int
-    """Characters of the longest target."""
+    """Number of characters of the longest target."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = self.config_class() if config is None else config
 
     @abstractmethod
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Draw one pair; `unseen`: from those that training never draws, where the task holds some back."""
+        """Draw one pair; with `unseen`, one that training never draws, if the task holds some out."""
 
     @abstractmethod
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source with the oracle's answer, or None where the source has none."""
+        """Return the pair of a source with the true answer; None if the source is not one of the task."""
 
     @property
     def longest_source(self) -> int:
-        """The most characters of a text that a model is asked to answer: ten times those of the longest
-        source."""
+        """Maximum number of characters of a source that a model accepts: ten times the longest source."""
         return 10 * self.max_source
 
     @property
     def longest_target(self) -> int:
-        """The most characters of an answer that is looked for: twice those of the longest target."""
+        """Maximum number of characters of an answer: twice the longest target."""
         return 2 * self.max_target
 
-    def batches(self, settings: BatchSettings, beginning: Beginning) -> SortedPairs:
-        """Draw batches of like length, each reserve by a stream of its own."""
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> LengthSortedBatches:
+        """Return batches of similar length."""
         del beginning
-        return SortedPairs(self, settings)
+        return LengthSortedBatches(self, settings)
 
     def check_sample_len(self, sample_len: int | None) -> None:
-        """Raise `InputError` where samples cannot have this length."""
+        """Raise `InputError` if samples cannot have this length."""
         if sample_len is not None:
             check_range("sample_len", sample_len, 1, self.max_source)
 
     def pairs(
         self, count: int, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False
     ) -> list[Pair]:
-        """Draw `count` pairs, the same for the same generator state. Raises `InputError` for a bad length."""
+        """Draw `count` pairs; equal generator states give equal pairs. Raises `InputError` for a bad length."""
         self.check_sample_len(sample_len)
         return [self.pair(generator, sample_len=sample_len, unseen=unseen) for _ in range(count)]
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Draw an input and its answer."""
+        """Draw an input and its answer as text."""
         pair = self.pair(generator)
         return pair.source, pair.target
 
     def sample(self, batch: int, generator: torch.Generator) -> PairBatch:
-        """Draw a batch to train on."""
+        """Draw a training batch."""
         return self.batch(self.pairs(batch, generator))
 
     def batch(self, pairs: Sequence[Pair]) -> PairBatch:
-        """Return pairs as indices."""
+        """Encode pairs as token indices."""
         return PairBatch(
             collate([self.source_vocabulary.encode(pair.source) for pair in pairs]),
             collate([self.target_vocabulary.encode(pair.target) for pair in pairs]),
         )
 
 
-def links(pairs: Sequence[Pair], source_len: int, target_len: int) -> Tensor:
-    """Return the alignment of pairs as (B, Tt, Ts) bool: which source steps each target step was made from."""
-    found = torch.zeros(len(pairs), target_len, source_len, dtype=torch.bool)
+def alignment_mask(pairs: Sequence[Pair], source_len: int, target_len: int) -> Tensor:
+    """Return the alignment of pairs as (B, Tt, Ts) bool: the source steps of each target step."""
+    mask = torch.zeros(len(pairs), target_len, source_len, dtype=torch.bool)
     for row, pair in enumerate(pairs):
         for step, positions in enumerate(pair.alignment):
-            found[row, step, list(positions)] = True
-    return found
+            mask[row, step, list(positions)] = True
+    return mask

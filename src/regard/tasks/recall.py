@@ -1,7 +1,8 @@
-"""Recall: key-value pairs early in a long sequence, one of the keys at its end; the answer is that key's value.
+"""Recall: key-value pairs at the start of a sequence, then noise, then a key; the answer is the value of that
+key.
 
-What lies between is noise, so whatever carries the pairs to the end has to carry them over all of it: the
-longer the sequence, the harder for a state that is handed on from step to step, but not for attention.
+Information about the pairs must survive the noise. Longer sequences are harder for a recurrent state, but not for
+attention.
 """
 
 import string
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, begun, check_range
+from regard.errors import InputError, check_range, shorten
 from regard.tasks.base import PAST_END, Task
 from regard.tasks.batch import Batch
 
@@ -19,18 +20,18 @@ VALUES = string.digits
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecallConfig:
+class RecallTaskConfig:
     """Size of the task."""
 
     max_len: int = 50
-    """Steps of a sequence at most: pairs, noise and the last step."""
+    """Maximum number of steps: pairs, noise and the last step."""
     pairs: int = 2
-    """Key-value pairs at the begin of each sequence."""
+    """Number of key-value pairs at the start of each sequence."""
     vocab_size: int = 8
-    """Different keys (letters, 1 to 26); at least as many as pairs."""
+    """Number of different keys (letters, 1 to 26); at least the number of pairs."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` if a value is out of range."""
         check_range("vocab_size", self.vocab_size, 1, 26)
         check_range("pairs", self.pairs, 1, self.vocab_size)
         check_range("max_len", self.max_len, 2 * self.pairs + 1, 10_000)
@@ -44,13 +45,13 @@ class Recall(Task):
 
     name = "recall"
     summary = "key-value pairs, noise, a key: what was its value?"
-    config_class = RecallConfig
+    config_class = RecallTaskConfig
     defaults = {"model": "pooling", "cell": "gru", "batchsize": 64, "lr": 0.01, "vary_len": True}
     outputs = 1
     classes = len(VALUES)
 
-    def __init__(self, config: RecallConfig | None = None) -> None:
-        self.config = RecallConfig() if config is None else config
+    def __init__(self, config: RecallTaskConfig | None = None) -> None:
+        self.config = RecallTaskConfig() if config is None else config
         self.keys = string.ascii_uppercase[: self.config.vocab_size]
         self.vocabulary = self.keys + VALUES + NOISE
 
@@ -60,12 +61,12 @@ class Recall(Task):
         return inputs.gather(1, value) - len(self.keys)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """The output depends on the key's first step and on the one after it: (B, 1, T)."""
+        """The output depends on the key's first step and the next step: (B, 1, T)."""
         steps, key = torch.arange(inputs.shape[1], device=inputs.device), self._key_step(inputs)
         return ((steps == key) | (steps == key + 1)).unsqueeze(1)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Name the output by the key it is asked for."""
+        """Name the output by the requested key."""
         return [f"value of {self.vocabulary[int(inputs[inputs != PAST_END][-1])]}"]
 
     def sample(
@@ -91,8 +92,8 @@ class Recall(Task):
         lengths = torch.full((batch, 1), length)
         if vary_len:
             lengths = torch.randint(shortest, length + 1, (batch, 1), generator=generator)
-        asked = torch.randint(self.config.pairs, (batch, 1), generator=generator)
-        inputs.scatter_(1, lengths - 1, keys.gather(1, asked))
+        pair = torch.randint(self.config.pairs, (batch, 1), generator=generator)
+        inputs.scatter_(1, lengths - 1, keys.gather(1, pair))
         mask = torch.arange(length) < lengths
         inputs = inputs.masked_fill(~mask, PAST_END)
         return Batch(inputs, self.answer(inputs), mask if vary_len else None)
@@ -100,18 +101,18 @@ class Recall(Task):
     def parse(self, text: str) -> Tensor:
         """Read one sequence such as `"C7A0dbaC"` as inputs (1, T).
 
-        Raises `InputError` where it is too long, at an unknown symbol, or where it does not end with a key that
-        stood before a value.
+        Raises `InputError` if it is too long, has an unknown symbol, or does not end with a key that precedes a
+        value.
         """
         inputs, text = super().parse(text), self.normal(text)
         before = [step for step in range(len(text) - 2) if text[step] == text[-1]]
         if text[-1] not in self.keys or not before or text[before[0] + 1] not in VALUES:
             raise InputError(
-                f"input {begun(text)} has no answer: end with a key that stood before a value (C7A0abC)"
+                f"input {shorten(text)} has no answer: end with a key that precedes a value (C7A0abC)"
             )
         return inputs
 
     def _key_step(self, inputs: Tensor) -> Tensor:
-        """Return where the key of the last step stood first: (B, 1)."""
+        """Return the first position of the key in the last step: (B, 1)."""
         last = (inputs != PAST_END).sum(1, keepdim=True) - 1
         return (inputs == inputs.gather(1, last)).int().argmax(1, keepdim=True)

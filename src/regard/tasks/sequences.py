@@ -1,4 +1,4 @@
-"""Copy, Reverse, Sort: the answer is the source in another order, so the alignment is exact."""
+"""Copy, Reverse and Sort: the answer is a permutation of the source, so the alignment is known exactly."""
 
 import string
 from abc import abstractmethod
@@ -6,39 +6,39 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.data import Characters
+from regard.data import CharacterVocabulary
 from regard.errors import check_range
 from regard.tasks.pairs import Pair, PairTask
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceConfig:
-    """Size of a task that puts a sequence into another order."""
+    """Size of a reordering task."""
 
     max_len: int = 20
-    """Symbols in a sequence at most; each sample's length is uniform from 1 to this."""
+    """Maximum number of symbols in a sequence; lengths are uniform from 1 to this."""
     vocab_size: int = 26
-    """Different symbols (1 to 26; for sort, digits, 1 to 10)."""
+    """Number of different symbols (1 to 26; for sort, digits, 1 to 10)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` if a value is out of range."""
         check_range("max_len", self.max_len, 1, 1000)
         check_range("vocab_size", self.vocab_size, 1, 26)
 
 
 class _Reordering(PairTask):
-    """Symbols, each uniform over the vocabulary, to the same symbols in another order."""
+    """Maps a sequence of uniformly drawn symbols to the same symbols in another order."""
 
     config_class = SequenceConfig
     symbols = string.ascii_uppercase
-    # Among repeated symbols a decoder has to know where it has just looked: its cell reads the context too.
+    # To tell repeated symbols apart, the decoder needs its last position: its cell also reads the context.
     defaults = {"context": "both", "steps": 3500}
 
     def __init__(self, config: SequenceConfig | None = None) -> None:
         self.config = SequenceConfig(vocab_size=len(self.symbols)) if config is None else config
         check_range("vocab_size", self.config.vocab_size, 1, len(self.symbols))
         self.alphabet = self.symbols[: self.config.vocab_size]
-        self.source_vocabulary = self.target_vocabulary = Characters(self.alphabet)
+        self.source_vocabulary = self.target_vocabulary = CharacterVocabulary(self.alphabet)
         self.max_source = self.max_target = self.config.max_len
 
     @abstractmethod
@@ -46,18 +46,18 @@ class _Reordering(PairTask):
         """Return the positions of the source in the order of the answer."""
 
     def alignment(self, source: str) -> tuple[tuple[int, ...], ...]:
-        """Return, for each symbol of the answer, where it stood."""
+        """Return the source position of each symbol of the answer."""
         return tuple((position,) for position in self.order(source))
 
     def known(self, source: str) -> Pair | None:
-        """Return the symbols in their new order; None where one is unknown or there are too many."""
+        """Return the pair of a source; None if a symbol is unknown or the source is too long."""
         if len(source) > self.config.max_len or not set(source) <= set(self.alphabet):
             return None
         return Pair(source, "".join(source[p] for p in self.order(source)), self.alignment(source))
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Draw a sequence of `sample_len` symbols (default: 1 to max_len); nothing needs to be held back."""
-        del unseen  # of 26 ** 20 sequences, training sees next to none
+        """Draw a sequence of `sample_len` symbols (default: 1 to max_len)."""
+        del unseen  # training sees a negligible share of 26 ** 20 sequences
         if sample_len is None:
             sample_len = int(torch.randint(1, self.config.max_len + 1, (), generator=generator))
         drawn = torch.randint(len(self.alphabet), (sample_len,), generator=generator).tolist()
@@ -73,7 +73,7 @@ class Copy(_Reordering):
     summary = "write the sequence again"
 
     def order(self, source: str) -> list[int]:
-        """From first to last."""
+        """Return the positions from first to last."""
         return list(range(len(source)))
 
 
@@ -84,12 +84,12 @@ class Reverse(_Reordering):
     summary = "write the sequence backwards"
 
     def order(self, source: str) -> list[int]:
-        """From last to first."""
+        """Return the positions from last to first."""
         return list(range(len(source)))[::-1]
 
 
 class Sort(_Reordering):
-    """ "3121" has the answer "1123"; equal digits are each made from all of them."""
+    """ "3121" has the answer "1123"; each digit is aligned with all equal digits."""
 
     name = "sort"
     summary = "write the digits in ascending order"
@@ -97,11 +97,11 @@ class Sort(_Reordering):
     symbols = string.digits
 
     def order(self, source: str) -> list[int]:
-        """From the least to the largest."""
+        """Return the positions of the digits in ascending order."""
         return sorted(range(len(source)), key=source.__getitem__)
 
     def alignment(self, source: str) -> tuple[tuple[int, ...], ...]:
-        """Return, for each digit of the answer, where its equals stood."""
+        """Return the positions of all equal digits for each digit of the answer."""
         return tuple(
             tuple(position for position, digit in enumerate(source) if digit == answer)
             for answer in sorted(source)

@@ -1,6 +1,6 @@
-"""Signal: the first steps say which letters to count in the rest (the primer's tasks 3 and 4).
+"""Signal and Signal 2: the first steps name the letters to count in the rest (tasks 3 and 4 of the primer).
 
-A signal looks like any other letter: only its position tells it apart.
+A signal differs from other letters only by its position.
 """
 
 import torch
@@ -10,9 +10,9 @@ from regard.tasks.base import Task
 
 
 class Signal(Task):
-    """One signal, then `max_len` letters; the output is how often the signal's letter follows it.
+    """One signal, then `max_len` letters. The output is the count of the signal's letter after it.
 
-    "BBABC" has the answer 2: the signal does not count itself. The output depends on the signal and on the
+    "BBABC" has the answer 2: the signal itself is not counted. The output depends on the signal and on the
     letters equal to it.
     """
 
@@ -36,7 +36,7 @@ class Signal(Task):
         return torch.cat([own_signal.expand(len(inputs), -1, -1), self._occurrences(inputs)], dim=2)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Name each output step by the letter its signal asks for, and by which of them, where several do."""
+        """Name each output step by its signal's letter, numbered if several signals are equal."""
         letters = [self.vocabulary[index] for index in inputs[: self.signals].tolist()]
         return [
             f"count {letter}" if letters.count(letter) == 1 else f"count {letter} ({_ordinal(letters, step)})"
@@ -44,23 +44,23 @@ class Signal(Task):
         ]
 
     def _occurrences(self, inputs: Tensor) -> Tensor:
-        """Say which letters equal each signal: (B, signals, T - signals) bool."""
+        """Return which letters equal each signal: (B, signals, T - signals) bool."""
         return inputs[:, : self.signals].unsqueeze(2) == inputs[:, self.signals :].unsqueeze(1)
 
 
 class Signal2(Signal):
-    """Three signals, then `max_len` letters; output step i counts the letter of signal i.
+    """Three signals, then `max_len` letters. Output step i is the count of the letter of signal i.
 
-    "CBBBABC" has the answer 1, 2, 2: signals may repeat, and none of them is counted.
+    "CBBBABC" has the answer 1, 2, 2: signals may repeat, and are not counted.
     """
 
     name = "signal2"
-    summary = "three signals, three counts: what several heads are for"
+    summary = "three signals, three counts (needs several heads)"
     signals = 3
     defaults = {"enc_layers": 1, "pos_enc": True, "multihead": True}
 
 
 def _ordinal(letters: list[str], step: int) -> str:
-    """Say which of those like it a letter is: 1st, 2nd, ..."""
+    """Return the ordinal of a letter among equal ones: 1st, 2nd, ..."""
     number = letters[: step + 1].count(letters[step])
     return {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")

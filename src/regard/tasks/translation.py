@@ -1,4 +1,4 @@
-"""Translation: from one language to another, learned from parallel text."""
+"""Translation: learn to translate from parallel text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,94 +8,96 @@ from typing import TYPE_CHECKING, Literal, Self
 from regard.data import TokenizerKind
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
 from regard.errors import InputError, check_range
-from regard.progress import reading_bar, tell
+from regard.progress import print_status, reading_bar
+from regard.tasks.batch import BatchContext, BatchSettings
 from regard.tasks.pairs import SequenceTask
-from regard.tasks.source import BatchSettings, Beginning
 
 if TYPE_CHECKING:
     from regard.data.buckets import Buckets
     from regard.data.corpus import Corpus
-    from regard.data.guide import Guide
-    from regard.data.parallel import Text, TextDigest
-    from regard.data.prepare import Preparation
-    from regard.data.unknown import UnknownShares
-    from regard.data.vocabulary import Learned
+    from regard.data.guided_alignment import GuidedAlignment
+    from regard.data.parallel import PairSource, TextDigest
+    from regard.data.prepare import CorpusPreparation
+    from regard.data.unknown_tokens import UnknownShares
+    from regard.data.vocabulary import LearnedVocabulary
 
 Part = Literal["train", "valid", "test"]
 HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": "test"}
 """What the parts of a data set are called on the Hub."""
-LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000
-MUCH = 200_000_000
-"""Bytes of text whose reading is shown."""
+MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000
+PROGRESS_BYTES = 200_000_000
+"""Number of bytes of text above which a progress bar is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslationConfig:
-    """Parallel text, and how it is cut into tokens."""
+class TranslationTaskConfig:
+    """Parallel text and tokenization."""
 
     train: tuple[str, ...] = ()
-    """Text to train on: a source and a target file with a line for each sentence, or one file of tab-separated
-    pairs; plain or .gz. With weights: one such text after the other, all in the same form."""
+    """Training text: a source and a target file with one sentence per line, or one file of tab-separated pairs;
+    plain or .gz. With --weights: several such texts, all in the same format."""
     weights: tuple[float, ...] = ()
-    """Train on several texts, and draw pairs from each in proportion to its weight, such as: --train a.tsv b.tsv
-    --weights 1 4, for four pairs of b.tsv to each one of a.tsv, whatever their sizes: a small text is gone
-    through more often. Vocabularies are learned from all of them, one after the other."""
+    """Sampling weights of several training texts, such as: --train a.tsv b.tsv --weights 1 4, for four pairs of
+    b.tsv per pair of a.tsv, whatever their sizes. Small texts are repeated. Vocabularies are learned from all
+    texts."""
     valid: tuple[str, ...] = ()
-    """Text to choose the best model by, in the same form. None: the last model is kept."""
+    """Validation text to select the best model, in the same format. Default: the last model is kept."""
     test: tuple[str, ...] = ()
-    """Text that `regard test` reports on, in the same form."""
+    """Test text for `regard test`, in the same format."""
     hub: str | None = None
-    """Data set to take train, validation and test text from instead: its name on the Hugging Face Hub, or a
-    folder (needs the extra hub)."""
+    """Hugging Face data set with training, validation and test text: its name on the Hub, or a folder (needs the
+    extra hub)."""
     languages: tuple[str, ...] = ()
-    """Columns of source and target in the data set, such as: de en."""
+    """Source and target column of the data set, such as: de en."""
     guide: str | None = None
-    """Links between the words of the training text, a line in Moses' format (0-0 1-2) for each of its lines, by
-    which a head of attention is guided (Garg et al. 2019): the first one of the last layer but one."""
+    """Word alignment of the training text, one line in Moses format (0-0 1-2) per pair. It supervises an
+    attention head (Garg et al. 2019): the first head of the penultimate layer."""
     tokenizer: TokenizerKind = "bpe"
-    """How text is cut into tokens: subwords by byte-pair encoding (bpe) or unigram, words, or characters; by the
-    vocabulary that an imported model came with (sentencepiece, codes)."""
+    """Tokenizer: subwords (bpe or unigram), words, or characters. sentencepiece and codes are the vocabularies of
+    imported models."""
     vocab_size: int = 12_000
-    """Symbols of the vocabulary, at most."""
+    """Maximum vocabulary size."""
     joint: bool = True
-    """One vocabulary, and one embedding, for both languages; --no-joint: one for each."""
+    """Share one vocabulary and one embedding between both languages; --no-joint: separate ones."""
     lowercase: bool = False
-    """Put all text into lower case."""
+    """Lowercase all text."""
     max_len: int = 256
-    """Longest sentence in training (tokens); longer ones are left out."""
+    """Maximum sentence length in training, in tokens. Longer sentences are skipped."""
     bleu_tokenize: str | None = None
-    """sacrebleu's tokenizer that BLEU is worked out with: 13a, intl, zh, char, none, ja-mecab or ko-mecab. None:
-    what fits the script of the references, which is char or zh for text without blanks."""
+    """sacrebleu tokenizer for BLEU: 13a, intl, zh, char, none, ja-mecab or ko-mecab. Default: chosen by the
+    script of the references, such as char or zh for text without blanks."""
     strict: bool = False
-    """Stop at the first line that would be left out."""
+    """Stop at the first line that would be skipped."""
     lenient: bool = False
-    """Go on where files have not as many lines, or are not UTF-8 in more than one line of a hundred, and leave
-    such lines out, instead of stopping."""
+    """Skip broken lines if the files have different numbers of lines, or invalid UTF-8 in more than 1% of lines,
+    instead of stopping."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range; paths become absolute, as runs are used from
-        anywhere."""
+        """Raise `InputError` if a value is out of range, and make all paths absolute: runs are used from any
+        directory."""
         check_range("vocab_size", self.vocab_size, 5, 10**7)
         check_range("max_len", self.max_len, 1, 100_000)
         if self.bleu_tokenize is not None:
             check_bleu_tokenizer(self.bleu_tokenize, installed=False)
         if self.strict and self.lenient:
-            raise InputError("strict stops at a broken line, lenient leaves it out: choose one")
+            raise InputError("strict stops at a broken line, lenient skips it: choose one")
         for name, paths in (("train", self.train), ("valid", self.valid), ("test", self.test)):
             if len(paths) > 2 and not (name == "train" and self.weights):
-                several = "; for several texts, --weights" if name == "train" else ""
+                hint = "; for several texts add --weights" if name == "train" else ""
                 raise InputError(
-                    f"{name} has {len(paths)} files: give a source and a target, or one of pairs{several}"
+                    f"{name} has {len(paths)} files: give a source and a target, or one file of pairs{hint}"
                 )
             object.__setattr__(self, name, tuple(str(Path(path).absolute()) for path in paths))
         if self.guide is not None:
             if self.hub is not None or self.weights:
-                raise InputError("guide has the links of one text in files: leave out hub and weights")
+                raise InputError("guide needs one training text in files: leave out hub and weights")
             object.__setattr__(self, "guide", str(Path(self.guide).absolute()))
         if self.hub is not None and self.train:
-            raise InputError("train and hub are given: leave out one of them")
+            raise InputError("train and hub are both given: leave out one of them")
         if self.hub is not None and len(self.languages) != 2:
-            raise InputError("hub needs --languages, the columns of source and target, such as --languages de en")
+            raise InputError(
+                "hub needs the columns of source and target: give --languages, such as --languages de en"
+            )
         self._check_weights()
 
     def _check_weights(self) -> None:
@@ -103,84 +105,83 @@ class TranslationConfig:
             return
         if len(self.train) not in (len(self.weights), 2 * len(self.weights)):
             raise InputError(
-                f"train has {len(self.train)} files for {len(self.weights)} weights: give for each weight one "
-                f"file of pairs, or a source and a target"
+                f"train has {len(self.train)} files for {len(self.weights)} weights: give one file of pairs, or "
+                "a source and a target file, per weight"
             )
         for weight in self.weights:
-            if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:  # nor is nan
-                raise InputError(
-                    f"weight {weight:g} is out of range: choose from {LEAST_WEIGHT} to {MOST_WEIGHT:,}"
-                )
+            if not MIN_WEIGHT <= weight <= MAX_WEIGHT:  # also true for NaN
+                raise InputError(f"weight {weight:g} is out of range: choose from {MIN_WEIGHT} to {MAX_WEIGHT:,}")
 
     @property
     def corpora(self) -> list[tuple[str, ...]]:
-        """The files of each text to train on; one text unless there are weights."""
+        """Files of each training text; one text unless there are weights."""
         files = len(self.train) // (len(self.weights) or 1)
         return [self.train[begin : begin + files] for begin in range(0, len(self.train), files or 1)]
 
-    def text(self, part: Part) -> "Text | None":
-        """Return the text to train, validate or test on, with weights all of them one after the other; None where
-        there is none.
+    def text(self, part: Part) -> "PairSource | None":
+        """Return the training, validation or test text, with several training texts concatenated; None without
+        text.
 
-        Raises `InputError` where it cannot be read.
+        Raises `InputError` if it cannot be read.
         """
-        from regard.data.parallel import Together
+        from regard.data.parallel import ConcatenatedText
 
-        found = self._texts(part)
-        return Together(found) if len(found) > 1 else next(iter(found), None)
+        texts = self._texts(part)
+        return ConcatenatedText(texts) if len(texts) > 1 else next(iter(texts), None)
 
     def digests(self, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
-        """Return digests of the text to train and validate on, and of the links, by flag; all of it is read.
+        """Return digests of training text, validation text and word alignment, by flag. All files are read.
 
-        Raises `InputError` where it cannot be read.
+        Raises `InputError` if a file cannot be read.
         """
         from regard.data.parallel import file_digest
 
         parts: tuple[Part, ...] = ("train", "valid")
         texts = {part: text for part in parts if (text := self.text(part)) is not None}
-        found: dict[str, list[TextDigest]] = {}
+        digests: dict[str, list[TextDigest]] = {}
         before = 0
-        size = sum(each.bytes for each in texts.values())
-        with reading_bar("check the text", size, show=progress and size > MUCH) as on_bytes:
+        size = sum(text.bytes for text in texts.values())
+        with reading_bar("check the text", size, show=progress and size > PROGRESS_BYTES) as on_bytes:
             for part, text in texts.items():
                 text.on_bytes = lambda done, before=before: on_bytes(before + done)  # type: ignore[misc]
-                found[part] = text.digests()
+                digests[part] = text.digests()
                 before += text.bytes
         if self.guide is not None:
-            found["guide"] = [file_digest(Path(self.guide))]
-        return found
+            digests["guide"] = [file_digest(Path(self.guide))]
+        return digests
 
-    def training_text(self) -> "Text":
-        """Return the text to train on; raises `InputError` where there is none."""
+    def training_text(self) -> "PairSource":
+        """Return the training text; raises `InputError` if there is none."""
         text = self.text("train")
         if text is None:
-            raise InputError(
-                "translation needs text to train on: give --train SOURCE TARGET, or --train PAIRS.tsv"
-            )
+            raise InputError("translation needs training text: give --train SOURCE TARGET, or --train PAIRS.tsv")
         return text
 
-    def training_texts(self) -> "list[Text]":
-        """Return the texts to train on, one for each weight; raises `InputError` where there is none."""
+    def training_texts(self) -> "list[PairSource]":
+        """Return the training texts, one per weight; raises `InputError` if there is none."""
         self.training_text()
         return self._texts("train")
 
     def check_files(self) -> None:
-        """Raise `InputError` where links are to guide a head, and their file is not one of its text, or where
-        validation or test text is broken. Test text may be missing: it is read later."""
-        for part in (self.valid, self.test if all(Path(each).exists() for each in self.test) else ()):
+        """Raise `InputError` if validation or test text is broken, or if the word alignment does not fit the
+        text.
+
+        Test text may be missing, as it is read later.
+        """
+        for part in (self.valid, self.test if all(Path(path).exists() for path in self.test) else ()):
             if part and not self.lenient:
                 from regard.data.parallel import ParallelText
 
                 ParallelText(part).check()
         if self.guide is not None and self.train:
-            from regard.data.guide import check_guide
+            from regard.data.guided_alignment import check_alignment_file
 
-            check_guide(Path(self.guide), Path(self.train[0]))
+            check_alignment_file(Path(self.guide), Path(self.train[0]))
 
-    def _texts(self, part: Part) -> "list[Text]":
+    def _texts(self, part: Part) -> "list[PairSource]":
         strict = self.strict and part == "train"
         if self.hub is not None:
-            from regard.data.hub import HubText  # brings a large library
+            from regard.data.hub import HubText  # imports a large library
 
             return [HubText(self.hub, self.languages, HUB_SPLITS[part], strict=strict)]
         from regard.data.parallel import ParallelText
@@ -190,11 +191,11 @@ class TranslationConfig:
 
 
 class Translation(SequenceTask):
-    """Translation between the languages of two vocabularies, which are learned from the text."""
+    """Translation with vocabularies learned from the training text."""
 
     name = "translation"
-    summary = "a sentence in another language, learned from parallel text"
-    config_class = TranslationConfig
+    summary = "translate sentences, learned from parallel text"
+    config_class = TranslationTaskConfig
     draws = False
     texts = ("train", "weights", "valid", "test", "hub", "languages", "guide", "bleu_tokenize")
     loose = ("max_len", "strict", "lenient")
@@ -206,113 +207,117 @@ class Translation(SequenceTask):
         "steps": 12_000,
     }
 
-    config: TranslationConfig
-    source_vocabulary: "Learned"
-    target_vocabulary: "Learned"
+    config: TranslationTaskConfig
+    source_vocabulary: "LearnedVocabulary"
+    target_vocabulary: "LearnedVocabulary"
 
-    def __init__(self, config: TranslationConfig, source: "Learned", target: "Learned") -> None:
+    def __init__(
+        self, config: TranslationTaskConfig, source: "LearnedVocabulary", target: "LearnedVocabulary"
+    ) -> None:
         self.config = config
         self.source_vocabulary, self.target_vocabulary = source, target
         self.shared = config.joint
         self.unknown: list[UnknownShares] = []
-        """Unknown tokens of the texts of a training, once it has begun."""
+        """Shares of unknown tokens in the training's texts, set by `batches`."""
 
     @classmethod
-    def prepare(cls, config: TranslationConfig, folder: Path, *, progress: bool = True) -> Self:
-        """Learn the vocabularies from the text, or find them in `folder` where that was done before."""
-        from regard.data.prepare import Cutting, learn_vocabularies
+    def prepare(cls, config: TranslationTaskConfig, folder: Path, *, progress: bool = True) -> Self:
+        """Learn the vocabularies from the text, or read them from `folder` if they are stored there."""
+        from regard.data.prepare import TokenizerConfig, learn_vocabularies
 
-        config.check_files()  # before minutes of work
-        cutting = Cutting(
+        config.check_files()  # before minutes of preparation
+        cutting = TokenizerConfig(
             kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
         )
         text = config.training_text()
         return cls(config, *learn_vocabularies(text, cutting, folder, progress=progress))
 
     @classmethod
-    def digests(cls, config: TranslationConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
-        """Return digests of the text that a training learns from, by flag."""
+    def digests(cls, config: TranslationTaskConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
+        """Return digests of the training's text, by flag."""
         return config.digests(progress=progress)
 
     @classmethod
-    def restore(cls, config: TranslationConfig, files: Mapping[str, str]) -> Self:
-        """Return the task with the vocabularies of a run; raises `InputError` where they are damaged."""
+    def restore(cls, config: TranslationTaskConfig, files: Mapping[str, str]) -> Self:
+        """Create the task with the vocabularies of a run; raises `InputError` if they are damaged."""
         from regard.data.prepare import read_vocabularies
 
         return cls(config, *read_vocabularies(files["source"], files["target"]))
 
     @property
     def files(self) -> dict[str, str]:
-        """Both vocabularies, by side."""
+        """Both vocabularies as JSON, by side."""
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
-    def preparations(self, folder: Path, *, progress: bool = True) -> "list[Preparation]":
-        """Return how each text to train on, one for each weight, becomes indices in `folder`.
+    def preparations(self, folder: Path, *, progress: bool = True) -> "list[CorpusPreparation]":
+        """Return the preparation of each training text, one per weight, as token indices in `folder`.
 
-        Raises `InputError` where there is none, or one cannot be read.
+        Raises `InputError` if there is no text, or if it cannot be read.
         """
-        from regard.data.prepare import Preparation
+        from regard.data.prepare import CorpusPreparation
 
         vocabularies = (self.source_vocabulary, self.target_vocabulary)
         return [
-            Preparation(text, vocabularies, folder, self.config.max_len, self.config.strict, progress)
+            CorpusPreparation(text, vocabularies, folder, self.config.max_len, self.config.strict, progress)
             for text in self.config.training_texts()
         ]
 
-    def batches(self, settings: BatchSettings, beginning: Beginning) -> "Buckets":
-        """Return batches of like length from the corpus, or from several by their weights; they are prepared
-        first."""
-        from regard.data.buckets import Buckets, Place
-        from regard.data.merges import DroppedMerges
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> "Buckets":
+        """Prepare the corpora, and return batches of similar length, drawn by the weights of the corpora."""
+        from regard.data.bpe_dropout import BpeDropout
+        from regard.data.buckets import BatchPosition, Buckets
         from regard.data.mixture import Mixture
 
         self.config.check_files()
         if settings.merge_dropout and self.config.guide is not None:
-            raise InputError("guide has links of tokens that merge_dropout cuts anew: leave out one of them")
-        corpora = [each.corpus() for each in self.preparations(beginning.folder, progress=beginning.progress)]
+            raise InputError("guide aligns tokens that merge_dropout changes: leave out one of them")
+        corpora = [
+            preparation.corpus()
+            for preparation in self.preparations(beginning.folder, progress=beginning.progress)
+        ]
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
-        tell(f"Training on {corpus.told}", show=beginning.progress)
+        print_status(f"Training on {corpus.summary}", show=beginning.progress)
         self.unknown = self._unknown(corpora)
-        if told := "; ".join(map(str, self.unknown)):
-            tell(f"Unknown tokens: {told}", show=beginning.progress)
-        for warning in (warning for each in self.unknown for warning in each.warnings):
-            tell(f"regard: warning: {warning}", show=not beginning.sharing[0])
+        if shares := "; ".join(map(str, self.unknown)):
+            print_status(f"Unknown tokens: {shares}", show=beginning.progress)
+        for warning in (warning for shares in self.unknown for warning in shares.warnings):
+            print_status(f"regard: warning: {warning}", show=not beginning.sharing[0])
         guide = self._guide(corpora[0], progress=beginning.progress)
         recut = None
         if settings.merge_dropout:
             source, target = (
-                DroppedMerges(each, settings.merge_dropout, settings.seed)
+                BpeDropout(each, settings.merge_dropout, settings.seed)
                 for each in (self.source_vocabulary, self.target_vocabulary)
             )
             recut = (source, target)
-        place, most = Place(*beginning.place), settings.batchsize
+        place, most = BatchPosition(*beginning.place), settings.batchsize
         return Buckets(
             corpus, settings.tokens, settings.seed, place, recut, most, guide, sharing=beginning.sharing
         )
 
     def _unknown(self, corpora: "list[Corpus]") -> "list[UnknownShares]":
-        """Return the unknown tokens of each text to train on, and of the text to validate on."""
-        from regard.data.unknown import unknown_in_pairs
+        """Return the shares of unknown tokens in each training text and in the validation text."""
+        from regard.data.unknown_tokens import unknown_in_pairs
 
         names = ["training"]
         if len(corpora) > 1:
             names = [
-                f"training {'and '.join(Path(each).name for each in files)}" for files in self.config.corpora
+                f"training {'and '.join(Path(path).name for path in files)}" for files in self.config.corpora
             ]
-        found = [corpus.unknown(name) for corpus, name in zip(corpora, names, strict=True)]
+        shares = [corpus.unknown(name) for corpus, name in zip(corpora, names, strict=True)]
         if (valid := self.config.text("valid")) is not None:
             vocabularies = (self.source_vocabulary, self.target_vocabulary)
-            found.append(unknown_in_pairs("validation", list(valid), vocabularies))
-        return found
+            shares.append(unknown_in_pairs("validation", list(valid), vocabularies))
+        return shares
 
-    def _guide(self, corpus: "Corpus", *, progress: bool) -> "Guide | None":
-        """Return the links of the corpus; None where no head is guided."""
+    def _guide(self, corpus: "Corpus", *, progress: bool) -> "GuidedAlignment | None":
+        """Return the word alignment of the corpus; None without guided alignment."""
         if self.config.guide is None:
             return None
-        from regard.data.guide import prepare_guide
+        from regard.data.guided_alignment import prepare_alignment
         from regard.data.parallel import ParallelText
 
-        return prepare_guide(
+        return prepare_alignment(
             Path(self.config.guide),
             ParallelText(self.config.train, lenient=self.config.lenient),
             (self.source_vocabulary, self.target_vocabulary),
@@ -323,10 +328,10 @@ class Translation(SequenceTask):
 
     @property
     def longest_source(self) -> int:
-        """Four times what was trained on, so that no line which is only a little longer is refused."""
+        """Four times the training length, so that slightly longer lines are accepted."""
         return 4 * self.config.max_len
 
     @property
     def longest_target(self) -> int:
-        """As many tokens as of a source."""
+        """The same number of tokens as for a source."""
         return self.longest_source

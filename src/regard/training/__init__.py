@@ -1,22 +1,31 @@
-"""Training: config, kinds of model, recipes, the loop, and the run on disk."""
+"""Training: config, registry of models, optimizer recipes, training loop, checkpoints, run folders."""
 
 from typing import TYPE_CHECKING
 
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.training.building import build_model, load_parameters
-    from regard.training.config import PARTS, ModelPart, Origin, RunConfig, TaskPart, TrainingPart
-    from regard.training.flags import changed, changed_config, make_config, stored_config
-    from regard.training.folder import RunFolder
-    from regard.training.freezing import trained_parameters
-    from regard.training.kinds import KINDS, ModelKind, find_kind, kinds_for
-    from regard.training.learner import Learner, OneLearner
-    from regard.training.loop import train_steps
-    from regard.training.objective import Objective, exact, objective_of
-    from regard.training.presets import PRESETS, sized
-    from regard.training.recipes import RECIPES, Recipe
-    from regard.training.run_paths import check_free, find_run, new_run
+    from regard.training.building import build_model, load_weights, start
+    from regard.training.checkpoint import Checkpoint
+    from regard.training.config import (
+        PARTS,
+        ModelPart,
+        Origin,
+        RunConfig,
+        TaskPart,
+        TrainingPart,
+        changed_config,
+        changed_flags,
+        config_from_json,
+        make_config,
+    )
+    from regard.training.digests import upgrade_config, vocabulary_digest
+    from regard.training.distributed import SINGLE_PROCESS, DistributedContext, join_processes
+    from regard.training.model_sizes import PRESETS, has_sizes
+    from regard.training.objective import Objective, exact, make_objective
+    from regard.training.optimizers import RECIPES, Recipe, trained_parameters
+    from regard.training.registry import MODELS, ModelSpec, find_model, models_for
+    from regard.training.run_folder import RunFolder, check_run_path, create_run, find_run
     from regard.training.settings import (
         OwnAnswerTraining,
         OwnSequenceTraining,
@@ -27,30 +36,29 @@ if TYPE_CHECKING:
         TransformerTraining,
         TranslationTraining,
     )
+    from regard.training.signals import Interrupted
     from regard.training.stacked import StackedLearner, stackable
-    from regard.training.start import start
     from regard.training.state import TrainingState
-    from regard.training.stopping import Interrupted
-    from regard.training.stored import digest, renamed
-    from regard.training.tensors import digest_tensors, kept, pack
+    from regard.training.tensor_file import digest_tensors, pack_tensors, tensor_specs
     from regard.training.threads import fitting_threads
-    from regard.training.trust import trust
-    from regard.training.world import ALONE, World, join_world
+    from regard.training.trainer import Learner, SingleLearner, train_steps
+    from regard.training.trust_code import trust
 
 late(__name__)
 
 __all__ = [
-    "ALONE",
-    "KINDS",
+    "MODELS",
     "PARTS",
     "PRESETS",
     "RECIPES",
+    "SINGLE_PROCESS",
+    "Checkpoint",
+    "DistributedContext",
     "Interrupted",
     "Learner",
-    "ModelKind",
     "ModelPart",
+    "ModelSpec",
     "Objective",
-    "OneLearner",
     "Origin",
     "OwnAnswerTraining",
     "OwnSequenceTraining",
@@ -60,6 +68,7 @@ __all__ = [
     "RecurrentTraining",
     "RunConfig",
     "RunFolder",
+    "SingleLearner",
     "StackedLearner",
     "TaskPart",
     "TrainingConfig",
@@ -67,31 +76,30 @@ __all__ = [
     "TrainingState",
     "TransformerTraining",
     "TranslationTraining",
-    "World",
     "build_model",
-    "changed",
     "changed_config",
-    "check_free",
-    "digest",
+    "changed_flags",
+    "check_run_path",
+    "config_from_json",
+    "create_run",
     "digest_tensors",
     "exact",
-    "find_kind",
+    "find_model",
     "find_run",
     "fitting_threads",
-    "join_world",
-    "kept",
-    "kinds_for",
-    "load_parameters",
+    "has_sizes",
+    "join_processes",
+    "load_weights",
     "make_config",
-    "new_run",
-    "objective_of",
-    "pack",
-    "renamed",
-    "sized",
+    "make_objective",
+    "models_for",
+    "pack_tensors",
     "stackable",
     "start",
-    "stored_config",
+    "tensor_specs",
     "train_steps",
     "trained_parameters",
     "trust",
+    "upgrade_config",
+    "vocabulary_digest",
 ]

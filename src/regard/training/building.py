@@ -1,50 +1,115 @@
-"""The model of a run: drawn from its seed, with the parameters that training has given it."""
+"""Build the model of a run, and the state of its training before the first step."""
+
+from collections.abc import Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attention import find_layer, keep_heads
 from regard.errors import InputError
 from regard.models import TaskModel
-from regard.plugins import OwnCodeError, told
+from regard.plugins import PluginError, describe_error
+from regard.streams import make_generator
 from regard.tasks import AnyTask
+from regard.training.checkpoint import Checkpoint
 from regard.training.config import RunConfig
-from regard.training.folder import RunFolder
-from regard.training.tensors import kept, warn_unfinite
+from regard.training.custom_code import check_custom_model, check_custom_parts, custom_parts
+from regard.training.distributed import SINGLE_PROCESS, DistributedContext
+from regard.training.freezing import freeze
+from regard.training.objective import make_objective
+from regard.training.optimizers import trained_parameters
+from regard.training.run_folder import RunFolder
+from regard.training.state import TrainingState
+from regard.training.tensor_file import tensor_specs
 
 
 def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
-    """Return the model of a run, drawn from its seed, without the heads that were taken out of it; the global
-    random state is left as it was.
+    """Return the model of a run, initialised by its seed and without its pruned heads.
 
-    Raises `InputError` where these are not its heads, or a model of one's own cannot be built.
+    The global random state is restored. Raises `InputError` for heads that the model does not have, and for a
+    custom model that cannot be built.
     """
-    kind, sizes = config.model_kind, dict(task.sizes)
+    sizes = dict(task.sizes)
     if task.answers == "numbers":
         sizes["vary_len"] = config.training.vary_len
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.training.seed)
         try:
-            model = kind.model(config.model, **sizes)
+            model = config.model_spec.model(config.model, **sizes)
         except InputError:
             raise
-        except Exception as error:  # a user's class can fail in any way
-            from regard.training.trial import owned
-
-            if not (own := owned(config)):
+        except Exception as error:  # custom code can raise anything
+            if not (parts := custom_parts(config)):
                 raise
-            raise OwnCodeError(f"{' with '.join(own)} cannot be built: {told(error)}; mend it") from error
+            raise PluginError(
+                f"{' with '.join(parts)} cannot be built: {describe_error(error)}; mend it"
+            ) from error
     for layer, heads in config.kept_heads.items():
         keep_heads(find_layer(model, layer), heads)
     return model
 
 
-def load_parameters(model: nn.Module, folder: RunFolder) -> int:
-    """Put a run's parameters into its model, and return the step they belong to.
+def load_weights(model: nn.Module, folder: RunFolder) -> int:
+    """Load the weights of a run into its model, and return their step.
 
-    Raises `InputError` where they are missing, damaged, or do not fit the run's config.
+    Raises `InputError` if they are missing, damaged, or do not fit the config.
     """
-    parameters, step = folder.read_model(kept(model.state_dict()))
-    model.load_state_dict(parameters)
-    warn_unfinite(model.state_dict(), str(folder.path))
-    return step
+    checkpoint = Checkpoint.load(folder, tensor_specs(model.state_dict()))
+    assert checkpoint.weights is not None
+    model.load_state_dict(checkpoint.weights)
+    return checkpoint.step
+
+
+def start(
+    config: RunConfig,
+    task: AnyTask,
+    context: DistributedContext = SINGLE_PROCESS,
+    before: Mapping[str, Tensor] | None = None,
+) -> TrainingState:
+    """Return the state of a training before its first step, with the parameters `before` of an earlier run.
+
+    Raises `InputError` if the model cannot be sharded, these parameters do not fit, or custom code does not work.
+    """
+    settings = config.training
+    generator = make_generator(settings.seed, "train")
+    custom = custom_parts(config)
+    if custom:
+        check_custom_parts(config.model)
+    model = _initial_model(config, task, before)
+    if custom:
+        check_custom_model(config, task, model)
+    objective = make_objective(model.to(context.device), settings, generator)
+    if settings.sharded:
+        from regard.training.sharding import ShardedState, shard  # imports most of torch.distributed
+
+        shard(objective, context)
+        optimizer = settings.optimization.optimizer(objective.model)
+        average = _initial_average(objective.model, settings.average)
+        replica = _initial_model(config, task, before) if context.first else None
+        return ShardedState(objective, optimizer, generator, 0, average, replica=replica)
+    average = _initial_average(objective.model, settings.average)
+    return TrainingState(objective, settings.optimization.optimizer(objective.model), generator, 0, average)
+
+
+def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor] | None) -> TaskModel:
+    """Return the model of a run, with the parameters `before` if there are any, and with frozen parts."""
+    model = build_model(config, task)
+    if before is not None:
+        specs = tensor_specs(model.state_dict())
+        for name, spec in tensor_specs(before).items():
+            if specs.get(name) != spec:
+                raise InputError(
+                    f"parameter {name} is {spec} in the run to begin from, and {specs.get(name, 'missing')} "
+                    f"here: use the same sizes, also max_len if positions are learned"
+                )
+        model.load_state_dict(before)
+    if config.training.freeze:
+        freeze(model, config.training.freeze)
+    return model
+
+
+def _initial_average(model: nn.Module, decay: float) -> dict[str, Tensor]:
+    """Return the initial moving average of the trained parameters; empty for decay 0."""
+    if not decay:
+        return {}
+    return {name: parameter.detach().clone() for name, parameter in trained_parameters(model).items()}

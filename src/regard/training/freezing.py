@@ -1,8 +1,8 @@
-"""Parts of a model that keep their parameters while the others are trained.
+"""Freezing: parts of a model whose parameters are not trained.
 
-A part is a name as the model has it, without what every stack calls its layers: `encoder`, `encoder.0`,
-`decoder.1.cross`. What source and target have each is one part too: `embedding` is `source_embedding` and
-`target_embedding`.
+A part is a dotted name within the model, without the name of the list that holds the layers: `encoder`,
+`encoder.0`, `decoder.1.cross`. The parts of source and target form one part: `embedding` is `source_embedding`
+and `target_embedding`.
 """
 
 from collections.abc import Sequence
@@ -16,44 +16,40 @@ SIDES = ("source_", "target_")
 
 
 def freeze(model: nn.Module, parts: Sequence[str]) -> None:
-    """Leave the parameters of some parts of a model as they are: they have no gradient from now on.
+    """Exclude the parameters of some parts from training: they get no gradient.
 
-    Raises `InputError` for a part that the model does not have, or where nothing is left to train.
+    Raises `InputError` for an unknown part, or if no parameter is left to train.
     """
-    names = dict(model.named_parameters())
+    named = dict(model.named_parameters())
     for part in parts:
-        found = [parameter for name, parameter in names.items() if _is_in(name, part)]
-        if not found:
+        parameters = [parameter for name, parameter in named.items() if _is_in(name, part)]
+        if not parameters:
             raise InputError(
-                f"freeze {part!r} is no part of the model: choose {', '.join(parts_of(model))}, or a part of one"
+                f"freeze {part!r} is not a part of the model: choose {', '.join(parts_of(model))}, or a part "
+                f"of one"
             )
-        for parameter in found:
+        for parameter in parameters:
             parameter.requires_grad_(False)
-    if parts and not any(parameter.requires_grad for parameter in names.values()):
+    if parts and not any(parameter.requires_grad for parameter in named.values()):
         raise InputError(f"freeze {' '.join(parts)} is the whole model: leave a part to train")
 
 
 def parts_of(model: nn.Module) -> list[str]:
-    """Return the parts of a model, each once and then its layers, in the model's order."""
-    found: dict[str, list[str]] = {}
+    """Return the parts of a model in its order, each followed by its layers."""
+    layers_of_part: dict[str, list[str]] = {}
     for name, _ in model.named_parameters():
-        part, *inner = _both(short_name(name)).split(".")
-        layers = found.setdefault(part, [])
+        part, *inner = _without_side(short_name(name)).split(".")
+        layers = layers_of_part.setdefault(part, [])
         if inner and inner[0].isdigit() and f"{part}.{inner[0]}" not in layers:
             layers.append(f"{part}.{inner[0]}")
-    return [each for part, layers in found.items() for each in (part, *layers)]
-
-
-def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the parameters that are trained, by name."""
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return [name for part, layers in layers_of_part.items() for name in (part, *layers)]
 
 
 def _is_in(name: str, part: str) -> bool:
     name = short_name(name)
-    return any(f"{each}.".startswith(f"{part}.") for each in (name, _both(name)))
+    return any(f"{alias}.".startswith(f"{part}.") for alias in (name, _without_side(name)))
 
 
-def _both(name: str) -> str:
-    """Return a name without the side that its part belongs to."""
+def _without_side(name: str) -> str:
+    """Return a name without `source_` or `target_`."""
     return next((name.removeprefix(side) for side in SIDES if name.startswith(side)), name)

@@ -1,4 +1,4 @@
-"""Metrics on disk: a line of JSON for each step that was told of."""
+"""Metrics of a training: a file with one JSON object per line."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from regard.io.reading import DamageError, damaged, is_file, parse_json, read_bytes, shaped
+from regard.io.reading import DamageError, convert_json, damaged_file, is_file, parse_json, read_bytes
 
 
 class _Line(msgspec.Struct):
-    """What every line has, among others."""
+    """Fields that every line has; others may follow."""
 
     step: Annotated[int, msgspec.Meta(ge=1)]
     loss: float
@@ -18,28 +18,30 @@ class _Line(msgspec.Struct):
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a file of metrics, without a last one that a crash cut short; none where there is no
-    file.
+    """Return the lines of a metrics file, without a truncated last line; an empty list without a file.
 
-    Raises `InputError` where another line is damaged, or does not come after the one before it.
+    Raises `InputError` if another line is damaged, or if the steps do not increase.
     """
     if not is_file(path):
         return []
-    found = []
+    lines: list[dict[str, Any]] = []
     for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], start=1):
         try:
-            found.append(shaped(parse_json(line), dict[str, int | float]))
-            shaped(found[-1], _Line)
-            if number > 1 and found[-1]["step"] <= found[-2]["step"]:
-                raise DamageError(f"step {found[-1]['step']} does not come after step {found[-2]['step']}")
+            lines.append(convert_json(parse_json(line), dict[str, int | float]))
+            convert_json(lines[-1], _Line)
+            if number > 1 and lines[-1]["step"] <= lines[-2]["step"]:
+                raise DamageError(f"step {lines[-1]['step']} does not come after step {lines[-2]['step']}")
         except DamageError as error:
             mend = "restore a copy, or cut it before that line"
-            raise damaged(path, f"line {number}: {error}", mend) from error
-    return found
+            raise damaged_file(path, f"line {number}: {error}", mend) from error
+    return lines
 
 
-def lost_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, every: int) -> list[int]:
-    """Return the steps up to `step` whose lines are missing, of a training over `steps` that writes a line at
-    every so many and at the last."""
+def missing_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, every: int) -> list[int]:
+    """Return the steps up to `step` whose lines are missing, if each `every`th and the last of `steps` has one.
+
+    >>> missing_steps([{"step": 10}, {"step": 30}], step=30, steps=30, every=10)
+    [20]
+    """
     expected = {*range(every, step + 1, every), *({step} & {steps})}
     return sorted(expected - {line["step"] for line in lines})

@@ -1,6 +1,9 @@
-"""What training minimises: the cross-entropy of a batch, and which of its samples were right."""
+"""Training objective: a model with its loss.
 
-import math
+The loss is the cross-entropy of each output, with label smoothing, R-Drop and the alignment loss where the
+options ask for them.
+"""
+
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -8,11 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data import PAD, PairBatch
-from regard.errors import InputError
 from regard.models import AnswerModel, QueryGradient, Seq2Seq, TaskModel
 from regard.tasks import Batch
-from regard.training.guided import guiding
-from regard.training.loss import cross_entropy
+from regard.training.alignment_loss import record_alignment_loss
+from regard.training.cross_entropy import cross_entropy
 from regard.training.settings import TrainingConfig
 
 Model = TypeVar("Model", AnswerModel, Seq2Seq)
@@ -20,33 +22,30 @@ AnyBatch = TypeVar("AnyBatch", Batch, PairBatch)
 
 
 class Objective(nn.Module, Generic[Model, AnyBatch]):
-    """A model with the loss it is trained on.
-
-    `generator` draws which target steps are forced, where not all are.
-    """
+    """A model with its loss. `generator` draws the target steps that get the true token (teacher forcing)."""
 
     model: Model
     written_out: QueryGradient | None = None
-    """What knows the model's gradient without autograd."""
+    """Computes loss and gradients without autograd; None if the model has no such fast path."""
 
     def __init__(self, model: Model, settings: TrainingConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.model, self.settings, self.generator = model, settings, generator
 
     def forward(self, batch: AnyBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch at training step `step`, and whether each sample is right: (B,) bool.
+        """Return the loss of a batch at training step `step`, and which samples are right: (B,) bool.
 
-        The loss is the mean over the outputs; of pairs, over `tokens` target tokens, which are those of a larger
-        batch where this one is part of it.
+        The loss is the mean over the outputs. Of pairs it is the sum over the batch's target tokens divided by
+        `tokens`, the number of target tokens in the whole step.
         """
         raise NotImplementedError
 
 
 class AnswerObjective(Objective[AnswerModel, Batch]):
-    """The cross-entropy of every output step's class.
+    """Cross-entropy of the class of every output step.
 
-    Where the model's gradient is written out (`models/query_gradient`), and nobody looks on, the loss has no way
-    back: the parameters have their gradients already.
+    If the model has a fast path (`models/query_gradient`) and no hook is set, the loss has no autograd graph: the
+    forward pass has set the gradients already.
     """
 
     def __init__(self, model: AnswerModel, settings: TrainingConfig, generator: torch.Generator) -> None:
@@ -54,51 +53,51 @@ class AnswerObjective(Objective[AnswerModel, Batch]):
         self.written_out = QueryGradient.of(model)
 
     def forward(self, batch: Batch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch, and which samples are right; step and tokens do not matter."""
+        """Return the loss of a batch, and which samples are right; `step` and `tokens` are not used."""
         del step, tokens
-        written = self.written_out
-        if written is None or batch.mask is not None or written.observed or not torch.is_grad_enabled():
+        gradient = self.written_out
+        if gradient is None or batch.mask is not None or gradient.observed or not torch.is_grad_enabled():
             logits = self.model(batch.inputs, batch.mask)
             return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), exact(logits, batch.targets)
-        loss, logits, grads = written(batch.inputs, batch.targets)
+        loss, logits, grads = gradient(batch.inputs, batch.targets)
         for parameter, grad in grads.items():
             parameter.grad = grad
         return loss, exact(logits, batch.targets)
 
 
 class SequenceObjective(Objective[Seq2Seq, PairBatch]):
-    """The cross-entropy of every target token, given the source and the tokens before it."""
+    """Cross-entropy of every target token, given the source and the tokens before it."""
 
     def forward(self, batch: PairBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch over `tokens`, and which samples are right."""
+        """Return the loss of a batch divided by `tokens`, and which samples are right."""
         model, settings = self.model, self.settings
         forced = teacher_forcing(settings, batch.target, self.generator, step)
         passes = 2 if settings.r_drop else 1
         source, mask, target_in = (
-            each.repeat(passes, 1) for each in (batch.source, batch.source_mask, batch.target_in)
+            tensor.repeat(passes, 1) for tensor in (batch.source, batch.source_mask, batch.target_in)
         )
-        aims = None if batch.aims is None else batch.aims.repeat(passes, 1, 1)
-        with guiding(model, aims) as astray:
-            read = model.read(target_in, model.encode(source, mask), forced)
-        states = read.view(passes, -1, *read.shape[1:])
-        there = batch.target != PAD
-        loss, right = cross_entropy(
-            states[:, there],
+        aims = None if batch.alignment is None else batch.alignment.repeat(passes, 1, 1)
+        with record_alignment_loss(model, aims) as alignment_losses:
+            decoded = model.read(target_in, model.encode(source, mask), forced)
+        states = decoded.view(passes, -1, *decoded.shape[1:])
+        is_token = batch.target != PAD
+        loss, correct = cross_entropy(
+            states[:, is_token],
             model.vocabulary_layer,
-            batch.target[there],
+            batch.target[is_token],
             settings.label_smoothing,
             settings.r_drop,
         )
-        for each in astray:
-            loss = loss + settings.guide_weight * each
-        return loss / (passes * tokens), torch.ones_like(there).masked_scatter(there, right).all(-1)
+        for alignment_loss in alignment_losses:
+            loss = loss + settings.guide_weight * alignment_loss
+        return loss / (passes * tokens), torch.ones_like(is_token).masked_scatter(is_token, correct).all(-1)
 
 
 OBJECTIVES: dict[str, type[Objective[Any, Any]]] = {"numbers": AnswerObjective, "text": SequenceObjective}
-"""By what a model answers with."""
+"""Objective by the form of a model's answers."""
 
 
-def objective_of(model: TaskModel, settings: TrainingConfig, generator: torch.Generator) -> Objective[Any, Any]:
+def make_objective(model: TaskModel, settings: TrainingConfig, generator: torch.Generator) -> Objective[Any, Any]:
     """Return a model with its loss."""
     return OBJECTIVES[model.answers](model, settings, generator)
 
@@ -106,7 +105,7 @@ def objective_of(model: TaskModel, settings: TrainingConfig, generator: torch.Ge
 def teacher_forcing(
     settings: TrainingConfig, target: Tensor, generator: torch.Generator, step: int
 ) -> Tensor | None:
-    """Say which steps (B, Tt) are fed the true token at training step `step`; None for all of them."""
+    """Draw which steps (B, Tt) get the true previous token at training step `step`; None for all of them."""
     if settings.teacher_forcing == 1.0:
         return None
     share = 1.0 - (1.0 - settings.teacher_forcing) * step / max(settings.steps - 1, 1)
@@ -114,14 +113,9 @@ def teacher_forcing(
 
 
 def exact(logits: Tensor, targets: Tensor) -> Tensor:
-    """Say for each sample whether all its outputs are right: (..., B) bool, of logits (..., B, To, classes)."""
+    """Return (..., B) bool, whether all outputs of a sample are right, for logits (..., B, To, classes).
+
+    >>> exact(torch.eye(3)[None], torch.tensor([[0, 1, 2]]))
+    tensor([True])
+    """
     return (logits.argmax(-1) == targets).all(-1)
-
-
-def check_finite(loss: float, step: int, lr: float) -> None:
-    """Raise `InputError` where the loss of a step is no number."""
-    if not math.isfinite(loss):
-        raise InputError(
-            f"loss is {loss} at step {step}, at a learning rate of {lr:g}: lower --lr; "
-            f"the run keeps its last checkpoint"
-        )

@@ -1,8 +1,8 @@
-"""How to train each kind of model, as frozen dataclasses: steps, rates, batches, what is asked of the loss.
+"""Training options as frozen dataclasses: steps, learning rate, batches, loss.
 
-The command line is generated from these classes, so the docstring under a field is its `--help`. What only some
-trainings can set stands on the base class as it is for all others, without a type, so that it is no field: the
-loop asks for it and need not know which training it is.
+The command line is generated from these classes: the docstring under a field is its `--help`. The base class
+holds the fixed values of options that only some trainings have. They have no annotation there and are therefore
+not fields, so that the training loop can read every option of every training.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regard.errors import InputError, check_choices, check_range, check_share
-from regard.training.recipes import OWN, RECIPES, RECURRENT, TRANSFORMER, Decay, Recipe
+from regard.training.optimizers import RECIPES, RECURRENT, TRANSFORMER, Decay, Recipe
 
 Precision = Literal["auto", "bfloat16", "float32"]
 FLOAT32: Precision = "float32"
@@ -18,7 +18,7 @@ FLOAT32: Precision = "float32"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How to train any model."""
+    """Training options of every model."""
 
     accumulate = 1
     average = 0.0
@@ -40,189 +40,188 @@ class TrainingConfig:
     steps: int = 2000
     """Training steps, one batch each."""
     lr: float | None = None
-    """Learning rate: the peak of the schedule, or its constant. None: the recipe's own, for recipe regard 0.05,
-    with encoder layers 0.005; for recipe seed 0.01, with encoder layers 0.001; for recurrent models 0.005, for
-    Transformers and models of your own 0.002."""
+    """Learning rate: the peak of the schedule, or the constant rate. None: recipe regard 0.05, with encoder
+    layers 0.005; recipe seed 0.01, with encoder layers 0.001; recurrent models 0.005; Transformers and custom
+    models 0.002."""
     seed: int = 0
-    """Random seed of initialisation and samples (0 or more)."""
+    """Random seed of the initial parameters and of the samples (0 or more)."""
     snapshots: int = 0
-    """Small copies of the parameters to keep, from step 0 to the last, closer together at first, for watching how
-    attention forms; 0: none."""
+    """Number of copies of the parameters to keep, from step 0 to the last, denser at the beginning. They show how
+    attention forms. 0: none."""
     freeze: tuple[str, ...] = ()
-    """Parts of the model whose parameters stay as they are, such as: embedding, encoder, decoder, a layer
-    (encoder.0), a part of one (decoder.1.cross). For runs that begin from another one."""
+    """Parts of the model whose parameters are not trained, such as embedding, encoder, decoder, a layer
+    (encoder.0) or a part of a layer (decoder.1.cross). For runs that start from another run."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` for a value that is out of range."""
         check_choices(self)
         check_range("steps", self.steps, 1, 10**9)
         check_range("snapshots", self.snapshots, 0, 10_000)
         if self.snapshots == 1:
-            raise InputError("snapshots 1 shows nothing form: keep at least 2, or 0 for none")
+            raise InputError("snapshots 1 cannot show a change: keep at least 2, or 0 for none")
         check_range("seed", self.seed, 0, 2**32 - 1)
         if self.lr is not None and not 0 < self.lr < float("inf"):
             raise InputError(f"lr {self.lr} is out of range: a finite number above 0")
 
     @property
-    def how(self) -> Recipe:
-        """The recipe: how the optimizer moves the parameters."""
+    def optimization(self) -> Recipe:
+        """Settings of the optimizer and of the learning rate schedule."""
         return RECURRENT
 
     def schedule_at(self, step: int) -> float:
-        """Return the learning rate at `step`, from 0; a config has one before training (see
-        `RunConfig.resolved`)."""
+        """Return the learning rate at `step` (from 0). `RunConfig.resolved` sets `lr` before training."""
         assert self.lr is not None
-        return self.lr * self.how.schedule(step, self.steps)
+        return self.lr * self.optimization.schedule(step, self.steps)
 
     @property
     def snapshot_steps(self) -> list[int]:
-        """Steps after which a snapshot is kept: 0, and then each the same factor after the one before."""
+        """Steps after which a snapshot is kept: 0, then a geometric sequence to the last step."""
         if not self.snapshots:
             return []
         if self.snapshots > self.steps:
             return list(range(self.steps + 1))
-        found, between = [0], self.snapshots - 1
-        for each in range(1, between):  # each the same factor after the one before, where that is a whole step
-            left = between - each
-            wanted = round(found[-1] * (self.steps / found[-1]) ** (1 / (left + 1))) if found[-1] else 1
-            found.append(min(max(wanted, found[-1] + 1), self.steps - left))
-        return [*found, self.steps]
+        kept, between = [0], self.snapshots - 1
+        for number in range(1, between):
+            # A geometric sequence of whole numbers: at least one step more than before, and room for the others.
+            left, last = between - number, kept[-1]
+            step = round(last * (self.steps / last) ** (1 / (left + 1))) if last else 1
+            kept.append(min(max(step, last + 1), self.steps - left))
+        return [*kept, self.steps]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampledTraining(TrainingConfig):
-    """How to train on a task that draws its samples."""
+    """Training options of synthetic tasks."""
 
     batchsize: int = 100
     """Samples in a batch."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` for a value that is out of range."""
         super().__post_init__()
         check_range("batchsize", self.batchsize, 1, 10**6)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolingTraining(SampledTraining):
-    """How to train a pooling classifier."""
+    """Training options of the pooling classifier."""
 
     vary_len: bool = False
-    """Train over all lengths up to max_len, with a mask."""
+    """Train on all lengths up to max_len, with a mask."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryTraining(SampledTraining):
-    """How to train a query model."""
+    """Training options of the query model."""
 
     recipe: Literal["regard", "seed"] = "regard"
-    """regard: Adam with warm-up, cosine decay and a faster output layer. seed: Adam at a constant rate, as the
-    primer did it."""
+    """regard: Adam with warm-up, cosine decay and a faster output layer. seed: the primer's Adam at a constant
+    rate."""
     vary_len: bool = False
-    """Train over all lengths from 1 to max_len, with a mask; the model gains one learned step to rest on."""
+    """Train on all lengths from 1 to max_len, with a mask. The model gets one more, learned step to attend to."""
 
     @property
-    def how(self) -> Recipe:
-        """The recipe: how the optimizer moves the parameters."""
+    def optimization(self) -> Recipe:
+        """Settings of the optimizer and of the learning rate schedule."""
         return RECIPES[self.recipe]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentTraining(SampledTraining):
-    """How to train a recurrent encoder-decoder."""
+    """Training options of the recurrent encoder-decoder."""
 
     batchsize: int = 64
     """Samples in a batch."""
     teacher_forcing: float = 1.0
-    """Share of target steps that are fed the true previous token by the end of training (0 to 1). It falls to
-    this in a straight line from 1; the other steps are fed the model's own prediction."""
+    """Share of target steps that get the true previous token at the end of training (0 to 1); it falls linearly
+    from 1. The other steps get the model's own prediction."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` for a value that is out of range."""
         super().__post_init__()
         check_share("teacher_forcing", self.teacher_forcing)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerTraining(SampledTraining):
-    """How to train a Transformer."""
+    """Training options of the Transformer."""
 
     batchsize: int = 64
     """Samples in a batch."""
 
     @property
-    def how(self) -> Recipe:
-        """The recipe: how the optimizer moves the parameters."""
+    def optimization(self) -> Recipe:
+        """Settings of the optimizer and of the learning rate schedule."""
         return TRANSFORMER
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnAnswerTraining(SampledTraining):
-    """How to train a model of one's own that answers with numbers."""
+    """Training options of custom models that answer with numbers."""
 
     vary_len: bool = False
-    """Train over all lengths up to max_len, with a mask."""
+    """Train on all lengths up to max_len, with a mask."""
 
     @property
-    def how(self) -> Recipe:
-        """The recipe: how the optimizer moves the parameters."""
-        return OWN
+    def optimization(self) -> Recipe:
+        """Settings of the optimizer and of the learning rate schedule."""
+        return TRANSFORMER
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnSequenceTraining(TransformerTraining):
-    """How to train a model of one's own that answers with text."""
+    """Training options of custom models that answer with text."""
 
     @property
-    def how(self) -> Recipe:
-        """The recipe: how the optimizer moves the parameters."""
-        return OWN
+    def optimization(self) -> Recipe:
+        """Settings of the optimizer and of the learning rate schedule."""
+        return TRANSFORMER
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationTraining(TrainingConfig):
-    """How to train on parallel text."""
+    """Training options on parallel text."""
 
     tokens: int = 2048
-    """Tokens in a batch, padding included, of source or target, whichever has more."""
+    """Tokens in a batch, with padding; the larger of source and target counts."""
     batchsize: int = 0
-    """Pairs in a batch, at most; 0: as many as its tokens hold."""
+    """Most pairs in a batch; 0: as many as the tokens allow."""
     accumulate: int = 1
     """Batches whose gradients are summed for one step."""
     schedule: Decay = "one_cycle"
-    """How the learning rate falls after its rise: to zero at the last step, as a cosine, or as the inverse
+    """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), or the inverse
     square root of the step (inverse_sqrt)."""
     warmup: float = 0.1
-    """Share of the steps over which the learning rate rises (0 to below 1)."""
+    """Share of the steps in which the learning rate rises (0 to below 1)."""
     label_smoothing: float = 0.1
-    """Share of the target distribution that is spread over the whole vocabulary (0 to below 1)."""
+    """Share of the target distribution that is spread evenly over the vocabulary (0 to below 1)."""
     merge_dropout: float = 0.0
-    """Share of BPE's merges that are passed over each time a word is met in training (0 to below 1)."""
+    """BPE dropout: share of merges that are skipped at random in training (0 to below 1)."""
     r_drop: float = 0.0
-    """What it costs that two passes over a batch, which drop differently, disagree (alpha of R-Drop, Liang et al.
-    2021). Above 0 a step does twice the work."""
+    """Weight of the R-Drop loss (alpha, Liang et al. 2021): the divergence between two passes with different
+    dropout. Above 0, a step takes twice the work."""
     guide_weight: float = 0.05
-    """What it costs, with --guide, that the guided head attends elsewhere than it is to."""
+    """Weight of the alignment loss of the guided head, with --guide."""
     average: float = 0.999
-    """Decay of the moving average of the parameters, which is what is validated and kept; 0: the parameters as
-    they are."""
+    """Decay of the moving average of the parameters, which is validated and saved; 0: no average."""
     clip: float = 1.0
     """Largest norm of the gradient."""
     precision: Precision = "auto"
-    """Matrix products in bfloat16 or float32. auto: bfloat16 where the processor multiplies it natively."""
+    """Type of matrix products: bfloat16 or float32. auto: bfloat16 if the processor has native products."""
     validate_every: int = 500
-    """Steps between two validations, each of which translates the validation text."""
+    """Steps between two validations. Each translates the validation text."""
     patience: int = 0
-    """Stop when this many validations have not found a better BLEU; 0: never."""
+    """Stop after this many validations without a better BLEU; 0: never."""
     compile: bool = False
-    """Compile the layers of a Transformer first (torch.compile), which takes a minute or two: for a GPU. On a CPU
-    steps are slower than without (docs/benchmarks.md)."""
+    """Compile the layers of a Transformer (torch.compile), which takes a minute or two. For a GPU: on a CPU it
+    makes steps slower (docs/benchmarks.md)."""
     sharded: bool = False
-    """Under torchrun: split parameters, gradients and moments between the processes (FSDP)."""
+    """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
     tensorboard: bool = False
-    """Write metrics for TensorBoard too, into the run's folder (needs the extra track)."""
+    """Also write metrics for TensorBoard into the run's folder (needs the extra track)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` for a value that is out of range."""
         super().__post_init__()
         check_range("tokens", self.tokens, 1, 10**8)
         check_range("batchsize", self.batchsize, 0, 10**6)
@@ -238,9 +237,9 @@ class TranslationTraining(TrainingConfig):
         if not self.clip > 0:
             raise InputError(f"clip {self.clip} is out of range: a number above 0")
         if self.sharded and self.snapshots:
-            raise InputError("snapshots are of whole models: leave them out with sharded")
+            raise InputError("snapshots need the whole model in one process: leave out snapshots or sharded")
 
     @property
-    def how(self) -> Recipe:
-        """The recipe: how the optimizer moves the parameters."""
+    def optimization(self) -> Recipe:
+        """Settings of the optimizer and of the learning rate schedule."""
         return dataclasses.replace(TRANSFORMER, warmup=self.warmup, clip=self.clip, decay=self.schedule)

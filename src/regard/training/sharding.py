@@ -1,11 +1,12 @@
-"""Models that do not fit: parameters, gradients, moments and average split between the processes.
+"""Sharded training (FSDP2): parameters, gradients, moments and averages are split between the processes.
 
-The splitting is PyTorch's FSDP2, layer by layer, and its distributed checkpoints (DCP) load on another number of
-processes than they were saved by. Only to be validated and to be kept for use is the averaged model put
-together, on the first process.
+Checkpoints are written by torch.distributed.checkpoint, and can be loaded by another number of processes. The
+model is put together on the first process only to validate it and to save the weights to use.
 
-    trainer/step-N/    a checkpoint: a folder to which each process writes its part, as safetensors, for DCP's own
-                       format is unpickled
+    trainer/step-N/                one safetensors file per process
+    trainer/step-N/digests-R.json  SHA-256 of the files whose digests process R computed
+
+The files are safetensors because torch.distributed.checkpoint would unpickle its own format.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
@@ -26,22 +28,24 @@ from torch.distributed.tensor import DTensor
 
 from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import InputError
-from regard.io import refuse_links, remove_quietly
-from regard.training.folder import RunFolder
+from regard.io import refuse_links, remove_quietly, write_json
+from regard.io.reading import add_digest, has_valid_digest, list_files, read_json
+from regard.training.checkpoint import Checkpoint
+from regard.training.digests import differences, file_digest, is_intact
+from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
-from regard.training.sealing import check_checkpoint, seal_checkpoint
+from regard.training.run_folder import MEND, RunFolder
 from regard.training.state import TrainingState
-from regard.training.world import ALONE, World
+
+DIGESTS = "digests"
+"""Prefix of the names of digest files in a checkpoint."""
 
 
-def shard(objective: Objective[Any, Any], world: World) -> None:
-    """Split the parameters of a model, with its loss, between the processes.
-
-    Raises `InputError` where there are none.
-    """
+def shard(objective: Objective[Any, Any], context: DistributedContext) -> None:
+    """Split the parameters of an objective between the processes; raises `InputError` without torchrun."""
     if not torch.distributed.is_initialized():
-        raise InputError("sharded needs processes to split the model between: start it with torchrun")
-    mesh = init_device_mesh(world.device.type, (world.size,))
+        raise InputError("sharded splits the model between processes: start the training with torchrun")
+    mesh = init_device_mesh(context.device.type, (context.size,))
     for module in objective.model.modules():
         if isinstance(module, EncoderLayer | DecoderLayer):
             fully_shard(module, mesh=mesh)
@@ -52,77 +56,122 @@ def shard(objective: Objective[Any, Any], world: World) -> None:
 
 @dataclass
 class ShardedState(TrainingState):
-    """A training whose tensors are split between the processes."""
+    """A training state whose tensors are split between the processes."""
 
     replica: nn.Module | None = field(kw_only=True)
-    """The model in one piece, to validate and keep; None in all processes but the first."""
+    """The whole model, for validation and saving; None in all processes but the first."""
 
     @contextmanager
     def averaged(self) -> Iterator[nn.Module]:
-        """In the first process the model in one piece, with the average for its parameters; all processes have to
-        ask for it."""
-        into = {} if self.replica is None else self.replica.state_dict()
+        """Yield the whole model with the averaged parameters in the first process. All processes must call it."""
+        weights = {} if self.replica is None else self.replica.state_dict()
         with torch.no_grad():
             for name, value in (self.model.state_dict() | self.average).items():
-                whole = _whole(value)  # one at a time, for together they may not fit
-                if into:
-                    into[name].copy_(whole)
+                whole = _gather(value)  # one at a time: together they may not fit into memory
+                if weights:
+                    weights[name].copy_(whole)
         yield self.model if self.replica is None else self.replica.eval()
 
     def initial(self) -> dict[str, Tensor]:
-        """Return the parameters before the first step, in one piece; in the first process alone."""
+        """Return the whole parameters before the first step, in the first process."""
         assert self.replica is not None
         return self.replica.state_dict()
 
-    def begin(self, folder: RunFolder) -> None:
-        """Write the first files of a new run, from the first process alone: a model to use."""
-        folder.write_model(0, self.initial())
+    def save_first(self, folder: RunFolder) -> None:
+        """Write the initial weights, from the first process alone; the other processes are not in step yet."""
+        Checkpoint(step=0, weights=self.initial()).save(folder)
 
-    def save(self, folder: RunFolder, world: World = ALONE, *, use: bool = True) -> None:
-        """Write a checkpoint, each process its part; `use`: these are the parameters to use from now on."""
+    def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:
+        """Write a checkpoint, each process its part; `use`: replace the weights to use."""
         if use:
             with self.averaged() as model:
-                if world.first:
-                    folder.write_model(self.step, model.state_dict())
+                if context.first:
+                    Checkpoint(step=self.step, weights=model.state_dict()).save(folder)
         target = folder.path / "trainer" / f"step-{self.step}"
         refuse_links(target.parent)
-        # All processes write into one folder, whose name each can tell.
+        # All processes write into one temporary folder, whose name each of them can compute.
         building = target.with_name(f".{target.name}")
-        if world.first:
+        if context.first:
             remove_quietly(building)
-        world.wait()
+        context.wait()
         writer = HuggingFaceStorageWriter(str(building), save_distributed=True)
-        save(self.trainer_tensors(), storage_writer=writer)
-        world.wait()
-        seal_checkpoint(folder, building, world.rank, world.size)
-        world.wait()
-        if world.first:
+        save(self.tensors(), storage_writer=writer)
+        context.wait()
+        write_digests(folder, building, context.rank, context.size)
+        context.wait()
+        if context.first:
             remove_quietly(target)
             building.rename(target)
             for older in _checkpoints(folder)[:-1]:
                 remove_quietly(older)
-        world.wait()
+        context.wait()
 
     def restore(self, folder: RunFolder) -> None:
-        """Take up the latest checkpoint; raises `InputError` where there is none or it does not fit."""
-        found = _checkpoints(folder)
-        if not found:
+        """Load the last checkpoint; raises `InputError` if it is missing, damaged, or does not fit."""
+        Checkpoint.load(folder)
+        checkpoints = _checkpoints(folder)
+        if not checkpoints:
             raise InputError(f"run {str(folder.path)!r} is incomplete: the state of its training is missing")
-        check_checkpoint(folder, found[-1], torch.distributed.get_rank(), torch.distributed.get_world_size())
-        tensors = self.trainer_tensors()
+        last = checkpoints[-1]
+        check_digests(folder, last, torch.distributed.get_rank(), torch.distributed.get_world_size())
+        tensors = self.tensors()
         try:
-            load(tensors, storage_reader=HuggingFaceStorageReader(str(found[-1])))
+            load(tensors, storage_reader=HuggingFaceStorageReader(str(last)))
         except (CheckpointException, RuntimeError, ValueError, OSError) as error:
-            raise InputError(f"run {str(folder.path)!r} is damaged: {found[-1].name} does not load") from error
-        self.step = int(found[-1].name.removeprefix("step-"))
-        self.load_trainer_tensors(tensors)
+            raise InputError(f"run {str(folder.path)!r} is damaged: {last.name} does not load") from error
+        self.step = int(last.name.removeprefix("step-"))
+        self.load_tensors(tensors)
 
 
-def _whole(tensor: Tensor) -> Tensor:
+class _Digests(msgspec.Struct, forbid_unknown_fields=True):
+    """Content of a digest file."""
+
+    config: str
+    files: dict[str, str]
+    """SHA-256 by file name."""
+    digest: str
+
+
+def write_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
+    """Write the digests of a checkpoint's files: process `rank` of `size` covers its share of them."""
+    share = [path for path in list_files(checkpoint) if path.suffix != ".json"][rank::size]
+    files = {path.name: file_digest(path) for path in share}
+    content = {"config": folder.config_text, "files": files}
+    write_json(checkpoint / f"{DIGESTS}-{rank}.json", add_digest(content))
+
+
+def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
+    """Raise `InputError` if a checkpoint's files were edited or belong to another run.
+
+    Process `rank` of `size` reads its share of them.
+    """
+    every = list_files(checkpoint)
+    files = [path for path in every if path.suffix != ".json"]
+    digests = [
+        read_json(path, _Digests, MEND, finite=False) for path in every if path.name.startswith(f"{DIGESTS}-")
+    ]
+    if not digests and not folder.has_digests:
+        return
+    known = {name: digest for content in digests for name, digest in content.files.items()}
+    stored = folder.stored()
+    if (
+        not all(has_valid_digest(msgspec.to_builtins(content)) for content in digests)
+        or known.keys() != {path.name for path in files}
+        or any(known[path.name] != file_digest(path) for path in files[rank::size])
+    ):
+        folder.refuse_edited(checkpoint.name, "its files have changed since they were written")
+    elif not (folder.trust_edited and not is_intact(stored)):
+        for content in digests:
+            if content.config != folder.config_text:
+                problem = differences(stored, content.config, checkpoint.name) or "it names no config"
+                folder.refuse_edited(checkpoint.name, problem)
+
+
+def _gather(tensor: Tensor) -> Tensor:
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
 
 
 def _checkpoints(folder: RunFolder) -> list[Path]:
     """Return the checkpoints, oldest first."""
-    found = [path for path in folder.path.glob("trainer/step-*") if path.is_dir()]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    paths = [path for path in folder.path.glob("trainer/step-*") if path.is_dir()]
+    return sorted(paths, key=lambda path: int(path.name.removeprefix("step-")))

@@ -1,11 +1,11 @@
-"""Many seeds at once: the same training from several seeds, as one of stacked parameters.
+"""Stacked seeds: one training of stacked parameters instead of one training per seed.
 
     logits (S, B, To, classes) = model(parameters[s], inputs[s]) for every seed s, by `torch.func.vmap`
 
-The models of the primer's tasks are so small that a GPU spends a step on starting operations, and S seeds start
-about as many as one. (On a CPU the arithmetic is most of a step already, and nothing is gained:
-docs/benchmarks.md.) Each seed has its own parameters, samples and moments, and is saved as a run of
-its own, the same as if it had been trained alone but for rounding.
+The models of the primer's tasks are so small that a step on a GPU is mostly the launch of kernels, and S seeds
+launch about as many as one. On a CPU, arithmetic dominates and stacking gains nothing (docs/benchmarks.md). Each
+seed has its own parameters, samples and moments, and is saved as a separate run, equal to one trained alone up to
+rounding.
 """
 
 import copy
@@ -17,35 +17,35 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from regard.attention import explicit
-from regard.tasks import Source
+from regard.tasks import BatchSource
 from regard.training.config import RunConfig
-from regard.training.folder import RunFolder
-from regard.training.learner import Metrics, Outcome
-from regard.training.objective import check_finite, exact
+from regard.training.objective import exact
+from regard.training.run_folder import RunFolder
 from regard.training.settings import TrainingConfig
 from regard.training.state import Progress, TrainingState
+from regard.training.trainer import Metrics, Outcome, check_finite
 
 STACKABLE = ("dot", "scaled_dot", "general")
-"""Scores that `vmap` knows how to stack: those made of plain matrix products."""
+"""Scores that `vmap` can stack: those made of plain matrix products."""
 
 
 def stackable(config: RunConfig) -> bool:
-    """Whether trainings of this config from several seeds can be one."""
+    """Return whether trainings of this config from several seeds can be stacked."""
     alone = config.training.snapshots or config.training.freeze
     return config.kind == "query" and config.model.score in STACKABLE and not alone
 
 
 class StackedLearner:
-    """Query models from `states`, which stand at the same step, each with batches and a folder of its own.
+    """Query models of several seeds at the same step, on a GPU if there is one.
 
-    On a GPU, where there is one. `settings`: of all but for the seed.
+    `states`, `batches`, `folders`: one per seed; `settings`: training options that the seeds share.
     """
 
     def __init__(
         self,
         states: Sequence[TrainingState],
         settings: TrainingConfig,
-        batches: Sequence[Source],
+        batches: Sequence[BatchSource],
         folders: Sequence[RunFolder],
     ) -> None:
         self.states, self.batches, self.folders = states, batches, folders
@@ -53,16 +53,18 @@ class StackedLearner:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = copy.deepcopy(states[0].model).to(self.device).train()
         self.stacked = _stack(states, self.device)
-        self.optimizer = settings.how.optimizer(self.model)
+        self.optimizer = settings.optimization.optimizer(self.model)
         self.optimizer.parameters = self.stacked
         for name, first in states[0].optimizer.moments.items():
             mine = self.optimizer.moments[name]
             mine["step"].copy_(first["step"])
-            mine |= {each: _moments(states, name, each).to(self.device) for each in first if each != "step"}
+            mine |= {
+                moment: _moments(states, name, moment).to(self.device) for moment in first if moment != "step"
+            }
 
     def learn(self, lr: float) -> list[Outcome]:
-        """Take one step of every seed; raises `InputError` where a loss is no number."""
-        drawn = [each.draw(self.step) for each in self.batches]
+        """Take one step of every seed; raises `InputError` for a loss that is not finite."""
+        drawn = [source.draw(self.step) for source in self.batches]
         inputs, targets, mask = (_together(parts, self.device) for parts in zip(*drawn, strict=True))
         assert inputs is not None and targets is not None
         with explicit(self.model):
@@ -76,15 +78,15 @@ class StackedLearner:
         losses.sum().backward()
         self.optimizer.step(lr)
         self.step += 1
-        return [Outcome(*each) for each in zip(values, exact(logits, targets), strict=True)]
+        return [Outcome(*outcome) for outcome in zip(values, exact(logits, targets), strict=True)]
 
     def _run(self, parameters: Mapping[str, Tensor], inputs: Tensor, mask: Tensor | None) -> Tensor:
-        found: Tensor = functional_call(self.model, dict(parameters), (inputs, mask))
-        return found
+        logits: Tensor = functional_call(self.model, dict(parameters), (inputs, mask))
+        return logits
 
     @torch.no_grad()
     def save(self, *, use: bool) -> None:
-        """Give every state its parameters and moments back, and write them."""
+        """Copy parameters and moments back to the state of each seed, and write its checkpoint."""
         for index, (state, folder) in enumerate(zip(self.states, self.folders, strict=True)):
             state.step, state.progress.place = self.step, self.batches[index].place
             for name, parameter in state.model.named_parameters():
@@ -95,31 +97,32 @@ class StackedLearner:
             state.save(folder, use=use)
 
     def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
-        """Nothing: the primer's tasks have no validation text."""
+        """Return no metrics: the primer's tasks have no validation text."""
         del validate
         return {}
 
     def snapshot(self) -> None:
-        """Nothing: trainings that keep snapshots are not stacked."""
+        """Do nothing: trainings with snapshots are not stacked."""
 
     def agree(self, stopped: bool) -> bool:
-        """There is one process."""
+        """Return `stopped`: there is one process."""
         return stopped
 
     def wait(self) -> None:
-        """There is nobody to wait for."""
+        """Do nothing: there is one process."""
 
 
 def _together(parts: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
-    """Stack what each seed has drawn; None where there is nothing."""
-    found = [each for each in parts if each is not None]
-    return torch.stack(found).to(device) if found else None
+    """Stack the tensors of all seeds; None if there are none."""
+    tensors = [part for part in parts if part is not None]
+    return torch.stack(tensors).to(device) if tensors else None
 
 
 def _stack(states: Sequence[TrainingState], device: torch.device) -> dict[str, nn.Parameter]:
     named = [dict(state.model.named_parameters()) for state in states]
     return {
-        name: nn.Parameter(torch.stack([each[name].detach() for each in named]).to(device)) for name in named[0]
+        name: nn.Parameter(torch.stack([parameters[name].detach() for parameters in named]).to(device))
+        for name in named[0]
     }
 
 

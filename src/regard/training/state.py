@@ -1,11 +1,11 @@
-"""The state of a training: all that a run needs to go on exactly as before.
+"""Training state: everything that a training needs to continue exactly.
 
-What a step does depends on the parameters, the optimizer's moments, the generator of the samples, the place in
-the corpus and the number of the step, and a checkpoint holds these. So a training that was interrupted and
-resumed makes the same losses, to the last bit on a CPU, as one that was not.
+A step depends on the parameters, the optimizer's moments, the generator of the samples, the position in the
+corpus and the step number. A checkpoint holds them, so that a resumed training has the same losses as an
+uninterrupted one, bit for bit on a CPU.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,85 +15,99 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.training.adam import Adam
-from regard.training.folder import RunFolder
+from regard.training.checkpoint import Checkpoint
+from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
-from regard.training.tensors import kept
-from regard.training.world import ALONE, World
+from regard.training.run_folder import RunFolder
+from regard.training.tensor_file import tensor_specs
 
 
 @dataclass
 class Progress:
-    """How far a training on text has come."""
+    """Position in the data and validation history.
+
+    >>> progress = Progress()
+    >>> [progress.note(bleu) for bleu in (10.0, 12.0, 11.0)], progress.out_of_patience(1)
+    ([True, True, False], True)
+    """
 
     place: tuple[int, int, int] = (0, 0, 0)
-    """Of the next batch in the corpus: epoch, pool, batch."""
+    """Position of the next batch in the corpus: epoch, pool, batch."""
     best: float = float("-inf")
     """Best BLEU of all validations."""
     since_best: int = 0
-    """Validations since then."""
+    """Validations since the best one."""
 
     def note(self, bleu: float) -> bool:
-        """Take note of a validation; returns whether its model is to be kept: none before was better. Of models
-        that are equally good, the later one has learned more."""
+        """Record a validation, and return whether its model is the one to keep.
+
+        Of models with the same BLEU, the later one is kept: it has trained longer.
+        """
         keep = bleu >= self.best
         self.since_best = 0 if bleu > self.best else self.since_best + 1
         self.best = max(bleu, self.best)
         return keep
 
-    def given_up(self, patience: int) -> bool:
-        """Whether so many validations have not found a better one; never for 0."""
+    def out_of_patience(self, patience: int) -> bool:
+        """Return whether the last `patience` validations brought no better BLEU; never for 0."""
         return 0 < patience <= self.since_best
 
 
 @dataclass
 class TrainingState:
-    """All that changes while training, as of `step` finished steps."""
+    """All values that change during training, after `step` finished steps."""
 
     objective: Objective[Any, Any]
     optimizer: Adam
     generator: torch.Generator
     step: int
     average: dict[str, Tensor] = field(default_factory=dict)
-    """Moving average of the parameters that are trained, by name; empty where none is kept."""
+    """Moving average of the trained parameters by name; empty without one."""
     progress: Progress = field(default_factory=Progress)
 
     @property
     def model(self) -> nn.Module:
-        """The model itself."""
+        """The model."""
         model: nn.Module = self.objective.model
         return model
 
     @torch.no_grad()
     def update_average(self, decay: float) -> None:
-        """Move the average towards the parameters. At first it moves faster, so as to forget where it began."""
+        """Move the average towards the parameters. The decay is smaller at first, to forget the initial
+        values."""
         if self.average:
             decay = min(decay, (1 + self.step) / (10 + self.step))
             parameters = dict(self.model.named_parameters())
-            torch._foreach_lerp_(  # as PyTorch's own swa_utils does
+            torch._foreach_lerp_(  # as in torch.optim.swa_utils
                 list(self.average.values()), [parameters[name] for name in self.average], 1 - decay
             )
 
     @contextmanager
     def averaged(self) -> Iterator[nn.Module]:
-        """The model with the average for its parameters, in evaluation mode."""
+        """Yield the model with the averaged parameters, in evaluation mode."""
         parameters = dict(self.model.named_parameters())
-        kept = {name: parameters[name].data for name in self.average}
+        current = {name: parameters[name].data for name in self.average}
         for name, value in self.average.items():
             parameters[name].data = value
         training = self.model.training
         try:
             yield self.model.eval()
         finally:
-            for name, value in kept.items():
+            for name, value in current.items():
                 parameters[name].data = value
             self.model.train(training)
 
-    def in_use(self) -> dict[str, Tensor]:
-        """Return the parameters that are used outside of training: averages, where they are kept."""
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights to use after training: the averages, if there are any."""
         return self.model.state_dict() | self.average
 
-    def trainer_tensors(self) -> dict[str, Tensor]:
-        """Return all as named tensors."""
+    def release_model(self) -> nn.Module:
+        """Return the model for use after training: without gradients and without frozen parts."""
+        self.optimizer.zero_grad()
+        return self.model.requires_grad_(True)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the whole state as named tensors."""
         tensors = {"generator": self.generator.get_state()}
         tensors |= {f"model/{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"average/{name}": value for name, value in self.average.items()}
@@ -104,9 +118,9 @@ class TrainingState:
         tensors["progress/since_best"] = torch.tensor(self.progress.since_best)
         return tensors
 
-    def load_trainer_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Take up what `trainer_tensors` returned; raises `RuntimeError` or
-        `ValueError` where a value cannot be."""
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set the state from the result of `tensors`; raises `RuntimeError` or `ValueError` for impossible
+        values."""
         self.generator.set_state(tensors["generator"])
         with torch.no_grad():
             for name, value in self.model.state_dict().items():
@@ -122,27 +136,29 @@ class TrainingState:
         )
 
     def initial(self) -> dict[str, Tensor]:
-        """Return the parameters before the first step, in one piece."""
-        return self.in_use()
+        """Return the parameters before the first step, unsharded."""
+        return self.weights()
 
-    def begin(self, folder: RunFolder) -> None:
-        """Write the first files of a new run, from the first process alone: a checkpoint."""
+    def save_first(self, folder: RunFolder) -> None:
+        """Write the first checkpoint of a new run, from the first process alone."""
         self.save(folder)
 
-    def save(self, folder: RunFolder, world: World = ALONE, *, use: bool = True) -> None:
-        """Write a checkpoint, from the first process; `use`: these are the parameters to use from now on."""
-        if world.first:
-            if use:
-                folder.write_model(self.step, self.in_use())
-            folder.write_trainer(self.step, self.trainer_tensors())
+    def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:
+        """Write a checkpoint from the first process; `use`: replace the weights to use."""
+        if context.first:
+            weights = self.weights() if use else None
+            Checkpoint(step=self.step, weights=weights, training=self.tensors()).save(folder)
 
     def restore(self, folder: RunFolder) -> None:
-        """Take up what `save` wrote last; raises `InputError` where it is missing, damaged, or does not fit."""
-        tensors, self.step = folder.read_trainer(kept(self.trainer_tensors()))
+        """Load the last checkpoint; raises `InputError` if it is missing, damaged, or does not fit."""
+        # The weights are checked too: the next checkpoint replaces them, so an edited file is refused before.
+        checkpoint = Checkpoint.load(folder, training=tensor_specs(self.tensors()))
+        assert checkpoint.training is not None
+        self.step = checkpoint.step
         try:
-            self.load_trainer_tensors(tensors)
+            self.load_tensors(checkpoint.training)
         except (RuntimeError, ValueError) as error:
             raise InputError(
-                f"run {str(folder.path)!r} is damaged: its training's state cannot be taken up; restore a copy "
-                f"of it, or train it again"
+                f"run {str(folder.path)!r} is damaged: the state of its training has impossible values; restore "
+                f"a copy of it, or train it again"
             ) from error

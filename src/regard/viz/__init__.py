@@ -1,37 +1,35 @@
-"""Inspection: attention to see, as plain data and in the terminal, as a picture, a page or a widget."""
+"""Display of attention: as plain data, in the terminal, and as figures, HTML pages and notebook widgets."""
 
 from typing import TYPE_CHECKING
 
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.viz.attention_map import AttentionMap
-    from regard.viz.endings import check_ending
-    from regard.viz.maps import CROSS, LayerKind, LayerMap, Map, kind_of, layer_map
-    from regard.viz.playback import Playback
-    from regard.viz.records import Maps, layers_of_records, maps_of
-    from regard.viz.subject import Layer, Sees, Subject, Trial, Writes
-    from regard.viz.tensors import view_of
+    from regard.viz.attention_map import AttentionMap, Maps, Playback, check_extension
+    from regard.viz.maps import CROSS, LayerKind, LayerMap, Map, layer_kind, make_layer_map
+    from regard.viz.records import make_layer_maps, make_maps
+    from regard.viz.subject import AcceptsImages, GeneratesSequences, Layer, ProbeInput, Subject
+    from regard.viz.tensors import view_weights
 
 late(__name__)
 
 __all__ = [
     "CROSS",
+    "AcceptsImages",
     "AttentionMap",
+    "GeneratesSequences",
     "Layer",
     "LayerKind",
     "LayerMap",
     "Map",
     "Maps",
     "Playback",
-    "Sees",
+    "ProbeInput",
     "Subject",
-    "Trial",
-    "Writes",
-    "check_ending",
-    "kind_of",
-    "layer_map",
-    "layers_of_records",
-    "maps_of",
-    "view_of",
+    "check_extension",
+    "layer_kind",
+    "make_layer_map",
+    "make_layer_maps",
+    "make_maps",
+    "view_weights",
 ]

@@ -1,60 +1,72 @@
-"""An attention map that shows itself: as text, picture, page or widget.
+"""Results that display attention as text, a figure, a page or a notebook widget.
 
-    print(attention)                 the primer's printout
-    attention.save("attention.html") a page of its own; .png, .svg and .pdf are pictures
+    print(attention)                 text
+    attention.save("attention.html") a self-contained page; .png, .svg and .pdf are figures
     attention.view()                 a widget for a notebook
 
-What it holds is plain data (`maps`); each way to show it is a module of its own that knows only that.
+`AttentionMap` is one input, `Maps` several, `Playback` one input at several steps of training.
 """
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
-from regard.errors import check_range, unknown
+from regard.errors import InputError, check_range, unknown_choice
 from regard.io import write_file
-from regard.result import Result, plain
-from regard.viz.endings import PAGE, PICTURES, check_ending
+from regard.result import Result, to_plain
+from regard.viz.labels import merge_words
 from regard.viz.maps import Map
-from regard.viz.words import merge_words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from regard.viz.widget import AttentionWidget
 
+PICTURES = (".png", ".svg", ".pdf")
+PAGE = ".html"
+
+
+def check_extension(path: Path, extensions: Sequence[str] = (*PICTURES, PAGE)) -> None:
+    """Raise `InputError` unless the extension of `path` is one of `extensions`, in upper or lower case."""
+    if path.suffix.lower() not in extensions:
+        raise InputError(f"plot {str(path)!r} has no known extension: choose one of {', '.join(extensions)}")
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AttentionMap(Map, Result):
     """One input, its prediction and truth, and the attention of every layer.
 
-    `print(it)` shows it as text; in a notebook it shows itself as a picture.
+    `print` shows it as text. A notebook shows it as a figure.
     """
 
     def words(self) -> Self:
-        """Return the map between words instead of their pieces: see `merge_words`."""
-        layers = {name: merge_words(each) for name, each in self.layers.items()}
+        """Return the map between whole words instead of word pieces: see `merge_words`."""
+        layers = {name: merge_words(layer) for name, layer in self.layers.items()}
         return dataclasses.replace(self, layers=layers, sums=None)
 
-    def chosen(self, *, layers: Sequence[str] | None = None, heads: Sequence[int] | None = None) -> Self:
-        """Return the map of some layers and heads only; raises `InputError` for one that is not there."""
+    def select(self, *, layers: Sequence[str] | None = None, heads: Sequence[int] | None = None) -> Self:
+        """Return the map of some layers and heads only; raises `InputError` for an unknown_choice one."""
         names = list(self.layers) if layers is None else list(layers)
         for name in names:
             if name not in self.layers:
-                raise unknown("layer", name, self.layers)
-        found = {name: self.layers[name] for name in names}
+                raise unknown_choice("layer", name, self.layers)
+        selection = {name: self.layers[name] for name in names}
         if heads is not None:
-            for name, layer in found.items():
+            for name, layer in selection.items():
                 for head in heads:
                     check_range(f"head of {name}", head, 0, len(layer.weights) - 1)
-                said = f"{layer.title}, heads {', '.join(map(str, heads))}"
-                found[name] = dataclasses.replace(
-                    layer, weights=layer.weights[list(heads)], numbers=tuple(heads), title=said
+                title = f"{layer.title}, heads {', '.join(map(str, heads))}"
+                selection[name] = dataclasses.replace(
+                    layer, weights=layer.weights[list(heads)], head_numbers=tuple(heads), title=title
                 )
-        picked = self.picked or layers is not None
-        return dataclasses.replace(self, layers=found, picked=picked, sums=self.sums if heads is None else None)
+        return dataclasses.replace(
+            self,
+            layers=selection,
+            layers_selected=self.layers_selected or layers is not None,
+            sums=self.sums if heads is None else None,
+        )
 
     def table(self) -> "RenderableType":
         """Return a heatmap of characters."""
@@ -63,14 +75,14 @@ class AttentionMap(Map, Result):
         return heatmap(self)
 
     def json(self) -> dict[str, Any]:
-        """Return all as plain values, weights as lists (H, Tq, Tk)."""
-        from regard.viz.page import as_json
+        """Return the map as plain values, with weights as lists (H, Tq, Tk)."""
+        from regard.viz.serialization import map_data
 
-        found: dict[str, Any] = plain(as_json(self))
-        return found
+        data: dict[str, Any] = to_plain(map_data(self))
+        return data
 
     def summary(self) -> str:
-        """Say what was answered, and how much was kept."""
+        """Return the prediction and the number of layers in a few words."""
         return f"{self.task} {self.input!r}, prediction {self.prediction!r}, {len(self.layers)} layers"
 
     def __str__(self) -> str:
@@ -82,40 +94,130 @@ class AttentionMap(Map, Result):
         return self.table()
 
     def _repr_png_(self) -> bytes:
-        from regard.viz.picture import draw
+        from regard.viz.heatmap import draw_map
 
-        return draw(self, "png")
+        return draw_map(self, "png")
 
     def view(self) -> "AttentionWidget":
-        """Return a widget for a notebook; raises `InputError` where anywidget is not installed."""
+        """Return a widget for a notebook; raises `InputError` if anywidget is not installed."""
         from regard.viz.widget import view
 
         return view([self])
 
     def save(self, path: str | Path) -> Path:
-        """Write the map to a file by its ending: .png, .svg or .pdf (a picture), .html (a page of its own).
+        """Write the map to a file: a figure for .png, .svg or .pdf, a self-contained page for .html.
 
-        Raises `InputError` for another ending, a path that cannot be written, or a map without attention.
+        Raises `InputError` for another extension, a path that cannot be written, or a map without attention.
         """
         path = Path(path)
-        check_ending(path)
+        check_extension(path)
         if not self.layers:
-            _ = self.cross
+            _ = self.cross  # raises an error with advice
         if path.suffix.lower() == PAGE:
             return self.to_html(path)
         return self.plot(path)
 
     def to_html(self, path: str | Path) -> Path:
-        """Write a page of its own, which opens offline; raises `MachineError` where that cannot be."""
+        """Write a self-contained page that opens offline; raises `MachineError` if it cannot be written."""
         from regard.viz.page import write_page
 
         return write_page(path, [self])
 
     def plot(self, path: str | Path) -> Path:
-        """Draw a picture, .png, .svg or .pdf; raises `InputError` for another ending."""
-        from regard.viz.picture import draw
+        """Draw a figure into a file: .png, .svg or .pdf; raises `InputError` for another extension."""
+        from regard.viz.heatmap import draw_map
 
         path = Path(path)
-        check_ending(path, PICTURES)
-        write_file(path, draw(self, path.suffix.lower()[1:]))
+        check_extension(path, PICTURES)
+        write_file(path, draw_map(self, path.suffix.lower()[1:]))
         return path
+
+
+class Maps(Sequence[AttentionMap], Result):
+    """Attention maps of several inputs, displayed together."""
+
+    def __init__(self, maps: Sequence[AttentionMap]) -> None:
+        self._maps = list(maps)
+
+    @overload
+    def __getitem__(self, index: int) -> AttentionMap: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Maps": ...
+    def __getitem__(self, index: int | slice) -> "AttentionMap | Maps":
+        return Maps(self._maps[index]) if isinstance(index, slice) else self._maps[index]
+
+    def __len__(self) -> int:
+        return len(self._maps)
+
+    def table(self) -> "RenderableType":
+        """Return a heatmap of the first input, for `rich.print` in a terminal."""
+        return self._maps[0].table()
+
+    def json(self) -> dict[str, Any]:
+        """Return all maps as plain values."""
+        return {"maps": [attention.json() for attention in self._maps]}
+
+    def summary(self) -> str:
+        """Return the number of inputs and the names of the layers."""
+        return f"{len(self)} inputs, layers {', '.join(self._maps[0].layers)}"
+
+    def __rich__(self) -> "RenderableType":
+        return self.table()
+
+    def view(self) -> "AttentionWidget":
+        """Return a widget for a notebook; raises `InputError` if anywidget is not installed."""
+        from regard.viz.widget import view
+
+        return view(self._maps)
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write one page with all inputs and layers that opens offline; see `regard.viz.page`."""
+        from regard.viz.page import write_page
+
+        return write_page(path, self._maps)
+
+    def plot(self, path: str | Path, *, input: int = 0) -> Path:
+        """Draw one input of the batch into a file: .png, .svg or .pdf."""
+        return self._maps[input].save(path)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Playback(Result):
+    """Attention on one input at several steps of training."""
+
+    steps: list[int]
+    """Training step of each snapshot."""
+    frames: list[AttentionMap]
+    """The map of each snapshot."""
+    losses: list[tuple[int, float]]
+    """Training step and loss of training batches."""
+
+    def table(self) -> "RenderableType":
+        """Return a line for each frame: its step, its prediction, and the largest weight of each layer."""
+        from rich.table import Table
+
+        table = Table("step", "prediction", "largest weights", box=None, pad_edge=False)
+        for step, frame in zip(self.steps, self.frames, strict=True):
+            largest = (f"{layer.name} {layer.weights.max():.3f}" for layer in frame.layers.values())
+            table.add_row(f"{step:,}", str(frame.prediction), ", ".join(largest))
+        return table
+
+    def summary(self) -> str:
+        """Return the number of frames and the range of steps."""
+        return f"{len(self.frames)} frames, steps {self.steps[0]:,} to {self.steps[-1]:,}"
+
+    def data(self) -> dict[str, Any]:
+        """Return the fields as a dictionary, which `regard.viz.page` takes as `playback`."""
+        return {"steps": self.steps, "losses": self.losses, "frames": self.frames}
+
+    def view(self) -> "AttentionWidget":
+        """Return a widget for a notebook; raises `InputError` if anywidget is not installed."""
+        from regard.viz.widget import view
+
+        return view(self.frames[-1:], playback=self.data())
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write one page with a slider over training that opens offline."""
+        from regard.viz.page import write_page
+
+        return write_page(path, self.frames[-1:], playback=self.data())

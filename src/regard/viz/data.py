@@ -1,7 +1,7 @@
-"""What the view is given: maps as plain data, in the shape of their JSON.
+"""Types of the data that the JavaScript view displays.
 
-The shape is written here, and once more for the type checker of the view (`view/data.js`); a test holds that one
-to this. `regard.viz.page` makes such data of maps.
+`js/data.js` repeats these types for the type checker of the view, and a test compares the two.
+`regard.viz.serialization` converts maps to this data.
 """
 
 from typing import Literal, NotRequired, TypedDict
@@ -10,14 +10,11 @@ import numpy as np
 
 
 class PackedWeights(TypedDict):
-    """Weights (H, Tq, Tk), rounded: a small part of what they are as numbers in JSON."""
+    """Rounded weights (H, Tq, Tk), a fraction of the size of JSON numbers."""
 
-    packed: str
-    """Base64 of zlib of unsigned 16-bit numbers, low byte first, head by head and row by row."""
-    largest: float
-    """What the number `levels` stands for."""
-    levels: int
-    """65535; 65534 where 65535 stands for weights that are NaN or infinite."""
+    packed: str  # base64 of zlib of unsigned 16-bit little-endian numbers, by head, then row
+    largest: float  # the weight that is stored as `levels`
+    levels: int  # 65535; 65534 if 65535 marks weights that are NaN or infinite
     heads: int
 
 
@@ -29,21 +26,14 @@ class LayerData(TypedDict):
     kind: Literal["encoder", "decoder", "cross"]
     queries: list[str]
     keys: list[str]
-    query_words: list[list[int]] | None
-    """The labels that are pieces of each word; None where labels are no pieces of words."""
+    query_words: list[list[int]] | None  # indices of the pieces of each word; None if labels are not word pieces
     key_words: list[list[int]] | None
-    weights: PackedWeights | np.ndarray
-    """(H, Tq, Tk); an array becomes nested lists."""
-    relevant: list[list[int]] | None
-    """Pairs of a query and a key that its answer depends on; None where the task does not say."""
-    square: int
-    """Steps along the side of the square that a weight is the largest of; 1: of each step its own weight."""
-    patches: list[int] | None
-    """Of steps that are patches of a picture: the first, and how many rows and columns of them there are."""
-    written: bool
-    """Whether queries are named by what is written at each step, and not by what is read there."""
-    names: list[str] | None
-    """What its heads are called; None where that is their place: head 0, head 1."""
+    weights: PackedWeights | np.ndarray  # (H, Tq, Tk); an array becomes nested lists
+    relevant: list[list[int]] | None  # pairs of a query and a relevant key; None if the task does not define them
+    square: int  # each weight is the maximum of a square with this side, in steps; usually 1
+    patches: list[int] | None  # first step, rows and columns of the patches of an image
+    written: bool  # whether query labels are symbols written at each step, not those read
+    names: list[str] | None  # names of the heads; None for head 0, head 1, ...
 
 
 class LargeData(TypedDict):
@@ -55,36 +45,31 @@ class LargeData(TypedDict):
 
 
 class RowData(TypedDict):
-    """The weights of one step of a long input, exactly."""
+    """The exact weights of one query of a long input."""
 
     query: str
     weights: list[float]
-    largest: list[LargeData]
-    """The largest first."""
+    largest: list[LargeData]  # in descending order
 
 
 class NumbersData(TypedDict):
-    """Numbers as they were computed, in single precision."""
+    """Numbers in single precision."""
 
-    numbers: str
-    """Base64 of zlib of them, 4 bytes each, low byte first, the last dimension running fastest."""
+    numbers: str  # base64 of zlib of little-endian float32, the last dimension contiguous
     shape: list[int]
 
 
 class StepData(TypedDict):
-    """One of the vectors that a score is made of."""
+    """One of the vectors from which a score is computed."""
 
     name: str
-    of: Literal["query", "key", "pair", "product"]
-    """What it depends on; `product`: it is that of two steps before it."""
-    numbers: NumbersData | None
-    """(H, Tq, D), (H, Tk, D) or (H, Tq, Tk, D)."""
-    factors: list[int] | None
-    """Which steps it is the product of."""
+    of: Literal["query", "key", "pair", "product"]  # its dependency, or a product of two earlier steps
+    numbers: NumbersData | None  # (H, Tq, D), (H, Tk, D) or (H, Tq, Tk, D)
+    factors: list[int] | None  # indices of the steps of a product
 
 
 class LayerSumsData(TypedDict):
-    """How the weights of a layer came about: see `regard.viz.sums`."""
+    """Intermediate values of a layer: see `regard.viz.maps.LayerIntermediates`."""
 
     steps: list[StepData]
     scale: float
@@ -100,7 +85,7 @@ class LayerSumsData(TypedDict):
 
 
 class AnswerData(TypedDict):
-    """What a model made of the state of one output step."""
+    """State, logits and probabilities of one output step."""
 
     answer: str
     probability: float
@@ -111,53 +96,42 @@ class AnswerData(TypedDict):
 
 
 class SumsData(TypedDict):
-    """How all weights of a map came about."""
+    """Intermediate values of all weights of a map."""
 
     layers: dict[str, LayerSumsData]
     answers: list[AnswerData]
 
 
 class MapData(TypedDict):
-    """One input, what was answered, and the attention of every layer."""
+    """One input, its prediction, and the attention of every layer."""
 
     task: str
     input: str
     prediction: list[int] | str | None
     truth: list[int] | str | None
     outputs: list[str]
-    probabilities: list[float]
-    """`null` where they are not finite."""
+    probabilities: list[float]  # `null` if not finite
     layers: list[LayerData]
-    opens: str | None
-    """The layer to begin with: of those that read the input, the one that aligns best; None without any."""
-    head: int | None
-    """The head of it to begin with, which was chosen to align by; None where none was."""
-    picture: str | None
-    """The picture that was given, as the address `data:image/png;base64,...`; None where none was."""
-    note: str
-    """What is unusual about the input; empty where nothing is."""
-    model: str
-    """Where the model is kept, or what it is called; empty where nobody says."""
-    interventions: list[str]
-    """What had been done to the model, in words."""
-    original_prediction: list[int] | str | None
-    """What it answers without the interventions; None where there are none, or that was not asked."""
+    opens: str | None  # the layer shown first: the encoder-decoder layer that aligns best
+    head: int | None  # the head shown first, if one was chosen for alignment
+    picture: str | None  # data URL (PNG) of the input image
+    note: str  # remark on the input; may be empty
+    model: str  # path or name of the model; may be empty
+    interventions: list[str]  # active interventions in words
+    original_prediction: list[int] | str | None  # the prediction without interventions, if known
     sums: NotRequired[SumsData]
-    """Where they were kept."""
 
 
 class PlaybackData(TypedDict):
-    """How attention on one input formed during training."""
+    """Attention on one input at several steps of training."""
 
-    steps: list[int]
-    """Training steps behind each frame."""
-    losses: list[list[float]]
-    """Pairs of a step and the loss of its batch."""
+    steps: list[int]  # training step of each frame
+    losses: list[list[float]]  # pairs of a step and the loss of its batch
     frames: list[MapData]
 
 
 class InterventionData(TypedDict):
-    """What is done to heads, or to one of their weights."""
+    """A change of some heads, or of one of their weights."""
 
     layer: str
     heads: list[int]
@@ -167,56 +141,45 @@ class InterventionData(TypedDict):
 
 
 class StrengthData(TypedDict):
-    """How purely a head has a role: 0 as even attention, 1 as the role alone."""
+    """How purely a head has a role: 0 for uniform attention, 1 for the role alone; 95 % interval."""
 
     mean: float
     low: float
-    """Of the 95 % interval."""
     high: float
 
 
 class RoleData(TypedDict):
-    """What a head does, over many samples."""
+    """The role of a head over many samples."""
 
-    role: str | None
-    """None where nothing was found that is sure."""
+    role: str | None  # None if no role is significant
     strength: StrengthData | None
-    untrained: float
-    """The most that a head has of that role before training."""
+    untrained: float  # the largest strength of any head before training
 
 
 class WorthData(TypedDict):
-    """What is added to the loss when a head is off, in nats."""
+    """Loss increase in nats when a head is ablated, with its 95 % interval if known."""
 
     added: float
     low: float | None
-    """Of the 95 % interval; None where that is not known."""
     high: float | None
 
 
 class BesideData(TypedDict):
-    """What another model did with the same input."""
+    """The map of another model for the same input."""
 
     name: str
     map: MapData
 
 
 class ViewData(TypedDict):
-    """All that a view shows."""
+    """All data of a view."""
 
     maps: list[MapData]
-    original: NotRequired[MapData]
-    """What the model did before it was touched."""
-    importance: NotRequired[dict[str, list[WorthData]]]
-    """By layer, what each head is worth."""
-    examined: NotRequired[dict[str, list[str]]]
-    """By layer, what an examination says of each head."""
-    roles: NotRequired[dict[str, list[RoleData]]]
-    """By layer, what each head does."""
-    beside: NotRequired[list[BesideData]]
-    """What other models did with the first of the maps' inputs."""
+    original: NotRequired[MapData]  # the map without interventions
+    importance: NotRequired[dict[str, list[WorthData]]]  # by layer, for each head
+    examined: NotRequired[dict[str, list[str]]]  # by layer, findings about each head
+    roles: NotRequired[dict[str, list[RoleData]]]  # by layer, for each head
+    beside: NotRequired[list[BesideData]]  # other models on the input of the first map
     playback: NotRequired[PlaybackData]
     interventions: NotRequired[list[InterventionData]]
-    """What has been done to the model."""
-    behind: NotRequired[bool]
-    """Whether more has been touched since, and the answer to that is still to come."""
+    behind: NotRequired[bool]  # whether the map does not yet reflect the latest interventions

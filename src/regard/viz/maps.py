@@ -1,51 +1,90 @@
-"""Attention maps as plain data: what a model answered to one input, and what every layer attended to on the way.
+"""Attention maps as plain data: the input, the prediction and the attention weights of each layer.
 
-Nothing here knows how they came about, or how they are shown.
+This module depends neither on a model nor on a way to display maps.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from regard.errors import InputError
-from regard.viz.sums import Sums
 
 LayerKind = Literal["encoder", "decoder", "cross"]
-"""Who attends to whom: inputs to inputs, outputs to outputs, or outputs to inputs."""
+"""Queries and keys of a layer: inputs and inputs, outputs and outputs, or outputs and inputs."""
 CROSS: LayerKind = "cross"
 TITLES: dict[LayerKind, str] = {
     "encoder": "Self-attention of the input",
     "decoder": "Self-attention of the outputs",
     "cross": "Encoder-decoder attention",
 }
-
-
-UNFINITE = "not finite"
-"""What a weight is called that is NaN or infinite."""
+UNFINITE = "not finite"  # how notes and legends describe NaN and infinite weights
 
 
 def finite(weights: np.ndarray) -> np.ndarray:
-    """Return weights with 0 for those that are NaN or infinite: what a scale is made of."""
+    """Replace NaN and infinite weights by 0, so that a colour scale can be computed."""
     return np.where(np.isfinite(weights), weights, 0)
 
 
-class LongRows(NamedTuple):
-    """The rows of a layer whose map is of squares of steps."""
+class ScoreStep(NamedTuple):
+    """One of the vectors from which a score is computed, for all heads, queries and keys."""
 
-    side: int
-    """Steps along the side of a square."""
-    of: Callable[[int], np.ndarray]
-    """Works the weights (H, Tk) of one step out again."""
-    queries: list[str]
-    """What the steps that look are called."""
-    keys: list[str]
-    """The same of those that are looked at."""
+    name: str
+    numbers: np.ndarray | None
+    """(H, Tq, D) if it depends on the query alone, (H, Tk, D) on the key alone, else (H, Tq, Tk, D). None for a
+    product of two earlier steps."""
+    of: Literal["query", "key", "pair", "product"]  # the dependency of the vector, or `product`
+    factors: tuple[int, int] | None = None  # indices of the two steps of a product
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerIntermediates:
+    """Intermediate values of one layer; `regard.interpret.Explanation` has those of a single query."""
+
+    steps: Sequence[ScoreStep]
+    scale: float
+    scores: np.ndarray  # (H, Tq, Tk)
+    may_see: np.ndarray  # (H, Tq, Tk) bool; True means that the query may attend to the key
+    weights: np.ndarray  # (H, Tq, Tk)
+    values: np.ndarray  # (H, Tk, Dv)
+    context: np.ndarray  # (H, Tq, Dv)
+    added: np.ndarray  # (Tq, D)
+    own_part: np.ndarray | None  # (H, Tq, D)
+    before_norm: np.ndarray | None  # (Tq, D)
+    after_norm: np.ndarray | None  # (Tq, D)
+
+
+class AnswerIntermediates(NamedTuple):
+    """State, logits and probabilities of one output step."""
+
+    answer: str
+    probability: float
+    state: Sequence[float]
+    classes: Sequence[str]
+    logits: Sequence[float]
+    probabilities: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intermediates:
+    """Intermediate values of all layers of a map: a page explains each weight from them without the model."""
+
+    layers: dict[str, LayerIntermediates]
+    answers: Sequence[AnswerIntermediates]  # one for each output step; empty if they were not recorded
+
+
+class LongRows(NamedTuple):
+    """Exact rows of a layer whose map holds only the maximum of each square of steps."""
+
+    side: int  # steps along the side of a square
+    of: Callable[[int], np.ndarray]  # recomputes the weights (H, Tk) of one query
+    queries: list[str]  # labels of the queries
+    keys: list[str]  # labels of the keys
 
 
 class Patches(NamedTuple):
-    """Which steps of a layer are the patches of a picture, row by row: so many from the first one on."""
+    """The steps of a layer that are patches of an image: index of the first one, and the shape of their grid."""
 
     first: int
     rows: int
@@ -64,40 +103,40 @@ class LayerMap:
     query_labels: list[str]
     key_labels: list[str]
     relevant: np.ndarray | None = None
-    """(Tq, Tk) bool, which keys each query's answer depends on; None where the task does not say."""
+    """(Tq, Tk) bool: the keys on which each answer depends. None if the task does not define them."""
     written: bool = False
-    """Whether the queries are named by what the model writes at each step, and not by what it reads there."""
-    reads: LayerKind | None = None
-    """Who attends to whom, where the model has said so; None where the name tells."""
-    numbers: tuple[int, ...] | None = None
-    """Of the heads that are here, in the model; None where all are."""
-    names: tuple[str, ...] | None = None
-    """What these are called, where a number does not say it: the mean of several is no head."""
+    """Whether query labels are the symbols that the model writes at each step, not those that it reads."""
+    kind_override: LayerKind | None = None
+    """Kind of the layer if the model reported it; None derives it from the name."""
+    head_numbers: tuple[int, ...] | None = None
+    """Numbers in the model of the heads in this map; None if all heads are present."""
+    head_names: tuple[str, ...] | None = None
+    """Names of the heads if a number does not describe them, such as the mean of several heads."""
     rows: LongRows | None = None
-    """Of an input so long that a weight here is the largest of a square of steps: each row by itself."""
+    """Exact rows of a long input, for which each weight of this map is the maximum of a square of steps."""
     patches: Patches | None = None
-    """Which steps are patches of the picture that was given; None where none are."""
+    """Steps that are patches of the input image; None without an image."""
 
-    def number(self, head: int) -> int:
-        """Return which head of the model one that is here is."""
-        return head if self.numbers is None else self.numbers[head]
+    def head_number(self, head: int) -> int:
+        """Return the number in the model of a head of this map."""
+        return head if self.head_numbers is None else self.head_numbers[head]
 
-    def called(self, head: int) -> str:
-        """Return what a head that is here is called."""
-        return f"head {self.number(head)}" if self.names is None else self.names[head]
+    def head_name(self, head: int) -> str:
+        """Return the display name of a head of this map."""
+        return f"head {self.head_number(head)}" if self.head_names is None else self.head_names[head]
 
     @property
     def kind(self) -> LayerKind:
-        """Who attends to whom."""
-        return self.reads or kind_of(self.name)
+        """Kind of the layer: `encoder`, `decoder` or `cross`."""
+        return self.kind_override or layer_kind(self.name)
 
     def __repr__(self) -> str:
         heads, queries, keys = self.weights.shape
         return f"<LayerMap: {self.name}, {heads} heads, {queries} queries, {keys} keys>"
 
 
-class Aligned(NamedTuple):
-    """A head, and the layer that it belongs to."""
+class AlignedHead(NamedTuple):
+    """A head and its layer."""
 
     layer: LayerMap
     head: int
@@ -110,100 +149,109 @@ class Map:
     task: str
     input: str
     prediction: list[int] | str | None
-    """The number of each output step, or a text; None where it was not kept."""
+    """The class of each output step, or a text; None if it was not recorded."""
     truth: list[int] | str | None
-    """The same of the task's oracle; None where it does not know."""
+    """The right answer in the same form; None if unknown."""
     layers: dict[str, LayerMap]
-    """By the layer's name, in the order in which a model runs them; empty for a model without attention."""
+    """By layer name, in the order of the forward pass; empty for a model without attention."""
     outputs: list[str]
-    """Name of each output step: what it answers, or the symbol that it writes."""
+    """Label of each output step: the answer, or the symbol written."""
     probabilities: list[float]
-    """Probability (0 to 1) that the model gives to its prediction, at each output step."""
+    """Probability (0 to 1) of the prediction at each output step."""
     position_norms: list[float] | None = None
     """L2 norm of each learned position; None without positions."""
     pixels: np.ndarray | None = None
-    """(height, width, 3) uint8, the picture as the model was given it; None where it was given none."""
+    """(height, width, 3) uint8, the image as the model received it; None without an image."""
     note: str = ""
-    """What is unusual about the input, such as a length that training has not seen; empty where nothing is."""
-    picked: bool = False
-    """Whether somebody has chosen its layers: a picture shows all of them then."""
-    sums: Sums | None = None
-    """How each weight came about; None where that was not asked for, or would be too much."""
+    """Remark on the input, such as a length not seen in training; may be empty."""
+    layers_selected: bool = False
+    """Whether the user selected the layers: then a static picture shows all of them."""
+    sums: Intermediates | None = None
+    """Intermediate values of each weight; None if they were not requested, or are too large."""
     model: str = ""
-    """Where the model is kept, or what it is called; empty where nobody says."""
+    """Path or name of the model; may be empty."""
     interventions: tuple[str, ...] = ()
-    """What had been done to the model, in words: `cross: head 1 off`."""
+    """Active interventions in words: `cross: head 1 off`."""
     original: "Map | None" = None
-    """What the model answers without these interventions; None where there are none, or that was not asked."""
-    aligning: tuple[str, int] | None = None
-    """Layer and head that were chosen to align by, on many inputs; None where nobody has."""
+    """The map without the interventions; None if there are none, or it was not requested."""
+    alignment_head: tuple[str, int] | None = None
+    """Layer and head chosen for alignment over many inputs; None if none was chosen."""
 
     def __post_init__(self) -> None:
-        """Name in the note the first layer whose weights are NaN or infinite, or else the probabilities."""
+        """Add a note about the first layer with NaN or infinite weights, or else about such probabilities."""
         broken = (name for name, layer in self.layers.items() if not np.isfinite(layer.weights).all())
-        said = next((f"weights of {name} are {UNFINITE}, the first such layer" for name in broken), "")
-        if not said and not np.isfinite(self.probabilities).all():
-            said = f"the answer's probabilities are {UNFINITE}"
-        if said not in self.note:
-            object.__setattr__(self, "note", "; ".join(filter(None, (self.note, said))))
+        remark = next((f"weights of {name} are {UNFINITE}, the first such layer" for name in broken), "")
+        if not remark and not np.isfinite(self.probabilities).all():
+            remark = f"the answer's probabilities are {UNFINITE}"
+        if remark not in self.note:
+            object.__setattr__(self, "note", "; ".join(filter(None, (self.note, remark))))
 
     @property
     def cross(self) -> LayerMap:
-        """The (first) layer in which the outputs attend to the inputs; raises `InputError` without one."""
+        """The first layer in which outputs attend to inputs; raises `InputError` if there is none."""
         for layer in self.layers.values():
             if layer.kind == CROSS:
                 return layer
         raise InputError(f"the run on {self.task} has no attention to show: train it with attention")
 
     @property
-    def aligned(self) -> Aligned | None:
-        """The head that aligns best, of those that read the input; None where none does.
+    def aligned_head(self) -> AlignedHead | None:
+        """The head that aligns outputs with inputs best; None without encoder-decoder attention.
 
-        That which was chosen, where it is here. Else, where the task knows what each output depends on, that with
-        most weight there. Else that whose largest weights reach most of the inputs: each input is worth the most
-        that any output gives it, which is much where each output has an input of its own, and little where all
-        look at one, or everywhere alike.
+        This is the head chosen for alignment, if it is in this map. Otherwise, if the task defines the relevant
+        keys, it is the head with most weight on them. Otherwise it is the head with the largest sum over keys of
+        the maximal weight that any query gives the key. This sum is large if each output attends to its own
+        input, and small if all outputs attend to one input or attend evenly.
         """
-        return self.chosen_head or best_aligned(layer for layer in self.layers.values() if layer.kind == CROSS)
+        return self.selected_head or best_aligned(layer for layer in self.layers.values() if layer.kind == CROSS)
 
     @property
-    def chosen_head(self) -> Aligned | None:
-        """The head that was chosen to align by; None where none was, or it is not here."""
-        name, number = self.aligning or ("", 0)
+    def selected_head(self) -> AlignedHead | None:
+        """The head chosen for alignment; None if none was chosen, or it is not in this map."""
+        name, number = self.alignment_head or ("", 0)
         layer = self.layers.get(name)
         for head in range(0 if layer is None else len(layer.weights)):
-            if layer is not None and layer.number(head) == number:
-                return Aligned(layer, head)
+            if layer is not None and layer.head_number(head) == number:
+                return AlignedHead(layer, head)
         return None
 
     @property
-    def drawn(self) -> list[LayerMap]:
-        """The layers of a static picture: all, or of a model that writes symbols those that read the input, where
-        some do and nobody has chosen others."""
-        reading = [layer for layer in self.layers.values() if layer.kind == CROSS and not self.picked]
-        return reading if isinstance(self.prediction, str) and reading else list(self.layers.values())
+    def plotted_layers(self) -> list[LayerMap]:
+        """The layers of a static picture.
+
+        These are all layers, except for a model that writes symbols: then only encoder-decoder layers are drawn,
+        if there are any and the user has not selected layers.
+        """
+        cross = [layer for layer in self.layers.values() if layer.kind == CROSS and not self.layers_selected]
+        return cross if isinstance(self.prediction, str) and cross else list(self.layers.values())
 
 
-def best_aligned(layers: Iterable[LayerMap]) -> Aligned | None:
-    """Return, of all heads of some layers, the one that aligns best; None where there is none."""
-    heads = (Aligned(layer, head) for layer in layers for head in range(len(layer.weights)))
-    return max(heads, key=_alignment, default=None)
+def best_aligned(layers: Iterable[LayerMap]) -> AlignedHead | None:
+    """Return the head of `layers` that aligns best; None if there are no heads."""
+    heads = (AlignedHead(layer, head) for layer in layers for head in range(len(layer.weights)))
+    return max(heads, key=_alignment_score, default=None)
 
 
-def _alignment(found: Aligned) -> float:
-    weights, relevant = finite(found.layer.weights[found.head]), found.layer.relevant
+def _alignment_score(candidate: AlignedHead) -> float:
+    weights, relevant = finite(candidate.layer.weights[candidate.head]), candidate.layer.relevant
     if relevant is not None:
         return float(weights[relevant].sum())
     return float(weights.max(0, initial=0.0).sum())
 
 
-def kind_of(name: str) -> LayerKind:
-    """Say of a layer, by its name, who attends to whom."""
+def layer_kind(name: str) -> LayerKind:
+    """Derive the kind of a layer from its name.
+
+    >>> layer_kind("encoder.0.self_attention")
+    'encoder'
+    >>> layer_kind("decoder.1.cross")
+    'cross'
+    """
     parts = name.split(".")
     return "cross" if parts[-1] == CROSS else "encoder" if parts[0] == "encoder" else "decoder"
 
 
-def layer_map(
+def make_layer_map(
     name: str,
     weights: np.ndarray,
     labels: dict[LayerKind, tuple[list[str], list[str]]],
@@ -211,12 +259,12 @@ def layer_map(
     *,
     written: bool = False,
 ) -> LayerMap:
-    """Return the map of a layer, titled by its kind and number.
+    """Build the map of a layer from its weights (H, Tq, Tk), with a title from its kind and number.
 
-    `labels`: of queries and keys by kind; `written`: whether the model writes a sequence, whose symbols name the
-    rows.
+    `labels`: of queries and keys, by kind. `written`: whether the model writes a sequence, whose symbols label
+    the queries.
     """
-    kind = kind_of(name)
+    kind = layer_kind(name)
     queries, keys = labels[kind]
     parts = name.split(".")
     return LayerMap(

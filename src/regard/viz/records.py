@@ -1,86 +1,38 @@
-"""Records that can be looked at: in a notebook, as a page, as a picture.
+"""Build attention maps from recorded weights.
 
 with regard.record(model, query_labels=words, key_labels=words) as records:
     model(inputs)
-maps = regard.maps_of(records)       # one for each input of the batch
+maps = regard.make_maps(records)     # one for each input of the batch
 maps.view()                          # a widget
-maps.to_html("attention.html")       # one file, which opens offline
-maps.plot("attention.pdf")           # a picture for a paper
+maps.to_html("attention.html")       # a self-contained page
+maps.plot("attention.pdf")           # a figure
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from torch import nn
 
 from regard.attention import Record, short_name
+from regard.attention.intervening import interventions_in, interventions_suspended
 from regard.errors import InputError
-from regard.result import Result
-from regard.viz.attention_map import AttentionMap
+from regard.viz.attention_map import AttentionMap, Maps
 from regard.viz.maps import LayerMap
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from regard.viz.widget import AttentionWidget
+_original_wanted = ContextVar("_original_wanted", default=True)
 
 
-class Maps(Sequence[AttentionMap], Result):
-    """Attention maps that are shown together."""
+def make_maps(records: Mapping[str, Record]) -> Maps:
+    """Build an attention map for each input of the recorded batch.
 
-    def __init__(self, maps: Sequence[AttentionMap]) -> None:
-        self._maps = list(maps)
-
-    @overload
-    def __getitem__(self, index: int) -> AttentionMap: ...
-    @overload
-    def __getitem__(self, index: slice) -> "Maps": ...
-    def __getitem__(self, index: int | slice) -> "AttentionMap | Maps":
-        return Maps(self._maps[index]) if isinstance(index, slice) else self._maps[index]
-
-    def __len__(self) -> int:
-        return len(self._maps)
-
-    def table(self) -> "RenderableType":
-        """Return a heatmap of the first input, for `rich.print` in a terminal."""
-        return self._maps[0].table()
-
-    def json(self) -> dict[str, Any]:
-        """Return all maps as plain values."""
-        return {"maps": [each.json() for each in self._maps]}
-
-    def summary(self) -> str:
-        """Say how many maps there are, of which layers."""
-        return f"{len(self)} inputs, layers {', '.join(self._maps[0].layers)}"
-
-    def __rich__(self) -> "RenderableType":
-        return self.table()
-
-    def view(self) -> "AttentionWidget":
-        """Return a widget for a notebook; raises `InputError` where anywidget is not installed."""
-        from regard.viz.widget import view
-
-        return view(self._maps)
-
-    def to_html(self, path: str | Path) -> Path:
-        """Write one page, with all inputs and layers in it, that opens offline; see `regard.viz.page`."""
-        from regard.viz.page import write_page
-
-        return write_page(path, self._maps)
-
-    def plot(self, path: str | Path, *, input: int = 0) -> Path:
-        """Draw one input of the batch into a picture: .png, .svg or .pdf."""
-        return self._maps[input].save(path)
-
-
-def maps_of(records: Mapping[str, Record]) -> Maps:
-    """Return an attention map for each input of the batch that was recorded.
-
-    Queries and keys without labels are called by their number. Raises `InputError` where nothing is recorded.
+    Queries and keys without labels are labelled with their index. Raises `InputError` if nothing is recorded.
     """
     if not records:
         raise InputError("nothing is recorded yet: run the model inside the block")
-    found = {short_name(name): record for name, record in records.items()}
-    inputs = max(len(record.weights) for record in found.values())
+    inputs = max(len(record.weights) for record in records.values())
+    interventions = tuple(dict.fromkeys(text for record in records.values() for text in record.interventions))
     return Maps(
         [
             AttentionMap(
@@ -88,22 +40,20 @@ def maps_of(records: Mapping[str, Record]) -> Maps:
                 input=f"input {index}" if inputs > 1 else "",
                 prediction=None,
                 truth=None,
-                layers=layers_of_records(records, index),
+                layers=make_layer_maps(records, index),
                 outputs=[],
                 probabilities=[],
-                interventions=tuple(
-                    dict.fromkeys(said for each in found.values() for said in each.interventions)
-                ),
+                interventions=interventions,
             )
             for index in range(inputs)
         ]
     )
 
 
-def layers_of_records(records: Mapping[str, Record], index: int) -> dict[str, LayerMap]:
-    """Return the maps of one input of a batch that was recorded, by the short names of their layers."""
-    found = {short_name(name): record for name, record in records.items()}
-    return {name: _layer(name, record, index) for name, record in found.items() if index < len(record.weights)}
+def make_layer_maps(records: Mapping[str, Record], index: int) -> dict[str, LayerMap]:
+    """Build the maps of one input of the recorded batch, by the short names of their layers."""
+    layers = ((short_name(name), record) for name, record in records.items())
+    return {name: _layer(name, record, index) for name, record in layers if index < len(record.weights)}
 
 
 def _layer(name: str, record: Record, index: int) -> LayerMap:
@@ -116,10 +66,43 @@ def _layer(name: str, record: Record, index: int) -> LayerMap:
         query_labels=_labels(queries, weights.shape[1]),
         key_labels=_labels(keys, weights.shape[2]),
         written=record.written,
-        reads=record.kind,
+        kind_override=record.kind,
     )
 
 
-def _labels(given: Any, count: int) -> list[str]:
-    """Return the labels of a record, or numbers where there are none, or they are of other steps."""
-    return list(given) if given is not None and len(given) == count else [str(step) for step in range(count)]
+def _labels(labels: Sequence[str] | None, count: int) -> list[str]:
+    """Return the recorded labels, or indices if there are none or their number does not match."""
+    return list(labels) if labels is not None and len(labels) == count else [str(step) for step in range(count)]
+
+
+@contextmanager
+def skip_original() -> Iterator[None]:
+    """Compute no map without interventions inside the block, for code that observes the model's forward pass."""
+    token = _original_wanted.set(False)
+    try:
+        yield
+    finally:
+        _original_wanted.reset(token)
+
+
+def attach_original(model: nn.Module, where: str, attend: Callable[[], AttentionMap]) -> AttentionMap:
+    """Return the map that `attend` computes, with the active interventions and the map without them.
+
+    `where`: path or name of the model. With an active intervention `attend` runs twice, except inside
+    `skip_original`.
+
+        with regard.intervene(model, "cross", heads=[1]):
+            attention = attach_original(model, "models/counting", attend)
+        attention.interventions          # ("cross: head 1 off",)
+        attention.original.prediction
+    """
+    attention = label_map(model, where, attend())
+    if not attention.interventions or not _original_wanted.get():
+        return attention
+    with interventions_suspended():
+        return dataclasses.replace(attention, original=label_map(model, where, attend()))
+
+
+def label_map(model: nn.Module, where: str, attention: AttentionMap) -> AttentionMap:
+    """Return a map with the path or name of its model and the active interventions."""
+    return dataclasses.replace(attention, model=where, interventions=interventions_in(model))

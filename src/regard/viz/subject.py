@@ -1,6 +1,6 @@
-"""The contract of what is looked at and asked: a run of any kind, or somebody's own model with its tokenizer.
+"""The interface of models that can be examined: runs of any kind, or a user's model with its tokenizer.
 
-The explorer, the examination, head importance, pruning and the pages know nothing else of it.
+The explorer, head importance, head pruning, the other examinations and the pages use nothing else of a model.
 """
 
 from __future__ import annotations
@@ -12,117 +12,116 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, r
 import numpy as np
 from torch import Tensor, nn
 
+from regard.errors import InputError
+
 if TYPE_CHECKING:
     from regard.attention import Record
     from regard.decoding import SearchTree
-    from regard.viz.attention_map import AttentionMap
+    from regard.viz.attention_map import AttentionMap, Playback
     from regard.viz.maps import LayerKind
-    from regard.viz.playback import Playback
 
 Input = TypeVar("Input")
+LISTED_LAYERS = 3  # layers that an error lists
 
 
 class Layer(NamedTuple):
     """One attention layer of a model."""
 
-    name: str
-    """As records and interventions call it, without `.layers`."""
+    name: str  # as in records and interventions, without `.layers`
     kind: LayerKind
     heads: int
 
 
-class Trial(NamedTuple):
-    """One input, ready to be run again and again with its embedding changed."""
+class ProbeInput(NamedTuple):
+    """One input that can be run repeatedly with a modified embedding."""
 
-    run: Callable[[int], Tensor]
-    """Feeds so many copies of the input to the model: logits (N, Tq, classes)."""
-    embedding: nn.Module
-    """The module whose first output in a run, (N, Tk, D), is the input's."""
-    layers: Sequence[str]
-    """Full names of the layers in which outputs attend to inputs."""
-    relevant: np.ndarray | None
-    """(Tq, Tk) bool, what each output depends on; None where nobody knows."""
+    run: Callable[[int], Tensor]  # feeds N copies of the input to the model and returns logits (N, Tq, classes)
+    embedding: nn.Module  # the module whose first output in a run, (N, Tk, D), is the embedding of the input
+    layers: Sequence[str]  # full names of the layers in which outputs attend to inputs
+    relevant: np.ndarray | None  # (Tq, Tk) bool: the inputs on which each output depends; None if unknown
 
     def __repr__(self) -> str:
-        return f"<Trial: of {', '.join(self.layers) or 'no layer'}>"
+        return f"<ProbeInput: of {', '.join(self.layers) or 'no layer'}>"
 
 
 @runtime_checkable
-class Writes(Protocol):
-    """A subject that writes its answer token by token, and can show how it went about it."""
+class GeneratesSequences(Protocol):
+    """A subject that generates its answer token by token and can show its search."""
 
     def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> SearchTree:
-        """Return what its search tries while it answers an input, or one drawn by `seed`."""
+        """Return the search tree of an input, or of an input drawn with `seed`."""
 
-    def along(self, input: str, tokens: list[int]) -> AttentionMap:
-        """Return what it attends to while it answers `input` with tokens that its search has tried."""
+    def attend_tokens(self, input: str, tokens: list[int]) -> AttentionMap:
+        """Return the attention while the model answers `input` with tokens from its search tree."""
 
 
 @runtime_checkable
-class Sees(Protocol):
-    """A subject whose inputs may be pictures."""
+class AcceptsImages(Protocol):
+    """A subject whose inputs may be images."""
 
-    def put_picture(self, name: str, content: bytes) -> None:
-        """Take a picture, the bytes of a PNG or JPEG file, as an input under a name.
+    def add_image(self, name: str, content: bytes) -> None:
+        """Register an image, the bytes of a PNG or JPEG file, as an input with a name.
 
-        Raises `InputError` for what it cannot see.
+        Raises `InputError` if the model cannot process it.
         """
 
 
 class Subject(Protocol[Input]):
-    """What can be looked at and asked. `Input` is one of its inputs, however it has them."""
+    """A model that can be examined. `Input` is the type of its inputs."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the model."""
 
     @property
     def where(self) -> str:
-        """Where it is kept, for people."""
+        """The path or address of the model, for display."""
 
     @property
     def model(self) -> nn.Module:
-        """The model itself."""
+        """The module itself."""
 
     @property
     def importance_samples(self) -> int:
-        """Unseen inputs that importance is asked over, where nothing else is said."""
+        """The default number of unseen inputs for head importance."""
 
     @property
     def measure(self) -> str:
-        """What `loss` returns, for people: loss, where it is that of a truth."""
+        """The display name of the value that `loss` returns: loss, if right answers are known."""
 
     @property
     def unanswered(self) -> Sequence[str]:
-        """What nothing can be said of, a sentence each, for want of a truth or otherwise."""
+        """A sentence for each examination that is not possible, for example without right answers."""
 
     @property
     def layers(self) -> Sequence[Layer]:
-        """Its attention layers, in the order in which they run; none for a model without attention."""
+        """The attention layers in the order of the forward pass; empty for a model without attention."""
 
     def about(self) -> dict[str, Any]:
-        """Return what a page says of it: task, summary, kind, step, whether it draws inputs and has snapshots;
-        and where there is something to say, what it accepts and what was examined, by layer and head."""
+        """Return the facts a page displays: task, summary, kind, step, whether inputs can be drawn, snapshots.
+
+        Optional facts are the accepted inputs, and findings by layer and head.
+        """
 
     def called(self, classes: Sequence[int]) -> list[str]:
-        """Return what it calls some of the classes that it answers with."""
+        """Return the names of answer classes."""
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return a drawn input; raises `InputError` where it draws none."""
+        """Return a random input; raises `InputError` if the model has no input generator."""
 
     def check(self, input: str) -> None:
-        """Raise `InputError` where an input cannot be answered."""
+        """Raise `InputError` if the model cannot process an input."""
 
     def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
-        """Answer an input, or one drawn by `seed`, and keep what each layer attended to."""
+        """Answer an input, or an input drawn with `seed`, and record the attention of each layer."""
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Return how attention on one input formed; raises `InputError` where that was not kept."""
+        """Return attention on one input at each snapshot of training; raises `InputError` without snapshots."""
 
     def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:
-        """Record some layers of its model, or all, while a block runs."""
+        """Record some layers of the model, or all, inside a block."""
 
-    def touching(
+    def intervene(
         self,
         layer: str,
         *,
@@ -131,42 +130,76 @@ class Subject(Protocol[Input]):
         query: int | None = None,
         key: int | None = None,
     ) -> AbstractContextManager[None]:
-        """Change what some heads of a layer attend to while a block runs, as `regard.intervene` does.
+        """Change the weights of some heads of a layer inside a block, as `regard.intervene` does.
 
-        Raises `InputError` for a layer that the model has not.
+        Raises `InputError` for an unknown layer.
         """
 
     @property
     def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
-        """By layer: which heads go together, of those that can be taken out for good."""
+        """Groups of heads that can be pruned together, by layer."""
 
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
-        """Leave only some heads in a layer, for good."""
+        """Prune all heads of a layer except `heads`."""
 
-    def weighing(self, shown: str | None) -> Subject[Input]:
-        """Return what head importance is asked of while an input is shown: itself, or where it has no unseen
-        inputs, the same subject with that one."""
+    def with_displayed_input(self, shown: str | None) -> Subject[Input]:
+        """Return the subject for head importance while an input is displayed.
+
+        This is the subject itself, or if it has no unseen inputs, a copy that uses the displayed input.
+        """
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Input]:
-        """Return at most so many inputs that training has not seen, others for each purpose where they are drawn.
+        """Return up to `samples` inputs not used in training; random inputs differ between purposes.
 
-        Raises `InputError` where there are none.
+        Raises `InputError` if there are none.
         """
 
     def look(self, input: Input) -> AttentionMap:
-        """Return what it attends to in one of its inputs, given the true answer where it writes one."""
+        """Return the attention on an input, with the right answer forced for a model that generates one."""
 
     def untrained(self, seed: int) -> Subject[Input]:
-        """Return the same subject with the parameters that training would begin with, drawn by `seed`."""
+        """Return the same subject with initial parameters drawn with `seed`."""
 
     def loss(self, inputs: Sequence[Input]) -> float:
-        """Return the mean cross-entropy of all outputs of some inputs, in nats, or what `measure` says."""
+        """Return the mean cross-entropy of all outputs in nats, or the value that `measure` names."""
 
     def losses(self, inputs: Sequence[Input]) -> np.ndarray:
-        """Return (N, 2), of each input: the sum of what `loss` is the mean of, and over how many outputs."""
+        """Return (N, 2): for each input, the sum behind the mean of `loss`, and its number of outputs."""
 
-    def trial(self, input: Input) -> Trial | None:
-        """Return an input ready to be probed; None where what its outputs depend on cannot be asked."""
+    def trial(self, input: Input) -> ProbeInput | None:
+        """Return an input for probing; None if the model does not support it."""
 
     def alignment_error(self, inputs: Sequence[Input]) -> dict[str, float]:
-        """Return the alignment error rate (0 to 1) of each layer; nothing where no alignment is known."""
+        """Return the alignment error rate (0 to 1) of each layer; empty if no alignment is known."""
+
+
+def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[str, str]:
+    """Match the layers of two models for comparison: return the name of the other layer by that of each layer.
+
+    Layers match by name. If no name is shared, they match by position within each kind that has the same number
+    of layers in both models. `layerBeside` in comparison.js does the same for pages.
+    """
+    names = {layer.name for layer in others}
+    if shared := {layer.name: layer.name for layer in layers if layer.name in names}:
+        return shared
+    matches: dict[str, str] = {}
+    for kind in ("encoder", "decoder", "cross"):
+        first, second = ([layer.name for layer in model if layer.kind == kind] for model in (layers, others))
+        if len(first) == len(second):
+            matches |= dict(zip(first, second, strict=True))
+    return matches
+
+
+def check_comparable(subject: Subject[Any], others: Sequence[Subject[Any]]) -> None:
+    """Raise `InputError` if no layer of one of `others` matches a layer of `subject`."""
+    for other in others:
+        if not match_layers(subject.layers, other.layers):
+            raise InputError(
+                f"{other.name} has {_describe(other.layers)}, {subject.name} has {_describe(subject.layers)}: no"
+                " names match, nor the number of layers of one kind; choose a model with such layers"
+            )
+
+
+def _describe(layers: Sequence[Layer]) -> str:
+    names = [layer.name for layer in layers[:LISTED_LAYERS]] + (["…"] if len(layers) > LISTED_LAYERS else [])
+    return f"{len(layers)} layers ({', '.join(names)})" if layers else "no attention layers"

@@ -1,9 +1,9 @@
-"""Plain tensors of weights, as other tools take them, made into a map that can be shown.
+"""Display weights that were computed elsewhere, given as plain tensors.
 
-    regard.view_of(outputs.attentions, tokens).view()
-    regard.view_of(encoder=..., decoder=..., cross=..., tokens=source, target_tokens=target).save("page.html")
+    regard.view_weights(outputs.attentions, tokens).view() regard.view_weights(encoder=..., decoder=...,
+    cross=..., tokens=source, target_tokens=target).save("page.html")
 
-Weights may be torch's, numpy's, or lists: of one layer (H, Tq, Tk) or (B, H, Tq, Tk), or a sequence of layers.
+Weights are PyTorch tensors, NumPy arrays or lists: one layer (H, Tq, Tk) or (B, H, Tq, Tk), or a list of layers.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,13 @@ import numpy as np
 
 from regard.errors import InputError, check_range
 from regard.viz.attention_map import AttentionMap
+from regard.viz.labels import WORD_START
 from regard.viz.maps import LayerKind, LayerMap
-from regard.viz.words import BLANK
 
-NEAR = 0.01
-"""How far a row may be from summing to 1: what bfloat16 leaves of a softmax is nearer."""
+TOLERANCE = 0.01  # for sums of rows; a softmax in bfloat16 is more exact
 
 
-def view_of(
+def view_weights(
     attentions: Any = None,
     tokens: Sequence[str] | None = None,
     *,
@@ -30,28 +29,30 @@ def view_of(
     target_tokens: Sequence[str] | None = None,
     input: int | None = None,
 ) -> AttentionMap:
-    """Return a map of weights that were worked out elsewhere: `.view()`, `.save(path)` and `print` show it.
+    """Return a map of weights that were computed elsewhere, with `.view()` and `.save(path)`.
 
-    `attentions`: of a model with one sequence, whose `tokens` they are; or, of an encoder-decoder, `encoder`,
-    `decoder` and `cross`, whose `tokens` are the source's and `target_tokens` the target's. `input`: which of a
-    batch, to be said where there are several. Pieces of words are merged where tokens say so by `▁`, `Ġ` or `##`.
-    Raises `InputError` where shapes and tokens do not fit, and for what are no weights: each row sums to 1 within
-    0.01, or is 0 where a query attends to nothing, and no weight is below 0.
+    Give `attentions` and `tokens` of a model with one sequence, or `encoder`, `decoder` and `cross` of an
+    encoder-decoder with `tokens` of the source and `target_tokens`. `input` selects one input of a batch. The map
+    can merge word pieces if tokens mark them by `▁`, `Ġ` or `##`.
+
+    Raises `InputError` if shapes and tokens do not fit, for a negative weight, and for a row that neither sums to
+    1 within 0.01 nor is 0 throughout.
+
+    >>> print(view_weights([[[1.0, 0.0], [0.5, 0.5]]], ["a", "b"]).layers["layer.0"])
+    <LayerMap: layer.0, 1 heads, 2 queries, 2 keys>
     """
-    given = {"": attentions, "encoder": encoder, "decoder": decoder, "cross": cross}
+    parts = {"": attentions, "encoder": encoder, "decoder": decoder, "cross": cross}
     kinds: dict[str, LayerKind] = {"": "encoder", "encoder": "encoder", "decoder": "decoder", "cross": "cross"}
-    source, target = (None if each is None else _labels(each) for each in (tokens, target_tokens))
+    source, target = (None if labels is None else _labels(labels) for labels in (tokens, target_tokens))
     layers: dict[str, LayerMap] = {}
-    for part, weights in given.items():
-        queries, keys = (
-            (target if part in ("decoder", "cross") else source),
-            target if part == "decoder" else source,
-        )
-        for number, each in enumerate(_layers(weights, input)):
+    for part, weights in parts.items():
+        queries = target if part in ("decoder", "cross") else source
+        keys = target if part == "decoder" else source
+        for number, layer_weights in enumerate(_layers(weights, input)):
             name = f"{part or 'layer'}.{number}"
-            _check(name, each)
-            kind = kinds[part] if part or np.triu(each, 1).any() else "decoder"
-            layers[name] = _layer(name, each, kind, queries, keys)
+            _check(name, layer_weights)
+            kind = kinds[part] if part or np.triu(layer_weights, 1).any() else "decoder"
+            layers[name] = _layer(name, layer_weights, kind, queries, keys)
     if not layers:
         raise InputError("no weights are given: give attentions, or encoder, decoder or cross")
     return AttentionMap(
@@ -60,56 +61,54 @@ def view_of(
 
 
 def _layers(weights: Any, input: int | None) -> list[np.ndarray]:
-    """Return the weights (H, Tq, Tk) of each layer, of one input."""
+    """Return the weights (H, Tq, Tk) of each layer for one input."""
     if weights is None:
         return []
     if not isinstance(weights, list | tuple):
         array = _array(weights)
         weights = list(array) if array.ndim == 5 else [array]
     elif weights and not isinstance(weights[0], list | tuple) and _array(weights[0]).ndim == 2:
-        weights = [np.stack([_array(each) for each in weights])]  # the heads of one layer
-    found = []
-    for each in weights:
-        array = _array(each)
+        weights = [np.stack([_array(head) for head in weights])]  # the heads of one layer
+    layers = []
+    for layer_weights in weights:
+        array = _array(layer_weights)
         if array.ndim == 4:
             if input is None and len(array) > 1:
-                raise InputError(
-                    f"weights are of a batch of {len(array)} inputs: say which by input, 0 to {len(array) - 1}"
-                )
+                raise InputError(f"weights have a batch of {len(array)} inputs: give input=0 to {len(array) - 1}")
             check_range("input", input or 0, 0, len(array) - 1)
             array = array[input or 0]
         if array.ndim != 3:
             raise InputError(
                 f"weights have {array.ndim} dimensions: give (H, Tq, Tk) or (B, H, Tq, Tk) of each layer"
             )
-        found.append(array)
-    return found
+        layers.append(array)
+    return layers
 
 
 def _array(weights: Any) -> np.ndarray:
-    """Return weights as float32, wherever they are kept."""
+    """Return weights from any device as float32."""
     if hasattr(weights, "detach"):
         weights = weights.detach().float().cpu()
     return np.asarray(weights, dtype=np.float32)
 
 
 def _check(name: str, weights: np.ndarray) -> None:
-    """Raise `InputError` for what no softmax leaves."""
+    """Raise `InputError` for weights that cannot be the result of a softmax."""
     broken = np.argwhere(~np.isfinite(weights))
     if len(broken):
         head, row, column = broken[0]
-        found = weights[head, row, column]
+        value = weights[head, row, column]
         raise InputError(
-            f"{name} has {found} in head {head}, row {row}, column {column}: give finite ones, after the softmax"
+            f"{name} has {value} in head {head}, row {row}, column {column}: give finite weights, after softmax"
         )
     sums = weights.sum(-1)
-    wrong = np.argwhere(((abs(sums - 1) > NEAR) & (sums != 0)) | (weights < 0).any(-1))
+    wrong = np.argwhere(((abs(sums - 1) > TOLERANCE) & (sums != 0)) | (weights < 0).any(-1))
     if len(wrong):
         head, row = wrong[0]
-        said = f"sums to {sums[head, row]:.4g}" if weights[head, row].min() >= 0 else "has weights below 0"
+        problem = f"sums to {sums[head, row]:.4g}" if weights[head, row].min() >= 0 else "has weights below 0"
         raise InputError(
-            f"row {row} of {name}, head {head}, {said}: give weights after the softmax, whose rows sum to 1; or "
-            "regard.look at the model, where a sink takes the rest"
+            f"row {row} of {name}, head {head}, {problem}: give weights after the softmax, whose rows sum to 1,"
+            " or pass the model to regard.look if a sink takes the rest"
         )
 
 
@@ -117,26 +116,27 @@ def _layer(
     name: str, weights: np.ndarray, kind: LayerKind, queries: list[str] | None, keys: list[str] | None
 ) -> LayerMap:
     _, rows, columns = weights.shape
-    for what, labels, count in (("queries", queries, rows), ("keys", keys, columns)):
+    for side, labels, count in (("queries", queries, rows), ("keys", keys, columns)):
         if labels is not None and len(labels) != count:
-            raise InputError(f"{name} has {count} {what}, and {len(labels)} tokens are given: give one for each")
+            raise InputError(f"{name} has {count} {side} but {len(labels)} tokens are given: give one for each")
     return LayerMap(
         name=name,
         title=name,
         weights=weights,
         query_labels=queries or [str(step) for step in range(rows)],
         key_labels=keys or [str(step) for step in range(columns)],
-        reads=kind,
+        kind_override=kind,
     )
 
 
 def _labels(tokens: Sequence[str]) -> list[str]:
-    """Return tokens with `▁` where a word begins, whatever marks that."""
-    given = list(map(str, tokens))
-    if any(each.startswith("##") for each in given):
-        return [each.removeprefix("##") if each.startswith("##") else _beginning(each) for each in given]
-    return [BLANK + each[1:] if each.startswith("Ġ") and len(each) > 1 else each for each in given]
+    """Return tokens with `▁` at the start of each word instead of `Ġ` or `##` inside of words."""
+    labels = list(map(str, tokens))
+    if any(label.startswith("##") for label in labels):
+        return [label[2:] if label.startswith("##") else _mark_start(label) for label in labels]
+    return [WORD_START + label[1:] if label.startswith("Ġ") and len(label) > 1 else label for label in labels]
 
 
-def _beginning(token: str) -> str:
-    return token if token[:1] + token[-1:] in ("[]", "<>") else BLANK + token
+def _mark_start(label: str) -> str:
+    special = label[:1] + label[-1:] in ("[]", "<>")
+    return label if special else WORD_START + label

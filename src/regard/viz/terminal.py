@@ -1,4 +1,4 @@
-"""Attention maps in a terminal: the primer's printout, and a heatmap of characters."""
+"""Attention maps in a terminal: lists of weights as the primer prints them, and a heatmap of characters."""
 
 import math
 import textwrap
@@ -10,48 +10,36 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from regard.viz.facts import changed_lines, shown_label
-from regard.viz.maps import CROSS, UNFINITE, Aligned, LayerMap, Map, best_aligned, finite
+from regard.viz.labels import intervention_lines, shown_label
+from regard.viz.maps import CROSS, UNFINITE, AlignedHead, LayerMap, Map, best_aligned, finite
 
-SHADES = " ░▒▓█"
-"""Five steps from nothing to all: readable without colour."""
+SHADES = " ░▒▓█"  # five steps from 0 to the largest weight, readable without colour
 COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
-"""The same steps in viridis, which keeps its order for colour-blind eyes and in grey."""
-
-BROKEN = "!!"
-"""A weight that is not finite."""
-CELL = 3
-"""Characters of a weight."""
-SCREEN = 60
-"""Rows that are drawn at most."""
-HIGHEST = 14
-"""Letters of a column's label that are written, one below the other."""
-WIDEST = 20
-"""Letters of a row's label."""
-WIDTH = 80
-"""Characters of a line that the primer's printout is folded to."""
+"""The same steps in viridis, whose order is preserved in grey and for colour-blind readers."""
+NOT_FINITE = "!!"
+# All lengths are in characters or lines.
+CELL = 3  # width of one weight
+MAX_ROWS = 60  # above this number of rows, only one head is drawn
+COLUMN_LABEL, ROW_LABEL = 14, 20  # maximal lengths of labels; column labels are written vertically
+WIDTH = 80  # of the lists of weights
 
 
 def describe(attention: Map) -> str:
-    """Write one sample as the primer does: input, prediction, truth, weights of each output step and head."""
+    """Return input, prediction, truth and the weights of each output step and head, as the primer prints them."""
     lines = [
         f"Input:      {attention.input!r}",
         f"Prediction: {attention.prediction!r}",
         f"Truth:      {'unknown' if attention.truth is None else repr(attention.truth)}",
     ]
     lines += [f"Note:       {attention.note}"] if attention.note else []
-    lines += changed_lines(attention)
+    lines += intervention_lines(attention)
     if isinstance(attention.prediction, str):
-        return "\n".join(lines)  # the heatmap says the rest, at a fraction of the length
+        return "\n".join(lines)  # weights of a whole text would fill pages; the heatmap shows them
     for layer in attention.layers.values():
         if layer.kind != "encoder":
             lines += ["", *_describe_layer(layer, "Input" if layer.name == CROSS else "Output")]
     if attention.position_norms is not None:
-        lines += [
-            "",
-            "L2-Norm of Input Positional Encoding:",
-            _folded(decimals(attention.position_norms)),
-        ]
+        lines += ["", "L2-Norm of Input Positional Encoding:", _wrap(decimals(attention.position_norms))]
     return "\n".join(lines)
 
 
@@ -60,78 +48,83 @@ def _describe_layer(layer: LayerMap, keys: str) -> list[str]:
     for step, label in enumerate(layer.query_labels):
         lines.append(f"Output step {step} ({label})")
         for head, weights in enumerate(layer.weights[:, step]):
-            lines.append(_folded(f"Head #{head} attended mainly to {keys} steps: {mainly(weights)}", " " * 4))
-            lines.append(_folded(decimals(weights), " " * 4))
+            largest = largest_keys(weights)
+            lines.append(_wrap(f"Head #{head} attended mainly to {keys} steps: {largest}", " " * 4))
+            lines.append(_wrap(decimals(weights), " " * 4))
     return lines
 
 
-def _folded(text: str, before: str = "") -> str:
-    return textwrap.fill(text, WIDTH, initial_indent=before, subsequent_indent=f"{before} ")
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent} ")
 
 
-def mainly(weights: np.ndarray) -> list[int]:
-    """Return the steps with the largest weight, to three decimals: letters that are alike tie."""
-    if not weights.any():  # of a head that is off
+def largest_keys(weights: np.ndarray) -> list[int]:
+    """Return the keys with the largest weight after rounding to three decimals; several keys may tie.
+
+    >>> largest_keys(np.array([0.2, 0.4, 0.4]))
+    [1, 2]
+    """
+    if not weights.any():  # an ablated head
         return []
     rounded = np.round(finite(weights), 3)
     return np.flatnonzero(rounded == rounded.max()).tolist()
 
 
 def decimals(values: "np.ndarray | list[float]") -> str:
-    """Write numbers to three decimals, as a list."""
+    """Format numbers as a list with three decimals."""
     return "[" + ", ".join(f"{value:.3f}" for value in values) + "]"
 
 
 def heatmap(attention: Map) -> RenderableType:
-    """Draw what each output attended to: a row for each output step and head, a column for each key.
+    """Draw a heatmap of characters: a row for each output step and head, a column for each key.
 
-    It is as wide as the terminal. Of an answer in words, and of more rows than fit on a screen, it shows only the
-    head that aligns best, and says how to see the others.
+    It is as wide as the terminal. For text answers, and if there are more rows than fit on a screen, it shows
+    only the head that aligns best and how to see the others.
     """
-    changed = changed_lines(attention)
-    return Group(*map(Text, changed), _heatmap(attention)) if changed else _heatmap(attention)
+    lines = intervention_lines(attention)
+    return Group(*map(Text, lines), _heatmap(attention)) if lines else _heatmap(attention)
 
 
 def _heatmap(attention: Map) -> RenderableType:
-    # Of a run, what the outputs attended to; of records, which know of no outputs, everything.
-    drawn = attention.drawn
+    # For a run, weights of the outputs. Records have no prediction, and all layers are drawn.
+    plotted = attention.plotted_layers
     answered = attention.prediction is not None
-    layers = [each for each in drawn if each.kind != "encoder" or not answered] or drawn
+    layers = [layer for layer in plotted if layer.kind != "encoder" or not answered] or plotted
     if not layers:
         return Text("This model has no attention to show.")
     heads = sum(len(layer.weights) for layer in layers)
     rows = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in layers)
-    best = attention.chosen_head or best_aligned(layers)
+    best = attention.selected_head or best_aligned(layers)
     if best is not None and best.layer.patches is not None:
-        return Group(_on_patches(best), Text(_others(best, heads), style="dim"))
-    if heads > 1 and best is not None and (rows > SCREEN or isinstance(attention.prediction, str)):
-        return Group(_Heatmap([best.layer], best.head), Text(_others(best, heads), style="dim"))
+        return Group(_patch_grid(best), Text(_other_heads(best, heads), style="dim"))
+    if heads > 1 and best is not None and (rows > MAX_ROWS or isinstance(attention.prediction, str)):
+        return Group(_Heatmap([best.layer], best.head), Text(_other_heads(best, heads), style="dim"))
     return _Heatmap(layers)
 
 
-def _others(best: Aligned, heads: int) -> str:
-    what = "aligns best" if best.layer.kind == CROSS else "looks at most of the tokens"
+def _other_heads(best: AlignedHead, heads: int) -> str:
+    reason = "aligns best" if best.layer.kind == CROSS else "attends to most of the tokens"
     return (
-        f"This is {best.layer.called(best.head)} of {best.layer.name}, of {heads} heads the one that {what}."
+        f"This is {best.layer.head_name(best.head)} of {best.layer.name}, of {heads} heads the one that {reason}."
         " To see the others: --plot page.html, the explorer, or in Python .to_html(path)."
     )
 
 
-def _on_patches(best: Aligned) -> RenderableType:
-    """Draw the patches of a picture where they are, with the weights that a head puts upon them."""
-    from regard.viz.overlay import looker, weights_on_patches
+def _patch_grid(best: AlignedHead) -> RenderableType:
+    """Draw the weights of one head on a grid of image patches."""
+    from regard.viz.image_overlay import patch_weights, query_description
 
-    weights = weights_on_patches(best.layer)[best.head]
+    weights = patch_weights(best.layer)[best.head]
     largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
     table = Table(box=None, padding=(0, 0), pad_edge=False, show_header=False)
     for row in weights:
         table.add_row(*(cell(float(weight), largest, False) for weight in row))
-    said = f"{best.layer.title}, {best.layer.called(best.head)}: {looker(best.layer)}"
-    return Group(Text(said), table, Text(f"largest weight {largest:.3f}", style="dim"))
+    title = f"{best.layer.title}, {best.layer.head_name(best.head)}: {query_description(best.layer)}"
+    return Group(Text(title), table, Text(f"largest weight {largest:.3f}", style="dim"))
 
 
 class _Heatmap:
-    """Layers as tables that are no wider than the terminal: the columns go on below where they do not fit."""
+    """Layers as tables that fit the terminal; columns that do not fit continue in further tables below."""
 
     def __init__(self, layers: list[LayerMap], head: int | None = None) -> None:
         self.layers = layers
@@ -141,29 +134,29 @@ class _Heatmap:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for layer in self.layers:
             yield Text(f"{layer.title}:")
-            called = max((len(layer.called(head)) for head in range(len(layer.weights))), default=0)
-            left = max((cell_len(_named(label)) for label in layer.query_labels), default=0) + called + 1
-            beside = max((options.max_width - left) // CELL, 1)
-            for first in range(0, len(layer.key_labels), beside):
-                yield from self._part(layer, slice(first, first + beside))
+            head_width = max((len(layer.head_name(head)) for head in range(len(layer.weights))), default=0)
+            left = max((cell_len(_row_label(label)) for label in layer.query_labels), default=0) + head_width + 1
+            columns = max((options.max_width - left) // CELL, 1)
+            for first in range(0, len(layer.key_labels), columns):
+                yield self._table(layer, slice(first, first + columns))
         yield self._legend(any(layer.relevant is not None and layer.relevant.any() for layer in self.layers))
 
-    def _part(self, layer: LayerMap, keys: slice) -> Iterator[RenderableType]:
-        """Yield the table of some keys: their labels, and a line for each query and head."""
-        labels = [_cut(label) for label in layer.key_labels[keys]]
+    def _table(self, layer: LayerMap, keys: slice) -> Table:
+        """Return the table of some keys: their labels, and a line for each query and head."""
+        labels = [_column_label(label) for label in layer.key_labels[keys]]
         table = Table(box=None, padding=(0, 0), pad_edge=False, show_header=False)
         for _ in ("query", "head", *labels):
             table.add_column("", no_wrap=True)
-        for line in _headings(labels):
+        for line in _header_lines(labels):
             table.add_row("", "", *line)
         heads = range(len(layer.weights)) if self.head is None else [self.head]
+        relevant = np.zeros_like(layer.weights[0], bool) if layer.relevant is None else layer.relevant
         for step, label in enumerate(layer.query_labels):
             for head in heads:
-                relevant = np.zeros_like(layer.weights[0], bool) if layer.relevant is None else layer.relevant
-                shown = zip(layer.weights[head, step, keys], relevant[step, keys], strict=True)
-                cells = [cell(float(weight), self.largest, bool(dot)) for weight, dot in shown]
-                table.add_row(f"{_named(label)}" if head == heads[0] else "", f"{layer.called(head)} ", *cells)
-        yield table
+                pairs = zip(layer.weights[head, step, keys], relevant[step, keys], strict=True)
+                cells = [cell(float(weight), self.largest, bool(mark)) for weight, mark in pairs]
+                table.add_row(_row_label(label) if head == heads[0] else "", f"{layer.head_name(head)} ", *cells)
+        return table
 
     def _legend(self, relevant: bool) -> Text:
         legend = Text("weight  ")
@@ -171,36 +164,37 @@ class _Heatmap:
             legend.append(shade * 3, style=colour)
         legend.append(f"  0 to {self.largest:.3f}, one scale", style="dim")
         if relevant:
-            legend.append("    x  the answer comes from this input", style="dim")
+            legend.append("    x  the answer depends on this input", style="dim")
         if not all(np.isfinite(layer.weights).all() for layer in self.layers):
-            legend.append(f"    {BROKEN}  {UNFINITE}", style="dim")
+            legend.append(f"    {NOT_FINITE}  {UNFINITE}", style="dim")
         return legend
 
 
-def _headings(labels: list[str]) -> Iterator[list[str]]:
-    """Yield the lines of the columns' labels: written downwards, where some are longer than a column is wide."""
+def _header_lines(labels: list[str]) -> Iterator[list[str]]:
+    """Yield the lines of the column labels, which are vertical if one is wider than a column."""
     if all(cell_len(label) < CELL for label in labels):
         yield [f" {label}" if cell_len(label) == 1 else label for label in labels]
         return
-    high = max(map(len, labels))
-    for row in range(high):
-        letters = [label.rjust(high)[row] for label in labels]
+    height = max(map(len, labels))
+    for row in range(height):
+        letters = [label.rjust(height)[row] for label in labels]
         yield [f" {letter}" for letter in letters]
 
 
-def _cut(label: str) -> str:
+def _column_label(label: str) -> str:
     label = shown_label(label)
-    return label if len(label) <= HIGHEST else f"{label[: HIGHEST - 1]}…"
+    return label if len(label) <= COLUMN_LABEL else f"{label[: COLUMN_LABEL - 1]}…"
 
 
-def _named(label: str) -> str:
+def _row_label(label: str) -> str:
     label = shown_label(label)
-    return f"{label if len(label) <= WIDEST else label[: WIDEST - 1] + '…'} "
+    return f"{label if len(label) <= ROW_LABEL else label[: ROW_LABEL - 1] + '…'} "
 
 
 def cell(weight: float, largest: float, relevant: bool) -> Text:
     """Return the three characters of one weight: two of its shade, and `x` for a relevant input."""
+    mark = ("x" if relevant else " ", "dim")
     if not math.isfinite(weight):
-        return Text.assemble((BROKEN, "bold red"), ("x" if relevant else " ", "dim"))
+        return Text.assemble((NOT_FINITE, "bold red"), mark)
     step = round(weight / largest * (len(SHADES) - 1))
-    return Text.assemble((SHADES[step] * 2, COLOURS[step]), ("x" if relevant else " ", "dim"))
+    return Text.assemble((SHADES[step] * 2, COLOURS[step]), mark)

@@ -2,7 +2,7 @@
 
 from regard.course.exercises import attention, recurrent, search, sublayers, training, transformer
 from regard.course.exercises.exercise import Case, Exercise
-from regard.errors import unknown
+from regard.errors import unknown_choice
 
 EXERCISES: tuple[Exercise, ...] = (
     *attention.EXERCISES,
@@ -22,7 +22,7 @@ def find_exercise(name: str) -> Exercise:
     for exercise in EXERCISES:
         if exercise.matches(name):
             return exercise
-    raise unknown("exercise", name, [exercise.name for exercise in EXERCISES])
+    raise unknown_choice("exercise", name, [exercise.name for exercise in EXERCISES])
 
 
 __all__ = ["EXERCISES", "Case", "Exercise", "find_exercise"]

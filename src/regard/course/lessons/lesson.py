@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from regard.errors import unknown
+from regard.errors import unknown_choice
 
 HOME = Path("course")
 """Default folder of the lessons' runs, as written in the lessons' texts."""
@@ -197,7 +197,7 @@ def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
     def replace(match: re.Match[str]) -> str:
         return f"{match[1]} {escape(shlex.quote(str(home / match[2])))}"
 
-    return re.sub(rf"(--savepath|--beside) {HOME}/([\w/]+)", replace, text)
+    return re.sub(rf"(--savepath|--compare-with) {HOME}/([\w/]+)", replace, text)
 
 
 @functools.cache
@@ -227,7 +227,7 @@ def find_lesson(name: str) -> Lesson:
     for lesson in lessons():
         if lesson.name == name:
             return lesson
-    raise unknown("lesson", name, list(RUNS))
+    raise unknown_choice("lesson", name, list(RUNS))
 
 
 def _read(number: int, name: str) -> Lesson:

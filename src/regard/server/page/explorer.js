@@ -1,43 +1,43 @@
-// The explorer: type an input, see prediction, truth and attention; touch a head or a weight, see what changes.
+// The explorer: type an input, see prediction, truth and attention; change a head or a weight and see the effect.
 
 import { showSamples } from "./samples.js";
 import { tour } from "./tour.js";
-import { treeOf } from "./tree.js";
-import { addressOf, keepAddress, readAddress } from "./view/address.js";
-import { oneTabStop } from "./view/dom.js";
-import { show } from "./view/entry.js";
-import { legible } from "./view/labels.js";
-import { latest } from "./view/latest.js";
-import { headOf } from "./view/sentence.js";
+import { searchTree } from "./tree.js";
+import { formatAddress, replaceAddress, readAddress } from "./js/address.js";
+import { oneTabStop } from "./js/dom.js";
+import { show } from "./js/entry.js";
+import { revealHidden } from "./js/labels.js";
+import { latest } from "./js/latest.js";
+import { currentHead } from "./js/sentence.js";
 
-/** @import { Asked, Written } from "./view/address.js" */
-/** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData, WorthData } from "./view/data.js" */
-/** @import { LongRow } from "./view/long.js" */
-/** @import { Which } from "./view/which.js" */
+/** @import { Asked, Written } from "./js/address.js" */
+/** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData, WorthData } from "./js/data.js" */
+/** @import { LongRow } from "./js/exact-row.js" */
+/** @import { Which } from "./js/selected-weight.js" */
 /** @import { Sample, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
-/** @import { View } from "./view/view.js" */
+/** @import { View } from "./js/view.js" */
 
 /** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], left_out?: string[], touched?: InterventionData[] }} Found the answer to an input, that before it was touched, why some others are not beside it, and how it was touched */
 
 /**
- * What is explored.
+ * The explored model.
  *
  * @typedef {object} About
  * @property {string} task
  * @property {string} summary
  * @property {string} kind
  * @property {number | null} step null for a model that was not trained here
- * @property {boolean} draws whether it draws samples of its own
- * @property {boolean} writes whether it writes its answer token by token
- * @property {boolean} [pictures] whether its inputs are pictures
- * @property {boolean} snapshots whether it kept some of its training
- * @property {string | null} [origin] the run that it began from
- * @property {string} [accepts] what may be typed, for people; not where that is any text
- * @property {[string, string] | null} [back] title and address of the page that led here
- * @property {Record<string, string[]>} [examined] what an examination says of each head
- * @property {Record<string, WorthData[]> | null} [importance] what it found each head to be worth
- * @property {Record<string, RoleData[]>} [roles] what an examination found each head to do
+ * @property {boolean} draws whether it can draw inputs
+ * @property {boolean} writes whether it generates its answer token by token
+ * @property {boolean} [pictures] whether its inputs are images
+ * @property {boolean} snapshots whether it has snapshots of its training
+ * @property {string | null} [origin] the run that it started from
+ * @property {string} [accepts] description of accepted inputs, if they are limited
+ * @property {[string, string] | null} [back] title and address of the page that links here
+ * @property {Record<string, string[]>} [examined] findings of the examination of each head
+ * @property {Record<string, WorthData[]> | null} [importance] importance of each head from the examination
+ * @property {Record<string, RoleData[]>} [roles] role of each head from the examination
  */
 
 /**
@@ -46,21 +46,21 @@ import { headOf } from "./view/sentence.js";
  * @property {string} task
  * @property {Record<string, WorthData[]>} [importance]
  * @property {Record<string, RoleData[]>} [roles]
- * @property {Partial<Record<string, AbortController>>} working what stops that which is being worked out
+ * @property {Partial<Record<string, AbortController>>} working aborts the running computation
  * @property {Record<string, string[]>} [examined]
  * @property {PlaybackData} [playback]
  * @property {Found} [found]
- * @property {Written} [written] the search for the answer that is shown
+ * @property {Written} [written] the displayed search
  * @property {View} [view]
- * @property {boolean} foreign whether it was not trained here: how a weight came about is not known then
+ * @property {boolean} foreign whether it was not trained here: then weights cannot be explained
  * @property {number} seed
- * @property {number} ticket of the latest thing that is being done
+ * @property {number} ticket identifies the latest request
  */
 
-const TYPING = 150; // milliseconds without a key before an input is sent
-const PROGRESS = 400; // milliseconds between looks at how far the importance is
-const LARGEST = 8_000_000; // bytes of a picture
-const CHUNK = 8192; // bytes that are made into characters at once
+const TYPING = 150; // milliseconds without a keystroke before an input is sent
+const PROGRESS = 400; // milliseconds between progress requests
+const LARGEST = 8_000_000; // bytes of an image
+const CHUNK = 8192; // bytes converted to characters at once
 const picture = /** @type {HTMLInputElement} */ (element("picture"));
 const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
@@ -70,13 +70,13 @@ const state = { task: "", touched: [], foreign: false, seed: 0, ticket: 0, worki
 
 /** @param {string} id */
 function element(id) {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`the page has no element ${id}`);
-  return found;
+  const item = document.getElementById(id);
+  if (!item) throw new Error(`the page has no element ${id}`);
+  return item;
 }
 
 /**
- * Ask the server; an answer that is no success is thrown as its error.
+ * Sends a request; an unsuccessful response is thrown as an error.
  *
  * @param {string} path
  * @param {object} [body]
@@ -88,33 +88,33 @@ async function ask(path, body, signal) {
   const response = await fetch(path, { ...request, signal }).catch(() => {
     throw new Error("The explorer does not answer: is `regard show` still running?");
   });
-  const found = await response.json();
-  if (!response.ok) throw new Error(found.error);
-  return found;
+  const data = await response.json();
+  if (!response.ok) throw new Error(data.error);
+  return data;
 }
 
 /**
- * Do something that asks the server, and say what went wrong; of several at once, only the last one counts.
+ * Runs work that sends requests and displays its errors; of concurrent runs only the last one counts.
  *
- * @param {() => Promise<() => void>} work resolves to what is done with the answer
- * @param {boolean} [answers] whether it is the answer to an input: where that is refused, the old one is dimmed
+ * @param {() => Promise<() => void>} work resolves to a function that displays the response
+ * @param {boolean} [answers] whether it answers an input: if that is rejected, the old answer is dimmed
  */
-async function doing(work, answers = false) {
+async function runRequest(work, answers = false) {
   state.ticket += 1;
   const { ticket } = state;
   main.classList.add("waiting");
   try {
-    const found = await work();
+    const finish = await work();
     if (ticket !== state.ticket) return;
     message.textContent = "";
-    if (answers) refused(false);
-    found();
+    if (answers) markRejected(false);
+    finish();
   } catch (error) {
     if (ticket !== state.ticket) return;
     message.textContent = error instanceof Error ? error.message : String(error);
     if (answers) {
-      refused(true);
-      element("note").textContent = ""; // it is of the old input
+      markRejected(true);
+      element("note").textContent = ""; // it belongs to the old input
     }
   } finally {
     if (ticket === state.ticket) main.classList.remove("waiting");
@@ -122,35 +122,35 @@ async function doing(work, answers = false) {
 }
 
 /** @param {boolean} on whether what is shown belongs to another input than that which stands there */
-function refused(on) {
+function markRejected(on) {
   main.classList.toggle("refused", on);
   main.inert = on;
   input.setAttribute("aria-invalid", String(on));
 }
 
-/** @param {Found} found */
-function draw(found) {
-  state.found = found;
+/** @param {Found} answered */
+function draw(answered) {
+  state.found = answered;
   const { importance, examined, roles, playback, touched, view } = state;
   const data = {
-    maps: [found.map],
-    original: found.original,
+    maps: [answered.map],
+    original: answered.original,
     importance,
     examined,
     roles,
     playback,
-    beside: found.beside,
+    beside: answered.beside,
     interventions: touched,
-    behind: found.touched !== undefined && found.touched !== touched,
+    behind: answered.touched !== undefined && answered.touched !== touched,
   };
-  const notes = [found.map.note, ...(found.left_out ?? [])].filter(Boolean);
-  element("note").textContent = notes.map((note) => `Note: ${note}`).join(" "); // here, beside what was typed
-  document.title = `${state.task}: ${legible(found.map.input)} · Regard`;
+  const notes = [answered.map.note, ...(answered.left_out ?? [])].filter(Boolean);
+  element("note").textContent = notes.map((note) => `Note: ${note}`).join(" "); // next to the typed input
+  document.title = `${state.task}: ${revealHidden(answered.map.input)} · Regard`;
   if (view) view.update(data);
   else {
-    const usual = { touch, row, state: readAddress(location.hash).state, chosen: keep };
+    const usual = { touch, row, state: readAddress(location.hash).state, chosen: updateAddress };
     state.view = show(main, data, state.foreign ? usual : { ...usual, explain });
-    keep();
+    updateAddress();
   }
 }
 
@@ -165,17 +165,17 @@ function row(which) {
 }
 
 /** Keep in the address what is shown: of which input, and what was done to it. */
-function keep() {
+function updateAddress() {
   const { found, view, touched, written } = state;
   if (!found || !view) return;
   /** @type {Asked[]} */
   const all = ["importance", "roles"];
-  const asked = all.filter((each) => known(each) || state.working[each]);
-  keepAddress(addressOf(view.state, { input: found.map.input, touched, written, asked }));
+  const asked = all.filter((name) => isComputed(name) || state.working[name]);
+  replaceAddress(formatAddress(view.state, { input: found.map.input, touched, written, asked }));
 }
 
 /** @param {Asked} name */
-function known(name) {
+function isComputed(name) {
   return Object.keys(state[name] ?? {}).length > 0;
 }
 
@@ -191,23 +191,23 @@ const answer = latest(() => attend());
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
-  element("steps").hidden = true; // it is of another answer
+  element("steps").hidden = true; // it belongs to another answer
   state.written = undefined;
-  return doing(async () => {
+  return runRequest(async () => {
     const asked = drawn ? { seed: state.seed } : { input: input.value };
     const { touched } = state;
     /** @type {Found} */
-    const found = await ask("api/attend", { interventions: touched, ...asked });
-    found.touched = touched;
+    const response = await ask("api/attend", { interventions: touched, ...asked });
+    response.touched = touched;
     return () => {
-      if (drawn) input.value = found.map.input;
-      draw(found);
+      if (drawn) input.value = response.map.input;
+      draw(response);
     };
   }, true);
 }
 
 /** Show what the address says: another part of the answer that is there, or another input. */
-async function follow() {
+async function followAddress() {
   const { input: text, state: chosen, touched, written, asked } = readAddress(location.hash);
   const { found, touched: before } = state;
   const shown = text === found?.map.input && !touched?.length && !before.length && (written || !state.written);
@@ -217,14 +217,14 @@ async function follow() {
     Object.assign(state, { touched: touched ?? [], playback: undefined });
     await attend();
   }
-  if (chosen.frame !== undefined && !state.playback) await doing(watchItForm);
-  if (written) await doing(() => stepByStep(written.beam, written.branch));
+  if (chosen.frame !== undefined && !state.playback) await runRequest(showPlayback);
+  if (written) await runRequest(() => showSearch(written.beam, written.branch));
   state.view?.choose(chosen);
-  for (const each of asked) if (!known(each) && !state.working[each]) aside(each);
+  for (const name of asked) if (!isComputed(name) && !state.working[name]) compute(name);
 }
 
 /** What the page says of the subject, and what can be done with it. */
-async function introduce() {
+async function showSubject() {
   /** @type {About} */
   const about = await ask("api/run");
   return () => {
@@ -238,7 +238,7 @@ async function introduce() {
     element("task").textContent = about.task;
     const steps =
       about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
-    const begun = about.origin ? `, begun from ${about.origin}` : "";
+    const begun = about.origin ? `, initialised from ${about.origin}` : "";
     element("about").textContent = `${about.summary}; ${steps}${begun}`;
     const back = /** @type {HTMLAnchorElement} */ (element("back"));
     back.hidden = !about.back;
@@ -248,20 +248,20 @@ async function introduce() {
     input.readOnly = about.pictures ?? false;
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
-    element("accepts").textContent = about.accepts ? `Takes ${about.accepts}` : "";
-    const more = [...element("more").querySelectorAll("button")].filter((each) => !each.hidden);
+    element("accepts").textContent = about.accepts ? `Accepts ${about.accepts}` : "";
+    const more = [...element("more").querySelectorAll("button")].filter((option) => !option.hidden);
     oneTabStop(more, 0);
-    if (readAddress(location.hash).input !== null) follow();
+    if (readAddress(location.hash).input !== null) followAddress();
     else if (about.draws) attend({ fresh: true, drawn: true });
   };
 }
 
 /**
- * Work out what takes a while, beside whatever else is asked; a second press of its button stops it.
+ * Runs a long computation beside other requests; pressing its button again stops it.
  *
  * @param {Asked} name
  */
-async function aside(name) {
+async function compute(name) {
   const button = element(name);
   const working = state.working[name];
   if (working) return working.abort();
@@ -269,8 +269,9 @@ async function aside(name) {
   state.working[name] = control;
   const usual = button.textContent;
   const watch = setInterval(async () => {
-    const found = (await ask("api/progress").catch(() => ({})))[name];
-    if (state.working[name] === control && found) button.textContent = `Stop (${found[0]} of ${found[1]})`;
+    const progress = (await ask("api/progress").catch(() => ({})))[name];
+    if (state.working[name] === control && progress)
+      button.textContent = `Stop (${progress[0]} of ${progress[1]})`;
   }, PROGRESS);
   button.textContent = "Stop";
   try {
@@ -282,27 +283,31 @@ async function aside(name) {
     clearInterval(watch);
     state.working[name] = undefined;
     button.textContent = usual;
-    keep();
+    updateAddress();
   }
 }
 
 /**
- * Show how the answer was written; `beam`: how many prefixes are kept side by side, `first`: what is looked at.
+ * Shows the search for the answer; `beam`: its width, `first`: the selected branch.
  *
  * @param {number} [beam]
  * @param {number} [first]
  */
-async function stepByStep(beam, first) {
+async function showSearch(beam, first) {
   /** @type {Searched} */
-  const found = await ask("api/tree", { input: input.value, interventions: state.touched, beam: beam ?? null });
+  const response = await ask("api/tree", {
+    input: input.value,
+    interventions: state.touched,
+    beam: beam ?? null,
+  });
   return () => {
     const steps = element("steps");
     /** @param {number} branch */
     const choose = (branch) => {
-      state.written = { beam: found.tree.beam, branch };
-      draw({ map: found.maps[found.shown[branch]] });
-      state.view?.choose({ query: found.tree.branches[branch].step, key: null, also: "" });
-      keep();
+      state.written = { beam: response.tree.beam, branch };
+      draw({ map: response.maps[response.shown[branch]] });
+      state.view?.choose({ query: response.tree.branches[branch].step, key: null, also: "" });
+      updateAddress();
     };
     const close = () => {
       steps.hidden = true;
@@ -310,7 +315,9 @@ async function stepByStep(beam, first) {
       attend();
     };
     steps.hidden = false;
-    steps.replaceChildren(treeOf(found, first, choose, (width) => doing(() => stepByStep(width)), close));
+    steps.replaceChildren(
+      searchTree(response, first, choose, (width) => runRequest(() => showSearch(width)), close),
+    );
   };
 }
 
@@ -325,16 +332,16 @@ async function openSample({ input: text, query, key }, { layer, head }) {
 function findSamples() {
   const scene = state.view?.scene;
   if (!scene) {
-    message.textContent = state.found ? "This model has no attention to look for." : "Show an input first.";
+    message.textContent = state.found ? "This model has no attention to search." : "Show an input first.";
     return;
   }
   const { layer, state: chosen } = scene;
   const token = chosen.key === null ? null : (layer.keys[chosen.key] ?? null);
-  const wanted = { layer: layer.name, head: headOf(scene), token, wrong_first: false };
+  const wanted = { layer: layer.name, head: currentHead(scene), token, wrong_first: false };
   const tokens = [...new Set(layer.keys)].sort();
   /** @param {Wanted} asked */
   const again = (asked) =>
-    doing(async () => {
+    runRequest(async () => {
       const answer = { found: await ask("api/samples", asked), asked };
       const box = element("samples");
       return () => showSamples(box, answer, tokens, openSample, again, () => element("search").focus());
@@ -343,22 +350,22 @@ function findSamples() {
 }
 
 /** Send the picture that was chosen, and show it. */
-async function see() {
+async function sendPicture() {
   const file = picture.files?.[0];
   if (!file) return () => {};
-  picture.value = ""; // the same one can be chosen again
-  if (file.size > LARGEST) throw new Error(`${file.name} has more than 8 MB: choose a smaller picture`);
+  picture.value = ""; // so that the same file can be selected again
+  if (file.size > LARGEST) throw new Error(`${file.name} has more than 8 MB: choose a smaller image`);
   const bytes = new Uint8Array(await file.arrayBuffer());
   let text = "";
   for (let at = 0; at < bytes.length; at += CHUNK) text += String.fromCharCode(...bytes.subarray(at, at + CHUNK));
-  const found = await ask("api/picture", { name: file.name, content: btoa(text) });
+  const response = await ask("api/picture", { name: file.name, content: btoa(text) });
   return () => {
-    input.value = found.input;
+    input.value = response.input;
     attend({ fresh: true });
   };
 }
 
-async function watchItForm() {
+async function showPlayback() {
   state.touched = [];
   /** @type {PlaybackData} */
   const playback = await ask("api/playback", { input: input.value });
@@ -378,21 +385,21 @@ element("ask").addEventListener("submit", (event) => {
   clearTimeout(timer);
   attend({ fresh: true });
 });
-picture.addEventListener("change", () => doing(see, true));
+picture.addEventListener("change", () => runRequest(sendPicture, true));
 element("draw").addEventListener("click", () => {
   state.seed += 1;
   attend({ fresh: true, drawn: true });
 });
 element("tour").addEventListener("click", () => tour(element("guide")));
-addEventListener("hashchange", follow);
-element("importance").addEventListener("click", () => aside("importance"));
+addEventListener("hashchange", followAddress);
+element("importance").addEventListener("click", () => compute("importance"));
 element("roles").addEventListener("click", async () => {
-  await aside("roles");
-  if (known("roles")) state.view?.choose({ mode: "overview" });
+  await compute("roles");
+  if (isComputed("roles")) state.view?.choose({ mode: "overview" });
 });
 element("search").addEventListener("click", findSamples);
-element("tree").addEventListener("click", () => doing(() => stepByStep()));
-element("playback").addEventListener("click", () => doing(watchItForm));
-// A token in the address has done its work, and is not for whoever reads over one's shoulder.
+element("tree").addEventListener("click", () => runRequest(() => showSearch()));
+element("playback").addEventListener("click", () => runRequest(showPlayback));
+// The token in the address is now in a cookie, and is removed so that nobody copies it from the screen.
 if (location.search) history.replaceState(null, "", location.pathname);
-doing(introduce);
+runRequest(showSubject);

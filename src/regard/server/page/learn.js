@@ -1,4 +1,4 @@
-// A lesson's run: a button that trains it, how far it has come, and what it came to.
+// The run of a lesson: a button that trains it, its progress, and its results.
 
 const lesson = /** @type {HTMLElement} */ (document.querySelector("main[data-lesson]")).dataset.lesson;
 const address = `api/lessons/${lesson}`;
@@ -11,42 +11,42 @@ const bar = /** @type {HTMLProgressElement} */ (part("progress"));
 
 /** @typedef {{step: number, steps: number, loss: number | null, words: string[] | null, busy: boolean, failed: string}} State */
 
-/** @param {State} found */
-function show(found) {
-  button.disabled = found.busy;
-  button.textContent = found.words ? "Train it again" : "Train it";
-  bar.hidden = !found.busy;
-  bar.value = found.steps ? found.step / found.steps : 0;
-  part("state").textContent = told(found);
+/** @param {State} run */
+function show(run) {
+  button.disabled = run.busy;
+  button.textContent = run.words ? "Train it again" : "Train it";
+  bar.hidden = !run.busy;
+  bar.value = run.steps ? run.step / run.steps : 0;
+  part("state").textContent = describeRun(run);
   part("words").replaceChildren(
-    ...(found.words ?? []).map((each) => {
+    ...(run.words ?? []).map((word) => {
       const item = document.createElement("li");
-      item.textContent = each;
+      item.textContent = word;
       return item;
     }),
   );
-  part("explore").hidden = !found.words;
+  part("explore").hidden = !run.words;
 }
 
-/** @param {State} found */
-function told(found) {
-  if (found.failed) return `It failed: ${found.failed}`;
-  if (!found.busy || found.words) return "";
-  if (!found.step) return "starting …";
-  if (found.step >= found.steps) return "testing …";
-  return `step ${found.step} of ${found.steps}${found.loss === null ? "" : `, loss ${found.loss.toFixed(3)}`}`;
+/** @param {State} run */
+function describeRun(run) {
+  if (run.failed) return `It failed: ${run.failed}`;
+  if (!run.busy || run.words) return "";
+  if (!run.step) return "starting …";
+  if (run.step >= run.steps) return "testing …";
+  return `step ${run.step} of ${run.steps}${run.loss === null ? "" : `, loss ${run.loss.toFixed(3)}`}`;
 }
 
 /** @param {string} method */
 async function ask(method) {
   const response = await fetch(address, { method }).catch(() => null);
   if (!response?.ok) {
-    part("state").textContent = "The course has been ended: start it again with regard learn";
+    part("state").textContent = "The course server has ended: start it again with regard learn";
     return;
   }
-  const found = /** @type {State} */ (await response.json());
-  show(found);
-  if (found.busy) setTimeout(() => ask("GET"), 400);
+  const run = /** @type {State} */ (await response.json());
+  show(run);
+  if (run.busy) setTimeout(() => ask("GET"), 400);
 }
 
 button.addEventListener("click", () => ask("POST"));

@@ -1,59 +1,62 @@
-// A tour of the explorer: a minute, to be skipped at any time, by keys as well.
+// A one-minute tour of the explorer, which can be skipped at any time and controlled by keys.
 
-import { button, node } from "./view/dom.js";
+import { button, node } from "./js/dom.js";
 
 /** @typedef {{ at: string, text: string }} Stop what is pointed at, and what is said of it */
 
 /** @type {Stop[]} */
 export const STOPS = [
-  { at: "#input", text: "Type an input here; what may be typed stands below. The model answers as you type." },
+  {
+    at: "#input",
+    text: "Type an input here; the accepted form is described below. The model answers as you type.",
+  },
   {
     at: ".answer",
-    text: "What the model answered, and how probable it took each output to be. Where the task knows the truth, that too.",
+    text: "The model's prediction and the probability of each output, with the truth if it is known.",
   },
   {
     at: ".panels",
     text:
-      "The attention of each head. A row is an output that looks, a column an input that is looked at. The stronger " +
-      "the colour, the more of the row's attention is there; each row sums to 1.",
+      "The attention of each head. Rows are queries, columns are keys. The stronger " +
+      "the colour, the larger the weight; each row sums to 1.",
   },
-  { at: ".sentence", text: "One row in words: they say no more than the weights do." },
+  { at: ".sentence", text: "The selected row in words." },
   {
     at: ".panels",
-    text: "Point at a weight to read it, click to keep it. By keys: Tab to a heatmap, then arrows; [ and ] change the head.",
+    text: "Point at a weight to read it, click to select it. Keyboard: Tab to a heatmap, then arrows; [ and ] change the head.",
   },
   {
     at: ".choice",
     text: "The same as lines between tokens, as a table of numbers, or all layers and heads at once.",
   },
   {
-    at: "button[data-name='Show the sum']",
-    text: "How a weight comes about: query times key, softmax, values, answer, number by number.",
+    at: "button[data-name='Explain this weight']",
+    text: "The computation of a weight, number by number: query times key, softmax, values, answer.",
   },
   {
     at: ".touch",
     text:
-      "Attention that is seen need not matter. Switch a head off, make it uniform, or drag a weight, and see whether " +
+      "Large weights need not matter. Switch a head off, make it uniform, or drag a weight, and see whether " +
       "the answer changes.",
   },
   {
     at: "#importance",
-    text: "How much worse the model becomes without each head, over many samples.",
+    text: "The loss increase without each head, over many samples.",
   },
   {
     at: "#roles",
-    text: "What each head does, where that is sure: looks at the previous step, at the aligned word, ...",
+    text: "The role of each head, if it is significant: it attends to the previous step, to the aligned word, ...",
   },
   {
     at: "#search",
-    text: "Other inputs in which the head in view looks most, wrong answers first if you like. That is all: have a look.",
+    text: "Other inputs with the largest weights of the displayed head, optionally wrong answers first. This is the end of the tour.",
   },
 ];
 
 /**
- * Begin; the tour ends with its last stop, with Escape or with Skip, and the focus goes back to where it was.
+ * Starts the tour. It ends after the last stop, with Escape or with Skip; the focus returns to its former element.
  *
- * @param {HTMLElement} guide where the stops are told
+ * @param {HTMLElement} guide contains the text of the stops
  */
 export function tour(guide) {
   const before = document.activeElement;

@@ -1,43 +1,43 @@
-// How an answer was written, step by step: what might have come next at each, and the beam as a tree.
+// The search for an answer: alternatives at each step, and the beam as a tree.
 
-import { button, node, oneTabStop, svg } from "./view/dom.js";
-import { visible } from "./view/labels.js";
-import { widthOf } from "./view/measuring.js";
+import { button, node, oneTabStop, svg } from "./js/dom.js";
+import { tokenLabel } from "./js/labels.js";
+import { textWidth } from "./js/text-width.js";
 
-/** @import { MapData } from "./view/data.js" */
+/** @import { MapData } from "./js/data.js" */
 
 /** @typedef {{ label: string, probability: number }} Follower */
 /** @typedef {{ parent: number | null, step: number, label: string, probability: number, log_probability: number, ended: boolean, followers: Follower[] }} Branch */
 /** @typedef {{ begin: Follower[], branches: Branch[], best: number[], beam: number }} Tree */
 /** @typedef {{ tree: Tree, shown: number[], maps: MapData[] }} Searched */
 
-const LARGER = 13 / 12; // letters of the tree to those that are measured
-const GAP = 30; // between the words of one step and those of the next, pixels
-const HIGH = 22; // from branch to branch, pixels
-const BAR = 120; // of the likeliest token, pixels
+const LARGER = 13 / 12; // font size of the tree relative to measured labels
+const GAP = 30; // pixels between the words of consecutive steps
+const HIGH = 22; // pixels between branches
+const BAR = 120; // pixels of the likeliest token
 
 /**
- * The tree, and what might have come next; `choose` is told which branch is looked at.
+ * The tree and the alternatives; `choose` receives the selected branch.
  *
- * @param {Searched} found
- * @param {number | undefined} first the branch that is looked at first; else the beginning of the answer
+ * @param {Searched} data
+ * @param {number | undefined} first the branch selected at first; by default the start of the answer
  * @param {(branch: number) => void} choose
- * @param {(beam: number) => void} widen ask for another width of the beam
+ * @param {(beam: number) => void} widen requests another beam width
  * @param {() => void} close
  */
-export function treeOf(found, first, choose, widen, close) {
-  const { tree } = found;
-  const rows = rowsOf(tree);
-  const places = placesIn(tree);
-  const box = node("section", { class: "steps", "aria-label": "How the answer was written" });
-  const said = node("div", { class: "followers", "aria-live": "polite" });
-  const texts = tree.branches.map((branch, number) => textOf(tree, branch, number, rows, places));
+export function searchTree(data, first, choose, widen, close) {
+  const { tree } = data;
+  const rows = branchRows(tree);
+  const places = stepPositions(tree);
+  const box = node("section", { class: "steps", "aria-label": "Search for the answer" });
+  const panel = node("div", { class: "followers", "aria-live": "polite" });
+  const texts = tree.branches.map((branch, number) => branchText(tree, branch, number, rows, places));
   let at = first !== undefined && first < tree.branches.length ? first : (tree.best[0] ?? 0);
   /** @param {number} number */
   const go = (number) => {
     at = number;
-    texts.forEach((text, each) => text.classList.toggle("on", each === number));
-    said.replaceChildren(...followersOf(tree, number));
+    texts.forEach((text, index) => text.classList.toggle("on", index === number));
+    panel.replaceChildren(...listFollowers(tree, number));
     choose(number);
   };
   texts.forEach((text, number) => {
@@ -67,25 +67,25 @@ export function treeOf(found, first, choose, widen, close) {
     button("Close", close),
   );
   const beside = node("div", { class: "beside" });
-  beside.append(drawn(tree, rows, places, texts), said);
-  box.append(node("h2", {}, "How the answer was written"), bar, beside);
+  beside.append(drawTree(tree, rows, places, texts), panel);
+  box.append(node("h2", {}, "Search for the answer"), bar, beside);
   go(at);
   return box;
 }
 
 /**
- * The row of each branch: the answer on top, and below it what was given up, or ended with less.
+ * The row of each branch: the answer on top, below it abandoned and worse hypotheses.
  *
  * @param {Tree} tree
  */
-function rowsOf({ branches, best }) {
+function branchRows({ branches, best }) {
   /** @type {number[]} */
   const rows = [];
   let last = -1;
   /** @param {number | null} parent @param {number | undefined} row */
   const place = (parent, row) => {
     const children = branches.map((_, number) => number).filter((number) => branches[number].parent === parent);
-    children.sort((one, other) => Number(best.includes(other)) - Number(best.includes(one)));
+    children.sort((child, sibling) => Number(best.includes(sibling)) - Number(best.includes(child)));
     children.forEach((child, order) => {
       if (order > 0 || row === undefined) last += 1;
       rows[child] = order === 0 && row !== undefined ? row : last;
@@ -97,28 +97,27 @@ function rowsOf({ branches, best }) {
 }
 
 /**
- * Where each step begins, and after the last one, where the tree ends: there is room for the widest words of each, so
- * that lines run between them.
+ * The position of each step, and of the end of the tree, with room for the widest words of each step.
  *
  * @param {Tree} tree
  */
-function placesIn({ branches }) {
+function stepPositions({ branches }) {
   const places = [4];
   for (const branch of branches) {
     const step = branch.step + 1;
-    places[step] = Math.max(places[step] ?? 0, wide(branch));
+    places[step] = Math.max(places[step] ?? 0, branchWidth(branch));
   }
   for (let step = 1; step < places.length; step += 1) places[step] = places[step - 1] + (places[step] ?? 0) + GAP;
   return places;
 }
 
 /**
- * How wide a branch is as it is written.
+ * The width of a branch's label.
  *
  * @param {Branch} branch
  */
-function wide({ label, probability, ended }) {
-  return LARGER * widthOf(`${ended ? "end" : short(visible(label))} ${percentOf(probability)}`);
+function branchWidth({ label, probability, ended }) {
+  return LARGER * textWidth(`${ended ? "end" : shortLabel(tokenLabel(label))} ${branchPercent(probability)}`);
 }
 
 /**
@@ -128,11 +127,11 @@ function wide({ label, probability, ended }) {
  * @param {number[]} rows
  * @param {number[]} places of the steps
  */
-function textOf({ best }, { label, step, probability, log_probability, ended }, number, rows, places) {
+function branchText({ best }, { label, step, probability, log_probability, ended }, number, rows, places) {
   const kind = best.includes(number) ? "best" : "other";
-  const full = visible(label);
-  const shown = ended ? "end" : short(full);
-  const share = percentOf(probability);
+  const full = tokenLabel(label);
+  const shown = ended ? "end" : shortLabel(full);
+  const share = branchPercent(probability);
   const name = `${shown} ${share}, step ${step}, ${full}, log-probability ${log_probability.toFixed(3)}`;
   const place = { x: places[step], y: HIGH * rows[number] + 16, class: `branch ${kind}` };
   const text = svg("text", { ...place, role: "button", "aria-label": name, "data-name": `branch-${number}` });
@@ -141,12 +140,12 @@ function textOf({ best }, { label, step, probability, log_probability, ended }, 
 }
 
 /** @param {string} label */
-function short(label) {
+function shortLabel(label) {
   return label.length > 8 ? `${label.slice(0, 7)}…` : label;
 }
 
 /** @param {number} share */
-function percentOf(share) {
+function branchPercent(share) {
   return `${Math.round(100 * share)}%`;
 }
 
@@ -156,14 +155,14 @@ function percentOf(share) {
  * @param {number[]} places of the steps
  * @param {SVGTextElement[]} texts
  */
-function drawn({ branches, best }, rows, places, texts) {
+function drawTree({ branches, best }, rows, places, texts) {
   const size = { width: places[places.length - 1], height: HIGH * (Math.max(...rows, 0) + 1) + 8 };
-  const picture = svg("svg", { ...size, role: "group", "aria-label": "All that the search kept" });
+  const picture = svg("svg", { ...size, role: "group", "aria-label": "All hypotheses of the search" });
   branches.forEach(({ parent, step }, number) => {
     if (parent === null) return;
     const [x, y, from] = [places[step] - 4, HIGH * rows[number] + 12, HIGH * rows[parent] + 12];
-    const begin = places[step - 1] + wide(branches[parent]) + 4;
-    const bend = x - GAP + 8; // where the words of the step before have ended
+    const begin = places[step - 1] + branchWidth(branches[parent]) + 4;
+    const bend = x - GAP + 8; // where the words of the previous step end
     const d = `M ${begin} ${from} H ${bend} C ${bend + 12} ${from}, ${x - 12} ${y}, ${x} ${y}`;
     picture.append(svg("path", { d, class: best.includes(number) ? "best" : "other", fill: "none" }));
   });
@@ -172,34 +171,34 @@ function drawn({ branches, best }, rows, places, texts) {
     class: "scrolling",
     role: "region",
     tabindex: 0,
-    "aria-label": "Tree of the search",
+    "aria-label": "Search tree",
   });
   box.append(picture);
   return box;
 }
 
 /**
- * What might have been written instead of a branch, with the probabilities.
+ * The alternatives to a branch, with their probabilities.
  *
  * @param {Tree} tree
  * @param {number} number
  */
-function followersOf({ branches, begin }, number) {
+function listFollowers({ branches, begin }, number) {
   const { parent, label, step, log_probability } = branches[number];
   const before = [];
-  for (let at = parent; at !== null; at = branches[at].parent) before.unshift(visible(branches[at].label));
+  for (let at = parent; at !== null; at = branches[at].parent) before.unshift(tokenLabel(branches[at].label));
   const table = node("table");
   const title = before.length ? `After “${before.join(" ")}”, step ${step}` : "At the beginning, step 0";
   table.append(node("caption", {}, `${title}; log-probability so far ${log_probability.toFixed(3)}`));
   const body = node("tbody");
-  for (const each of parent === null ? begin : branches[parent].followers) {
-    const row = node("tr", { class: each.label === label ? "on" : undefined });
+  for (const follower of parent === null ? begin : branches[parent].followers) {
+    const row = node("tr", { class: follower.label === label ? "on" : undefined });
     const bar = node("span", { "aria-hidden": "true" });
-    bar.style.width = `${each.probability * BAR}px`;
+    bar.style.width = `${follower.probability * BAR}px`;
     const cell = node("td", { class: "bars" });
     cell.append(bar);
-    row.append(node("th", { scope: "row" }, visible(each.label)));
-    row.append(node("td", {}, `${(100 * each.probability).toFixed(1)}%`), cell);
+    row.append(node("th", { scope: "row" }, tokenLabel(follower.label)));
+    row.append(node("td", {}, `${(100 * follower.probability).toFixed(1)}%`), cell);
     body.append(row);
   }
   table.append(body);

@@ -1,4 +1,4 @@
-// What is chosen, in the address of the page: a reload keeps it, and a link shows others the same.
+// The view's state in the page's address: it survives a reload, and a link shows others the same view.
 
 import { START } from "./state.js";
 
@@ -6,18 +6,18 @@ import { START } from "./state.js";
 /** @import { State } from "./state.js" */
 
 /** @typedef {{ beam: number, branch: number }} Written how wide the search for the answer is that is shown, and what is looked at in it */
-/** @typedef {"importance" | "roles"} Asked what takes a while to be worked out */
+/** @typedef {"importance" | "roles"} Asked a computation that takes a while */
 
 const NUMBERS = ["map", "head", "query", "key", "focus", "frame", "top"];
 const SHARES = ["least"];
 const LISTS = ["off", "also"];
 const SWITCHES = ["words", "change", "mean", "sorted", "sum"];
 /** @type {Asked[]} */
-const ASIDE = ["importance", "roles"];
-const WAYS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"];
+const COMPUTATIONS = ["importance", "roles"];
+const MODES_IN_ADDRESS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"];
 
 /**
- * What an address says; `input`, `touched` and `written` are null where it does not.
+ * The content of an address; `input`, `touched` and `written` are null if absent.
  *
  * @typedef {object} Addressed
  * @property {Partial<State>} state
@@ -28,59 +28,60 @@ const WAYS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"
  */
 
 /**
- * What differs from the beginning, as the part of an address behind "#".
+ * The part of an address after "#", with all values that differ from the initial state.
  *
  * @param {Readonly<State>} state
  * @param {{ input?: string, touched?: InterventionData[], written?: Written, asked?: Asked[] }} more
  */
-export function addressOf(state, { input, touched, written, asked } = {}) {
-  const found = new URLSearchParams();
-  if (input !== undefined) found.set("input", input);
+export function formatAddress(state, { input, touched, written, asked } = {}) {
+  const parameters = new URLSearchParams();
+  if (input !== undefined) parameters.set("input", input);
   for (const [name, value] of Object.entries(state)) {
     const usual = START[/** @type {keyof State} */ (name)];
-    if (value !== null && value !== usual) found.set(name, String(value));
+    if (value !== null && value !== usual) parameters.set(name, String(value));
   }
-  if (touched?.length) found.set("touched", JSON.stringify(touched));
-  if (written) found.set("written", `${written.beam},${written.branch}`);
-  if (asked?.length) found.set("asked", asked.join(","));
-  return `#${found}`;
+  if (touched?.length) parameters.set("touched", JSON.stringify(touched));
+  if (written) parameters.set("written", `${written.beam},${written.branch}`);
+  if (asked?.length) parameters.set("asked", asked.join(","));
+  return `#${parameters}`;
 }
 
 /**
- * Read what `addressOf` has written; whatever is not right is left out.
+ * Parses the result of `addressOf`; invalid values are ignored.
  *
  * @param {string} hash
  * @returns {Addressed}
  */
 export function readAddress(hash) {
-  const given = new URLSearchParams(hash.slice(1));
+  const parameters = new URLSearchParams(hash.slice(1));
   /** @type {Record<string, unknown>} */
   const state = {};
-  for (const [name, value] of given) {
+  for (const [name, value] of parameters) {
     if (NUMBERS.includes(name) && /^\d{1,6}$/.test(value)) state[name] = Number(value);
     else if (SHARES.includes(name) && /^0\.\d{1,4}$/.test(value)) state[name] = Number(value);
-    else if (name === "temperature" && /^\d{1,3}(\.\d{1,4})?$/.test(value)) state[name] = warm(Number(value));
+    else if (name === "temperature" && /^\d{1,3}(\.\d{1,4})?$/.test(value))
+      state[name] = clampTemperature(Number(value));
     else if (LISTS.includes(name) && /^\d{1,6}(,\d{1,6})*$/.test(value)) state[name] = value;
     else if (SWITCHES.includes(name)) state[name] = value === "true";
     else if (name === "beside" && /^(original|(model|input|snapshot)-\d{1,4})$/.test(value)) state[name] = value;
-    else if (name === "layer" || (name === "mode" && WAYS.includes(value))) state[name] = value;
+    else if (name === "layer" || (name === "mode" && MODES_IN_ADDRESS.includes(value))) state[name] = value;
   }
-  const asked = given.get("asked")?.split(",") ?? [];
+  const asked = parameters.get("asked")?.split(",") ?? [];
   return {
     state,
-    input: given.get("input"),
-    touched: listIn(given.get("touched")),
-    written: writtenIn(given.get("written")),
-    asked: ASIDE.filter((each) => asked.includes(each)),
+    input: parameters.get("input"),
+    touched: parseList(parameters.get("touched")),
+    written: parseSearch(parameters.get("written")),
+    asked: COMPUTATIONS.filter((name) => asked.includes(name)),
   };
 }
 
 /**
- * A temperature that may be asked for.
+ * Clamps a temperature to the allowed range.
  *
  * @param {number} value
  */
-function warm(value) {
+function clampTemperature(value) {
   return Math.min(Math.max(value, 0.1), 10);
 }
 
@@ -88,26 +89,26 @@ function warm(value) {
  * @param {string | null} text
  * @returns {Written | null}
  */
-function writtenIn(text) {
-  const found = /^(\d{1,2}),(\d{1,6})$/.exec(text ?? "");
-  return found && { beam: Number(found[1]), branch: Number(found[2]) };
+function parseSearch(text) {
+  const match = /^(\d{1,2}),(\d{1,6})$/.exec(text ?? "");
+  return match && { beam: Number(match[1]), branch: Number(match[2]) };
 }
 
 /** @param {string | null} text */
-function listIn(text) {
+function parseList(text) {
   try {
-    const found = JSON.parse(text ?? "null");
-    return Array.isArray(found) ? found : null;
+    const list = JSON.parse(text ?? "null");
+    return Array.isArray(list) ? list : null;
   } catch {
     return null;
   }
 }
 
 /**
- * Write an address without another entry in the history.
+ * Replaces the address without a new history entry.
  *
  * @param {string} hash
  */
-export function keepAddress(hash) {
+export function replaceAddress(hash) {
   if (location.hash !== hash) history.replaceState(null, "", hash);
 }

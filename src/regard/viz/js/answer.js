@@ -1,98 +1,107 @@
-// What the model answered, how sure it was, and whether that is right.
+// The prediction, its probability, and whether it is right.
 
 import { node } from "./dom.js";
-import { legible, percent, visible } from "./labels.js";
+import { revealHidden, percent, tokenLabel } from "./labels.js";
 
 /** @import { MapData } from "./data.js" */
 
-const LONGEST_INPUT = 1000; // characters of an input that are written
-const MOST_STEPS = 40; // output steps of which the probability is written
+const LONGEST_INPUT = 1000; // characters of an input that are shown
+const MOST_STEPS = 40; // up to this number of output steps, probabilities are shown
 
 /**
  * @param {MapData} map
- * @param {MapData} [original] what it answered before it was touched
- * @param {{ name: string, map: MapData } | null} [other] what stands beside it
+ * @param {MapData} [original] the answer without interventions
+ * @param {{ name: string, map: MapData } | null} [compared] the map shown for comparison
  */
-export function answer(map, original, other) {
+export function answer(map, original, compared) {
   const line = node("div", { class: "answer" });
   if (map.prediction === null) {
     line.append(
       node("b", {}, map.task),
       " ",
-      node("code", {}, shortened(legible(map.input))),
-      ...changedLine(map),
+      node("code", {}, shorten(revealHidden(map.input))),
+      ...interventionLine(map),
     );
     return line;
   }
-  const said = spelled(map.prediction);
-  const prediction = node("b", { class: "prediction" }, said);
+  const predictionText = answerText(map.prediction);
+  const prediction = node("b", { class: "prediction" }, predictionText);
   line.append(
     node("b", {}, map.task),
     " ",
-    node("code", {}, shortened(legible(map.input))),
+    node("code", {}, shorten(revealHidden(map.input))),
     " prediction ",
     prediction,
   );
   if (map.truth !== null) {
-    const truth = spelled(map.truth);
-    line.append(`, truth ${truth} `, node("span", {}, said === truth ? "✓ right" : "✗ wrong"));
+    const truth = answerText(map.truth);
+    line.append(`, truth ${truth} `, node("span", {}, predictionText === truth ? "✓ right" : "✗ wrong"));
   }
   if (original) {
-    const before = spelled(original.prediction);
-    const text = before === said ? " (as before it was touched)" : ` (before: ${before})`;
-    line.append(node("span", { class: before === said ? "quiet" : "changed" }, text));
+    const before = answerText(original.prediction);
+    const text =
+      before === predictionText ? " (as without interventions)" : ` (without interventions: ${before})`;
+    line.append(node("span", { class: before === predictionText ? "quiet" : "changed" }, text));
   }
-  if (other && other.map !== original && other.map.prediction !== null) {
-    const theirs = spelled(other.map.prediction);
-    const text = theirs === said ? "the same" : theirs;
-    line.append(node("div", { class: theirs === said ? "quiet" : "changed" }, `Beside, ${other.name}: ${text}`));
+  if (compared && compared.map !== original && compared.map.prediction !== null) {
+    const theirs = answerText(compared.map.prediction);
+    const text = theirs === predictionText ? "the same" : theirs;
+    line.append(
+      node(
+        "div",
+        { class: theirs === predictionText ? "quiet" : "changed" },
+        `Compared: ${compared.name}: ${text}`,
+      ),
+    );
   }
   line.append(steps(map, original));
-  line.append(...changedLine(map));
+  line.append(...interventionLine(map));
   if (map.note) line.append(node("div", { class: "note" }, `Note: ${map.note}`));
   return line;
 }
 
 /** @param {MapData} map */
-function changedLine({ interventions }) {
-  return interventions.length ? [node("div", { class: "changed" }, `Changed: ${interventions.join("; ")}`)] : [];
+function interventionLine({ interventions }) {
+  return interventions.length
+    ? [node("div", { class: "changed" }, `Interventions: ${interventions.join("; ")}`)]
+    : [];
 }
 
 /**
- * Each output step with its probability, where that is known.
+ * The probability of each output step, if known.
  *
  * @param {MapData} map
  * @param {MapData} [original]
  */
 function steps({ outputs, prediction, probabilities }, original) {
-  const found = node("div");
-  if (!probabilities.length || outputs.length > MOST_STEPS) return found;
-  found.append(node("span", { class: "quiet" }, "with probability: "));
+  const box = node("div");
+  if (!probabilities.length || outputs.length > MOST_STEPS) return box;
+  box.append(node("span", { class: "quiet" }, "with probability: "));
   outputs.forEach((label, step) => {
     const before = original?.outputs[step] === label ? original.probabilities[step] : null;
     const now = probabilities[step];
     const was = before !== null && Math.abs(before - now) >= 0.005 ? ` (was ${percent(before)})` : "";
     const number = Array.isArray(prediction) ? ` ${prediction[step]}` : "";
-    found.append(
-      node("span", { class: was ? "token changed" : "token" }, `${visible(label)}${number} `),
+    box.append(
+      node("span", { class: was ? "token changed" : "token" }, `${tokenLabel(label)}${number} `),
       node("span", { class: "quiet" }, `${percent(now)}${was} `),
     );
   });
-  return found;
+  return box;
 }
 
 /**
- * A text, or of a long one its beginning and its end.
+ * Shortens a long text to its beginning and end.
  *
  * @param {string} text
  */
-function shortened(text) {
+function shorten(text) {
   return text.length <= LONGEST_INPUT
     ? text
     : `${text.slice(0, LONGEST_INPUT / 2)} … ${text.slice(-LONGEST_INPUT / 4)}`;
 }
 
 /** @param {number[] | string | null} answer */
-export function spelled(answer) {
-  return Array.isArray(answer) ? answer.join(" ") : legible(answer ?? "unknown") || "(nothing)";
+export function answerText(answer) {
+  return Array.isArray(answer) ? answer.join(" ") : revealHidden(answer ?? "unknown") || "(nothing)";
 }

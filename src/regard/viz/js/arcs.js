@@ -1,18 +1,18 @@
-// Self-attention as arcs beside the tokens, written once, one below the other: from who looks to what is looked at.
+// Self-attention as arcs beside a list of tokens, from each query to its keys.
 
-import { dashes, hue } from "./colours.js";
+import { headDashes, headColour } from "./colours.js";
 import { node, oneTabStop, svg } from "./dom.js";
-import { around, cut } from "./labels.js";
-import { besides, headKey, leftOut, strongest } from "./lines.js";
-import { widest, widthOf } from "./measuring.js";
-import { headOf } from "./sentence.js";
+import { nearbyIndices, fitLabel } from "./labels.js";
+import { headOffset, headLegend, omittedLines, strongest } from "./lines.js";
+import { widestText, textWidth } from "./text-width.js";
+import { currentHead } from "./sentence.js";
 
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-const ARC_STEP = 19; // from token to token, pixels
-const ARC_LABEL = 170; // of a label, pixels
-const BULGE = 260; // of an arc at most, pixels
-export const CONTRAST = 1.5; // arcs run over each other: weak ones step back
+const ARC_STEP = 19; // pixels between tokens
+const ARC_LABEL = 170; // pixels of a label
+const BULGE = 260; // pixels, the maximal width of an arc
+export const CONTRAST = 1.5; // exponent of the opacity: arcs overlap, so weak ones are faint
 
 /**
  * @param {Scene} scene
@@ -22,29 +22,29 @@ export const CONTRAST = 1.5; // arcs run over each other: weak ones step back
 export function arcs(scene, actions, { colours, width }) {
   const { matrix, state, largest } = scene;
   const heads = matrix.shown(state);
-  const places = around(matrix.rows, state.query);
-  const found = strongest(matrix, heads, places, places, state);
-  const left = Math.min(ARC_LABEL, Math.max(40, widest(places.map((place) => matrix.keys[place]))));
+  const places = nearbyIndices(matrix.rows, state.query);
+  const selection = strongest(matrix, heads, places, places, state);
+  const left = Math.min(ARC_LABEL, Math.max(40, widestText(places.map((place) => matrix.keys[place]))));
   const bulge = Math.min(BULGE, Math.max(60, width - left - 30));
   const size = { width: left + bulge + 24, height: ARC_STEP * (places.length + 1) };
   const picture = svg("svg", {
     ...size,
     role: "group",
-    "aria-label": "Arcs from who looks to what is looked at",
+    "aria-label": "Arcs from queries to keys",
   });
   /** @param {number} place */
   const y = (place) => ARC_STEP * (place - places[0] + 0.8);
-  const drawn = found.lines.map((line) => {
+  const drawn = selection.lines.map((line) => {
     const far = Math.abs(line.query - line.key) / Math.max(places.length - 1, 1);
     const out = left + 14 + Math.max(14, bulge * Math.sqrt(far)) * 1.3;
-    const aside = besides(heads, line.head) - 4;
+    const aside = headOffset(heads, line.head) - 4;
     const start = `${left + 10} ${y(line.query) + aside}`;
     const end = `${left + 10} ${y(line.key) + aside + (line.query === line.key ? 3 : 0)}`;
     const element = svg("path", {
       d: `M ${start} C ${out} ${y(line.query) + aside}, ${out} ${y(line.key) + aside}, ${end}`,
       fill: "none",
-      stroke: matrix.heads === 1 ? colours.line : hue(line.head, colours.dark),
-      "stroke-dasharray": dashes(line.head),
+      stroke: matrix.heads === 1 ? colours.line : headColour(line.head, colours.dark),
+      "stroke-dasharray": headDashes(line.head),
       "stroke-width": 2,
       "stroke-opacity": Math.max(0.05, Math.min(line.weight / largest, 1) ** CONTRAST).toFixed(3),
     });
@@ -65,17 +65,17 @@ export function arcs(scene, actions, { colours, width }) {
     }
   };
   const words = places.map((place) => {
-    const given = { x: left, y: y(place), "text-anchor": "end", role: "button", class: "word" };
+    const attributes = { x: left, y: y(place), "text-anchor": "end", role: "button", class: "word" };
     const label = matrix.queries[place];
     const text = svg(
       "text",
-      { ...given, "aria-label": label, "data-name": `arc-${place}` },
-      cut(label, ARC_LABEL, widthOf),
+      { ...attributes, "aria-label": label, "data-name": `arc-${place}` },
+      fitLabel(label, ARC_LABEL, textWidth),
     );
     const on = () => {
       text.classList.add("on");
       show(place);
-      const head = headOf(scene);
+      const head = currentHead(scene);
       actions.point(place, matrix.strongest(head, place), head);
     };
     const off = () => {
@@ -91,7 +91,7 @@ export function arcs(scene, actions, { colours, width }) {
   oneTabStop(words, state.query - places[0]);
   picture.append(...words);
   const box = node("div", { class: "lines" });
-  box.append(...headKey(scene, actions, colours.dark), picture);
-  box.append(node("p", { class: "quiet" }, leftOut(matrix, places, places, found)));
+  box.append(...headLegend(scene, actions, colours.dark), picture);
+  box.append(node("p", { class: "quiet" }, omittedLines(matrix, places, places, selection)));
   return box;
 }

@@ -1,7 +1,7 @@
-// Numbers.
+// Arithmetic.
 
 /**
- * The value, or the end of the range that it is beyond.
+ * Limits a value to a range.
  *
  * @param {number} value
  * @param {number} low
@@ -12,15 +12,15 @@ export function clamp(value, low, high) {
 }
 
 /**
- * The greatest value, at least 0; `bySize`: whatever its sign.
+ * The largest value, at least 0; `bySize`: the largest absolute value.
  *
  * @param {Float32Array} values
  */
-export function greatest(values, bySize = false) {
-  let most = 0;
+export function largestValue(values, bySize = false) {
+  let largest = 0;
   for (let index = 0; index < values.length; index += 1) {
     const value = bySize ? Math.abs(values[index]) : values[index];
-    if (value > most) most = value;
+    if (value > largest) largest = value;
   }
-  return most;
+  return largest;
 }

@@ -1,28 +1,28 @@
-// The labels of a heatmap's rows and columns: each as wide as it is, cut where there is no room.
+// Labels of a heatmap's rows and columns, shortened if there is too little room.
 
-import { cut } from "./labels.js";
-import { font, widest, widthOf } from "./measuring.js";
-import { cellOf } from "./viewport.js";
+import { fitLabel } from "./labels.js";
+import { font, widestText, textWidth } from "./text-width.js";
+import { cellSize } from "./viewport.js";
 
 /** @import { Viewport } from "./viewport.js" */
 
-const LABEL = 12; // height of a label, pixels
-const MEASURED = 600; // labels, at most
-const BESIDE = 6; // between a label and the cells
+const LABEL = 12; // height of a label in pixels
+const MEASURED = 600; // labels measured to find the widest
+const LABEL_GAP = 6; // pixels between a label and the cells
 
 /**
  * @typedef {object} Labels
  * @property {Viewport} viewport
  * @property {string[]} queries
  * @property {string[]} keys
- * @property {boolean} upright whether the keys are written upwards
+ * @property {boolean} upright whether keys are written vertically
  * @property {{ ink: string }} colours
  */
 
 /**
  * @param {CanvasRenderingContext2D} context
  * @param {Labels} labels
- * @param {{ query: number, key: number | null }} marked these are bold
+ * @param {{ query: number, key: number | null }} marked row and column with bold labels
  */
 export function paintLabels(context, labels, { query, key }) {
   context.direction = "ltr";
@@ -40,9 +40,13 @@ export function paintLabels(context, labels, { query, key }) {
 function paintQueries(context, { viewport, queries }, marked) {
   const { cell, left, height, row } = viewport;
   context.textAlign = "right";
-  for (const query of labelled(row, queries.length, height, cell, marked)) {
+  for (const query of labelledIndices(row, queries.length, height, cell, marked)) {
     context.font = font(query === marked);
-    context.fillText(cut(queries[query], left - BESIDE - 2, widthOf), left - BESIDE, viewport.y(query + 0.5));
+    context.fillText(
+      fitLabel(queries[query], left - LABEL_GAP - 2, textWidth),
+      left - LABEL_GAP,
+      viewport.y(query + 0.5),
+    );
   }
 }
 
@@ -53,14 +57,14 @@ function paintQueries(context, { viewport, queries }, marked) {
  */
 function paintKeys(context, { viewport, keys, upright }, marked) {
   const { cell, top, width, column } = viewport;
-  for (const key of labelled(column, keys.length, width, cell, marked)) {
+  for (const key of labelledIndices(column, keys.length, width, cell, marked)) {
     context.font = font(key === marked);
     context.save();
-    context.translate(viewport.x(key + 0.5), top - BESIDE);
+    context.translate(viewport.x(key + 0.5), top - LABEL_GAP);
     if (upright) {
       context.rotate(-Math.PI / 2);
       context.textAlign = "left";
-      context.fillText(cut(keys[key], top - BESIDE - 2, widthOf), 0, 0);
+      context.fillText(fitLabel(keys[key], top - LABEL_GAP - 2, textWidth), 0, 0);
     } else {
       context.textAlign = "center";
       context.fillText(keys[key], 0, -4);
@@ -70,30 +74,32 @@ function paintKeys(context, { viewport, keys, upright }, marked) {
 }
 
 /**
- * Room for the labels, in pixels, and whether those of the keys are written upwards: where they are wider than a cell.
+ * Room for the labels in pixels, and whether keys are vertical because they are wider than a cell.
  *
  * @param {{ queries: string[], keys: string[], rows: number, columns: number }} matrix
- * @param {number} available pixels from side to side
+ * @param {number} available width in pixels
  */
-export function marginsOf(matrix, available) {
-  const left = Math.ceil(Math.min(widest(matrix.queries.slice(0, MEASURED)) + BESIDE + 4, 150, available * 0.35));
-  const across = widest(matrix.keys.slice(0, MEASURED));
-  const level = { left, top: LABEL + BESIDE + 4, upright: false };
-  if (across + 4 <= cellOf(matrix, level, available)) return level;
-  return { left, top: Math.ceil(Math.min(across + BESIDE + 4, 130)), upright: true };
+export function labelMargins(matrix, available) {
+  const left = Math.ceil(
+    Math.min(widestText(matrix.queries.slice(0, MEASURED)) + LABEL_GAP + 4, 150, available * 0.35),
+  );
+  const across = widestText(matrix.keys.slice(0, MEASURED));
+  const level = { left, top: LABEL + LABEL_GAP + 4, upright: false };
+  if (across + 4 <= cellSize(matrix, level, available)) return level;
+  return { left, top: Math.ceil(Math.min(across + LABEL_GAP + 4, 130)), upright: true };
 }
 
 /**
- * Of how many rows or columns there is place to name one.
+ * The interval of labels: every n-th row or column can be labelled.
  *
  * @param {number} cell in pixels
  */
-export function namedOf(cell) {
+export function labelInterval(cell) {
   return Math.max(1, Math.ceil(LABEL / cell));
 }
 
 /**
- * The rows or columns, from `first` on, that there is place to name; what is marked is named, and not its neighbours.
+ * The labelled rows or columns from `first` on; the marked one is always labelled, instead of its neighbours.
  *
  * @param {number} first
  * @param {number} count
@@ -101,12 +107,12 @@ export function namedOf(cell) {
  * @param {number} cell
  * @param {number | null} marked
  */
-export function labelled(first, count, length, cell, marked) {
-  const every = namedOf(cell);
-  const found = [];
+export function labelledIndices(first, count, length, cell, marked) {
+  const every = labelInterval(cell);
+  const indices = [];
   for (let index = Math.ceil(first); index < count && (index - first) * cell < length; index += 1) {
     const near = every > 1 && marked !== null && Math.abs(index - marked) < every;
-    if (index === marked || (index % every === 0 && !near)) found.push(index);
+    if (index === marked || (index % every === 0 && !near)) indices.push(index);
   }
-  return found;
+  return indices;
 }

@@ -1,22 +1,22 @@
 // Numbers as bars: vectors, and shares in tables.
 
-import { css } from "./colours.js";
+import { cssColour } from "./colours.js";
 import { node, svg } from "./dom.js";
 
 /** @import { Palette } from "./colours.js" */
 
-const MOST_NUMBERS = 5; // of a vector that are written
-const STRIP = { width: 300, height: 30 }; // of a vector, pixels
-const BAR = 120; // the longest bar, pixels
+const MOST_NUMBERS = 5; // numbers of a vector shown as text
+const STRIP = { width: 300, height: 30 }; // size of a vector in pixels
+const BAR = 120; // pixels of the longest bar
 
 /**
  * @param {string} text
  * @param {string} shape
  */
 export function heading(text, shape) {
-  const found = node("h3", {}, `${text} `);
-  found.append(node("span", { class: "quiet" }, shape));
-  return found;
+  const element = node("h3", {}, `${text} `);
+  element.append(node("span", { class: "quiet" }, shape));
+  return element;
 }
 
 /** @param {string[]} names */
@@ -35,25 +35,25 @@ export function barCell(share, colours) {
   const cell = node("td", { class: "bars" });
   const bar = node("span", { "aria-hidden": "true" });
   bar.style.width = `${Math.max(0, share) * BAR}px`;
-  bar.style.background = css(colours.at(0.65));
+  bar.style.background = cssColour(colours.at(0.65));
   cell.append(bar);
   return cell;
 }
 
 /**
- * A table that may be wider than there is room.
+ * A table that scrolls if it is wider than the page.
  *
  * @param {HTMLTableElement} table
  * @param {string} name
  */
-export function scrolling(table, name) {
+export function scrollBox(table, name) {
   const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": name });
   box.append(table);
   return box;
 }
 
 /**
- * Vectors, one below the other, as bars and numbers; each has a scale of its own, which is said.
+ * Vectors as bars and numbers, each with its own scale.
  *
  * @param {[string, number[]][]} vectors
  * @param {Palette} colours
@@ -61,29 +61,29 @@ export function scrolling(table, name) {
 export function strips(vectors, colours) {
   const list = node("dl", { class: "strips" });
   for (const [name, values] of vectors) {
-    const most = values.reduce((found, value) => Math.max(found, Math.abs(value)), 1e-9);
+    const largest = values.reduce((largest, value) => Math.max(largest, Math.abs(value)), 1e-9);
     const value = node("dd");
     const numbers = values
       .slice(0, MOST_NUMBERS)
-      .map((each) => each.toFixed(3).replace(/^-(0\.0+)$/, "$1")) // no negative zeros
+      .map((value) => value.toFixed(3).replace(/^-(0\.0+)$/, "$1")) // no negative zeros
       .join("  ");
     const more =
-      values.length > MOST_NUMBERS ? `  … ${values.length}\u00a0in\u00a0all, ±\u00a0${most.toFixed(3)}` : "";
-    value.append(strip(name, values, most, colours), node("span", { class: "number quiet" }, numbers + more));
+      values.length > MOST_NUMBERS ? `  … ${values.length}\u00a0in\u00a0all, ±\u00a0${largest.toFixed(3)}` : "";
+    value.append(strip(name, values, largest, colours), node("span", { class: "number quiet" }, numbers + more));
     list.append(node("dt", {}, name), value);
   }
   return list;
 }
 
 /**
- * Numbers as bars, those above 0 upwards.
+ * Numbers as bars, positive ones upwards.
  *
  * @param {string} name
  * @param {number[]} values
- * @param {number} most what the height stands for
+ * @param {number} largest the value of a full bar
  * @param {Palette} colours
  */
-function strip(name, values, most, colours) {
+function strip(name, values, largest, colours) {
   const { width, height } = STRIP;
   const low = Math.min(...values).toFixed(3);
   const high = Math.max(...values).toFixed(3);
@@ -97,9 +97,9 @@ function strip(name, values, most, colours) {
   });
   const step = Math.min(18, width / values.length);
   values.forEach((value, index) => {
-    const tall = (Math.abs(value) / most) * (height / 2);
+    const tall = (Math.abs(value) / largest) * (height / 2);
     const y = value < 0 ? height / 2 : height / 2 - tall;
-    const fill = css(colours.change(value < 0 ? -1 : 1));
+    const fill = cssColour(colours.change(value < 0 ? -1 : 1));
     const bar = svg("rect", {
       x: index * step,
       y,

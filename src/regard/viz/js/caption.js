@@ -1,7 +1,7 @@
-// What stands above a heatmap: the head, its layer or what is compared, and what the head is worth.
+// The caption of a heatmap: head, layer or comparison, and the importance of the head.
 
 import { node } from "./dom.js";
-import { inShort, worthOf } from "./worth.js";
+import { shortImportance, headImportance } from "./importance.js";
 
 /** @import { Scene } from "./scene.js" */
 
@@ -9,12 +9,12 @@ import { inShort, worthOf } from "./worth.js";
  * @param {number} head
  * @param {Scene} scene
  */
-export function captionOf(head, { data, layer, matrix, state, title }) {
-  const found = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
-  if (matrix.heads > 1 && !matrix.names && !title) found.push(node("span", { class: "quiet" }, layer.title));
-  if (title) found.push(node("span", {}, title));
-  const known = !matrix.names && state.frame === null; // of the trained model, and of a head that it has
-  const worth = worthOf(data, layer.name, head, !known);
-  if (worth) found.push(node("span", { class: "quiet" }, `off: loss ${inShort(worth)}`));
-  return found;
+export function makeCaption(head, { data, layer, matrix, state, title }) {
+  const parts = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
+  if (matrix.heads > 1 && !matrix.names && !title) parts.push(node("span", { class: "quiet" }, layer.title));
+  if (title) parts.push(node("span", {}, title));
+  const known = !matrix.names && state.frame === null; // importance describes heads of the trained model
+  const worth = headImportance(data, layer.name, head, !known);
+  if (worth) parts.push(node("span", { class: "quiet" }, `off: loss ${shortImportance(worth)}`));
+  return parts;
 }

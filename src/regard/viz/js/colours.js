@@ -1,7 +1,7 @@
-// Colours of weights, of changes, and of heads, on light and on dark paper.
+// Colours of weights, differences and heads, on light and dark pages.
 
 import { clamp } from "./arithmetic.js";
-import { brush, node } from "./dom.js";
+import { canvasContext, node } from "./dom.js";
 
 /** @typedef {number[]} Colour red, green and blue, 0 to 255 */
 
@@ -10,22 +10,23 @@ import { brush, node } from "./dom.js";
  * @property {boolean} dark
  * @property {Colour} paper
  * @property {string} ink
- * @property {string} line of lines that belong to no head of several
+ * @property {string} line of lines that belong to no particular head
  * @property {string} mark
- * @property {Colour} broken of a weight that is not finite
+ * @property {Colour} broken the colour of a weight that is not finite
  * @property {(share: number) => Colour} at the colour of a share from 0 to 1
- * @property {(share: number) => Colour} change the colour of a change from -1 to 1
- * @property {Uint32Array} table `at` in 256 steps, as pixels, and `broken`
- * @property {Uint32Array} changes `change` in 256 steps, as pixels, and `broken`
+ * @property {(share: number) => Colour} change the colour of a difference from -1 to 1
+ * @property {Uint32Array} table `at` in 256 steps as pixels, then `broken`
+ * @property {Uint32Array} changes `change` in 256 steps as pixels, then `broken`
  */
 
 const LIGHT = ["#ffffff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b"];
 const DARK = ["#101418", "#0b2a4f", "#0d3f78", "#16599f", "#2c77c2", "#5598da", "#8abaea", "#c2dcf6", "#ffffff"];
-// Less and more than before: brown and blue-green stay apart for colour-blind eyes.
-const LESS = [166, 97, 26];
-const MORE = [1, 133, 113];
+// Decrease and increase: brown and blue-green differ for colour-blind readers too.
+const DECREASE = [166, 97, 26];
+const INCREASE = [1, 133, 113];
 
-// Eight heads that are told apart by colour-blind eyes (neighbours by ΔE 20 and more, CIEDE2000), at 3:1 on the paper.
+// Eight head colours: neighbours differ by ΔE 20 or more (CIEDE2000) for colour-blind readers, contrast 3:1 to
+// paper.
 const HEADS_ON_LIGHT = ["#2b8cff", "#c27c00", "#004d3a", "#08306b", "#7a5c00", "#00838f", "#111111", "#009e73"];
 const HEADS_ON_DARK = ["#6b8cff", "#b8f5d6", "#b0792f", "#2bb3b3", "#f0e442", "#e0457b", "#a8d8ff", "#c2b280"];
 const DASHES = ["none", "7 3", "2 3", "9 3 2 3"];
@@ -34,34 +35,34 @@ const DASHES = ["none", "7 3", "2 3", "9 3 2 3"];
 const palettes = new Map();
 
 /**
- * The colours on white paper, or on black.
+ * The palette for light or dark pages.
  *
  * @param {boolean} light
  */
 export function palette(light) {
-  const found = palettes.get(light) ?? mixed(light);
-  palettes.set(light, found);
-  return found;
+  const colours = palettes.get(light) ?? makePalette(light);
+  palettes.set(light, colours);
+  return colours;
 }
 
 /**
  * @param {boolean} light
  * @returns {Palette}
  */
-function mixed(light) {
-  const stops = (light ? LIGHT : DARK).map(rgb);
+function makePalette(light) {
+  const stops = (light ? LIGHT : DARK).map(parseColour);
   const paper = stops[0];
-  const broken = rgb(light ? "#c2185b" : "#ff6fae");
+  const broken = parseColour(light ? "#c2185b" : "#ff6fae");
   /** @param {number} share */
   const at = (share) => {
     if (Number.isNaN(share)) return broken;
     const place = clamp(share, 0, 1) * (stops.length - 1);
     const low = Math.min(Math.floor(place), stops.length - 2);
-    return between(stops[low], stops[low + 1], place - low);
+    return blend(stops[low], stops[low + 1], place - low);
   };
   /** @param {number} share */
   const change = (share) =>
-    Number.isNaN(share) ? broken : between(paper, share < 0 ? LESS : MORE, clamp(Math.abs(share), 0, 1));
+    Number.isNaN(share) ? broken : blend(paper, share < 0 ? DECREASE : INCREASE, clamp(Math.abs(share), 0, 1));
   return {
     dark: !light,
     paper,
@@ -71,16 +72,15 @@ function mixed(light) {
     broken,
     at,
     change,
-    table: Uint32Array.from({ length: 257 }, (_, index) => pixel(at(index < 256 ? index / 255 : NaN))),
+    table: Uint32Array.from({ length: 257 }, (_, index) => packPixel(at(index < 256 ? index / 255 : NaN))),
     changes: Uint32Array.from({ length: 257 }, (_, index) =>
-      pixel(change(index < 256 ? index / 127.5 - 1 : NaN)),
+      packPixel(change(index < 256 ? index / 127.5 - 1 : NaN)),
     ),
   };
 }
 
 /**
- * The place of a share in a palette's tables, the last one of what is no number; `signed`: of a change from -1 to 1
- * in `changes`.
+ * The index of a share in a palette's tables, 256 for NaN; `signed`: of a difference from -1 to 1 in `changes`.
  *
  * @param {number} share
  */
@@ -89,43 +89,43 @@ export function shade(share, signed = false) {
 }
 
 /**
- * The colour of a head's lines, as CSS.
+ * The CSS colour of a head's lines.
  *
  * @param {number} head
  * @param {boolean} dark
  */
-export function hue(head, dark) {
+export function headColour(head, dark) {
   const colours = dark ? HEADS_ON_DARK : HEADS_ON_LIGHT;
   return colours[head % colours.length];
 }
 
 /**
- * The dashes of a head's lines, as SVG has them: of those of one colour each has its own.
+ * The SVG dash pattern of a head's lines; heads with the same colour have different patterns.
  *
  * @param {number} head
  */
-export function dashes(head) {
+export function headDashes(head) {
   return DASHES[Math.floor(head / HEADS_ON_LIGHT.length) % DASHES.length];
 }
 
 /**
- * A colour that is drawn so strongly upon paper: `strength` from 0 to 1.
+ * A colour blended with the paper: `strength` from 0 to 1.
  *
  * @param {string} hex
  * @param {Colour} paper
  * @param {number} strength
  */
-export function faded(hex, paper, strength) {
-  return between(paper, rgb(hex), strength);
+export function fade(hex, paper, strength) {
+  return blend(paper, parseColour(hex), strength);
 }
 
 /** @param {Colour} colour */
-export function css([red, green, blue]) {
+export function cssColour([red, green, blue]) {
   return `rgb(${red}, ${green}, ${blue})`;
 }
 
 /**
- * How light a colour is, from 0 to 1.
+ * The luminance of a colour, from 0 to 1.
  *
  * @param {Colour} colour
  */
@@ -134,13 +134,13 @@ export function luminance([red, green, blue]) {
 }
 
 /**
- * Whether text is light here, and so the page dark: whatever theme a notebook has, and however it writes colours.
+ * Whether the page is dark: text is light, in any notebook theme and any notation of colours.
  *
  * @param {Element} element
  */
 export function isDark(element) {
-  const context = brush(node("canvas", { width: 1, height: 1 }));
-  context.fillStyle = getComputedStyle(element)?.color ?? ""; // in a hidden frame some browsers know of no style
+  const context = canvasContext(node("canvas", { width: 1, height: 1 }));
+  context.fillStyle = getComputedStyle(element)?.color ?? ""; // some browsers compute no style in a hidden frame
   context.fillRect(0, 0, 1, 1);
   return luminance([...context.getImageData(0, 0, 1, 1).data]) > 0.5;
 }
@@ -148,22 +148,22 @@ export function isDark(element) {
 /**
  * @param {Colour} from
  * @param {Colour} to
- * @param {number} share of the way
+ * @param {number} share from 0 to 1
  */
-function between(from, to, share) {
+function blend(from, to, share) {
   return from.map((channel, index) => Math.round(channel + share * (to[index] - channel)));
 }
 
 /**
- * As a canvas keeps it: alpha, blue, green, red, from the highest byte.
+ * A colour as a canvas pixel: alpha, blue, green, red from the highest byte.
  *
  * @param {Colour} colour
  */
-function pixel([red, green, blue]) {
+function packPixel([red, green, blue]) {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
 /** @param {string} hex */
-function rgb(hex) {
+function parseColour(hex) {
   return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
 }

@@ -1,27 +1,27 @@
-// Weights as a table that other programs read. Lines that begin with # say what it shows; a cell with # is quoted.
+// Weights as CSV. Lines that begin with # contain metadata; cells with # are quoted.
 
-import { factsOf } from "./about.js";
+import { collectMetadata } from "./metadata.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
 /**
- * The weights of the heads that are shown, or what has changed in them, a line each.
+ * The displayed weights or differences, one per line.
  *
  * @param {Scene} scene
  * @param {Palette} colours
  */
-export function csvOf(scene, colours) {
+export function formatCsv(scene, colours) {
   const { matrix, changes, layer, state } = scene;
-  const facts = factsOf(scene, colours).map(([name, said]) => `# ${name}: ${said}`);
+  const facts = collectMetadata(scene, colours).map(([name, text]) => `# ${name}: ${text}`);
   const lines = [...facts, `layer,head,query_step,query,key_step,key,${changes ? "change" : "weight"}`];
   for (const head of matrix.shown(state)) {
     const values = (changes ?? matrix.slices)[head];
-    const name = matrix.names ? quoted(matrix.name(head)) : head;
+    const name = matrix.names ? quoteCell(matrix.name(head)) : head;
     matrix.queries.forEach((query, row) => {
       matrix.keys.forEach((key, column) => {
         const value = Number(values[row * matrix.columns + column].toPrecision(9));
-        lines.push([quoted(layer.name), name, row, quoted(query), column, quoted(key), value].join(","));
+        lines.push([quoteCell(layer.name), name, row, quoteCell(query), column, quoteCell(key), value].join(","));
       });
     });
   }
@@ -29,7 +29,7 @@ export function csvOf(scene, colours) {
 }
 
 /** @param {string} label as a cell of a table, which no program takes for a formula or a remark */
-function quoted(label) {
+function quoteCell(label) {
   const safe = /^[=+@\t\r-]/.test(label) && label.length > 1 ? `'${label}` : label;
   return /[",#\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

@@ -1,4 +1,4 @@
-// The loss over training, small.
+// A small curve of the loss over training.
 
 import { svg } from "./dom.js";
 
@@ -6,7 +6,7 @@ const CURVE_WIDTH = 180;
 const CURVE_HEIGHT = 36;
 
 /**
- * The curve, with a mark at a step; early steps are spread out, for that is when most happens.
+ * The curve with a mark at a step; the axis is logarithmic, since the loss changes most in early steps.
  *
  * @param {number[][]} losses pairs of step and loss
  * @param {number} step
@@ -16,11 +16,11 @@ export function curve(losses, step) {
   const picture = svg("svg", { ...size, role: "img", "aria-label": "loss during training" });
   if (!losses.length) return picture;
   const last = losses[losses.length - 1][0];
-  const most = Math.max(...losses.map(([, loss]) => loss), 1e-9);
+  const largest = Math.max(...losses.map(([, loss]) => loss), 1e-9);
   /** @param {number} at */
   const x = (at) => 2 + ((CURVE_WIDTH - 4) * Math.log1p(at)) / Math.log1p(last);
   /** @param {number} loss */
-  const y = (loss) => CURVE_HEIGHT - 3 - ((CURVE_HEIGHT - 6) * loss) / most;
+  const y = (loss) => CURVE_HEIGHT - 3 - ((CURVE_HEIGHT - 6) * loss) / largest;
   const points = losses.map(([at, loss]) => `${x(at).toFixed(1)},${y(loss).toFixed(1)}`).join(" ");
   picture.append(
     svg("polyline", { points, fill: "none", stroke: "currentColor", "stroke-opacity": 0.7 }),

@@ -1,5 +1,5 @@
-// What the view is given: the shapes of `viz/data.py`, which say what each part means.
-// There is nothing to run here; the other modules read these types, and a test holds them to the Python ones.
+// Types of the view's data, as in `viz/data.py`, which explains the properties. A test compares the two.
+// This module contains no code.
 
 /**
  * @typedef {object} PackedWeights
@@ -135,7 +135,7 @@
  */
 
 /**
- * @typedef {object} WorthData what is added to the loss when a head is off, with its 95 % interval, if that is known
+ * @typedef {object} WorthData loss increase when a head is ablated, with its 95 % interval if known
  * @property {number} added
  * @property {number | null} low
  * @property {number | null} high

@@ -1,33 +1,35 @@
-// What an intervention changed: the weights less those of the original.
+// The effect of an intervention: the weights minus the original ones.
 
 /** @import { LayerData, ViewData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
 
 /**
- * The layer before it was touched, where its weights are of the same tokens: another answer has others.
+ * The layer without interventions, if its tokens are the same; another answer has other tokens.
  *
  * @param {ViewData} data
  * @param {LayerData} layer
  */
-export function originalOf({ original }, layer) {
-  const before = original?.layers.find((each) => each.name === layer.name);
-  return before && same(before.queries, layer.queries) && same(before.keys, layer.keys) ? before : null;
+export function originalLayer({ original }, layer) {
+  const before = original?.layers.find((candidate) => candidate.name === layer.name);
+  return before && sameLabels(before.queries, layer.queries) && sameLabels(before.keys, layer.keys)
+    ? before
+    : null;
 }
 
 /**
- * For each head, the weights less those of before.
+ * The difference of the weights of each head.
  *
  * @param {Matrix} now
  * @param {Matrix} before
  */
-export function changes(now, before) {
+export function differences(now, before) {
   return now.slices.map((slice, head) => slice.map((value, index) => value - before.slices[head][index]));
 }
 
 /**
- * @param {string[]} one
- * @param {string[]} other
+ * @param {string[]} first
+ * @param {string[]} second
  */
-function same(one, other) {
-  return one.length === other.length && one.every((label, index) => label === other[index]);
+function sameLabels(first, second) {
+  return first.length === second.length && first.every((label, index) => label === second[index]);
 }

@@ -1,4 +1,4 @@
-// Elements of a page. Text only ever becomes text nodes, so that no label of an input is read as HTML.
+// DOM elements. Text is only added as text nodes, so that no input is parsed as HTML.
 
 /** @typedef {Record<string, string | number | boolean | undefined>} Attributes */
 
@@ -37,16 +37,16 @@ function filled(element, attributes = {}, text = undefined) {
 }
 
 /**
- * A remark.
+ * Secondary text.
  *
  * @param {string} text
  */
-export function quiet(text) {
+export function secondaryText(text) {
   return node("span", { class: "quiet" }, text);
 }
 
 /**
- * A choice among options; `onChange` is given the number of the one that is taken.
+ * A selection list; `onChange` receives the index of the selected option.
  *
  * @param {string} label
  * @param {string[]} options
@@ -54,15 +54,15 @@ export function quiet(text) {
  * @param {(index: number) => void} onChange
  */
 export function select(label, options, chosen, onChange) {
-  const found = node("select", { "data-name": label });
+  const list = node("select", { "data-name": label });
   options.forEach((option, index) => {
-    const each = node("option", { value: index }, option);
-    each.selected = index === chosen;
-    found.append(each);
+    const element = node("option", { value: index }, option);
+    element.selected = index === chosen;
+    list.append(element);
   });
-  found.addEventListener("change", () => onChange(found.selectedIndex));
+  list.addEventListener("change", () => onChange(list.selectedIndex));
   const wrapper = node("label", {}, label);
-  wrapper.append(found);
+  wrapper.append(list);
   return wrapper;
 }
 
@@ -71,7 +71,7 @@ export function select(label, options, chosen, onChange) {
  * @param {boolean} on
  * @param {(on: boolean) => void} onChange
  */
-export function check(label, on, onChange) {
+export function checkbox(label, on, onChange) {
   const box = node("input", { type: "checkbox", "data-name": label });
   box.checked = on;
   box.addEventListener("change", () => onChange(box.checked));
@@ -83,27 +83,27 @@ export function check(label, on, onChange) {
 /**
  * @param {string} label
  * @param {() => void} onClick
- * @param {boolean} [pressed] of a button that stays down
+ * @param {boolean} [pressed] state of a toggle button
  */
 export function button(label, onClick, pressed) {
-  const found = node("button", { type: "button", "data-name": label, "aria-pressed": pressed }, label);
-  found.addEventListener("click", onClick);
-  return found;
+  const element = node("button", { type: "button", "data-name": label, "aria-pressed": pressed }, label);
+  element.addEventListener("click", onClick);
+  return element;
 }
 
 /**
- * What draws on a canvas.
+ * The 2D context of a canvas.
  *
  * @param {HTMLCanvasElement} canvas
  */
-export function brush(canvas) {
+export function canvasContext(canvas) {
   const context = canvas.getContext("2d");
   if (!context) throw new Error("this browser does not draw on a canvas");
   return context;
 }
 
 /**
- * Draw something anew; what has the same name as what had the focus gets it back.
+ * Redraws an element; the focus moves to the new element with the same name.
  *
  * @param {HTMLElement} root
  * @param {() => void} draw
@@ -120,14 +120,14 @@ export function keepFocus(root, draw) {
 /** @param {HTMLElement} root */
 function focusedIn(root) {
   const home = root.getRootNode();
-  const found = home instanceof ShadowRoot ? home.activeElement : document.activeElement;
-  if (!found || !root.contains(found)) return null;
-  return found instanceof HTMLElement || found instanceof SVGElement ? found : null;
+  const element = home instanceof ShadowRoot ? home.activeElement : document.activeElement;
+  if (!element || !root.contains(element)) return null;
+  return element instanceof HTMLElement || element instanceof SVGElement ? element : null;
 }
 
 /** A part of the page that is made anew only when what it shows has changed. */
 export class Part {
-  /** @param {string} name its class */
+  /** @param {string} name CSS class */
   constructor(name = "") {
     this.element = node("div", { class: name || undefined });
     /** @type {unknown[] | null} */
@@ -135,13 +135,13 @@ export class Part {
   }
 
   /**
-   * @param {unknown[]} given all that what is made depends on
+   * @param {unknown[]} inputs everything that the content depends on
    * @param {() => (Node | string)[]} make
    */
-  show(given, make) {
+  show(inputs, make) {
     const { shown } = this;
-    if (shown?.length === given.length && given.every((value, index) => value === shown[index])) return;
-    this.shown = given;
+    if (shown?.length === inputs.length && inputs.every((value, index) => value === shown[index])) return;
+    this.shown = inputs;
     this.element.replaceChildren(...make());
   }
 }
@@ -156,15 +156,15 @@ const STRIDES = new Map([
 ]);
 
 /**
- * Many things that are one tab stop: arrow keys lead from one to the next.
+ * Makes many elements a single tab stop: arrow keys move between them.
  *
  * @param {(HTMLElement | SVGElement)[]} items
- * @param {number} at the number of the one that the tab key leads to
+ * @param {number} at index of the element that the tab key reaches
  */
 export function oneTabStop(items, at) {
   /** @param {number} chosen */
   const stop = (chosen) =>
-    items.forEach((each, index) => each.setAttribute("tabindex", index === chosen ? "0" : "-1"));
+    items.forEach((item, index) => item.setAttribute("tabindex", index === chosen ? "0" : "-1"));
   stop(Math.max(0, Math.min(at, items.length - 1)));
   items.forEach((item, index) => {
     item.addEventListener("focus", () => stop(index));
@@ -180,20 +180,20 @@ export function oneTabStop(items, at) {
 }
 
 /**
- * One of several, as buttons beside each other; `onChange` is given the number of the one that is taken.
+ * Buttons that select one option; `onChange` receives its index.
  *
  * @param {string} label
  * @param {string[]} options
  * @param {number} chosen
  * @param {(index: number) => void} onChange
  */
-export function choice(label, options, chosen, onChange) {
+export function buttonGroup(label, options, chosen, onChange) {
   const group = node("span", { role: "radiogroup", "aria-label": label, class: "choice" });
   const buttons = options.map((option, index) => {
-    const found = button(option, () => onChange(index));
-    found.setAttribute("role", "radio");
-    found.setAttribute("aria-checked", String(index === chosen));
-    return found;
+    const element = button(option, () => onChange(index));
+    element.setAttribute("role", "radio");
+    element.setAttribute("aria-checked", String(index === chosen));
+    return element;
   });
   oneTabStop(buttons, chosen);
   group.append(...buttons);

@@ -1,15 +1,15 @@
-// The parts of the view in the page: each is made anew only when what it shows has changed.
+// The parts of the view; each is rebuilt only if its data has changed.
 
 import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
-import { otherOf } from "./beside.js";
-import { button, node, Part, quiet } from "./dom.js";
-import { legend, signs } from "./legend.js";
-import { Long } from "./long.js";
+import { comparedMap } from "./comparison.js";
+import { button, node, Part, secondaryText } from "./dom.js";
+import { legend, symbolLegend } from "./legend.js";
+import { Long } from "./exact-row.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
 import { overlays } from "./overlay.js";
-import { heatmaps, heatmapsBeside, panelsOf } from "./panels.js";
+import { heatmaps, heatmapsBeside, arrangePanels } from "./panels.js";
 import { Readout } from "./readout.js";
 import { saveButtons } from "./saving.js";
 import { sentences } from "./sentence.js";
@@ -17,13 +17,13 @@ import { Sum } from "./sum.js";
 import { tables } from "./table.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
-import { TouchBar } from "./touch.js";
-import { commandOf } from "./which.js";
+import { TouchBar } from "./interventions.js";
+import { explainCommand } from "./selected-weight.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
 /** @import { Heatmap } from "./heatmap.js" */
-/** @import { AskRow } from "./long.js" */
+/** @import { AskRow } from "./exact-row.js" */
 /** @import { Player } from "./playback.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
@@ -37,7 +37,7 @@ import { commandOf } from "./which.js";
  * @property {InterventionData[]} interventions
  */
 
-const MOST_TOKENS = 160; // of more, those around the chosen one are written
+const MOST_TOKENS = 160; // of more tokens, only those around the selected one are shown
 
 export class Drawing {
   /**
@@ -80,7 +80,7 @@ export class Drawing {
   }
 
   /**
-   * Put into the page what has changed, and leave the rest.
+   * Updates the parts that have changed.
    *
    * @param {Shown} shown
    * @param {Surface} surface
@@ -88,14 +88,14 @@ export class Drawing {
   show(shown, surface) {
     const { data, map, scene } = shown;
     this.scene = scene;
-    const other = scene && otherOf(data, map, scene.state);
-    this.parts.answer.show([map, data.original, other?.map], () => [answer(map, data.original, other)]);
+    const compared = scene && comparedMap(data, map, scene.state);
+    this.parts.answer.show([map, data.original, compared?.map], () => [answer(map, data.original, compared)]);
     if (scene) this.drawScene(scene, shown.interventions, surface);
     else this.drawNothing();
   }
 
   /**
-   * Weights that are not answered yet; all that says what the model made of them waits for the answer.
+   * Shows dragged weights before the model has answered; parts with the model's answer wait.
    *
    * @param {Scene} scene
    * @param {Surface} surface
@@ -138,7 +138,7 @@ export class Drawing {
       return [legend(scene, colours)];
     });
     parts.choices.show([...shown, state.change, state.words, before, ...drawn], () => {
-      return [...signs(scene), ...choices(scene, actions)];
+      return [...symbolLegend(scene), ...choices(scene, actions)];
     });
     const { touchBar } = this;
     parts.touch.show([touchBar], () => (touchBar ? [touchBar.element] : []));
@@ -157,7 +157,7 @@ export class Drawing {
   }
 
   /**
-   * How the weight comes about: not of words or a mean, which are several weights, nor of a snapshot, which is another model.
+   * The computation of a weight: not for merged words, averages or snapshots.
    *
    * @param {Scene} scene
    * @param {Palette} colours
@@ -166,15 +166,15 @@ export class Drawing {
     const { sum, actions, parts } = this;
     const { state, derived, matrix } = scene;
     const can = sum !== undefined && !derived && !matrix.names && !state.words && state.frame === null;
-    const kept = !this.keeps || scene.map.sums !== undefined;
-    const command = can && !kept ? commandOf(scene) : null;
+    const available = !this.keeps || scene.map.sums !== undefined;
+    const command = can && !available ? explainCommand(scene) : null;
     parts.sum.show([can, state.sum, command], () => {
       if (!can) return [];
-      if (command) return [elsewhere(command)];
-      const shown = button("Show the sum", () => actions.choose({ sum: !state.sum }), state.sum);
+      if (command) return [commandHint(command)];
+      const shown = button("Explain this weight", () => actions.choose({ sum: !state.sum }), state.sum);
       return [shown, ...(state.sum ? [sum.element] : [])];
     });
-    if (can && kept && state.sum) sum.show(scene, colours);
+    if (can && available && state.sum) sum.show(scene, colours);
   }
 
   /**
@@ -189,11 +189,11 @@ export class Drawing {
       ? heatmaps(scene, actions, surface, this.panels)
       : new Map();
     const figures = [...this.panels.values()].map((panel) => panel.figure);
-    const given = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
+    const inputs = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
     const wanted = [state.off, state.least, state.top, state.sorted, data.roles];
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
     const row = state.mode === "picture" ? [state.query, state.key] : [];
-    const panels = () => panelsOf(figures, heatmapsBeside(scene, surface.width));
+    const panels = () => arrangePanels(figures, heatmapsBeside(scene, surface.width));
     const make = {
       picture: () => overlays(scene, actions, surface),
       heatmap: panels,
@@ -203,7 +203,7 @@ export class Drawing {
       table: () => tables(scene, actions),
       overview: () => overview(scene, actions, surface),
     };
-    const all = this.panels.size ? [...figures, surface.width] : [...given, ...wanted, ...place, ...row];
+    const all = this.panels.size ? [...figures, surface.width] : [...inputs, ...wanted, ...place, ...row];
     stage.show([state.mode, ...all], () => [make[state.mode]()]);
     for (const panel of this.panels.values()) surface.onPaper ? panel.drawNow() : panel.draw();
   }
@@ -215,7 +215,7 @@ export class Drawing {
   drawTokens(scene, colours) {
     const { matrix, layer, state } = scene;
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
-    const named = state.mode !== "picture"; // there, patches are where they are, and need no names
+    const named = state.mode !== "picture"; // patches are labelled by their position
     this.parts.tokens.show([layer, matrix, named, ...place], () => {
       this.tokens = null;
       if (!named) return [];
@@ -226,7 +226,7 @@ export class Drawing {
   }
 
   /**
-   * A query, and perhaps a key, is pointed at.
+   * Highlights the query and key under the pointer.
    *
    * @param {number} query
    * @param {number | null} key
@@ -243,8 +243,8 @@ export class Drawing {
 }
 
 /** @param {string} command */
-function elsewhere(command) {
-  const said = quiet("This page does not keep how a weight comes about. Where the model is a run of Regard's, ");
-  said.append(node("code", {}, command), " prints it.");
-  return said;
+function commandHint(command) {
+  const element = secondaryText("This page does not contain the computation of weights. For a run of Regard, ");
+  element.append(node("code", {}, command), " prints it.");
+  return element;
 }

@@ -1,13 +1,13 @@
-// Attention you can see and touch, without dependencies: for the notebook, the exported page and the explorer.
+// The interactive view of attention, without dependencies: for notebooks, exported pages and the explorer.
 //
 //   import { show } from "./entry.js";
 //   const view = show(element, { maps: [map] });
 //   view.update({ maps: [other] });
 //
-// What a map is, data.js says.
+// See data.js for the type of a map.
 
-import { addressOf, keepAddress, readAddress } from "./address.js";
-import { keptSum } from "./kept.js";
+import { formatAddress, replaceAddress, readAddress } from "./address.js";
+import { storedExplanation } from "./stored-values.js";
 import { View } from "./view.js";
 
 /** @import { ViewData } from "./data.js" */
@@ -17,7 +17,7 @@ import { View } from "./view.js";
 /** @typedef {{ id: string, found?: unknown, error?: string }} Answer to a question of the same id */
 
 /**
- * What anywidget gives of the widget's Python side.
+ * The interface that anywidget provides to the widget.
  *
  * @typedef {object} Model
  * @property {{ (name: "data"): string, (name: "explains"): boolean }} get
@@ -26,7 +26,7 @@ import { View } from "./view.js";
  */
 
 /**
- * Draw `data` into `element`. Returns the view, with `update(data)` and `destroy()`.
+ * Draws `data` into `element`; returns the view, with `update(data)` and `destroy()`.
  *
  * @param {Element} element
  * @param {ViewData} data
@@ -39,7 +39,7 @@ export function show(element, data, options = {}) {
 }
 
 /**
- * The same in a page that holds nothing else, whose address keeps what is chosen.
+ * Draws a page with a single view, whose state is kept in the address.
  *
  * @param {Element} element
  * @param {ViewData} data
@@ -48,8 +48,8 @@ export function showPage(element, data) {
   const chosen = () => readAddress(location.hash).state;
   const view = show(element, data, {
     state: chosen(),
-    chosen: (state) => keepAddress(addressOf(state)),
-    explain: (which) => keptSum(view.map, which),
+    chosen: (state) => replaceAddress(formatAddress(state)),
+    explain: (which) => storedExplanation(view.map, which),
     keeps: true,
   });
   addEventListener("hashchange", () => view.choose(chosen()));

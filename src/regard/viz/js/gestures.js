@@ -1,21 +1,21 @@
-// Pointer, wheel and keys on a heatmap.
+// Pointer, wheel and keyboard control of a heatmap.
 
 import { clamp } from "./arithmetic.js";
 
 /** @import { Place, Viewport } from "./viewport.js" */
 
 /**
- * What gestures do something to.
+ * The target of gestures.
  *
  * @typedef {object} Target
- * @property {HTMLElement} element that takes keys
+ * @property {HTMLElement} element receives keyboard events
  * @property {HTMLCanvasElement} canvas
  * @property {Viewport} viewport
  * @property {() => { query: number, key: number | null }} chosen
  * @property {(query: number, key: number | null) => void} onPoint
  * @property {() => void} onLeave
  * @property {(query: number, key: number) => void} onChoose
- * @property {(by: number) => void} onHead take the next head, or the one before
+ * @property {(by: number) => void} onHead selects the next or previous head
  * @property {() => void} draw
  */
 
@@ -33,7 +33,7 @@ export function listen(target) {
   listenToPointer(target);
   listenToWheel(target);
   target.element.addEventListener("keydown", (event) => {
-    if (pressed(event.key, target)) event.preventDefault();
+    if (handleKey(event.key, target)) event.preventDefault();
   });
 }
 
@@ -59,9 +59,9 @@ function listenToPointer(target) {
   });
   canvas.addEventListener("pointerup", ({ offsetX, offsetY }) => {
     const place = viewport.under(offsetX, offsetY);
-    const moved = drag?.moved ?? true;
+    const moveSelection = drag?.moved ?? true;
     drag = null;
-    if (place && !moved) target.onChoose(place.query, place.key);
+    if (place && !moveSelection) target.onChoose(place.query, place.key);
   });
   canvas.addEventListener("pointercancel", () => {
     drag = null;
@@ -85,7 +85,7 @@ function listenToWheel({ canvas, viewport, draw }) {
   canvas.addEventListener(
     "wheel",
     (event) => {
-      if (!viewport.zoomable || !(event.ctrlKey || event.metaKey)) return; // else the page scrolls
+      if (!viewport.zoomable || !(event.ctrlKey || event.metaKey)) return; // otherwise the page scrolls
       event.preventDefault();
       zoom(event, event.deltaY < 0 ? 1.3 : 1 / 1.3);
     },
@@ -94,12 +94,12 @@ function listenToWheel({ canvas, viewport, draw }) {
 }
 
 /**
- * Do what a key stands for; says whether it stands for something.
+ * Handles a key; returns whether it has a meaning.
  *
  * @param {string} key
  * @param {Target} target
  */
-function pressed(key, { viewport, chosen, onChoose, onHead, draw }) {
+function handleKey(key, { viewport, chosen, onChoose, onHead, draw }) {
   const at = chosen();
   const next = moved(key, at, viewport);
   const place = { query: at.query, key: at.key ?? 0 };
@@ -113,8 +113,8 @@ function pressed(key, { viewport, chosen, onChoose, onHead, draw }) {
 }
 
 /**
- * Where a key leads from the cell that is chosen, within the matrix; null: it does not lead anywhere. Where no key of
- * the query is chosen yet, its first one is.
+ * The cell that an arrow key selects, or null. Without a selected key, the first key of the query counts as
+ * selected.
  *
  * @param {string} key
  * @param {{ query: number, key: number | null }} from

@@ -1,24 +1,24 @@
-// Each head as a heatmap: queries down, keys across. A heatmap stays while it shows weights of the same size, so that
-// whoever has zoomed in, or moves by keys, stays where he is.
+// Heatmaps of heads: queries down, keys across. A heatmap is reused for weights of the same size, so that zoom,
+// position and keyboard focus are kept.
 
-import { captionOf } from "./caption.js";
-import { marginsOf, namedOf } from "./axes.js";
+import { makeCaption } from "./caption.js";
+import { labelMargins, labelInterval } from "./axes.js";
 import { button, node } from "./dom.js";
 import { listen } from "./gestures.js";
-import { isolated, percent, signed } from "./labels.js";
+import { isolate, percent, signedNumber } from "./labels.js";
 import { paint } from "./painting.js";
 import { Pyramid } from "./pyramid.js";
-import { axesOf } from "./sides.js";
+import { axisTitles } from "./axis-titles.js";
 import { Viewport } from "./viewport.js";
 
 /** @import { Marked, Picture } from "./painting.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-const TALL = 130; // pixels: rows have their name beside them if they are higher
+const TALL = 130; // pixels; higher rows have a title beside them
 
-let numbered = 0; // heatmaps that there have been: the cell that is read out has a name of its own
+let numbered = 0; // number of heatmaps so far, for unique element names
 
-/** One head, and what it stands in. */
+/** The heatmap of one head with its frame. */
 export class Heatmap {
   /**
    * @param {number} head
@@ -31,7 +31,7 @@ export class Heatmap {
     this.scene = scene;
     this.surface = surface;
     this.frame = 0;
-    this.viewport = new Viewport(scene.matrix, marginsOf(scene.matrix, surface.width), surface.width);
+    this.viewport = new Viewport(scene.matrix, labelMargins(scene.matrix, surface.width), surface.width);
     this.canvas = node("canvas", { "aria-hidden": "true" });
     this.caption = node("figcaption");
     this.across = "";
@@ -68,22 +68,22 @@ export class Heatmap {
   }
 
   /**
-   * Show other weights of as many queries and keys.
+   * Shows other weights with the same number of queries and keys.
    *
    * @param {Scene} scene
    * @param {Surface} surface
-   * @param {number} place among the heatmaps
+   * @param {number} place index among the heatmaps
    */
   show(scene, surface, place) {
     const { matrix, layer, state } = scene;
     const moved = scene.matrix !== this.scene.matrix || surface.width !== this.surface.width;
     Object.assign(this, { scene, surface, marked: state });
-    const margins = marginsOf(matrix, surface.width);
+    const margins = labelMargins(matrix, surface.width);
     if (moved) this.viewport.fitInto(margins, surface.width);
     this.picture = this.pictured();
-    const [down, across] = axesOf(scene);
+    const [down, across] = axisTitles(scene);
     this.nameSides(down, `${across} →${matrix.sumsToOne && !scene.changes ? " (each row sums to 1)" : ""}`);
-    this.caption.replaceChildren(...captionOf(this.head, scene));
+    this.caption.replaceChildren(...makeCaption(this.head, scene));
     this.grid.dataset.name = `heatmap-${place}`;
     const size = { "aria-rowcount": matrix.rows, "aria-colcount": matrix.columns };
     const name = `${layer.title}, ${matrix.name(this.head)}: rows ${down}, columns ${across}; arrow keys move`;
@@ -94,7 +94,7 @@ export class Heatmap {
   }
 
   /**
-   * Say what rows and columns are: beside the rows, or where these are few, in one line with the columns.
+   * Writes the titles of rows and columns, in one line if there are few rows.
    *
    * @param {string} down
    * @param {string} across
@@ -102,7 +102,7 @@ export class Heatmap {
   nameSides(down, across) {
     const { left, top, height } = this.viewport;
     const tall = height > TALL;
-    this.downName.textContent = tall ? `${down} →` : ""; // turned, it points down
+    this.downName.textContent = tall ? `${down} →` : ""; // the text is rotated, so the arrow points down
     this.downName.style.marginTop = `${top}px`;
     this.across = tall ? across : `${down} ↓   ${across}`;
     this.acrossName.style.marginLeft = tall ? `${left}px` : "0";
@@ -122,14 +122,14 @@ export class Heatmap {
       largest,
       queries,
       keys,
-      upright: marginsOf(matrix, this.surface.width).upright,
+      upright: labelMargins(matrix, this.surface.width).upright,
       relevant,
       colours: this.surface.colours,
     };
   }
 
   /**
-   * Mark a row, and a cell in it.
+   * Marks a row, and optionally a cell in it.
    *
    * @param {number} query
    * @param {number | null} key
@@ -140,7 +140,7 @@ export class Heatmap {
   }
 
   /**
-   * Say a weight to who cannot see it.
+   * Announces a weight to screen readers.
    *
    * @param {number} query
    * @param {number} key
@@ -150,21 +150,21 @@ export class Heatmap {
     this.row.setAttribute("aria-rowindex", String(query + 1));
     this.cell.setAttribute("aria-colindex", String(key + 1));
     this.rowName.textContent = matrix.queries[query] ?? "";
-    const change = changes && title ? signed(changes[this.head][query * matrix.columns + key] || 0) : null;
+    const change = changes && title ? signedNumber(changes[this.head][query * matrix.columns + key] || 0) : null;
     const value = change ?? percent(matrix.at(this.head, query, key) ?? 0);
-    this.cell.textContent = `${isolated(matrix.keys[key] ?? "")} ${value}`;
+    this.cell.textContent = `${isolate(matrix.keys[key] ?? "")} ${value}`;
   }
 
   draw() {
-    this.frame ||= requestAnimationFrame(() => this.drawNow()); // one that waits draws what there is by then
+    this.frame ||= requestAnimationFrame(() => this.drawNow()); // a pending frame draws the newest state
   }
 
   drawNow() {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     paint(this.canvas, this.picture, this.marked);
-    const every = namedOf(this.viewport.cell); // which zooming changes
-    this.acrossName.textContent = `${this.across}${every > 1 ? ` (no room: 1 in ${every} is named)` : ""}`;
+    const every = labelInterval(this.viewport.cell); // changes with the zoom
+    this.acrossName.textContent = `${this.across}${every > 1 ? ` (1 in ${every} is labelled)` : ""}`;
   }
 
   zoomButtons() {
@@ -174,15 +174,15 @@ export class Heatmap {
     const offered = [
       ["+", "zoom in", () => viewport.zoom(2)],
       ["−", "zoom out", () => viewport.zoom(0.5)],
-      ["fit", "see all", () => viewport.fit()],
+      ["fit", "show all", () => viewport.fit()],
     ];
     for (const [sign, name, change] of offered) {
-      const found = button(sign, () => {
+      const element = button(sign, () => {
         change();
         this.draw();
       });
-      found.title = name;
-      bar.append(found);
+      element.title = name;
+      bar.append(element);
     }
     return bar;
   }

@@ -1,19 +1,18 @@
-// Work that takes a while and is asked for faster than it is done: what is asked last counts, the rest is skipped.
+// Asynchronous work with frequent requests: the last request counts, outdated ones are skipped.
 
 /**
- * Return a function that does `work` with what it is given: one after the other, and of what came meanwhile only the
- * last.
+ * Returns a function that calls `work` once at a time, and of the requests during a call only with the last.
  *
  * @template Given
- * @param {(given: Given) => Promise<void>} work that never fails
+ * @param {(given: Given) => Promise<void>} work never fails
  * @returns {(given: Given) => Promise<void>}
  */
 export function latest(work) {
   let busy = false;
   /** @type {{ given: Given } | null} */
   let waiting = null;
-  return async (given) => {
-    waiting = { given };
+  return async (argument) => {
+    waiting = { given: argument };
     if (busy) return;
     busy = true;
     while (waiting) {

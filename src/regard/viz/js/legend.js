@@ -1,19 +1,19 @@
-// What the colours stand for, beside what is shown and in pictures of it.
+// The legend of the colours, in the page and in saved pictures.
 
 import { CONTRAST } from "./arcs.js";
-import { css, faded, hue } from "./colours.js";
-import { brush, node, svg } from "./dom.js";
-import { litColour } from "./overlay.js";
+import { cssColour, fade, headColour } from "./colours.js";
+import { canvasContext, node, svg } from "./dom.js";
+import { overlayColour } from "./overlay.js";
 
 /** @import { Colour, Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
 /**
  * @typedef {object} Scale
- * @property {string} from what its beginning stands for
- * @property {string} to what its end stands for
- * @property {string} of what it is the same for
- * @property {(share: number) => Colour} at the colour of a place on it, from 0 to 1
+ * @property {string} from meaning of its beginning
+ * @property {string} to meaning of its end
+ * @property {string} of the scope of the scale
+ * @property {(share: number) => Colour} at the colour of a position from 0 to 1
  */
 
 const SCALE_WIDTH = 120;
@@ -21,14 +21,14 @@ const SCALE_HEIGHT = 10;
 const DEPENDS = "○ the output depends on this input";
 const BROKEN = "■ (magenta) not finite: NaN or infinite";
 /** @type {Record<string, string>} */
-const OF = {
+const SCOPES = {
   overview: "the same for all layers and heads",
   flow: "the same for all layers",
-  picture: "the largest that the query has on a patch, the same for all heads",
+  picture: "the query's largest weight on a patch, the same for all heads",
 };
 
 /**
- * One line, so that it may stay in sight and hide no row of a small screen.
+ * The legend in one line, so that it can stay visible on small screens without hiding rows.
  *
  * @param {Scene} scene
  * @param {Palette} colours
@@ -36,7 +36,7 @@ const OF = {
 export function legend(scene, colours) {
   const { beside, state } = scene;
   const bar = node("p", { class: "legend" });
-  bar.append(...drawnScale(scaleOf(scene, colours)));
+  bar.append(...drawnScale(colourScale(scene, colours)));
   if (beside?.changes && state.mode === "heatmap") {
     bar.append(...drawnScale(changeScale(beside.most, colours, "; difference", "")));
   }
@@ -44,16 +44,16 @@ export function legend(scene, colours) {
 }
 
 /**
- * What else is drawn, in words.
+ * Explanations of other symbols.
  *
  * @param {Scene} scene
  */
-export function signs(scene) {
-  return signsOf(scene).map((sign) => node("span", {}, sign));
+export function symbolLegend(scene) {
+  return describeSymbols(scene).map((sign) => node("span", {}, sign));
 }
 
 /** @param {Scene} scene */
-function signsOf({ layer, matrix, state }) {
+function describeSymbols({ layer, matrix, state }) {
   return [
     ...(layer.relevant && state.mode === "heatmap" ? [DEPENDS] : []),
     ...(matrix.slices.some((slice) => slice.some(Number.isNaN)) ? [BROKEN] : []),
@@ -65,37 +65,38 @@ function signsOf({ layer, matrix, state }) {
  * @param {Palette} colours
  * @returns {Scale}
  */
-export function scaleOf({ changes, largest, matrix, state }, colours) {
-  const of = `, ${OF[/** @type {string} */ (state.mode)] ?? "the same for all heads"}`;
+export function colourScale({ changes, largest, matrix, state }, colours) {
+  const of = `, ${SCOPES[/** @type {string} */ (state.mode)] ?? "the same for all heads"}`;
   if (changes) return changeScale(largest, colours, "change of the weight", of);
   const more = matrix.largest > largest && state.mode !== "picture" ? " and more" : "";
   const ends = { from: "weight 0", to: largest.toFixed(3) + more, of };
-  if (state.mode === "picture") return { ...ends, at: litColour };
+  if (state.mode === "picture") return { ...ends, at: overlayColour };
   if (state.mode !== "lines" && state.mode !== "arcs") return { ...ends, at: colours.at };
-  const heads = matrix.shown(state); // lines of one head have its colour, and those of several each their own
-  const ink = matrix.heads === 1 ? colours.line : heads.length === 1 ? hue(heads[0], colours.dark) : colours.ink;
+  const heads = matrix.shown(state); // lines of a single head have its colour, those of several heads one colour each
+  const ink =
+    matrix.heads === 1 ? colours.line : heads.length === 1 ? headColour(heads[0], colours.dark) : colours.ink;
   const power = state.mode === "arcs" ? CONTRAST : 1;
-  return { ...ends, at: (share) => faded(ink, colours.paper, share ** power) };
+  return { ...ends, at: (share) => fade(ink, colours.paper, share ** power) };
 }
 
 /**
- * @param {number} most
+ * @param {number} largest
  * @param {Palette} colours
- * @param {string} what
+ * @param {string} name
  * @param {string} of
  * @returns {Scale}
  */
-function changeScale(most, colours, what, of) {
-  const [from, to] = [`${what} −${most.toFixed(3)}`, `+${most.toFixed(3)}`];
+function changeScale(largest, colours, name, of) {
+  const [from, to] = [`${name} −${largest.toFixed(3)}`, `+${largest.toFixed(3)}`];
   return { from, to, of, at: (share) => colours.change(2 * share - 1) };
 }
 
 /** @param {Scale} scale */
 function drawnScale({ from, to, of, at }) {
   const canvas = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
-  const context = brush(canvas);
+  const context = canvasContext(canvas);
   for (let x = 0; x < SCALE_WIDTH; x += 1) {
-    context.fillStyle = css(at(x / (SCALE_WIDTH - 1)));
+    context.fillStyle = cssColour(at(x / (SCALE_WIDTH - 1)));
     context.fillRect(x, 0, 1, SCALE_HEIGHT);
   }
   const end = node("span", { class: "of" }, to + of);
@@ -103,22 +104,22 @@ function drawnScale({ from, to, of, at }) {
 }
 
 /**
- * The scale of a picture that is saved, in a line of text.
+ * The colour scale of a saved picture as a line of text.
  *
  * @param {Scene} scene
  * @param {Palette} colours
  * @param {(text: string) => number} widthOfText
  */
 export function legendLine(scene, colours, widthOfText) {
-  const { from, to, of, at } = scaleOf(scene, colours);
+  const { from, to, of, at } = colourScale(scene, colours);
   const group = svg("g", { class: "scale" });
   const ramp = svg("linearGradient", { id: "regard-scale" });
   for (let step = 0; step <= 16; step += 1) {
-    ramp.append(svg("stop", { offset: step / 16, "stop-color": css(at(step / 16)) }));
+    ramp.append(svg("stop", { offset: step / 16, "stop-color": cssColour(at(step / 16)) }));
   }
   const begin = widthOfText(from) + 6;
   const edge = { fill: "url(#regard-scale)", stroke: colours.ink, "stroke-width": 0.5 };
-  const more = signsOf(scene)
+  const more = describeSymbols(scene)
     .map((sign) => `;  ${sign}`)
     .join("");
   group.append(

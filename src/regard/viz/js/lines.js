@@ -1,25 +1,25 @@
-// Lines from queries, on the left, to keys, on the right: the stronger the weight, the stronger the line.
+// Lines from queries on the left to keys on the right; stronger weights give stronger lines.
 
 import { clamp } from "./arithmetic.js";
-import { dashes, hue } from "./colours.js";
+import { headDashes, headColour } from "./colours.js";
 import { button, node, oneTabStop, svg } from "./dom.js";
-import { around, cut } from "./labels.js";
-import { widest, widthOf } from "./measuring.js";
-import { toggled } from "./numbers.js";
-import { headOf } from "./sentence.js";
-import { axesOf } from "./sides.js";
+import { nearbyIndices, fitLabel } from "./labels.js";
+import { widestText, textWidth } from "./text-width.js";
+import { toggleNumber } from "./number-list.js";
+import { currentHead } from "./sentence.js";
+import { axisTitles } from "./axis-titles.js";
 
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 /** @typedef {{ weight: number, head: number, query: number, key: number }} Line */
 
-const MOST_LINES = 1500; // lines drawn at most, the strongest
-const HARDLY = 0.01; // of the largest weight: weaker lines would hardly be seen
-const STEP = 19; // from token to token, pixels
-const TOP = 24; // where the first token stands
-const WIDEST = 150; // of a label, pixels
-const ACROSS = 720; // between queries and keys, pixels, where there is room
+const MOST_LINES = 1500; // the strongest lines are drawn
+const INVISIBLE = 0.01; // share of the largest weight below which a line would be invisible
+const STEP = 19; // pixels between tokens
+const TOP = 24; // pixels to the first token
+const WIDEST = 150; // pixels of a label
+const ACROSS = 720; // pixels between queries and keys if there is room
 const APART = 6;
 const ALL = { least: 0, top: 0 };
 
@@ -31,9 +31,9 @@ const ALL = { least: 0, top: 0 };
 export function lines(scene, actions, { colours, width }) {
   const { matrix, state, largest } = scene;
   const heads = matrix.shown(state);
-  const queries = around(matrix.rows, state.query);
-  const keys = around(matrix.columns, state.key ?? matrix.strongest(heads[0], state.query));
-  const places = placesOf(matrix, queries, keys, width);
+  const queries = nearbyIndices(matrix.rows, state.query);
+  const keys = nearbyIndices(matrix.columns, state.key ?? matrix.strongest(heads[0], state.query));
+  const places = linePositions(matrix, queries, keys, width);
   const height = TOP + STEP * Math.max(queries.length, keys.length);
   const picture = svg("svg", {
     width: places.width,
@@ -41,16 +41,16 @@ export function lines(scene, actions, { colours, width }) {
     role: "group",
     "aria-label": "Lines from queries to keys",
   });
-  const found = strongest(matrix, heads, queries, keys, state);
-  const drawn = found.lines.map((line) => {
-    const aside = besides(heads, line.head);
+  const selection = strongest(matrix, heads, queries, keys, state);
+  const drawn = selection.lines.map((line) => {
+    const aside = headOffset(heads, line.head);
     const element = svg("line", {
       x1: places.left + APART,
       y1: TOP + STEP * (line.query - queries[0]) - 4 + aside,
       x2: places.right - APART,
       y2: TOP + STEP * (line.key - keys[0]) - 4 + aside,
-      stroke: matrix.heads === 1 ? colours.line : hue(line.head, colours.dark),
-      "stroke-dasharray": dashes(line.head),
+      stroke: matrix.heads === 1 ? colours.line : headColour(line.head, colours.dark),
+      "stroke-dasharray": headDashes(line.head),
       "stroke-width": 2,
       "stroke-opacity": clamp(line.weight / largest, 0.05, 1).toFixed(3),
     });
@@ -65,20 +65,20 @@ export function lines(scene, actions, { colours, width }) {
     show(() => true);
     actions.rest();
   };
-  const [down, across] = axesOf(scene);
+  const [down, across] = axisTitles(scene);
   const left = queries.map((query, row) => {
     const on = () => {
       show((line) => line.query === query);
-      const head = headOf(scene);
+      const head = currentHead(scene);
       actions.point(query, matrix.strongest(head, query), head);
     };
     const place = { x: places.left, "text-anchor": "end", "data-name": `line-query-${query}` };
-    return token(matrix.queries[query], row, places.room, place, on, all);
+    return lineToken(matrix.queries[query], row, places.room, place, on, all);
   });
   const right = keys.map((key, row) => {
     const on = () => show((line) => line.key === key);
     const place = { x: places.right, "text-anchor": "start", "data-name": `line-key-${key}` };
-    return token(matrix.keys[key], row, places.room, place, on, all);
+    return lineToken(matrix.keys[key], row, places.room, place, on, all);
   });
   oneTabStop(left, state.query - queries[0]);
   oneTabStop(right, 0);
@@ -90,72 +90,72 @@ export function lines(scene, actions, { colours, width }) {
   );
   const box = node("div", { class: "lines" });
   box.append(
-    ...headKey(scene, actions, colours.dark),
+    ...headLegend(scene, actions, colours.dark),
     picture,
-    node("p", { class: "quiet" }, leftOut(matrix, queries, keys, found)),
+    node("p", { class: "quiet" }, omittedLines(matrix, queries, keys, selection)),
   );
   return box;
 }
 
 /**
- * How far a head's lines stand from the middle, pixels: those of several heads do not hide each other.
+ * The vertical offset of a head's lines in pixels, so that heads do not hide each other.
  *
  * @param {number[]} heads
  * @param {number} head
  */
-export function besides(heads, head) {
+export function headOffset(heads, head) {
   const apart = Math.min(3, (STEP - 8) / heads.length);
   return (heads.indexOf(head) - (heads.length - 1) / 2) * apart;
 }
 
 /**
- * Where queries end and keys begin, in pixels: there is room for the labels as they are.
+ * The horizontal positions of queries and keys in pixels, with room for their labels.
  *
  * @param {Matrix} matrix
  * @param {number[]} queries
  * @param {number[]} keys
  * @param {number} available
  */
-function placesOf(matrix, queries, keys, available) {
-  const most = Math.max(30, Math.min(WIDEST, (available - 80) / 2));
-  const left = APART + Math.min(most, Math.max(100, widest(queries.map((query) => matrix.queries[query]))));
-  const labels = APART + Math.min(most, Math.max(100, widest(keys.map((key) => matrix.keys[key]))));
+function linePositions(matrix, queries, keys, available) {
+  const limit = Math.max(30, Math.min(WIDEST, (available - 80) / 2));
+  const left = APART + Math.min(limit, Math.max(100, widestText(queries.map((query) => matrix.queries[query]))));
+  const labels = APART + Math.min(limit, Math.max(100, widestText(keys.map((key) => matrix.keys[key]))));
   const right = left + Math.max(60, Math.min(ACROSS, available - left - labels));
-  return { left, right, width: right + labels, room: most };
+  return { left, right, width: right + labels, room: limit };
 }
 
 /**
- * Which line belongs to which head: by colour, and by dashes where colours come again. Each head is switched on and off.
+ * The legend of the heads by colour and dash pattern; clicking a head shows or hides it.
  *
  * @param {Scene} scene
  * @param {Actions} actions
  * @param {boolean} dark
  */
-export function headKey({ matrix, state }, { choose }, dark) {
+export function headLegend({ matrix, state }, { choose }, dark) {
   if (matrix.heads === 1 || state.head !== null) return [];
   const shown = matrix.shown(state);
   const list = node("ul", { class: "key", "aria-label": "Heads" });
-  const found = [];
+  const buttons = [];
   for (const head of matrix.chosen(null)) {
     const sample = svg("svg", { width: 28, height: 10, "aria-hidden": "true" });
     const line = { x1: 0, x2: 28, y1: 5, y2: 5, "stroke-width": 3 };
-    sample.append(svg("line", { ...line, stroke: hue(head, dark), "stroke-dasharray": dashes(head) }));
+    sample.append(svg("line", { ...line, stroke: headColour(head, dark), "stroke-dasharray": headDashes(head) }));
     const item = node("li");
     const on = shown.includes(head);
-    const chosen = button("", () => choose({ off: toggled(state.off, head) }), on);
+    const chosen = button("", () => choose({ off: toggleNumber(state.off, head) }), on);
     chosen.dataset.name = `key-${head}`;
     chosen.append(sample, matrix.name(head));
-    found.push(chosen);
+    buttons.push(chosen);
     item.append(chosen);
     list.append(item);
   }
-  oneTabStop(found, 0);
+  oneTabStop(buttons, 0);
   return [list];
 }
 
 /**
- * The strongest weights between queries and keys, the strongest first, and how many there are in all; what would hardly
- * be seen is left out, and what is not asked for: weights below `least`, and of each query all but the `top` largest.
+ * The strongest weights between queries and keys in descending order, and their total number. Omitted are invisible
+ * ones, weights below `least`, and of each query all but the `top` largest.
  *
  * @param {Matrix} matrix
  * @param {number[]} heads
@@ -163,50 +163,50 @@ export function headKey({ matrix, state }, { choose }, dark) {
  * @param {number[]} keys
  * @param {{ least: number, top: number }} wanted
  */
-export function strongest(matrix, heads, queries, keys, { least, top } = ALL, most = MOST_LINES) {
+export function strongest(matrix, heads, queries, keys, { least, top } = ALL, limit = MOST_LINES) {
   /** @type {Line[]} */
-  const found = [];
+  const largest = [];
   for (const head of heads) {
     for (const query of queries) {
       const row = keys.map((key) => ({ weight: matrix.at(head, query, key), head, query, key }));
-      const seen = row.filter(({ weight }) => weight > HARDLY * matrix.largest && weight >= least);
-      if (top) seen.sort((one, other) => other.weight - one.weight);
-      found.push(...(top ? seen.slice(0, top) : seen));
+      const seen = row.filter(({ weight }) => weight > INVISIBLE * matrix.largest && weight >= least);
+      if (top) seen.sort((first, second) => second.weight - first.weight);
+      largest.push(...(top ? seen.slice(0, top) : seen));
     }
   }
-  found.sort((one, other) => other.weight - one.weight);
-  const weakest = found.length > most ? found[most - 1].weight : null;
+  largest.sort((first, second) => second.weight - first.weight);
+  const weakest = largest.length > limit ? largest[limit - 1].weight : null;
   return {
-    lines: found.slice(0, most),
-    seen: found.length,
+    lines: largest.slice(0, limit),
+    seen: largest.length,
     all: heads.length * queries.length * keys.length,
     weakest,
   };
 }
 
 /**
- * What the lines leave out.
+ * A sentence about the omitted lines.
  *
  * @param {Matrix} matrix
  * @param {number[]} queries
  * @param {number[]} keys
  * @param {{ seen: number, all: number, weakest: number | null, lines: Line[] }} found
  */
-export function leftOut(matrix, queries, keys, { lines: drawn, seen, all, weakest }) {
+export function omittedLines(matrix, queries, keys, { lines: drawn, seen, all, weakest }) {
   const count = (/** @type {number} */ number) => number.toLocaleString("en");
-  const said = [`${count(drawn.length)} of ${count(all)} weights are drawn`];
+  const parts = [`${count(drawn.length)} of ${count(all)} weights are drawn`];
   if (weakest !== null)
-    said.push(
-      `${count(seen - drawn.length)} below ${weakest.toFixed(4)} are left out, choose a head to see more`,
+    parts.push(
+      `${count(seen - drawn.length)} below ${weakest.toFixed(4)} are omitted, select a head to see more`,
     );
-  if (all > seen) said.push(`${count(all - seen)} are smaller than what is drawn`);
+  if (all > seen) parts.push(`${count(all - seen)} are smaller than any drawn weight`);
   const hidden = matrix.rows - queries.length + matrix.columns - keys.length;
-  if (hidden > 0) said.push(`${count(hidden)} tokens further away are left out`);
-  return `${said.join("; ")}.`;
+  if (hidden > 0) parts.push(`${count(hidden)} tokens further away are omitted`);
+  return `${parts.join("; ")}.`;
 }
 
 /**
- * A token beside the lines, which shows its own while it is pointed at.
+ * A token beside the lines; pointing at it shows only its lines.
  *
  * @param {string} label
  * @param {number} row
@@ -215,9 +215,9 @@ export function leftOut(matrix, queries, keys, { lines: drawn, seen, all, weakes
  * @param {() => void} on
  * @param {() => void} off
  */
-function token(label, row, room, place, on, off) {
-  const given = { ...place, y: TOP + STEP * row, role: "button", "aria-label": label, class: "word" };
-  const text = svg("text", given, cut(label, room, widthOf));
+function lineToken(label, row, room, place, on, off) {
+  const attributes = { ...place, y: TOP + STEP * row, role: "button", "aria-label": label, class: "word" };
+  const text = svg("text", attributes, fitLabel(label, room, textWidth));
   const begin = () => {
     text.classList.add("on");
     on();

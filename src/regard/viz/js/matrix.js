@@ -1,8 +1,8 @@
 // The weights of one layer.
 
-import { greatest } from "./arithmetic.js";
-import { called } from "./labels.js";
-import { numbersIn } from "./numbers.js";
+import { largestValue } from "./arithmetic.js";
+import { headName } from "./labels.js";
+import { numbersIn } from "./number-list.js";
 
 /** `slices[head]` is a Float32Array of rows (queries) times columns (keys). */
 export class Matrix {
@@ -10,9 +10,9 @@ export class Matrix {
    * @param {Float32Array[]} slices
    * @param {string[]} queries labels of the rows
    * @param {string[]} keys labels of the columns
-   * @param {number[][] | null} relevant pairs of query and key where the output depends on the input
-   * @param {boolean} exact whether the weights are as they were computed, and not rounded
-   * @param {string[] | null} names of the slices, where they are not the heads of these numbers
+   * @param {number[][] | null} relevant pairs of a query and a key on which the output depends
+   * @param {boolean} exact whether the weights are not rounded
+   * @param {string[] | null} names names of the slices, if they are not consecutive heads
    */
   constructor(slices, queries, keys, relevant, exact = false, names = null) {
     this.slices = slices;
@@ -26,10 +26,10 @@ export class Matrix {
     this.columns = keys.length;
     /** @type {boolean | undefined} */
     this.whole = undefined;
-    this.largest = slices.reduce((most, slice) => Math.max(most, greatest(slice)), 1e-9);
+    this.largest = slices.reduce((largest, slice) => Math.max(largest, largestValue(slice)), 1e-9);
     /** What the strongest colour stands for: a first step that can look at itself alone would leave others pale. */
     this.scale = this.causal
-      ? slices.reduce((most, slice) => Math.max(most, greatest(slice.subarray(this.columns))), 1e-9)
+      ? slices.reduce((largest, slice) => Math.max(largest, largestValue(slice.subarray(this.columns))), 1e-9)
       : this.largest;
   }
 
@@ -55,7 +55,7 @@ export class Matrix {
 
   /** Whether every row sums to 1: not where something was switched off, or nothing may be seen. */
   get sumsToOne() {
-    this.whole ??= this.slices.every((slice) => this.queries.every((_, row) => isWhole(this.row(slice, row))));
+    this.whole ??= this.slices.every((slice) => this.queries.every((_, row) => isComplete(this.row(slice, row))));
     return this.whole;
   }
 
@@ -84,37 +84,37 @@ export class Matrix {
   }
 
   /**
-   * What a slice is called.
+   * The name of a slice.
    *
    * @param {number} head
    */
   name(head) {
-    return called(this, head);
+    return headName(this, head);
   }
 
   /**
-   * The heads that are shown: one, or all that are not switched off.
+   * The visible heads: one, or all that are not hidden.
    *
    * @param {{ head: number | null, off?: string }} state
    */
   shown({ head, off = "" }) {
     const hidden = numbersIn(off);
-    const found = this.chosen(head).filter((each) => head !== null || !hidden.includes(each));
-    return found.length ? found : this.chosen(null);
+    const visible = this.chosen(head).filter((index) => head !== null || !hidden.includes(index));
+    return visible.length ? visible : this.chosen(null);
   }
 
   /**
-   * The heads that `head` stands for: one, or all where it is null.
+   * The heads that `head` selects: one, or all if null.
    *
    * @param {number | null} head
    */
   chosen(head) {
-    return head === null ? this.slices.map((_, each) => each) : [head];
+    return head === null ? this.slices.map((_, index) => index) : [head];
   }
 }
 
 /** @param {Float32Array} row */
-function isWhole(row) {
+function isComplete(row) {
   const sum = row.reduce((before, weight) => before + weight, 0);
   return Math.abs(sum - 1) < 0.01;
 }

@@ -1,33 +1,33 @@
-// A picture, and upon its patches the weights of one query: a panel for each head. Steps that are no patches, as the one
-// that stands for the whole picture, are buttons above it.
+// The weights of one query on the patches of an image: a panel for each head. Steps that are not patches, such as
+// the class token, are buttons above it.
 
-import { css } from "./colours.js";
+import { cssColour } from "./colours.js";
 import { button, node, svg } from "./dom.js";
 import { percent } from "./labels.js";
-import { evenly, panelsOf } from "./panels.js";
-import { patchesOf } from "./patches.js";
-import { inShort, worthOf } from "./worth.js";
+import { panelsPerRow, arrangePanels } from "./panels.js";
+import { imagePatches } from "./patches.js";
+import { shortImportance, headImportance } from "./importance.js";
 
 /** @import { Patches } from "./patches.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-const LIT = [255, 106, 0]; // of the largest weight: far from grey on light and dark pictures
-const GREY = [150, 150, 150]; // what stands for the picture in the scale
-const THICK = 0.85; // how much of the colour there is at most; the picture shows through
-const PICTURE = 260; // of a picture, pixels
-const ALONE = 460; // of one that has no other beside it
+const LARGEST_COLOUR = [255, 106, 0]; // the largest weight: differs from the greys of light and dark images
+const IMAGE_COLOUR = [150, 150, 150]; // the image in the colour scale
+const OPACITY = 0.85; // maximal opacity, so that the image stays visible
+const PICTURE = 260; // pixels of an image
+const SINGLE_PICTURE = 460; // pixels of a single image
 const GUTTER = 16;
-const HOW = "Choose a patch to see what it looks at; with shift, to choose its weight.";
+const HOW = "Select a patch to see its attention; with shift, to select its weight.";
 /** @type {Record<string, [number, number]>} */
 const NEXT_PATCH = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 /**
- * The colour of a share of the largest weight, as the scale has it.
+ * The colour of a share of the largest weight, as in the scale.
  *
  * @param {number} share
  */
-export function litColour(share) {
-  return GREY.map((channel, index) => channel + THICK * share * (LIT[index] - channel));
+export function overlayColour(share) {
+  return IMAGE_COLOUR.map((channel, index) => channel + OPACITY * share * (LARGEST_COLOUR[index] - channel));
 }
 
 /**
@@ -37,11 +37,11 @@ export function litColour(share) {
  */
 export function overlays(scene, actions, { width }) {
   const heads = scene.matrix.shown(scene.state);
-  const most = heads.length === 1 ? ALONE : PICTURE;
-  const beside = evenly(heads.length, Math.floor((width + GUTTER) / (most + GUTTER)));
-  const side = Math.min(most, Math.floor((width + GUTTER) / beside) - GUTTER);
+  const largest = heads.length === 1 ? SINGLE_PICTURE : PICTURE;
+  const beside = panelsPerRow(heads.length, Math.floor((width + GUTTER) / (largest + GUTTER)));
+  const side = Math.min(largest, Math.floor((width + GUTTER) / beside) - GUTTER);
   const figures = heads.map((head) => panel(scene, actions, head, side));
-  const box = panelsOf(figures, beside);
+  const box = arrangePanels(figures, beside);
   box.append(node("p", { class: "quiet hint" }, HOW));
   return box;
 }
@@ -54,21 +54,21 @@ export function overlays(scene, actions, { width }) {
  */
 function panel(scene, actions, head, side) {
   const { data, map, layer, matrix, state } = scene;
-  const patches = patchesOf(map, layer);
+  const patches = imagePatches(map, layer);
   if (!patches) throw new Error(`${layer.name} has no patches`);
   const figure = node("figure", { class: "seen" });
   const caption = node("figcaption");
   caption.append(node("b", {}, matrix.name(head)));
-  const worth = worthOf(data, layer.name, head, matrix.names);
-  if (worth) caption.append(node("span", { class: "quiet" }, `off: loss ${inShort(worth)}`));
-  caption.append(...unpatched(scene, actions, head, patches));
-  const picture = lit(scene, head, side);
-  const said = `${matrix.name(head)}: what ${matrix.queries[state.query]} looks at in the picture`;
+  const worth = headImportance(data, layer.name, head, matrix.names);
+  if (worth) caption.append(node("span", { class: "quiet" }, `off: loss ${shortImportance(worth)}`));
+  caption.append(...otherSteps(scene, actions, head, patches));
+  const picture = paintOverlay(scene, head, side);
+  const label = `${matrix.name(head)}: attention of ${matrix.queries[state.query]} to the image`;
   const field = node("div", {
     role: "application",
     tabindex: 0,
     "data-name": `picture-${head}`,
-    "aria-label": `${said}; arrow keys choose a patch`,
+    "aria-label": `${label}; arrow keys select a patch`,
   });
   field.append(picture);
   chooseBy(field, scene, actions, head, patches);
@@ -77,14 +77,14 @@ function panel(scene, actions, head, side) {
 }
 
 /**
- * The picture in grey, with the weights of the query that is looked at as patches of colour.
+ * The image in grey, with the weights of the selected query as coloured patches.
  *
  * @param {Scene} scene
  * @param {number} head
  * @param {number} width in pixels
  */
-export function lit({ map, layer, matrix, state, largest }, head, width) {
-  const patches = /** @type {Patches} */ (patchesOf(map, layer));
+export function paintOverlay({ map, layer, matrix, state, largest }, head, width) {
+  const patches = /** @type {Patches} */ (imagePatches(map, layer));
   const { first, rows, columns } = patches;
   const cell = width / columns;
   const height = cell * rows;
@@ -98,8 +98,10 @@ export function lit({ map, layer, matrix, state, largest }, head, width) {
     .row(matrix.slices[head], state.query)
     .subarray(first, first + rows * columns)
     .forEach((weight, patch) => {
-      const opacity = (THICK * Math.min(weight / largest, 1)).toFixed(3);
-      picture.append(svg("rect", { ...place(patch), ...square, fill: css(LIT), "fill-opacity": opacity }));
+      const opacity = (OPACITY * Math.min(weight / largest, 1)).toFixed(3);
+      picture.append(
+        svg("rect", { ...place(patch), ...square, fill: cssColour(LARGEST_COLOUR), "fill-opacity": opacity }),
+      );
     });
   /**
    * @param {number} step
@@ -123,25 +125,25 @@ const RINGS = [
 ];
 
 /**
- * The steps that are no patches, each with its weight: to be looked from.
+ * Buttons for the steps that are not patches, with their weights, to select them as queries.
  *
  * @param {Scene} scene
  * @param {Actions} actions
  * @param {number} head
  * @param {Patches} patches
  */
-function unpatched({ matrix, state }, actions, head, { first, rows, columns }) {
+function otherSteps({ matrix, state }, actions, head, { first, rows, columns }) {
   const steps = matrix.keys.flatMap((_, step) => (step < first || step >= first + rows * columns ? [step] : []));
   return steps.slice(0, 5).map((step) => {
-    const said = `${matrix.keys[step]} ${percent(matrix.at(head, state.query, step))}`;
-    const found = button(
-      said,
+    const label = `${matrix.keys[step]} ${percent(matrix.at(head, state.query, step))}`;
+    const element = button(
+      label,
       () => actions.choose({ query: step, key: null, focus: head }),
       state.query === step,
     );
-    found.title = `Look from ${matrix.keys[step]}; it has so much of the weight`;
-    found.dataset.name = `step-${head}-${step}`;
-    return found;
+    element.title = `Show the attention of ${matrix.keys[step]}; the number is the weight on it`;
+    element.dataset.name = `step-${head}-${step}`;
+    return element;
   });
 }
 

@@ -1,18 +1,18 @@
-// A gallery of all heads of all layers, small, on one scale: with what each does and is worth, where that is known.
+// A gallery of all heads of all layers on one scale, with role and importance of each, if known.
 
 import { shade } from "./colours.js";
-import { check, node, oneTabStop } from "./dom.js";
-import { called } from "./labels.js";
+import { checkbox, node, oneTabStop } from "./dom.js";
+import { headName } from "./labels.js";
 import { pixels } from "./painting.js";
-import { halved } from "./pyramid.js";
-import { described, roleOf, roleSentence } from "./roles.js";
-import { inShort, worthOf } from "./worth.js";
+import { halve } from "./pyramid.js";
+import { shortRole, headRole, roleSentence } from "./roles.js";
+import { shortImportance, headImportance } from "./importance.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { LayerData, WorthData } from "./data.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-const SIDE = 76; // of a head, pixels
+const SIDE = 76; // pixels of a head
 
 /** @typedef {{ layer: LayerData, head: number, worth: WorthData | undefined }} Small */
 
@@ -26,38 +26,36 @@ export function overview(scene, actions, surface) {
   const { importance, roles } = data;
   const grid = node("div", { class: "grid" });
   if (importance) {
-    grid.append(check("the most important first", state.sorted, (sorted) => actions.choose({ sorted })));
+    grid.append(checkbox("sorted by importance", state.sorted, (sorted) => actions.choose({ sorted })));
   }
   const sorted = state.sorted && importance !== undefined;
-  for (const heads of galleryOf(scene)) {
+  for (const heads of galleryRows(scene)) {
     const row = node("div", { class: "row" });
     if (!sorted) row.append(node("span", {}, heads[0]?.layer.title ?? ""));
-    const found = heads.map((each) => thumbnail(scene, each, sorted, actions, surface));
-    oneTabStop(found, 0);
-    row.append(...found);
+    const thumbnails = heads.map((head) => thumbnail(scene, head, sorted, actions, surface));
+    oneTabStop(thumbnails, 0);
+    row.append(...thumbnails);
     grid.append(row);
   }
-  const said = [];
+  const parts = [];
   if (importance)
-    said.push(
-      "Signed numbers: by how much the loss rises when the head is off; in brackets where that may be nothing.",
-    );
+    parts.push("Signed numbers: the loss increase when the head is off, in brackets if it is not significant.");
   if (roles && Object.keys(roles).length)
-    said.push(
-      "Words: what the head does over many samples, and how purely (0: as even attention, 1: nothing else).",
+    parts.push(
+      "Words: the role of the head over many samples, and its strength (0: uniform attention, 1: this role alone).",
     );
-  if (said.length) grid.append(node("p", { class: "quiet" }, said.join(" ")));
+  if (parts.length) grid.append(node("p", { class: "quiet" }, parts.join(" ")));
   return grid;
 }
 
 /**
- * All heads, a row for each layer; or in one row, where they are sorted by what they are worth.
+ * All heads, a row for each layer; in a single row if they are sorted by importance.
  *
  * @param {Scene} scene
  */
-export function galleryOf(scene) {
-  const rows = scene.map.layers.map((layer) => smallOf(scene, layer));
-  return scene.state.sorted && scene.data.importance ? [rows.flat().sort(byWorth)] : rows;
+export function galleryRows(scene) {
+  const rows = scene.map.layers.map((layer) => smallMatrix(scene, layer));
+  return scene.state.sorted && scene.data.importance ? [rows.flat().sort(byImportance)] : rows;
 }
 
 /**
@@ -65,54 +63,54 @@ export function galleryOf(scene) {
  * @param {LayerData} layer
  * @returns {Small[]}
  */
-function smallOf({ data, shown }, layer) {
+function smallMatrix({ data, shown }, layer) {
   return shown(layer)
     .chosen(null)
-    .map((head) => ({ layer, head, worth: worthOf(data, layer.name, head) }));
+    .map((head) => ({ layer, head, worth: headImportance(data, layer.name, head) }));
 }
 
 /**
- * @param {Small} one
- * @param {Small} other
+ * @param {Small} first
+ * @param {Small} second
  */
-function byWorth(one, other) {
-  return (other.worth?.added ?? 0) - (one.worth?.added ?? 0);
+function byImportance(first, second) {
+  return (second.worth?.added ?? 0) - (first.worth?.added ?? 0);
 }
 
 /**
  * @param {Scene} scene
- * @param {Small} each
- * @param {boolean} named whether the layer is told
+ * @param {Small} item
+ * @param {boolean} named whether the layer is shown
  * @param {Actions} actions
  * @param {Surface} surface
  */
-function thumbnail(scene, each, named, actions, { colours }) {
+function thumbnail(scene, item, named, actions, { colours }) {
   const { data } = scene;
-  const { layer, head, worth } = each;
-  const role = roleOf(data, layer.name, head);
-  const short = worth ? ` ${inShort(worth)}` : "";
-  const parts = [`${layer.title}, ${called(layer, head)}`];
+  const { layer, head, worth } = item;
+  const role = headRole(data, layer.name, head);
+  const short = worth ? ` ${shortImportance(worth)}` : "";
+  const parts = [`${layer.title}, ${headName(layer, head)}`];
   if (worth) parts.push(`without it loss${short}`);
   if (role) parts.push(roleSentence(role));
-  const found = node("button", { type: "button", class: "thumb", title: parts.join(", ") });
-  found.dataset.name = `thumb-${layer.name}-${head}`;
-  const { canvas, width, height } = thumbPixels(scene, each, colours);
+  const element = node("button", { type: "button", class: "thumb", title: parts.join(", ") });
+  element.dataset.name = `thumb-${layer.name}-${head}`;
+  const { canvas, width, height } = thumbPixels(scene, item, colours);
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   canvas.setAttribute("aria-hidden", "true");
   canvas.style.imageRendering = "pixelated";
-  if (!named) found.append(node("span", { class: "unseen" }, `${layer.title}, `));
-  found.append(canvas, node("span", {}, `${called(layer, head)}${short}`));
-  if (named) found.append(node("span", { class: "quiet" }, layer.title));
-  if (role) found.append(node("span", { class: role.role ? "role" : "role quiet" }, described(role)));
-  found.addEventListener("click", () => {
+  if (!named) element.append(node("span", { class: "unseen" }, `${layer.title}, `));
+  element.append(canvas, node("span", {}, `${headName(layer, head)}${short}`));
+  if (named) element.append(node("span", { class: "quiet" }, layer.title));
+  if (role) element.append(node("span", { class: role.role ? "role" : "role quiet" }, shortRole(role)));
+  element.addEventListener("click", () => {
     actions.choose({ layer: layer.name, head, mode: null, query: 0, key: null });
   });
-  return found;
+  return element;
 }
 
 /**
- * The weights of a head, a pixel each or less, and how large they are drawn.
+ * The weights of a head in at most one pixel each, and the size of the thumbnail.
  *
  * @param {Scene} scene
  * @param {Small} small
@@ -122,9 +120,9 @@ export function thumbPixels({ shown, largest }, { layer, head }, colours) {
   const { slices, rows, columns } = shown(layer);
   let level = { values: slices[head], rows, columns };
   const ratio = devicePixelRatio || 1;
-  while (Math.max(level.rows, level.columns) > SIDE * ratio) level = halved(level);
-  const most = Math.max(rows, columns, 1);
-  const size = { width: Math.max(4, (SIDE * columns) / most), height: Math.max(4, (SIDE * rows) / most) };
+  while (Math.max(level.rows, level.columns) > SIDE * ratio) level = halve(level);
+  const longest = Math.max(rows, columns, 1);
+  const size = { width: Math.max(4, (SIDE * columns) / longest), height: Math.max(4, (SIDE * rows) / longest) };
   if (!level.rows || !level.columns) return { canvas: node("canvas", { width: 1, height: 1 }), ...size };
   const all = { top: 0, left: 0, high: level.rows, wide: level.columns };
   return { canvas: pixels(level, all, (value) => colours.table[shade(value / largest)]), ...size };

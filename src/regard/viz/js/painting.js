@@ -1,9 +1,9 @@
-// A heatmap on its canvas: cells, grid, dots and outline, and the labels beside them. However many weights there are, no more is painted
-// than there are pixels.
+// Painting of a heatmap on its canvas: cells, grid, dots, outline and labels. The work is bounded by the number of
+// pixels, however many weights there are.
 
 import { paintLabels } from "./axes.js";
-import { css, shade } from "./colours.js";
-import { brush } from "./dom.js";
+import { cssColour, shade } from "./colours.js";
+import { canvasContext } from "./dom.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Level, Pyramid } from "./pyramid.js" */
@@ -12,12 +12,12 @@ import { brush } from "./dom.js";
 /**
  * @typedef {object} Picture
  * @property {Viewport} viewport
- * @property {Pyramid} pyramid of the weights, or of what has changed
- * @property {boolean} changing whether it is what has changed
- * @property {number} largest what the strongest colour stands for
+ * @property {Pyramid} pyramid of the weights or differences
+ * @property {boolean} changing whether differences are painted
+ * @property {number} largest the weight of the strongest colour
  * @property {string[]} queries
  * @property {string[]} keys
- * @property {boolean} upright whether the keys are written upwards
+ * @property {boolean} upright whether keys are written vertically
  * @property {number[][] | null} relevant
  * @property {Palette} colours
  */
@@ -34,7 +34,7 @@ export function paint(canvas, picture, marked) {
   const { left, top, width, height, cell } = viewport;
   const ratio = devicePixelRatio || 1;
   resize(canvas, left + width + 4, top + height + 4, ratio);
-  const context = brush(canvas);
+  const context = canvasContext(canvas);
   context.scale(ratio, ratio);
   context.save();
   context.beginPath();
@@ -53,12 +53,12 @@ export function paint(canvas, picture, marked) {
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
- * @param {number} ratio of the screen's pixels to those of the page
+ * @param {number} ratio screen pixels per CSS pixel
  */
 function resize(canvas, width, height, ratio) {
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
-  canvas.style.width = `${width}px`; // and the height that goes with it, also where there is less room
+  canvas.style.width = `${width}px`; // the height follows, also if there is less room
 }
 
 /**
@@ -92,7 +92,7 @@ function paintCells(context, { viewport, pyramid, changing, largest, colours }, 
 }
 
 /**
- * A part of a level on a canvas of its own, one pixel for each value.
+ * A part of a level on its own canvas, one pixel for each value.
  *
  * @param {Level} level
  * @param {{ top: number, left: number, high: number, wide: number }} part
@@ -102,12 +102,12 @@ export function pixels({ values, columns }, { top, left, high, wide }, colour) {
   const canvas = document.createElement("canvas");
   canvas.width = wide;
   canvas.height = high;
-  const context = brush(canvas);
+  const context = canvasContext(canvas);
   const image = context.createImageData(wide, high);
-  const found = new Uint32Array(image.data.buffer);
+  const output = new Uint32Array(image.data.buffer);
   for (let row = 0; row < high; row += 1) {
     const begin = (top + row) * columns + left;
-    for (let column = 0; column < wide; column += 1) found[row * wide + column] = colour(values[begin + column]);
+    for (let column = 0; column < wide; column += 1) output[row * wide + column] = colour(values[begin + column]);
   }
   context.putImageData(image, 0, 0);
   return canvas;
@@ -119,7 +119,7 @@ export function pixels({ values, columns }, { top, left, high, wide }, colour) {
  */
 function paintGrid(context, { viewport, colours }) {
   const { cell, left, top, width, height } = viewport;
-  context.strokeStyle = css(colours.paper);
+  context.strokeStyle = cssColour(colours.paper);
   context.lineWidth = 1;
   context.beginPath();
   for (let x = -(viewport.column % 1) * cell; x <= width; x += cell) {
@@ -134,7 +134,7 @@ function paintGrid(context, { viewport, colours }) {
 }
 
 /**
- * Where the output depends on the input.
+ * Marks the inputs on which the output depends.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {Viewport} viewport
@@ -152,7 +152,7 @@ function paintDots(context, viewport, relevant) {
 }
 
 /**
- * The row and the cell that are pointed at, or chosen.
+ * Outlines the selected row and cell.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {Picture} picture

@@ -1,4 +1,4 @@
-// The heatmaps that are shown: of each head, and where something stands beside the map, of that and of the difference.
+// The displayed heatmaps: of each head, and in a comparison also of the other map and the difference.
 
 import { node } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
@@ -6,27 +6,27 @@ import { Heatmap } from "./heatmap.js";
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 const GAP_BETWEEN = 16; // pixels
-const SIDE_NAME = 24; // room for what the rows are called, pixels
-const NARROW = 330; // pixels: as many heads stand beside each other as are wider than that
-const NARROW_SIDE = 300; // the same of what is compared, which stands in one line, or each in its own
+const SIDE_NAME = 24; // pixels for the title of the rows
+const NARROW = 330; // pixels; determines the number of heads in a row
+const NARROW_SIDE = 300; // pixels; the same for comparisons, which are in one row, or one each
 
 /**
- * How many stand beside each other, so that every row has as many: of four, two or four.
+ * The number of panels in a row, such that all rows are equally long: of four panels two or four.
  *
  * @param {number} count
- * @param {number} most
+ * @param {number} limit
  */
-export function evenly(count, most) {
-  return Math.ceil(count / Math.ceil(count / Math.max(1, Math.min(count, most))));
+export function panelsPerRow(count, limit) {
+  return Math.ceil(count / Math.ceil(count / Math.max(1, Math.min(count, limit))));
 }
 
 /**
- * Figures beside each other, in rows of so many.
+ * Arranges figures in rows.
  *
  * @param {HTMLElement[]} figures
  * @param {number} beside
  */
-export function panelsOf(figures, beside) {
+export function arrangePanels(figures, beside) {
   const box = node("div", { class: "panels" });
   box.style.gridTemplateColumns = `repeat(${beside}, minmax(0, max-content))`;
   box.append(...figures);
@@ -34,21 +34,21 @@ export function panelsOf(figures, beside) {
 }
 
 /**
- * How many heatmaps stand beside each other.
+ * The number of heatmaps in a row.
  *
  * @param {Scene} scene
  * @param {number} width
  */
 export function heatmapsBeside(scene, width) {
-  const sides = besideEachOther(scene);
+  const sides = comparisonScenes(scene);
   const columns = Math.max(...sides.map((side) => side.matrix.columns));
   if (sides.length > 1) return width / sides.length >= Math.max(NARROW_SIDE, 14 * columns) ? sides.length : 1;
   const heads = scene.matrix.shown(scene.state).length;
-  return evenly(heads, Math.floor(width / Math.max(NARROW, 14 * columns)));
+  return panelsPerRow(heads, Math.floor(width / Math.max(NARROW, 14 * columns)));
 }
 
 /**
- * The heatmaps of the heads that are chosen; those of `before` that fit are taken again.
+ * The heatmaps of the selected heads; matching ones of `before` are reused.
  *
  * @param {Scene} scene
  * @param {Actions} actions
@@ -58,44 +58,44 @@ export function heatmapsBeside(scene, width) {
 export function heatmaps(scene, actions, surface, before) {
   const { matrix, layer, state } = scene;
   const heads = matrix.shown(state);
-  const sides = besideEachOther(scene);
+  const sides = comparisonScenes(scene);
   const beside = heatmapsBeside(scene, surface.width);
   const gap = beside > 1 ? GAP_BETWEEN : 0;
   const room = { ...surface, width: Math.floor(surface.width / beside) - gap - SIDE_NAME };
   /** @type {Map<string, Heatmap>} */
-  const found = new Map();
+  const byHead = new Map();
   for (const head of heads) {
     for (const side of sides) {
       if (head >= side.matrix.heads) continue;
       const { rows, columns: wide } = side.matrix;
       const name = [layer.name, matrix.name(head), side.title ?? "", state.words, rows, wide].join(" ");
       const panel = before.get(name) ?? new Heatmap(head, side, room, actions);
-      panel.show(side, room, found.size);
-      found.set(name, panel);
+      panel.show(side, room, byHead.size);
+      byHead.set(name, panel);
     }
   }
-  return found;
+  return byHead;
 }
 
 /**
- * What is shown, what stands beside it, and the difference, where there is one.
+ * The displayed map, the other map, and their difference if it exists.
  *
  * @param {Scene} scene
  * @returns {Scene[]}
  */
-function besideEachOther(scene) {
+function comparisonScenes(scene) {
   const { beside, map } = scene;
   if (!beside) return [scene];
-  const own = { ...scene, changes: null, title: `shown: ${map.input}` };
-  const data = { ...scene.data, importance: undefined }; // of what is shown only
-  const other = { ...own, data, matrix: beside.matrix, before: null, title: `beside: ${beside.name}` };
-  if (!beside.changes) return [own, other];
+  const own = { ...scene, changes: null, title: `displayed: ${map.input}` };
+  const data = { ...scene.data, importance: undefined }; // of the displayed map only
+  const compared = { ...own, data, matrix: beside.matrix, before: null, title: `compared: ${beside.name}` };
+  if (!beside.changes) return [own, compared];
   const changed = {
     ...own,
     data,
     changes: beside.changes,
     largest: beside.most,
-    title: "difference: shown less beside",
+    title: "difference: displayed minus compared",
   };
-  return [own, other, changed];
+  return [own, compared, changed];
 }

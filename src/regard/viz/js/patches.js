@@ -1,4 +1,4 @@
-// Which steps of a layer are the patches of a picture, and what weight they get.
+// The steps of a layer that are patches of an image, and their weights.
 
 /** @import { LayerData, MapData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
@@ -6,13 +6,13 @@
 /** @typedef {{ first: number, rows: number, columns: number }} Patches */
 
 /**
- * Where the patches of a layer are; null where it has none, or there is no picture.
+ * The patches of a layer; null without patches or without an image.
  *
  * @param {Pick<MapData, "picture">} map
  * @param {Pick<LayerData, "patches">} layer
  * @returns {Patches | null}
  */
-export function patchesOf({ picture }, { patches }) {
+export function imagePatches({ picture }, { patches }) {
   return picture && patches ? { first: patches[0], rows: patches[1], columns: patches[2] } : null;
 }
 
@@ -26,5 +26,5 @@ export function patchesOf({ picture }, { patches }) {
  */
 export function largestOnPatches(matrix, heads, query, { first, rows, columns }) {
   const all = heads.map((head) => matrix.row(matrix.slices[head], query).subarray(first, first + rows * columns));
-  return all.reduce((most, row) => row.reduce((found, weight) => Math.max(found, weight), most), 0);
+  return all.reduce((largest, row) => row.reduce((maximum, weight) => Math.max(maximum, weight), largest), 0);
 }

@@ -1,29 +1,29 @@
-// What is shown, as a picture of its own (SVG): with what the colours stand for, and the row and weight that are chosen.
+// The displayed weights as an SVG picture with a legend, the selected row and the selected weight.
 
-import { css, dashes, hue } from "./colours.js";
+import { cssColour, headDashes, headColour } from "./colours.js";
 import { svg } from "./dom.js";
 import { galleryPicture } from "./gallery.js";
 import { legendLine } from "./legend.js";
-import { widest, widthOf } from "./measuring.js";
-import { lit } from "./overlay.js";
+import { widestText, textWidth } from "./text-width.js";
+import { paintOverlay } from "./overlay.js";
 import { AROUND, PANEL, placeKey, sheet, TITLE, withFacts } from "./sheet.js";
-import { axesOf } from "./sides.js";
-import { cellOf } from "./viewport.js";
+import { axisTitles } from "./axis-titles.js";
+import { cellSize } from "./viewport.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
-const LIT_SIDE = 240; // of a picture with weights upon it, pixels
+const IMAGE_SIDE = 240; // pixels of an image with weights
 
 /**
- * Whatever is shown, but for a table, which is a picture of heatmaps.
+ * The displayed weights as a picture; a table becomes heatmaps.
  *
  * @param {Scene} scene
  * @param {Palette} colours
- * @param {HTMLElement} stage where the lines are, if it is lines that are shown
+ * @param {HTMLElement} stage contains the lines, if they are displayed
  */
-export function pictureOf(scene, colours, stage) {
-  return withFacts(drawnOf(scene, colours, stage), scene, colours);
+export function makePicture(scene, colours, stage) {
+  return withFacts(drawnHeads(scene, colours, stage), scene, colours);
 }
 
 /**
@@ -31,31 +31,31 @@ export function pictureOf(scene, colours, stage) {
  * @param {Palette} colours
  * @param {HTMLElement} stage
  */
-function drawnOf(scene, colours, stage) {
-  if (scene.state.mode === "picture") return litPicture(scene, colours);
+function drawnHeads(scene, colours, stage) {
+  if (scene.state.mode === "picture") return overlayPicture(scene, colours);
   if (scene.state.mode === "overview") return galleryPicture(scene, colours);
   if (stage.querySelector(".lines > svg")) return linesPicture(scene, stage, colours);
   return heatmapPicture(scene, colours);
 }
 
 /**
- * The heads that are shown, as rectangles and text.
+ * The visible heads as rectangles and text.
  *
  * @param {Scene} scene
  * @param {Palette} colours
  */
 function heatmapPicture(scene, colours) {
   const { map, layer, matrix, state } = scene;
-  const left = widest(matrix.queries) + 12 + TITLE;
-  const key = legendLine(scene, colours, widthOf);
-  const top = widest(matrix.keys) + 12 + 2 * TITLE;
-  const cell = Math.max(10, cellOf(matrix, { left, top }, PANEL));
+  const left = widestText(matrix.queries) + 12 + TITLE;
+  const key = legendLine(scene, colours, textWidth);
+  const top = widestText(matrix.keys) + 12 + 2 * TITLE;
+  const cell = Math.max(10, cellSize(matrix, { left, top }, PANEL));
   const wide = left + matrix.columns * cell + AROUND;
   const high = top + matrix.rows * cell + AROUND;
   const heads = matrix.shown(state);
   const beside = Math.max(1, Math.min(heads.length, Math.floor((2 * PANEL) / wide)));
   const words = `${map.task}: ${map.input}`;
-  const width = Math.max(beside * wide, widest([words, layer.title]), key.width + AROUND) + AROUND;
+  const width = Math.max(beside * wide, widestText([words, layer.title]), key.width + AROUND) + AROUND;
   const down = AROUND + 1.5 * TITLE + Math.ceil(heads.length / beside) * high;
   const picture = sheet(width, down + 1.5 * TITLE, colours);
   picture.append(svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, words));
@@ -80,7 +80,7 @@ function heatmapPicture(scene, colours) {
 function fillPanel(group, scene, colours, { head, left, top, cell }) {
   const { matrix, changes, largest, state } = scene;
   const { queries, keys, columns } = matrix;
-  const [down, across] = axesOf(scene);
+  const [down, across] = axisTitles(scene);
   const ink = { fill: colours.ink };
   group.append(svg("text", { ...ink, x: 0, y: TITLE - 8, "font-weight": "bold" }, matrix.name(head)));
   group.append(svg("text", { ...ink, x: left, y: TITLE - 8 }, `${across} →`));
@@ -104,7 +104,7 @@ function fillPanel(group, scene, colours, { head, left, top, cell }) {
   values.forEach((value, index) => {
     const x = left + (index % columns) * cell;
     const y = top + Math.floor(index / columns) * cell;
-    const fill = css(changes ? colours.change(value / largest) : colours.at(value / largest));
+    const fill = cssColour(changes ? colours.change(value / largest) : colours.at(value / largest));
     group.append(svg("rect", { x, y, width: cell - 1, height: cell - 1, fill }));
   });
   for (const [query, key] of matrix.relevant ?? []) {
@@ -118,7 +118,7 @@ function fillPanel(group, scene, colours, { head, left, top, cell }) {
 }
 
 /**
- * The lines as they are drawn, with their heads.
+ * The displayed lines with the legend of their heads.
  *
  * @param {Scene} scene
  * @param {HTMLElement} stage
@@ -131,8 +131,8 @@ function linesPicture(scene, stage, colours) {
   const words = `${map.task}: ${map.input}`;
   const heads = matrix.shown(state);
   const top = AROUND + TITLE * (2 + (heads.length > 1 ? heads.length : 0));
-  const key = legendLine(scene, colours, widthOf);
-  const wide = Math.max(width, widest([words, layer.title]), key.width) + 2 * AROUND;
+  const key = legendLine(scene, colours, textWidth);
+  const wide = Math.max(width, widestText([words, layer.title]), key.width) + 2 * AROUND;
   const picture = sheet(wide, height + top + AROUND + TITLE, colours);
   placeKey(picture, key.group, height + top + AROUND);
   picture.append(svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, words));
@@ -140,32 +140,32 @@ function linesPicture(scene, stage, colours) {
   if (heads.length > 1)
     picture.append(...heads.flatMap((head, place) => keyLine(matrix.name(head), head, place, colours)));
   const group = svg("g", { transform: `translate(${AROUND} ${top})` });
-  for (const each of drawn?.children ?? []) group.append(each.cloneNode(true));
+  for (const child of drawn?.children ?? []) group.append(child.cloneNode(true));
   picture.append(group);
   return picture;
 }
 
 /**
- * The picture once for each head that is shown, with the weights upon it.
+ * The image with weights, once for each visible head.
  *
  * @param {Scene} scene
  * @param {Palette} colours
  */
-function litPicture(scene, colours) {
+function overlayPicture(scene, colours) {
   const { map, layer, matrix, state } = scene;
   const heads = matrix.shown(state);
   const beside = Math.min(heads.length, 4);
-  const panels = heads.map((head) => lit(scene, head, LIT_SIDE));
+  const panels = heads.map((head) => paintOverlay(scene, head, IMAGE_SIDE));
   const high = Number(panels[0].getAttribute("height")) + TITLE + AROUND;
-  const words = [`${map.task}: ${map.input}`, `${layer.title}: what ${matrix.queries[state.query]} looks at`];
-  const key = legendLine(scene, colours, widthOf);
-  const width = Math.max(beside * (LIT_SIDE + AROUND), widest(words), key.width + AROUND) + AROUND;
+  const words = [`${map.task}: ${map.input}`, `${layer.title}: attention of ${matrix.queries[state.query]}`];
+  const key = legendLine(scene, colours, textWidth);
+  const width = Math.max(beside * (IMAGE_SIDE + AROUND), widestText(words), key.width + AROUND) + AROUND;
   const bottom = AROUND + 2 * TITLE + Math.ceil(heads.length / beside) * high;
   const picture = sheet(width, bottom + TITLE, colours);
   placeKey(picture, key.group, bottom);
   words.forEach((line, place) => picture.append(svg("text", { x: AROUND, y: AROUND + place * TITLE }, line)));
   panels.forEach((panel, place) => {
-    const x = AROUND + (place % beside) * (LIT_SIDE + AROUND);
+    const x = AROUND + (place % beside) * (IMAGE_SIDE + AROUND);
     const y = AROUND + 2.5 * TITLE + Math.floor(place / beside) * high;
     picture.append(svg("text", { x, y: y - 6 }, matrix.name(heads[place])));
     panel.setAttribute("x", String(x));
@@ -176,7 +176,7 @@ function litPicture(scene, colours) {
 }
 
 /**
- * What belongs to a head, in a line.
+ * The legend of a head, in one line.
  *
  * @param {string} name
  * @param {number} head
@@ -186,6 +186,10 @@ function litPicture(scene, colours) {
 function keyLine(name, head, place, colours) {
   const y = AROUND + TITLE * (2 + place);
   const sample = { x1: AROUND, x2: AROUND + 28, y1: y - 4, y2: y - 4, "stroke-width": 3 };
-  const line = svg("line", { ...sample, stroke: hue(head, colours.dark), "stroke-dasharray": dashes(head) });
+  const line = svg("line", {
+    ...sample,
+    stroke: headColour(head, colours.dark),
+    "stroke-dasharray": headDashes(head),
+  });
   return [line, svg("text", { x: AROUND + 36, y }, name)];
 }

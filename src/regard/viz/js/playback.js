@@ -1,15 +1,15 @@
-// How attention formed during training: a frame for each snapshot, to be played or moved through.
+// Playback of training: a frame for each snapshot, with a play button and a slider.
 
 import { curve } from "./curve.js";
 import { button, node } from "./dom.js";
 
 /** @import { PlaybackData } from "./data.js" */
 
-const PAUSE = 350; // between frames, milliseconds
+const PAUSE = 350; // milliseconds between frames
 
 export class Player {
   /**
-   * @param {(frame: number) => void} go show a frame
+   * @param {(frame: number) => void} go shows a frame
    * @param {() => void} stopped
    */
   constructor(go, stopped) {
@@ -22,7 +22,7 @@ export class Player {
   }
 
   /**
-   * Play the frames that follow, from the beginning where there are none.
+   * Plays the following frames, from the start after the last one.
    *
    * @param {number} at
    * @param {number} last
@@ -43,7 +43,7 @@ export class Player {
   }
 
   /**
-   * Button, slider and loss; they stay while they are moved, and `tell` says where they are.
+   * Button, slider and loss curve, which stay in place; `tell` updates the position.
    *
    * @param {PlaybackData} playback
    */

@@ -1,33 +1,33 @@
-// A weight that is dragged, before the model has answered: what becomes of its row is known without it.
+// Preview of a dragged weight: its row is known before the model answers.
 
 import { Matrix } from "./matrix.js";
 
 /** @import { Placed, Scene } from "./scene.js" */
 
-const MOST_COPIED = 250_000; // weights of a head; of more, the answer is waited for
+const MOST_COPIED = 250_000; // weights of a head; for more, the preview is skipped
 
 /**
- * The scene with one weight set: the others of its row keep their proportions, as the model does it. Null where that is
- * not known, or differences are shown.
+ * The scene with one weight set; other weights of its row keep their proportions, as in the model. Null if that is
+ * not defined, or differences are displayed.
  *
  * @param {Scene} scene
  * @param {Placed} place
  * @param {number} to
  * @returns {Scene | null}
  */
-export function previewed(scene, { layer, heads, query, key }, to) {
+export function previewScene(scene, { layer, heads, query, key }, to) {
   const { matrix, before, changes } = scene;
   const slice = matrix.slices[heads[0]];
   if (layer !== scene.layer.name || changes || !slice || slice.length > MOST_COPIED) return null;
   const row =
-    rowWith(matrix.row(slice, query), key, to) ?? (before && rowOfBefore(before, heads[0], query, key, to));
+    setWeight(matrix.row(slice, query), key, to) ?? (before && originalRow(before, heads[0], query, key, to));
   if (!row) return null;
   const slices = [...matrix.slices];
   slices[heads[0]] = slice.slice();
   slices[heads[0]].set(row, query * matrix.columns);
   const { queries, keys, relevant, names } = matrix;
-  const found = new Matrix(slices, queries, keys, relevant, false, names); // until it is answered
-  return { ...scene, matrix: found, largest: Math.max(scene.largest, to) };
+  const changed = new Matrix(slices, queries, keys, relevant, false, names); // until the model answers
+  return { ...scene, matrix: changed, largest: Math.max(scene.largest, to) };
 }
 
 /**
@@ -37,19 +37,19 @@ export function previewed(scene, { layer, heads, query, key }, to) {
  * @param {number} key
  * @param {number} to
  */
-function rowOfBefore(before, head, query, key, to) {
-  return rowWith(before.row(before.slices[head], query), key, to);
+function originalRow(before, head, query, key, to) {
+  return setWeight(before.row(before.slices[head], query), key, to);
 }
 
 /**
- * A row with one weight set; null where the others have none to be scaled.
+ * A row with one weight set; null if the other weights are all 0 and cannot be scaled.
  *
  * @param {Float32Array} row
  * @param {number} key
  * @param {number} to
  */
-export function rowWith(row, key, to) {
-  const others = row.reduce((sum, weight, each) => sum + (each === key ? 0 : weight), 0);
+export function setWeight(row, key, to) {
+  const others = row.reduce((sum, weight, index) => sum + (index === key ? 0 : weight), 0);
   if (others < 1e-4) return null;
-  return row.map((weight, each) => (each === key ? to : (weight * (1 - to)) / others));
+  return row.map((weight, index) => (index === key ? to : (weight * (1 - to)) / others));
 }

@@ -1,5 +1,5 @@
-// Weights at half the resolution, a quarter, an eighth: what can be drawn with fewer pixels than weights.
-// Of four the greatest is kept, so that nothing strong is lost.
+// Weights at 1/2, 1/4, 1/8 of the resolution, for drawing more weights than pixels. Each value is the maximum of
+// four, so that strong weights are not lost.
 
 /** @typedef {{ values: Float32Array, rows: number, columns: number }} Level */
 
@@ -15,11 +15,11 @@ export class Pyramid {
   }
 
   /**
-   * @param {number} number of times that the resolution is halved
+   * @param {number} number number of halvings
    */
   level(number) {
     while (this.levels.length <= number) {
-      this.levels.push(halved(this.levels[this.levels.length - 1], this.bySize));
+      this.levels.push(halve(this.levels[this.levels.length - 1], this.bySize));
     }
     return this.levels[number];
   }
@@ -31,10 +31,10 @@ export class Pyramid {
  * @param {Level} level
  * @returns {Level}
  */
-export function halved({ values, rows, columns }, bySize = false) {
+export function halve({ values, rows, columns }, bySize = false) {
   const high = Math.ceil(rows / 2);
   const wide = Math.ceil(columns / 2);
-  const found = new Float32Array(high * wide);
+  const maxima = new Float32Array(high * wide);
   for (let row = 0; row < high; row += 1) {
     const upper = 2 * row * columns;
     const lower = Math.min(2 * row + 1, rows - 1) * columns;
@@ -46,8 +46,8 @@ export function halved({ values, rows, columns }, bySize = false) {
       for (const value of four) {
         if (Number.isNaN(value) || (bySize ? Math.abs(value) > Math.abs(best) : value > best)) best = value;
       }
-      found[row * wide + column] = best;
+      maxima[row * wide + column] = best;
     }
   }
-  return { values: found, rows: high, columns: wide };
+  return { values: maxima, rows: high, columns: wide };
 }

@@ -1,7 +1,7 @@
-// One line that says the weight that is pointed at, or else chosen.
+// A line with the weight under the pointer, or else the selected one.
 
 import { node } from "./dom.js";
-import { isolated, signed } from "./labels.js";
+import { isolate, signedNumber } from "./labels.js";
 
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Scene } from "./scene.js" */
@@ -20,64 +20,64 @@ export class Readout {
   /**
    * @param {Scene} scene
    * @param {number} query
-   * @param {number | null} key null: the one with the largest weight
-   * @param {number | null} head null: the one in which the query was chosen
+   * @param {number | null} key null: the key with the largest weight
+   * @param {number | null} head null: the head in which the query was selected
    */
   tell(scene, query, key, head) {
     const { element, exact } = this;
-    element.textContent = told(scene, query, key, head);
+    element.textContent = describeWeight(scene, query, key, head);
     this.told += 1;
     const { matrix, state, layer } = scene;
     const chosen = key !== null && query === state.query && key === state.key && !state.words;
-    // Only the maps themselves can be asked about, and not the frames of a playback.
+    // Exact weights exist for the maps only, not for the frames of a playback.
     if (!exact || !chosen || matrix.exact || state.frame !== null) return;
     const at = head ?? state.focus;
     const { told: ticket } = this;
     exact({ map: state.map, layer: layer.name, head: at, query }).then((row) => {
       if (ticket !== this.told) return;
-      element.textContent = `${named(scene, at, query, key)}: ${row[key]} exactly${changed(scene, at, query, key)}`;
+      element.textContent = `${describeHead(scene, at, query, key)}: ${row[key]} exactly${describeChange(scene, at, query, key)}`;
     });
   }
 }
 
 /**
- * What there is to say of a weight.
+ * The description of a weight.
  *
  * @param {Pick<Scene, "matrix" | "state" | "before">} scene
  * @param {number} query
  * @param {number | null} key
  * @param {number | null} head
  */
-export function told(scene, query, key, head) {
+export function describeWeight(scene, query, key, head) {
   const { matrix, state } = scene;
   if (key === null && head === null) return invitation(matrix);
   const at = head ?? state.focus;
   const to = key ?? matrix.strongest(at, query);
   const weight = matrix.at(at, query, to);
-  const name = named(scene, at, query, to, key === null);
+  const name = describeHead(scene, at, query, to, key === null);
   const chosen = key !== null && query === state.query && key === state.key && !state.words;
   const value = chosen && matrix.exact ? `${Number(weight.toPrecision(9))} exactly` : weight.toFixed(4);
-  return `${name}: ${value}${changed(scene, at, query, to)}`;
+  return `${name}: ${value}${describeChange(scene, at, query, to)}`;
 }
 
 /**
- * What was done to a weight, where there is one of before.
+ * The change of a weight, if there is an original one.
  *
  * @param {Pick<Scene, "matrix" | "before">} scene
  * @param {number} head
  * @param {number} query
  * @param {number} key
  */
-function changed({ matrix, before }, head, query, key) {
+function describeChange({ matrix, before }, head, query, key) {
   if (!before) return "";
   const was = before.at(head, query, key);
-  return ` (was ${was.toFixed(4)}, ${signed(matrix.at(head, query, key) - was)})`;
+  return ` (was ${was.toFixed(4)}, ${signedNumber(matrix.at(head, query, key) - was)})`;
 }
 
 /** @param {Matrix} matrix */
 function invitation({ rows, columns, heads, names }) {
-  const each = names ? "" : ` in each of ${heads} head${heads > 1 ? "s" : ""}`;
-  const size = `${rows} × ${columns} weights${each}`;
+  const scope = names ? "" : ` in each of ${heads} head${heads > 1 ? "s" : ""}`;
+  const size = `${rows} × ${columns} weights${scope}`;
   return `Point at a weight, or use the arrow keys on a heatmap. ${size}.`;
 }
 
@@ -87,8 +87,8 @@ function invitation({ rows, columns, heads, names }) {
  * @param {number} query
  * @param {number} key
  */
-function named({ matrix, layer }, head, query, key, mainly = false) {
-  const [from, to] = [isolated(matrix.queries[query]), isolated(matrix.keys[key])];
+function describeHead({ matrix, layer }, head, query, key, mainly = false) {
+  const [from, to] = [isolate(matrix.queries[query]), isolate(matrix.keys[key])];
   const side = layer?.square ?? 1;
   const step = side > 1 ? `steps ${key * side} to ${(key + 1) * side - 1}, the largest weight` : `step ${key}`;
   return `${matrix.name(head)}: ${from} →${mainly ? " mainly" : ""} ${to} (${step})`;

@@ -1,30 +1,30 @@
-// Rollout: how much of each input is in each state, layer by layer (Abnar and Zuidema 2020, section 3).
+// Rollout: the share of each input in each state, layer by layer (Abnar and Zuidema 2020, section 3).
 //
-//   A_l = ½ mean over heads of W_l + ½ I        the residual hands half of each state on
+//   A_l = ½ mean over heads of W_l + ½ I        the residual connection passes on half of each state
 //   R_l = A_l R_(l-1),   R_0 = I
 //
-// Where outputs look at inputs, their weights are those on the last state of each input: mean over heads of W, times R
-// of the encoder.
+// If outputs attend to inputs, their weights refer to the last state of each input: mean over heads of W, times R of
+// the encoder.
 
-import { meanOf } from "./average.js";
+import { meanSlice } from "./average.js";
 import { Matrix } from "./matrix.js";
-import { once } from "./once.js";
+import { cached } from "./cache.js";
 
 /** @import { LayerData, MapData } from "./data.js" */
 
 /** @typedef {Pick<Matrix, "rows" | "columns"> & { values: Float32Array }} Product */
 
 /**
- * Whether there is anything to follow: several layers of a kind, or layers before the one that reads the input. Not in a
- * decoder that reads an input as well: what its states are made of is not in its own weights alone.
+ * Whether there is a rollout: several layers of a kind, or layers before the one that reads the input. Not for the
+ * decoder of an encoder-decoder: its states also depend on the weights of other layers.
  *
  * @param {Pick<MapData, "layers">} map
  * @param {LayerData["kind"]} kind
  */
-export function flows({ layers }, kind) {
-  const same = layers.filter((each) => each.kind === kind).length;
-  if (kind === "cross") return layers.some((each) => each.kind === "encoder");
-  return same > 1 && (kind === "encoder" || !layers.some((each) => each.kind === "cross"));
+export function hasRollout({ layers }, kind) {
+  const same = layers.filter((layer) => layer.kind === kind).length;
+  if (kind === "cross") return layers.some((layer) => layer.kind === "encoder");
+  return same > 1 && (kind === "encoder" || !layers.some((layer) => layer.kind === "cross"));
 }
 
 /**
@@ -35,7 +35,7 @@ export function flows({ layers }, kind) {
  * @param {(layer: LayerData) => Matrix} shown
  */
 export function rollout(map, layer, shown) {
-  return once(shown(layer), "rollout", () => rolledOut(map, layer, shown));
+  return cached(shown(layer), "rollout", () => computeRollout(map, layer, shown));
 }
 
 /**
@@ -43,11 +43,11 @@ export function rollout(map, layer, shown) {
  * @param {LayerData} layer
  * @param {(layer: LayerData) => Matrix} shown
  */
-function rolledOut(map, layer, shown) {
-  const alike = map.layers.filter((each) => each.kind === layer.kind);
+function computeRollout(map, layer, shown) {
+  const alike = map.layers.filter((candidate) => candidate.kind === layer.kind);
   const { queries, keys, relevant } = shown(layer);
   if (layer.kind !== "cross") {
-    const slices = through(alike.map(shown));
+    const slices = accumulate(alike.map(shown));
     return new Matrix(
       slices,
       queries,
@@ -57,10 +57,10 @@ function rolledOut(map, layer, shown) {
       alike.map((_, number) => `after layer ${number}`),
     );
   }
-  const encoder = through(map.layers.filter((each) => each.kind === "encoder").map(shown)).at(-1);
-  const slices = alike.map((each) => {
-    const mean = meanOf(shown(each).slices);
-    return encoder ? read(mean, encoder, keys.length) : mean;
+  const encoder = accumulate(map.layers.filter((layer) => layer.kind === "encoder").map(shown)).at(-1);
+  const slices = alike.map((candidate) => {
+    const mean = meanSlice(shown(candidate).slices);
+    return encoder ? projectWeights(mean, encoder, keys.length) : mean;
   });
   return new Matrix(
     slices,
@@ -77,25 +77,25 @@ function rolledOut(map, layer, shown) {
  *
  * @param {Matrix[]} layers
  */
-export function through(layers) {
+export function accumulate(layers) {
   /** @type {Float32Array[]} */
-  const found = [];
+  const states = [];
   for (const { slices, columns: size } of layers) {
-    const step = meanOf(slices).map((weight, index) => weight / 2 + (index % (size + 1) === 0 ? 0.5 : 0));
-    const before = found.at(-1);
-    found.push(before ? product(step, before, size) : step);
+    const step = meanSlice(slices).map((weight, index) => weight / 2 + (index % (size + 1) === 0 ? 0.5 : 0));
+    const before = states.at(-1);
+    states.push(before ? matrixProduct(step, before, size) : step);
   }
-  return found;
+  return states;
 }
 
 /**
- * Weights on states, as weights on what the states were made of; keys beyond those (a place to rest on) stay.
+ * Converts weights on states to weights on inputs; keys after the states (a rest position) stay.
  *
  * @param {Float32Array} weights (rows, columns)
- * @param {Float32Array} states (size, size), of which size is at most `columns`
+ * @param {Float32Array} states (size, size), where size is at most `columns`
  * @param {number} columns
  */
-function read(weights, states, columns) {
+function projectWeights(weights, states, columns) {
   const size = Math.round(Math.sqrt(states.length));
   const whole = new Float32Array(columns * columns);
   for (let row = 0; row < columns; row += 1) {
@@ -104,25 +104,25 @@ function read(weights, states, columns) {
       whole[row * columns + column] = inside ? states[row * size + column] : Number(row === column);
     }
   }
-  return product(weights, whole, columns);
+  return matrixProduct(weights, whole, columns);
 }
 
 /**
- * @param {Float32Array} one (any, size)
- * @param {Float32Array} other (size, size)
+ * @param {Float32Array} left (any, size)
+ * @param {Float32Array} right (size, size)
  * @param {number} size
  */
-function product(one, other, size) {
-  const rows = one.length / size;
-  const found = new Float32Array(one.length);
+function matrixProduct(left, right, size) {
+  const rows = left.length / size;
+  const result = new Float32Array(left.length);
   for (let row = 0; row < rows; row += 1) {
     for (let middle = 0; middle < size; middle += 1) {
-      const weight = one[row * size + middle];
+      const weight = left[row * size + middle];
       if (weight === 0) continue;
       for (let column = 0; column < size; column += 1) {
-        found[row * size + column] += weight * other[middle * size + column];
+        result[row * size + column] += weight * right[middle * size + column];
       }
     }
   }
-  return found;
+  return result;
 }

@@ -1,36 +1,36 @@
-// Several queries that are looked at together: their weights are summed up.
+// Several selected queries: their weights are added.
 
-import { isolated } from "./labels.js";
-import { numbersIn } from "./numbers.js";
+import { isolate } from "./labels.js";
+import { numbersIn } from "./number-list.js";
 
 /** @import { Matrix } from "./matrix.js" */
 /** @import { State } from "./state.js" */
 
-const MOST_KEYS_NAMED = 4; // keys that are named
+const MOST_KEYS_NAMED = 4; // keys listed by name
 
 /**
- * The queries that are looked at: one, and those that were added to it.
+ * The selected queries: one, and those added to it.
  *
  * @param {Pick<State, "also">} state
  * @param {number} query
- * @param {number} rows that there are
+ * @param {number} rows number of rows
  */
-export function rowsOf({ also }, query, rows) {
-  const others = numbersIn(also).filter((each) => each !== query && each < rows);
+export function selectedQueries({ also }, query, rows) {
+  const others = numbersIn(also).filter((number) => number !== query && number < rows);
   return [query, ...others];
 }
 
 /**
- * Where several queries have their weight together.
+ * A sentence about the keys with the largest summed weights.
  *
  * @param {Matrix} matrix
  * @param {number} head
  * @param {number[]} queries
  */
-export function together(matrix, head, queries) {
+export function sumSentence(matrix, head, queries) {
   const sums = matrix.keys.map((_, key) => queries.reduce((sum, query) => sum + matrix.at(head, query, key), 0));
-  const order = [...sums.keys()].sort((one, other) => sums[other] - sums[one]).slice(0, MOST_KEYS_NAMED);
-  const keys = order.map((key) => `“${isolated(matrix.keys[key])}” (step ${key}, ${sums[key].toFixed(2)})`);
-  const names = queries.map((query) => `“${isolated(matrix.queries[query])}”`);
+  const order = [...sums.keys()].sort((first, second) => sums[second] - sums[first]).slice(0, MOST_KEYS_NAMED);
+  const keys = order.map((key) => `“${isolate(matrix.keys[key])}” (step ${key}, ${sums[key].toFixed(2)})`);
+  const names = queries.map((query) => `“${isolate(matrix.queries[query])}”`);
   return `${names.join(", ")} together, ${matrix.name(head)}: of ${queries.length} rows, most on ${keys.join(", ")}.`;
 }

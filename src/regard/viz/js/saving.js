@@ -1,43 +1,45 @@
-// What is shown, as a file: a picture (SVG, PNG) or numbers (CSV).
+// Saving the displayed weights to a file: a picture (SVG, PNG) or numbers (CSV).
 
-import { factsOf } from "./about.js";
-import { csvOf } from "./csv.js";
+import { collectMetadata } from "./metadata.js";
+import { formatCsv } from "./csv.js";
 import { button, node } from "./dom.js";
-import { pictureOf } from "./pictures.js";
-import { withText } from "./png.js";
+import { makePicture } from "./pictures.js";
+import { addPngText } from "./png.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
-const MOST_CELLS = 60_000; // of more, a picture would be slower to open than the page
-const SHARP = 2; // pixels of a PNG for each of the page
+const MOST_CELLS = 60_000; // a picture of more cells would open more slowly than the page
+const SHARP = 2; // PNG pixels per CSS pixel
 
 /**
  * @param {Scene} scene
  * @param {Palette} colours
- * @param {HTMLElement} stage where the lines are, if it is lines that are shown
+ * @param {HTMLElement} stage contains the lines, if they are displayed
  */
 export function saveButtons(scene, colours, stage) {
   const bar = node("div", { class: "bar", role: "group", "aria-label": "Save" });
   const name = `${scene.map.task}-${scene.layer.name}`.replace(/[^\w.-]+/g, "_");
-  const picture = () => pictureOf(scene, colours, stage);
-  bar.append(node("span", { class: "quiet" }, "Save what is shown:"));
+  const picture = () => makePicture(scene, colours, stage);
+  bar.append(node("span", { class: "quiet" }, "Save the display:"));
   const { matrix, state } = scene;
   const small = ["picture", "overview"].includes(state.mode);
   if (small || matrix.rows * matrix.columns * matrix.shown(state).length <= MOST_CELLS) {
     bar.append(
       button("PNG", async () =>
-        save(`${name}.png`, await withText(await rasterised(picture()), factsOf(scene, colours))),
+        save(`${name}.png`, await addPngText(await rasterize(picture()), collectMetadata(scene, colours))),
       ),
-      button("SVG", () => save(`${name}.svg`, new Blob([textOf(picture())], { type: "image/svg+xml" }))),
+      button("SVG", () => save(`${name}.svg`, new Blob([serialize(picture())], { type: "image/svg+xml" }))),
     );
   }
-  bar.append(button("CSV", () => save(`${name}.csv`, new Blob([csvOf(scene, colours)], { type: "text/csv" }))));
+  bar.append(
+    button("CSV", () => save(`${name}.csv`, new Blob([formatCsv(scene, colours)], { type: "text/csv" }))),
+  );
   return bar;
 }
 
 /** @param {SVGSVGElement} picture */
-function textOf(picture) {
+function serialize(picture) {
   return new XMLSerializer().serializeToString(picture);
 }
 
@@ -45,9 +47,9 @@ function textOf(picture) {
  * @param {SVGSVGElement} picture
  * @returns {Promise<Blob>}
  */
-async function rasterised(picture) {
+async function rasterize(picture) {
   const image = new Image();
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(textOf(picture))}`;
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(serialize(picture))}`;
   await image.decode();
   const canvas = node("canvas", { width: SHARP * image.width, height: SHARP * image.height });
   canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);

@@ -1,12 +1,12 @@
-// One drawing: everything that its parts need to know, and what they can ask for.
+// The scene: all data of one drawing, and the actions that its parts can trigger.
 
-import { greatest } from "./arithmetic.js";
-import { averaged } from "./average.js";
-import { besideOf } from "./beside.js";
-import { changes, originalOf } from "./difference.js";
-import { once } from "./once.js";
-import { largestOnPatches, patchesOf } from "./patches.js";
-import { flows, rollout } from "./rollout.js";
+import { largestValue } from "./arithmetic.js";
+import { averageHeads } from "./average.js";
+import { layerBeside } from "./comparison.js";
+import { differences, originalLayer } from "./difference.js";
+import { cached } from "./cache.js";
+import { largestOnPatches, imagePatches } from "./patches.js";
+import { hasRollout, rollout } from "./rollout.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
@@ -15,10 +15,10 @@ import { flows, rollout } from "./rollout.js";
 /** @import { Weights } from "./weights.js" */
 
 /** @type {Mode[]} */
-const COMPARING = ["heatmap", "table"]; // ways to draw that can show a difference
+const COMPARING = ["heatmap", "table"]; // display modes that can show a difference
 const ROLLOUT =
-  "Rollout: how much of each input is in each state, layer by layer. Heads are averaged, and half of each state is " +
-  "handed on as it was, by the residual (Abnar and Zuidema 2020).";
+  "Rollout: the share of each input in each state, layer by layer. Heads are averaged, and half of each state " +
+  "comes from the residual connection (Abnar and Zuidema 2020).";
 
 /** @typedef {State & { mode: Mode }} Chosen what is chosen, with the way to draw */
 /** @typedef {Required<Omit<InterventionData, "to">>} Placed which weight it is */
@@ -26,73 +26,75 @@ const ROLLOUT =
 /**
  * @typedef {object} Scene
  * @property {ViewData} data
- * @property {MapData} map the map that is shown: of an input, or of a snapshot
+ * @property {MapData} map the displayed map, of an input or a snapshot
  * @property {LayerData} layer
  * @property {Readonly<Chosen>} state
- * @property {Matrix} matrix the layer's weights as they are shown: between words, if that was chosen
- * @property {(layer: LayerData) => Matrix} shown the same of another layer
- * @property {string | null} derived what is shown, where that is not the weights of heads
- * @property {Matrix | null} before the layer's weights before it was touched, where these are of the same tokens
- * @property {Beside | null} beside what stands beside it
- * @property {string} [title] of a heatmap, where it is not that of its head
- * @property {Float32Array[] | null} changes of each head, where these are drawn instead of weights
- * @property {number} largest what the strongest colour stands for, the same for all that is drawn
+ * @property {Matrix} matrix the displayed weights of the layer, between words if selected
+ * @property {(layer: LayerData) => Matrix} shown the same for another layer
+ * @property {string | null} derived description of the displayed weights, if they are not those of heads
+ * @property {Matrix | null} before the layer's weights without interventions, if the tokens are the same
+ * @property {Beside | null} beside the map shown for comparison
+ * @property {string} [title] of a heatmap, if it is not its head
+ * @property {Float32Array[] | null} changes differences of each head, if they are displayed instead of weights
+ * @property {number} largest the weight of the strongest colour, the same for the whole drawing
  */
 
 /**
- * The same layer of another map.
+ * The matching layer of another map.
  *
  * @typedef {object} Beside
  * @property {string} name
  * @property {Matrix} matrix
- * @property {Float32Array[] | null} changes what is shown less this, where both have the same tokens
- * @property {number} most the largest of these, by size
+ * @property {Float32Array[] | null} changes displayed weights minus these, if both have the same tokens
+ * @property {number} most the largest absolute difference
  */
 
 /**
- * What the drawing is made on.
+ * The surface of a drawing.
  *
  * @typedef {object} Surface
  * @property {Palette} colours
  * @property {number} width in pixels
- * @property {boolean} [onPaper] whether it is printed, and so has to be drawn at once
+ * @property {boolean} [onPaper] whether it is printed and must be drawn at once
  */
 
 /**
  * @typedef {object} Actions
- * @property {(change: Partial<State>) => void} choose change what is shown
- * @property {(query: number, key: number | null, head: number | null) => void} point at a query, and perhaps a key
- * @property {() => void} rest point at nothing any more
- * @property {(change: InterventionData, undo: boolean) => void} touch add an intervention, or take one away
- * @property {(place: Placed, to: number) => void} preview show a weight as it is dragged, before that is answered
- * @property {() => void} untouch take all interventions away
+ * @property {(change: Partial<State>) => void} choose changes the state
+ * @property {(query: number, key: number | null, head: number | null) => void} point highlights a query, and optionally a key
+ * @property {() => void} rest removes the highlight
+ * @property {(change: InterventionData, undo: boolean) => void} touch adds or removes an intervention
+ * @property {(place: Placed, to: number) => void} preview shows a dragged weight before the model answers
+ * @property {() => void} untouch removes all interventions
  */
 
 /**
  * @param {ViewData} data
  * @param {MapData} map
  * @param {LayerData} layer
- * @param {Readonly<State>} given what is chosen
+ * @param {Readonly<State>} selection the selected state
  * @param {Weights} weights
  * @returns {Scene}
  */
-export function sceneOf(data, map, layer, given, weights) {
-  /** @param {LayerData} each */
-  const shown = (each) => weights.of(each, given.words);
-  const before = originalOf(data, layer);
-  const derived = derivedOf(map, layer, given, shown);
-  const state = derived ? derived.state : { ...given, mode: modeOf(map, layer, given.mode) };
+export function makeScene(data, map, layer, selection, weights) {
+  /** @param {LayerData} source */
+  const shown = (source) => weights.of(source, selection.words);
+  const before = originalLayer(data, layer);
+  const derived = deriveMatrix(map, layer, selection, shown);
+  const state = derived ? derived.state : { ...selection, mode: currentMode(map, layer, selection.mode) };
   const matrix = derived ? derived.matrix : shown(layer);
   const flow = state.mode === "flow";
-  const original = before && !flow ? (derived ? averaged(shown(before), derived.heads) : shown(before)) : null;
-  const changed = original && state.change && COMPARING.includes(state.mode) ? changes(matrix, original) : null;
-  const patches = state.mode === "picture" ? patchesOf(map, layer) : null;
+  const original =
+    before && !flow ? (derived ? averageHeads(shown(before), derived.heads) : shown(before)) : null;
+  const changed =
+    original && state.change && COMPARING.includes(state.mode) ? differences(matrix, original) : null;
+  const patches = state.mode === "picture" ? imagePatches(map, layer) : null;
   const scale = () =>
     patches
       ? [largestOnPatches(matrix, matrix.shown(state), Math.min(state.query, matrix.rows - 1), patches)]
-      : layersOnScale(data, map, layer, state).map((each) => shown(each).scale);
-  const beside = derived ? null : standing(besideOf(data, map, layer, state), matrix, shown);
-  const largest = changed ? changed.map((each) => greatest(each, true)) : flow ? [matrix.scale] : scale();
+      : layersOnScale(data, map, layer, state).map((source) => shown(source).scale);
+  const beside = derived ? null : compareWith(layerBeside(data, map, layer, state), matrix, shown);
+  const largest = changed ? changed.map((source) => largestValue(source, true)) : flow ? [matrix.scale] : scale();
   return {
     data,
     map,
@@ -109,49 +111,49 @@ export function sceneOf(data, map, layer, given, weights) {
 }
 
 /**
- * The way to draw that is chosen, where the layer has it: arcs are of tokens that look at each other. Else the usual one.
+ * The selected display mode if the layer supports it (arcs require self-attention), otherwise the default.
  *
  * @param {MapData} map
  * @param {LayerData} layer
  * @param {Mode | null} mode
  * @returns {Mode}
  */
-export function modeOf(map, layer, mode) {
-  const all = modesOf(map, layer);
+export function currentMode(map, layer, mode) {
+  const all = availableModes(map, layer);
   return mode && all.includes(mode) ? mode : all[0];
 }
 
 /**
- * The ways to draw that a layer has, the usual one first.
+ * The display modes of a layer, the default first.
  *
  * @param {MapData} map
  * @param {LayerData} layer
  * @returns {Mode[]}
  */
-export function modesOf(map, layer) {
-  // Arcs name each token once, and what is written at a step is not what is read there.
+export function availableModes(map, layer) {
+  // Arcs show each token once, but the symbols written at a step differ from those read there.
   const arcs = layer.kind !== "cross" && !layer.written && layer.queries.length === layer.keys.length;
   /** @type {Mode[]} */
   const own = [
     ...(arcs ? /** @type {Mode[]} */ (["arcs"]) : []),
-    ...(flows(map, layer.kind) ? /** @type {Mode[]} */ (["flow"]) : []),
+    ...(hasRollout(map, layer.kind) ? /** @type {Mode[]} */ (["flow"]) : []),
   ];
   /** @type {Mode[]} */
-  const upon = patchesOf(map, layer) ? ["picture"] : [];
+  const upon = imagePatches(map, layer) ? ["picture"] : [];
   return [...upon, "heatmap", "lines", ...own, "table", "overview"];
 }
 
 /**
- * What is worked out of the weights of several heads or layers, and the state that fits it; null: nothing is.
+ * Values derived from several heads or layers with the matching state, or null.
  *
  * @param {MapData} map
  * @param {LayerData} layer
  * @param {Readonly<State>} state
  * @param {(layer: LayerData) => Matrix} shown
  */
-function derivedOf(map, layer, state, shown) {
+function deriveMatrix(map, layer, state, shown) {
   const own = shown(layer);
-  if (modeOf(map, layer, state.mode) === "flow") {
+  if (currentMode(map, layer, state.mode) === "flow") {
     const matrix = rollout(map, layer, shown);
     /** @type {Chosen} */
     const fitting = {
@@ -167,30 +169,32 @@ function derivedOf(map, layer, state, shown) {
   }
   if (!state.mean || own.heads === 1 || state.head !== null || state.mode === "overview") return null;
   const heads = own.shown(state);
-  const matrix = averaged(own, heads);
-  const fitting = { ...state, mode: modeOf(map, layer, state.mode), focus: 0, off: "" };
+  const matrix = averageHeads(own, heads);
+  const fitting = { ...state, mode: currentMode(map, layer, state.mode), focus: 0, off: "" };
   return { matrix, heads, state: fitting, said: `This is the ${matrix.name(0)}.` };
 }
 
 /**
- * @param {{ name: string, layer: LayerData } | null} other
+ * @param {{ name: string, layer: LayerData } | null} compared
  * @param {Matrix} matrix
  * @param {(layer: LayerData) => Matrix} shown
  * @returns {Beside | null}
  */
-function standing(other, matrix, shown) {
-  if (!other) return null;
-  const found = shown(other.layer);
-  const same = String(found.queries) === String(matrix.queries) && String(found.keys) === String(matrix.keys);
+function compareWith(compared, matrix, shown) {
+  if (!compared) return null;
+  const weights = shown(compared.layer);
+  const same = String(weights.queries) === String(matrix.queries) && String(weights.keys) === String(matrix.keys);
   const changed =
-    same && found.heads === matrix.heads ? once(matrix, other.name, () => changes(matrix, found)) : null;
-  const most = Math.max(...(changed ?? []).map((each) => greatest(each, true)), 1e-9);
-  return { name: other.name, matrix: found, changes: changed, most };
+    same && weights.heads === matrix.heads
+      ? cached(matrix, compared.name, () => differences(matrix, weights))
+      : null;
+  const largest = Math.max(...(changed ?? []).map((slice) => largestValue(slice, true)), 1e-9);
+  return { name: compared.name, matrix: weights, changes: changed, most: largest };
 }
 
 /**
- * The layers that are drawn on one scale: all of the overview, else the one that is shown; and the same after each
- * snapshot, so that the colours mean the same all through the training.
+ * The layers that share a colour scale: all in the overview, otherwise the displayed one, in all snapshots, so that
+ * colours keep their meaning during the playback.
  *
  * @param {ViewData} data
  * @param {MapData} map
@@ -200,5 +204,5 @@ function standing(other, matrix, shown) {
 function layersOnScale({ playback }, map, layer, state) {
   const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
   if (state.mode === "overview") return [...map.layers, ...frames];
-  return [layer, ...frames.filter((each) => each.name === layer.name)];
+  return [layer, ...frames.filter((frame) => frame.name === layer.name)];
 }

@@ -1,23 +1,23 @@
-// What one row of weights says, in a sentence that claims no more than the figures do.
+// A sentence that describes one row of weights, without claims beyond the numbers.
 
 import { node } from "./dom.js";
-import { isolated, WORD } from "./labels.js";
-import { roleOf, roleSentence } from "./roles.js";
-import { rowsOf, together } from "./rows.js";
-import { axesOf } from "./sides.js";
-import { worthOf, worthSentence } from "./worth.js";
+import { isolate, WORD } from "./labels.js";
+import { headRole, roleSentence } from "./roles.js";
+import { selectedQueries, sumSentence } from "./rows.js";
+import { axisTitles } from "./axis-titles.js";
+import { headImportance, importanceSentence } from "./importance.js";
 
 /** @import { LayerData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Scene } from "./scene.js" */
 
-const EVEN = 1.5; // times the mean weight: below that a row has no peaks
-const MOST_NAMED = 3; // inputs that are named one by one
-const SHARE = 0.5; // of what the layer's most important head is worth: below that a head hardly matters beside it
-const SAID = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+const EVEN = 1.5; // multiple of the mean weight below which a row has no peaks
+const MOST_NAMED = 3; // inputs listed by name
+const SHARE = 0.5; // share of the layer's largest importance below which a head matters little
+const NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
 
 /**
- * The sentence of the query and the head that are looked at, and what is known of the head from other samples.
+ * The sentence about the selected query and head, and known facts about the head.
  *
  * @param {Scene} scene
  */
@@ -25,50 +25,49 @@ export function sentences(scene) {
   const { data, layer, matrix, state } = scene;
   if (!matrix.rows || !matrix.columns) return [];
   if (scene.state.mode === "flow") return [node("p", { class: "sentence" }, scene.derived ?? "")];
-  if (layer.square > 1) return [node("p", { class: "sentence" }, squares(layer.square))];
-  const head = headOf(scene);
-  const rows = rowsOf(state, state.query, matrix.rows);
-  if (rows.length > 1) return [node("p", { class: "sentence" }, together(matrix, head, rows))];
-  const found = [node("p", { class: "sentence" }, sentence(scene, head, state.query))];
-  if (state.frame !== null) return found; // what follows is known of the trained model only
-  const worth = worthOf(data, layer.name, head, matrix.names);
-  if (worth) found[0].append(` ${worthSentence(worth)}`);
-  const role = matrix.names ? null : roleOf(data, layer.name, head);
-  if (role) found.push(node("p", { class: "quiet" }, roleSentence(role)));
+  if (layer.square > 1) return [node("p", { class: "sentence" }, squareNote(layer.square))];
+  const head = currentHead(scene);
+  const rows = selectedQueries(state, state.query, matrix.rows);
+  if (rows.length > 1) return [node("p", { class: "sentence" }, sumSentence(matrix, head, rows))];
+  const elements = [node("p", { class: "sentence" }, sentence(scene, head, state.query))];
+  if (state.frame !== null) return elements; // the other facts hold for the trained model only
+  const worth = headImportance(data, layer.name, head, matrix.names);
+  if (worth) elements[0].append(` ${importanceSentence(worth)}`);
+  const role = matrix.names ? null : headRole(data, layer.name, head);
+  if (role) elements.push(node("p", { class: "quiet" }, roleSentence(role)));
   const examined = matrix.names ? undefined : data.examined?.[layer.name]?.[head];
-  if (examined !== undefined)
-    found.push(node("p", { class: "quiet" }, `Over the samples of examine: ${examined}`));
-  return found;
+  if (examined !== undefined) elements.push(node("p", { class: "quiet" }, `Examination: ${examined}`));
+  return elements;
 }
 
 /**
- * What a weight of a long input's map is.
+ * The meaning of a weight of a long input's map.
  *
  * @param {number} side
  */
-function squares(side) {
+function squareNote(side) {
   return `The input is long: each weight here is the largest of ${side} × ${side} steps.`;
 }
 
 /**
- * The head that is chosen; else, of those that are shown and matter (all, where that is not known), the one which says most of
- * the query: on what its answer depends, or with one weight.
+ * The selected head; otherwise, of the visible heads that matter (all, if importance is unknown), the one with most
+ * weight on relevant keys or on a single key.
  *
  * @param {Pick<Scene, "data" | "layer" | "matrix" | "state">} scene
  */
-export function headOf({ data, layer, matrix, state }) {
+export function currentHead({ data, layer, matrix, state }) {
   const shown = matrix.shown(state);
   if (state.head !== null || state.mode === "flow") return state.head ?? state.focus;
   if (state.key !== null && shown.includes(state.focus)) return state.focus;
-  const added = matrix.names ? undefined : data.importance?.[layer.name]?.map((each) => each.added);
-  const most = Math.max(...(added ?? [0]));
-  const said = matrix.slices.map((slice, head) => {
+  const added = matrix.names ? undefined : data.importance?.[layer.name]?.map((importance) => importance.added);
+  const largest = Math.max(...(added ?? [0]));
+  const scores = matrix.slices.map((slice, head) => {
     if (!shown.includes(head)) return -2;
-    if (added && most > 0 && added[head] < SHARE * most) return -1;
+    if (added && largest > 0 && added[head] < SHARE * largest) return -1;
     const row = matrix.row(slice, state.query);
-    return onRelevant(matrix, row, state.query)?.share ?? Math.max(...row);
+    return relevantShare(matrix, row, state.query)?.share ?? Math.max(...row);
   });
-  return said.indexOf(Math.max(...said));
+  return scores.indexOf(Math.max(...scores));
 }
 
 /**
@@ -78,16 +77,16 @@ export function headOf({ data, layer, matrix, state }) {
  */
 export function sentence({ map, layer, matrix }, head, query) {
   const row = matrix.row(matrix.slices[head], query);
-  const who = matrix.heads > 1 || matrix.names ? matrix.name(head) : "attention";
-  const found = `${purpose(map.prediction, layer, matrix.queries[query], query)}, ${who} looks at ${target(matrix, row, axesOf({ map, layer })[1].split(" ")[0])}`;
-  const relevant = onRelevant(matrix, row, query);
-  if (!relevant) return `${found}.`;
-  const even = `attention that is even would have ${rounded(relevant.even)}`;
-  return `${found}; ${rounded(relevant.share)} of its weight is on what this output depends on (${even}).`;
+  const subject = matrix.heads > 1 || matrix.names ? matrix.name(head) : "attention";
+  const text = `${purpose(map.prediction, layer, matrix.queries[query], query)}, ${subject} attends to ${target(matrix, row, axisTitles({ map, layer })[1].split(" ")[0])}`;
+  const relevant = relevantShare(matrix, row, query);
+  if (!relevant) return `${text}.`;
+  const even = `uniform attention would have ${rounded(relevant.even)}`;
+  return `${text}; ${rounded(relevant.share)} of its weight is on the inputs that this output depends on (${even}).`;
 }
 
 /**
- * What the query is for.
+ * The purpose of the query.
  *
  * @param {number[] | string | null} prediction
  * @param {Pick<LayerData, "kind" | "written">} layer
@@ -95,7 +94,7 @@ export function sentence({ map, layer, matrix }, head, query) {
  * @param {number} step
  */
 function purpose(prediction, { kind, written }, label, step) {
-  const name = isolated(spoken(label));
+  const name = isolate(plainLabel(label));
   if (written) return `To write “${name}”`;
   if (kind === "cross" && Array.isArray(prediction))
     return label.startsWith("count ") ? `To ${name}` : `For ${name}`;
@@ -103,25 +102,28 @@ function purpose(prediction, { kind, written }, label, step) {
 }
 
 /**
- * Where a row has its weight.
+ * The keys with most weight of a row.
  *
  * @param {Matrix} matrix
  * @param {Float32Array} row
- * @param {string} what the keys are
+ * @param {string} noun the type of the keys
  */
-function target({ keys }, row, what) {
+function target({ keys }, row, noun) {
   const seen = row.reduce((count, weight) => count + (weight > 0 ? 1 : 0), 0);
-  const most = Math.max(...row);
+  const largest = Math.max(...row);
   if (!seen || row.reduce((sum, weight) => sum + weight, 0) < 0.01) return "nothing";
   const which = seen === keys.length ? `all ${seen}` : number(seen);
-  if (seen > MOST_NAMED && most * seen < EVEN) return `${which} ${what} about alike, ${rounded(most)} at most`;
-  const peaks = [...row.keys()].filter((key) => row[key] >= most / 2).sort((one, other) => row[other] - row[one]);
+  if (seen > MOST_NAMED && largest * seen < EVEN)
+    return `${which} ${noun} about alike, ${rounded(largest)} at most`;
+  const peaks = [...row.keys()]
+    .filter((key) => row[key] >= largest / 2)
+    .sort((first, second) => row[second] - row[first]);
   const [first] = peaks;
-  if (peaks.length > 1 && peaks.every((key) => keys[key] === keys[first])) return alike(keys, row, peaks);
+  if (peaks.length > 1 && peaks.every((key) => keys[key] === keys[first])) return describeKeys(keys, row, peaks);
   if (peaks.length <= MOST_NAMED)
-    return peaks.map((key) => `${mentioned(keys[key])} (step ${key}, ${rounded(row[key])})`).join(" and ");
+    return peaks.map((key) => `${mentionLabel(keys[key])} (step ${key}, ${rounded(row[key])})`).join(" and ");
   const together = peaks.reduce((sum, key) => sum + row[key], 0);
-  return `${number(peaks.length)} of ${keys.length} ${what}, mostly ${mentioned(keys[first])} (step ${first}), with ${rounded(together)} in all`;
+  return `${number(peaks.length)} of ${keys.length} ${noun}, mostly ${mentionLabel(keys[first])} (step ${first}), with ${rounded(together)} in all`;
 }
 
 /**
@@ -131,10 +133,10 @@ function target({ keys }, row, what) {
  * @param {Float32Array} row
  * @param {number[]} peaks
  */
-function alike(keys, row, peaks) {
+function describeKeys(keys, row, peaks) {
   const label = keys[peaks[0]];
-  const all = keys.filter((each) => each === label).length;
-  const name = /^[A-Z]$/.test(label) ? `${label}s` : mentioned(label);
+  const all = keys.filter((key) => key === label).length;
+  const name = /^[A-Z]$/.test(label) ? `${label}s` : mentionLabel(label);
   const which =
     peaks.length === all ? `the ${number(all)} ${name}` : `${number(peaks.length)} of the ${number(all)} ${name}`;
   const [high, low] = [row[peaks[0]], row[peaks[peaks.length - 1]]].map((weight) => Math.round(100 * weight));
@@ -142,14 +144,14 @@ function alike(keys, row, peaks) {
 }
 
 /**
- * How much of a row is on what its output depends on, and how much would be if it were even.
+ * The share of a row's weight on relevant inputs, and the share for uniform attention.
  *
  * @param {Matrix} matrix
  * @param {Float32Array} row
  * @param {number} query
  */
-function onRelevant({ relevant, columns }, row, query) {
-  const keys = relevant?.filter(([each]) => each === query).map(([, key]) => key);
+function relevantShare({ relevant, columns }, row, query) {
+  const keys = relevant?.filter(([pairQuery]) => pairQuery === query).map(([, key]) => key);
   if (!keys?.length) return null;
   return { share: keys.reduce((sum, key) => sum + row[key], 0), even: keys.length / columns };
 }
@@ -161,15 +163,15 @@ function rounded(share) {
 
 /** @param {number} count */
 function number(count) {
-  return SAID[count] ?? String(count);
+  return NUMBER_WORDS[count] ?? String(count);
 }
 
 /** @param {string} label */
-function mentioned(label) {
-  return /^[A-Z]$/.test(label) ? label : `“${isolated(spoken(label))}”`;
+function mentionLabel(label) {
+  return /^[A-Z]$/.test(label) ? label : `“${isolate(plainLabel(label))}”`;
 }
 
 /** @param {string} label without the sign that a word begins */
-function spoken(label) {
+function plainLabel(label) {
   return label.length > 1 && label.startsWith(WORD) ? label.slice(1) : label;
 }

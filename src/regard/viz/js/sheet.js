@@ -1,16 +1,16 @@
-// What all pictures that are saved have: paper, room around, and a line at the end that says what the colours stand for.
+// The frame of all saved pictures: paper, margins, and a line with the legend.
 
-import { captionLines, factsOf } from "./about.js";
-import { css } from "./colours.js";
+import { captionLines, collectMetadata } from "./metadata.js";
+import { cssColour } from "./colours.js";
 import { svg } from "./dom.js";
-import { FAMILY, widest } from "./measuring.js";
+import { FAMILY, widestText } from "./text-width.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
-export const PANEL = 900; // of a panel at most, pixels
-export const AROUND = 24; // around and between panels
-export const TITLE = 22; // height of a line of text
+export const PANEL = 900; // maximal width of a panel in pixels
+export const AROUND = 24; // pixels around and between panels
+export const TITLE = 22; // height of a line of text in pixels
 
 /**
  * An empty picture.
@@ -23,13 +23,13 @@ export function sheet(width, height, colours) {
   const [wide, high] = [Math.ceil(width), Math.ceil(height)];
   const text = { "font-family": FAMILY, "font-size": 12, fill: colours.ink };
   const picture = svg("svg", { width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, ...text });
-  picture.append(svg("rect", { width: wide, height: high, fill: css(colours.paper) }));
+  picture.append(svg("rect", { width: wide, height: high, fill: cssColour(colours.paper) }));
   return picture;
 }
 
 /**
  * @param {SVGSVGElement} picture
- * @param {SVGGElement} key what the colours stand for
+ * @param {SVGGElement} key room for the legend
  * @param {number} y
  */
 export function placeKey(picture, key, y) {
@@ -38,17 +38,17 @@ export function placeKey(picture, key, y) {
 }
 
 /**
- * A picture with a caption below it, and with all facts about it as its description.
+ * A picture with a caption below it and its metadata as the description.
  *
  * @param {SVGSVGElement} picture
  * @param {Scene} scene
  * @param {Palette} colours
  */
 export function withFacts(picture, scene, colours) {
-  const facts = factsOf(scene, colours);
+  const facts = collectMetadata(scene, colours);
   const lines = captionLines(scene);
   const [wide, high] = ["width", "height"].map((name) => Number(picture.getAttribute(name)));
-  const width = Math.max(wide, Math.ceil(widest(lines)) + 2 * AROUND);
+  const width = Math.max(wide, Math.ceil(widestText(lines)) + 2 * AROUND);
   const height = high + lines.length * TITLE;
   for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) {
     picture.setAttribute(name, String(value));
@@ -60,7 +60,7 @@ export function withFacts(picture, scene, colours) {
   });
   picture.prepend(
     svg("title", {}, `${scene.map.task}: ${scene.map.input}`),
-    svg("desc", {}, facts.map(([name, said]) => `${name}: ${said}`).join("\n")),
+    svg("desc", {}, facts.map(([name, text]) => `${name}: ${text}`).join("\n")),
   );
   return picture;
 }

@@ -1,4 +1,4 @@
-// What is chosen: input, layer, head, how it is drawn, and the query and key that are looked at.
+// The state of the view: input, layer, head, display mode, and the selected query and key.
 
 /** @import { MapData } from "./data.js" */
 
@@ -6,28 +6,28 @@
 
 /**
  * @typedef {object} State
- * @property {number} map number of the input
- * @property {string | null} layer its name; null where there is none
+ * @property {number} map index of the input
+ * @property {string | null} layer name; null without layers
  * @property {number | null} head null: all heads
- * @property {Mode | null} mode null: what is usual for the layer
- * @property {boolean} words whether weights are shown between words
+ * @property {Mode | null} mode null: the default of the layer
+ * @property {boolean} words whether word pieces are merged
  * @property {number} query
  * @property {number | null} key null: none
- * @property {number} focus the head in which the query was chosen
- * @property {boolean} change whether differences to the original are shown
- * @property {number | null} frame number of the snapshot; null: the map itself
- * @property {string} off numbers of the heads that are left out, of all
- * @property {boolean} mean whether the heads that are drawn are averaged
- * @property {string} also numbers of the queries that are summed up with the one that is looked at
- * @property {number} least weights below this are left out as lines
- * @property {number} top of each query only so many lines are drawn, the strongest; 0: all
- * @property {string} beside what stands beside the map, by its key; empty: nothing
- * @property {boolean} sorted whether the heads of the overview are sorted by what they are worth
- * @property {boolean} sum whether it is shown how the weight comes about
- * @property {number} temperature of the softmax in that sum; 1: the model's own
+ * @property {number} focus the head in which the query was selected
+ * @property {boolean} change whether differences to the original are displayed
+ * @property {number | null} frame index of the snapshot; null: the map itself
+ * @property {string} off numbers of the hidden heads
+ * @property {boolean} mean whether the visible heads are averaged
+ * @property {string} also numbers of further queries whose weights are added
+ * @property {number} least lines of smaller weights are hidden
+ * @property {number} top number of lines for each query; 0: all
+ * @property {string} beside key of the map shown for comparison; empty: none
+ * @property {boolean} sorted whether the heads of the overview are sorted by importance
+ * @property {boolean} sum whether the computation of the weight is displayed
+ * @property {number} temperature of the softmax in the computation; 1: the model's
  */
 
-const MANY = 80; // queries or keys: of more, one head is shown at a time
+const MANY = 80; // for more queries or keys, one head is displayed at a time
 
 /** @type {Readonly<State>} */
 export const START = {
@@ -53,13 +53,12 @@ export const START = {
 };
 
 /**
- * The layer that is chosen; else the one that the map names, which aligns best; else one that reads the input, which is
- * what most people look for first.
+ * The selected layer; otherwise the one that aligns best, or one that reads the input.
  *
  * @param {MapData} map
  * @param {string | null} name
  */
-export function layerOf({ layers, opens }, name) {
+export function currentLayer({ layers, opens }, name) {
   return (
     layers.find((layer) => layer.name === name) ??
     layers.find((layer) => layer.name === opens) ??
@@ -70,15 +69,15 @@ export function layerOf({ layers, opens }, name) {
 }
 
 /**
- * The state, with head, query and key that `matrix` has.
+ * The state, with a head, query and key that `matrix` contains.
  *
  * @param {State} state
  * @param {{ heads: number, rows: number, columns: number }} matrix
- * @param {{ rows: number, columns: number }} shown the same, or that between words
- * @param {boolean} [small] whether a head takes little room, however many weights it has
+ * @param {{ rows: number, columns: number }} shown the displayed matrix, possibly between words
+ * @param {boolean} [small] whether a head takes little room regardless of its size
  * @returns {State}
  */
-export function fitted(state, matrix, shown, small = false) {
+export function fitState(state, matrix, shown, small = false) {
   let head = state.head !== null && state.head >= matrix.heads ? null : state.head;
   if (head === null && !small && matrix.heads > 1 && Math.max(matrix.rows, matrix.columns) > MANY) head = 0;
   return {

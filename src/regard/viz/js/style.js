@@ -1,4 +1,4 @@
-// How the view looks, but for colours of weights.
+// CSS of the view, except for colours of weights.
 
 const STYLE = `
 .regard-view { --quiet: #4d5560; --edge: #7b838d; --down: #dbe4ee; --paper: #ffffff; --focus: #c2410c;
@@ -104,18 +104,18 @@ const STYLE = `
 `;
 
 /** @type {WeakSet<Document | ShadowRoot>} */
-const styled = new WeakSet();
+const styledRoots = new WeakSet();
 
 /**
- * Put the style where the element lives, which may be a shadow root.
+ * Adds the style to the document or shadow root of an element.
  *
  * @param {Element} element
  */
-export function adopt(element) {
+export function addStyle(element) {
   const root = element.getRootNode();
   const home = root instanceof ShadowRoot ? root : document;
-  if (styled.has(home)) return;
-  styled.add(home);
+  if (styledRoots.has(home)) return;
+  styledRoots.add(home);
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(STYLE);
   home.adoptedStyleSheets = [...home.adoptedStyleSheets, sheet];

@@ -1,19 +1,19 @@
-// How a weight comes about, and what becomes of it: query and key, score, softmax, values, context, answer.
+// The computation of a weight and its effect: query and key, score, softmax, values, context, answer.
 
-import { barCell, heading, headRow, scrolling, strips } from "./bars.js";
+import { barCell, heading, headRow, scrollBox, strips } from "./bars.js";
 import { button, keepFocus, node, Part } from "./dom.js";
-import { isolated, visible } from "./labels.js";
+import { isolate, tokenLabel } from "./labels.js";
 import { latest } from "./latest.js";
-import { whichOf } from "./which.js";
+import { selectedWeight } from "./selected-weight.js";
 
-/** @import { Explained } from "./explained.js" */
+/** @import { Explained } from "./explanation.js" */
 /** @import { Palette } from "./colours.js" */
 /** @import { Actions, Scene } from "./scene.js" */
-/** @import { Which } from "./which.js" */
+/** @import { Which } from "./selected-weight.js" */
 
 /** @typedef {(which: Which) => Promise<Explained>} Explain */
 
-const MOST_KEYS = 24; // keys of which scores are told
+const MOST_KEYS = 24; // keys whose scores are listed
 const MOST_ANSWERS = 8;
 
 export class Sum {
@@ -29,7 +29,7 @@ export class Sum {
     this.context = new Part();
     this.answer = new Part();
     /** @type {unknown[] | null} */
-    this.askedFor = null; // what was asked last
+    this.askedFor = null; // the last request
     /** @type {{ scene: Scene, colours: Palette } | null} */
     this.shown = null;
     this.slider = node("input", {
@@ -41,10 +41,10 @@ export class Sum {
       "data-name": "temperature",
     });
     this.said = node("span", { class: "number" });
-    this.element = node("section", { class: "sum", "aria-label": "How this weight comes about" });
+    this.element = node("section", { class: "sum", "aria-label": "Computation of this weight" });
     const columns = node("div", { class: "columns" });
     const [left, right] = [node("div"), node("div")];
-    left.append(this.score.element, this.heating(), this.row.element); // what is dragged stays
+    left.append(this.score.element, this.heating(), this.row.element); // dragged elements stay in place
     right.append(this.context.element, this.answer.element);
     columns.append(left, right);
     this.element.append(this.title.element, columns);
@@ -56,14 +56,14 @@ export class Sum {
         this.found = await explain(which);
         this.draw();
       } catch (error) {
-        const said = error instanceof Error ? error.message : String(error);
-        this.title.show([error], () => [node("p", { role: "alert" }, said)]);
+        const message = error instanceof Error ? error.message : String(error);
+        this.title.show([error], () => [node("p", { role: "alert" }, message)]);
       }
     });
   }
 
   /**
-   * Explain what is chosen: its weight, or the largest of its row.
+   * Explains the selected weight, or the largest of its row.
    *
    * @param {Scene} scene
    * @param {Palette} colours
@@ -74,9 +74,9 @@ export class Sum {
     if (Math.abs(Number(this.slider.value) - Math.log10(temperature)) > 0.011)
       this.slider.value = String(Math.log10(temperature));
     this.said.textContent = temperature.toFixed(2);
-    const which = whichOf(scene);
+    const which = selectedWeight(scene);
     const asked = [scene.map, ...Object.values(which)];
-    if (this.askedFor?.length === asked.length && this.askedFor.every((each, index) => each === asked[index])) {
+    if (this.askedFor?.length === asked.length && this.askedFor.every((value, index) => value === asked[index])) {
       return this.draw();
     }
     this.askedFor = asked;
@@ -97,11 +97,11 @@ export class Sum {
     /** @param {number} key */
     const choose = (key) => this.actions.choose({ key, query: found.query, focus: found.head });
     keepFocus(this.element, () => {
-      this.title.show([found], () => [node("h2", {}, titleOf(found)), ...warmed(found)]);
-      this.score.show([found, colours], () => ofScore(found, colours));
-      this.context.show([found, colours], () => ofContext(found, colours));
-      this.row.show([found, colours], () => ofRow(found, colours, choose));
-      this.answer.show([found, colours], () => ofAnswer(found, colours));
+      this.title.show([found], () => [node("h2", {}, explanationTitle(found)), ...temperatureNote(found)]);
+      this.score.show([found, colours], () => scoreSection(found, colours));
+      this.context.show([found, colours], () => contextSection(found, colours));
+      this.row.show([found, colours], () => rowSection(found, colours, choose));
+      this.answer.show([found, colours], () => answerSection(found, colours));
     });
   }
 
@@ -117,37 +117,39 @@ export class Sum {
 }
 
 /**
- * What is said where the temperature is another one than the model's own.
+ * A note if the temperature differs from the model's.
  *
  * @param {Explained} found
  */
-function warmed({ temperature, own_part, answered }) {
+function temperatureNote({ temperature, own_part, answered }) {
   if (temperature === 1) return [];
-  const said = `As it would be with a softmax temperature of ${temperature} in this head; all else on this page is the model as it is.`;
-  const kept =
-    own_part || answered ? "" : " What becomes of that context, only the model itself can say: see regard show.";
-  return [node("p", { role: "status" }, said + kept)];
+  const text = `These are values for a softmax temperature of ${temperature} in this head; the rest of the page shows the unchanged model.`;
+  const remark = own_part || answered ? "" : " The effect on later values requires the model: use regard show.";
+  return [node("p", { role: "status" }, text + remark)];
 }
 
 /** @param {Explained} found */
-function titleOf({ head, query_label, query, key_labels, key, weights }) {
-  const [from, to] = [isolated(visible(query_label)), isolated(visible(key_labels[key]))];
+function explanationTitle({ head, query_label, query, key_labels, key, weights }) {
+  const [from, to] = [isolate(tokenLabel(query_label)), isolate(tokenLabel(key_labels[key]))];
   return `How head ${head} gives ${from} (step ${query}) the weight ${weights[key].toFixed(4)} on ${to} (step ${key})`;
 }
 
 /**
- * @param {Explained} found
+ * @param {Explained} explanation
  * @param {Palette} colours
  */
-function ofScore(found, colours) {
-  const { steps, scale, scores, key } = found;
+function scoreSection(explanation, colours) {
+  const { steps, scale, scores, key } = explanation;
   /** @type {HTMLElement[]} */
   const parts = [
-    heading("1. Score: how well the query fits the key", `(D = ${Object.values(steps)[0]?.length ?? "?"})`),
+    heading("1. Score: similarity of query and key", `(D = ${Object.values(steps)[0]?.length ?? "?"})`),
   ];
   const vectors = Object.entries(steps);
   if (!vectors.length)
-    return [...parts, node("p", {}, `This score does not tell its steps; it is ${scores[key].toFixed(4)}.`)];
+    return [
+      ...parts,
+      node("p", {}, `The steps of this score were not recorded; it is ${scores[key].toFixed(4)}.`),
+    ];
   parts.push(strips(vectors, colours));
   const last = vectors[vectors.length - 1];
   const total = last[1].reduce((sum, value) => sum + value, 0);
@@ -156,60 +158,60 @@ function ofScore(found, colours) {
 }
 
 /**
- * @param {Explained} found
+ * @param {Explained} explanation
  * @param {Palette} colours
  * @param {(key: number) => void} choose
  */
-function ofRow(found, colours, choose) {
-  const { scores, may_see, weights, key_labels, key, temperature } = found;
+function rowSection(explanation, colours, choose) {
+  const { scores, may_see, weights, key_labels, key, temperature } = explanation;
   const order = [...weights.keys()];
   const named =
     order.length > MOST_KEYS
-      ? order.sort((one, other) => weights[other] - weights[one]).slice(0, MOST_KEYS)
+      ? order.sort((first, second) => weights[second] - weights[first]).slice(0, MOST_KEYS)
       : order;
   if (!named.includes(key)) named.push(key);
-  const most = Math.max(...weights, 1e-9);
+  const largest = Math.max(...weights, 1e-9);
   const table = node("table");
   table.append(headRow("key", "score", ...(temperature === 1 ? [] : [`÷ ${temperature}`]), "weight", ""));
   const body = node("tbody");
-  for (const each of named) {
-    const row = node("tr", { class: each === key ? "on" : undefined });
+  for (const index of named) {
+    const row = node("tr", { class: index === key ? "on" : undefined });
     const name = node("th", { scope: "row" });
-    const chosen = button(`${visible(key_labels[each])} (${each})`, () => choose(each));
-    chosen.dataset.name = `sum-key-${each}`;
+    const chosen = button(`${tokenLabel(key_labels[index])} (${index})`, () => choose(index));
+    chosen.dataset.name = `sum-key-${index}`;
     name.append(chosen);
-    const score = may_see[each] ? scores[each].toFixed(4) : "masked";
-    const divided = may_see[each] ? (scores[each] / temperature).toFixed(4) : "";
+    const score = may_see[index] ? scores[index].toFixed(4) : "masked";
+    const divided = may_see[index] ? (scores[index] / temperature).toFixed(4) : "";
     row.append(name, node("td", {}, score), ...(temperature === 1 ? [] : [node("td", {}, divided)]));
-    row.append(node("td", {}, weights[each].toFixed(4)), barCell(weights[each] / most, colours));
+    row.append(node("td", {}, weights[index].toFixed(4)), barCell(weights[index] / largest, colours));
     body.append(row);
   }
   table.append(body);
   const left = order.length - named.length;
   const total = weights.reduce((sum, weight) => sum + weight, 0);
-  const said = `The ${weights.length} weights sum to ${total.toFixed(4)}.${left > 0 ? ` ${left} smaller ones are not listed.` : ""}`;
+  const text = `The ${weights.length} weights sum to ${total.toFixed(4)}.${left > 0 ? ` ${left} smaller ones are not listed.` : ""}`;
   return [
     heading("2. Weights: mask, then softmax over the row", `(Tk = ${weights.length})`),
-    scrolling(table, "scores and weights of the row"),
-    node("p", {}, said),
+    scrollBox(table, "scores and weights of the row"),
+    node("p", {}, text),
   ];
 }
 
 /**
- * @param {Explained} found
+ * @param {Explained} explanation
  * @param {Palette} colours
  */
-function ofContext(found, colours) {
-  const { values, weights, key, context, own_part, added, before_norm, after_norm } = found;
+function contextSection(explanation, colours) {
+  const { values, weights, key, context, own_part, added, before_norm, after_norm } = explanation;
   const value = values[key];
   /** @type {[string, number[]][]} */
   const vectors = [
     ["v, value of the key", value],
-    [`${weights[key].toFixed(4)} · v`, value.map((each) => weights[key] * each)],
+    [`${weights[key].toFixed(4)} · v`, value.map((component) => weights[key] * component)],
     ["context: Σ of all keys", context],
   ];
   if (own_part) vectors.push(["added by this head", own_part], ["added by all heads", added]);
-  if (before_norm && after_norm) vectors.push(["with what was there", before_norm], ["normalised", after_norm]);
+  if (before_norm && after_norm) vectors.push(["with the residual", before_norm], ["normalised", after_norm]);
   return [
     heading("3. Context: weights times values", `(Dv = ${value.length}, D = ${added.length})`),
     strips(vectors, colours),
@@ -220,7 +222,7 @@ function ofContext(found, colours) {
  * @param {Explained} found
  * @param {Palette} colours
  */
-function ofAnswer({ answered }, colours) {
+function answerSection({ answered }, colours) {
   if (!answered) return [];
   const { state, classes, logits, probabilities, answer, probability } = answered;
   const table = node("table");
@@ -228,16 +230,16 @@ function ofAnswer({ answered }, colours) {
   const body = node("tbody");
   classes.slice(0, MOST_ANSWERS).forEach((label, index) => {
     const row = node("tr", { class: label === answer ? "on" : undefined });
-    row.append(node("th", { scope: "row" }, visible(label)), node("td", {}, logits[index].toFixed(4)));
+    row.append(node("th", { scope: "row" }, tokenLabel(label)), node("td", {}, logits[index].toFixed(4)));
     row.append(node("td", {}, probabilities[index].toFixed(4)), barCell(probabilities[index], colours));
     body.append(row);
   });
   table.append(body);
-  const title = `4. Answer at this step: ${isolated(visible(answer))}, probability ${probability.toFixed(4)}`;
+  const title = `4. Answer at this step: ${isolate(tokenLabel(answer))}, probability ${probability.toFixed(4)}`;
   return [
     heading(title, `(${classes.length} likeliest classes)`),
-    strips([["state, after what follows", state]], colours),
+    strips([["state after later layers", state]], colours),
     node("p", {}, "logits = W · state + b; probabilities = softmax over all classes"),
-    scrolling(table, "logits and probabilities"),
+    scrollBox(table, "logits and probabilities"),
   ];
 }

@@ -1,15 +1,15 @@
-// The weights as numbers in tables: for who cannot see colours, and for who wants to read them.
+// Weights as numbers in tables, for screen readers and exact values.
 
 import { button, node } from "./dom.js";
-import { around } from "./labels.js";
-import { axesOf } from "./sides.js";
+import { nearbyIndices } from "./labels.js";
+import { axisTitles } from "./axis-titles.js";
 
 /** @import { Actions, Scene } from "./scene.js" */
 
-const MOST = 40; // rows and columns that are written at once
+const MOST = 40; // rows and columns shown at once
 
 /**
- * A table for each head that is chosen.
+ * A table for each selected head.
  *
  * @param {Scene} scene
  * @param {Actions} actions
@@ -17,13 +17,13 @@ const MOST = 40; // rows and columns that are written at once
 export function tables(scene, actions) {
   const { matrix, state } = scene;
   const box = node("div", { class: "tables" });
-  const queries = around(matrix.rows, state.query, MOST);
-  const keys = around(matrix.columns, state.key ?? 0, MOST);
-  for (const head of matrix.shown(state)) box.append(tableOf(scene, head, queries, keys, actions));
+  const queries = nearbyIndices(matrix.rows, state.query, MOST);
+  const keys = nearbyIndices(matrix.columns, state.key ?? 0, MOST);
+  for (const head of matrix.shown(state)) box.append(headTable(scene, head, queries, keys, actions));
   const left = matrix.rows - queries.length + matrix.columns - keys.length;
   if (left > 0) {
     const shown = `${queries.length} of ${matrix.rows} rows and ${keys.length} of ${matrix.columns} columns`;
-    box.append(node("p", { class: "quiet" }, `${shown}; the file that is saved as CSV has all.`));
+    box.append(node("p", { class: "quiet" }, `${shown}; the saved CSV file contains all.`));
   }
   return box;
 }
@@ -35,13 +35,13 @@ export function tables(scene, actions) {
  * @param {number[]} keys
  * @param {Actions} actions
  */
-function tableOf(scene, head, queries, keys, { choose }) {
+function headTable(scene, head, queries, keys, { choose }) {
   const { matrix, changes, layer } = scene;
-  const [down, across] = axesOf(scene);
+  const [down, across] = axisTitles(scene);
   const table = node("table");
-  const what = changes ? "change of the weights" : "weights";
+  const quantity = changes ? "change of the weights" : "weights";
   table.append(
-    node("caption", {}, `${layer.title}, ${matrix.name(head)}: ${what}; rows ${down}, columns ${across}`),
+    node("caption", {}, `${layer.title}, ${matrix.name(head)}: ${quantity}; rows ${down}, columns ${across}`),
   );
   const top = node("tr");
   top.append(node("td"), ...keys.map((key) => node("th", { scope: "col" }, matrix.keys[key])));

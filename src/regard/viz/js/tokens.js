@@ -1,12 +1,12 @@
-// The queries and the keys written out; the weights of the query that is looked at colour the keys.
+// Queries and keys as text; the keys are coloured by the weights of the selected query.
 
-import { css, luminance } from "./colours.js";
-import { node, oneTabStop, quiet } from "./dom.js";
-import { around, signed } from "./labels.js";
-import { toggled } from "./numbers.js";
-import { rowsOf } from "./rows.js";
-import { headOf } from "./sentence.js";
-import { axesOf } from "./sides.js";
+import { cssColour, luminance } from "./colours.js";
+import { node, oneTabStop, secondaryText } from "./dom.js";
+import { nearbyIndices, signedNumber } from "./labels.js";
+import { toggleNumber } from "./number-list.js";
+import { selectedQueries } from "./rows.js";
+import { currentHead } from "./sentence.js";
+import { axisTitles } from "./axis-titles.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Actions, Scene } from "./scene.js" */
@@ -19,9 +19,9 @@ export class Tokens {
   constructor(scene, actions) {
     const { matrix, state } = scene;
     this.scene = scene;
-    const strongest = matrix.strongest(headOf(scene), state.query);
-    this.queries = tokensOf(matrix.queries, state.query);
-    this.keys = tokensOf(matrix.keys, state.key ?? strongest);
+    const strongest = matrix.strongest(currentHead(scene), state.query);
+    this.queries = tokenBox(matrix.queries, state.query);
+    this.keys = tokenBox(matrix.keys, state.key ?? strongest);
     for (const [query, token] of this.queries.tokens) {
       const on = () => actions.point(query, null, this.scene.state.head);
       token.setAttribute("role", "button");
@@ -32,7 +32,7 @@ export class Tokens {
       /** @param {MouseEvent | KeyboardEvent} event */
       const choose = ({ shiftKey, ctrlKey, metaKey }) => {
         const { also } = this.scene.state;
-        if (shiftKey || ctrlKey || metaKey) actions.choose({ also: toggled(also, query) });
+        if (shiftKey || ctrlKey || metaKey) actions.choose({ also: toggleNumber(also, query) });
         else actions.choose({ query, key: null, also: "" });
       };
       token.addEventListener("click", choose);
@@ -41,15 +41,15 @@ export class Tokens {
       });
     }
     oneTabStop([...this.queries.tokens.values()], state.query - (this.queries.tokens.keys().next().value ?? 0));
-    const [down] = axesOf(scene);
-    this.lit = quiet("");
+    const [down] = axisTitles(scene);
+    this.lit = secondaryText("");
     this.element = node("div", { class: "tokens" });
-    this.element.append(quiet(down), this.queries.box, this.lit, this.keys.box);
+    this.element.append(secondaryText(down), this.queries.box, this.lit, this.keys.box);
   }
 
   /**
-   * Colour the keys by a query's weights, or by what has changed in them: of a head, or where none is given, of that
-   * of which the sentence speaks; of several queries, by their mean. The scale is that of all that is drawn.
+   * Colours the keys by the weights or differences of a query: of the given head or the one in the sentence; the
+   * mean of several queries. All drawings share the scale.
    *
    * @param {Scene} scene
    * @param {Palette} colours
@@ -59,11 +59,11 @@ export class Tokens {
   light(scene, colours, query, head) {
     this.scene = scene;
     const { matrix, changes, largest } = scene;
-    const at = head ?? headOf(scene);
+    const at = head ?? currentHead(scene);
     const own = matrix.heads > 1 || matrix.names;
-    this.lit.textContent = `${axesOf(scene)[1]}${own ? `, ${changes ? "change of " : ""}${matrix.name(at)}` : ""}`;
+    this.lit.textContent = `${axisTitles(scene)[1]}${own ? `, ${changes ? "change of " : ""}${matrix.name(at)}` : ""}`;
     const shown = changes ?? matrix.slices;
-    const queries = rowsOf(scene.state, query, matrix.rows);
+    const queries = selectedQueries(scene.state, query, matrix.rows);
     for (const [index, token] of this.queries.tokens) {
       token.classList.toggle("on", queries.includes(index));
       token.setAttribute("aria-pressed", String(queries.includes(index)));
@@ -71,26 +71,26 @@ export class Tokens {
     for (const [key, token] of this.keys.tokens) {
       const total = queries.reduce((sum, row) => sum + shown[at][row * matrix.columns + key], 0);
       const value = total / queries.length;
-      token.title = `${changes ? signed(total) : total.toFixed(3)}${queries.length > 1 ? ` from ${queries.length} rows` : ""}`;
+      token.title = `${changes ? signedNumber(total) : total.toFixed(3)}${queries.length > 1 ? ` from ${queries.length} rows` : ""}`;
       const colour = changes ? colours.change(value / largest) : colours.at(value / largest);
-      token.style.background = css(colour);
+      token.style.background = cssColour(colour);
       token.style.color = luminance(colour) > 0.45 ? "#000" : "#fff";
     }
   }
 }
 
 /**
- * A box of tokens, those around one of them, and each token by its index.
+ * A box of tokens around an index, and each token by its index.
  *
  * @param {string[]} labels
  * @param {number} at
  */
-function tokensOf(labels, at) {
+function tokenBox(labels, at) {
   const box = node("div");
-  const indices = around(labels.length, at);
+  const indices = nearbyIndices(labels.length, at);
   const tokens = new Map(indices.map((index) => [index, node("span", { class: "token" }, labels[index])]));
-  if (indices[0] > 0) box.append(quiet("… "));
+  if (indices[0] > 0) box.append(secondaryText("… "));
   box.append(...tokens.values());
-  if (indices[indices.length - 1] < labels.length - 1) box.append(quiet(" …"));
+  if (indices[indices.length - 1] < labels.length - 1) box.append(secondaryText(" …"));
   return { box, tokens };
 }

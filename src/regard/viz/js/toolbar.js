@@ -1,9 +1,9 @@
-// What is shown, and how: input, kind of layer, layer, head, and the way to draw.
+// Selection of input, kind of layer, layer, head and display mode.
 
-import { othersOf } from "./beside.js";
-import { check, choice, node, select } from "./dom.js";
-import { modesOf } from "./scene.js";
-import { inPieces } from "./words.js";
+import { comparableMaps } from "./comparison.js";
+import { checkbox, buttonGroup, node, select } from "./dom.js";
+import { availableModes } from "./scene.js";
+import { hasWordPieces } from "./words.js";
 
 /** @import { LayerData } from "./data.js" */
 /** @import { Actions, Scene } from "./scene.js" */
@@ -20,8 +20,8 @@ const MODES = {
   table: "Table",
   overview: "Overview",
 };
-const LEAST_WEIGHTS = [0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5]; // weights that lines may begin with
-const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // lines of each query
+const LEAST_WEIGHTS = [0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5]; // choices for the smallest weight of a line
+const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // choices for the number of lines of each query
 
 /**
  * @param {Scene} scene
@@ -29,7 +29,7 @@ const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // lines of each query
  */
 export function toolbar(scene, actions) {
   const bar = node("div", { class: "bar" });
-  const flow = scene.state.mode === "flow"; // of all layers, and of the average of their heads
+  const flow = scene.state.mode === "flow"; // a rollout spans all layers and averages heads
   bar.append(
     ...inputs(scene, actions),
     ...kinds(scene, actions),
@@ -45,25 +45,25 @@ export function toolbar(scene, actions) {
  */
 function inputs({ data, state }, { choose }) {
   if (data.maps.length === 1) return [];
-  const names = data.maps.map((each, index) => each.input || `input ${index}`);
+  const names = data.maps.map((map, index) => map.input || `input ${index}`);
   return [select("Input", names, state.map, (map) => choose({ map, query: 0, key: null }))];
 }
 
 /**
- * Of another kind, the layer of the same number is shown.
+ * Selecting another kind shows the layer with the same number.
  *
  * @param {Scene} scene
  * @param {Actions} actions
  */
 function kinds(scene, { choose }) {
   const { map, layer } = scene;
-  const found = kindsOf(scene);
-  if (found.length === 1) return [];
+  const kinds_ = availableKinds(scene);
+  if (kinds_.length === 1) return [];
   const number = layersOfKind(scene, layer.kind).indexOf(layer);
-  const names = found.map((kind) => KINDS[kind]);
+  const names = kinds_.map((kind) => KINDS[kind]);
   return [
-    select("Kind", names, found.indexOf(layer.kind), (index) => {
-      const others = layersOfKind({ map }, found[index]);
+    select("Kind", names, kinds_.indexOf(layer.kind), (index) => {
+      const others = layersOfKind({ map }, kinds_[index]);
       choose({ layer: others[Math.min(number, others.length - 1)].name, query: 0, key: null });
     }),
   ];
@@ -75,12 +75,12 @@ function kinds(scene, { choose }) {
  */
 function layers(scene, { choose }) {
   const { layer } = scene;
-  const found = layersOfKind(scene, layer.kind);
-  if (found.length === 1 && kindsOf(scene).length > 1) return [];
-  const titles = found.map((each) => each.title);
+  const candidates = layersOfKind(scene, layer.kind);
+  if (candidates.length === 1 && availableKinds(scene).length > 1) return [];
+  const titles = candidates.map((candidate) => candidate.title);
   return [
-    select("Layer", titles, found.indexOf(layer), (index) => {
-      choose({ layer: found[index].name, query: 0, key: null });
+    select("Layer", titles, candidates.indexOf(layer), (index) => {
+      choose({ layer: candidates[index].name, query: 0, key: null });
     }),
   ];
 }
@@ -101,54 +101,54 @@ function heads({ matrix, state }, { choose }) {
  * @param {Actions} actions
  */
 function modes({ map, layer, state }, { choose }) {
-  const all = modesOf(map, layer);
+  const all = availableModes(map, layer);
   const names = all.map((mode) => MODES[mode]);
-  return choice("How to draw", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
+  return buttonGroup("Display", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
 }
 
 /**
- * What is shown of the weights; stands below them, so that the way to them is short.
+ * Options of the display, below the weights, so that they are reached quickly.
  *
  * @param {Scene} scene
  * @param {Actions} actions
  */
 export function choices({ data, map, layer, state, before, shown }, { choose }) {
-  const found = [];
+  const controls = [];
   if (shown(layer).heads > 1 && state.head === null && !["overview", "flow"].includes(state.mode)) {
-    found.push(check("average of the heads", state.mean, (mean) => choose({ mean })));
+    controls.push(checkbox("average of the heads", state.mean, (mean) => choose({ mean })));
   }
   if (["lines", "arcs"].includes(state.mode)) {
-    const least = LEAST_WEIGHTS.map((each) => (each ? `${each} and more` : "all"));
-    found.push(
+    const least = LEAST_WEIGHTS.map((limit) => (limit ? `${limit} and more` : "all"));
+    controls.push(
       select("Weights", least, LEAST_WEIGHTS.indexOf(state.least), (index) =>
         choose({ least: LEAST_WEIGHTS[index] }),
       ),
     );
-    const top = LARGEST_OF_ROW.map((each) => (each ? `the ${each} largest` : "all"));
-    found.push(
+    const top = LARGEST_OF_ROW.map((limit) => (limit ? `the ${limit} largest` : "all"));
+    controls.push(
       select("Of each row", top, LARGEST_OF_ROW.indexOf(state.top), (index) =>
         choose({ top: LARGEST_OF_ROW[index] }),
       ),
     );
   }
-  if (map.layers.some(inPieces)) {
-    found.push(check("whole words", state.words, (words) => choose({ words, query: 0, key: null })));
+  if (map.layers.some(hasWordPieces)) {
+    controls.push(checkbox("whole words", state.words, (words) => choose({ words, query: 0, key: null })));
   }
-  const others = othersOf(data, map);
+  const others = comparableMaps(data, map);
   if (others.length && state.mode === "heatmap") {
-    const names = ["nothing", ...others.map((each) => each.name)];
-    const at = others.findIndex((each) => each.key === state.beside) + 1;
-    found.push(select("Beside", names, at, (index) => choose({ beside: others[index - 1]?.key ?? "" })));
+    const names = ["nothing", ...others.map((entry) => entry.name)];
+    const at = others.findIndex((entry) => entry.key === state.beside) + 1;
+    controls.push(select("Compare with", names, at, (index) => choose({ beside: others[index - 1]?.key ?? "" })));
   }
   if (before && !state.beside) {
-    found.push(check("difference to the original", state.change, (change) => choose({ change })));
+    controls.push(checkbox("difference to the original", state.change, (change) => choose({ change })));
   }
-  return found;
+  return controls;
 }
 
 /** @param {Pick<Scene, "map">} scene */
-function kindsOf({ map }) {
-  return [...new Set(map.layers.map((each) => each.kind))];
+function availableKinds({ map }) {
+  return [...new Set(map.layers.map((layer) => layer.kind))];
 }
 
 /**
@@ -156,5 +156,5 @@ function kindsOf({ map }) {
  * @param {LayerData["kind"]} kind
  */
 function layersOfKind({ map }, kind) {
-  return map.layers.filter((each) => each.kind === kind);
+  return map.layers.filter((layer) => layer.kind === kind);
 }

@@ -1,19 +1,19 @@
-// The view: keeps what is chosen, and puts its parts together whenever that changes.
+// The view: keeps the state and updates the drawing when it changes.
 
 import { isDark, palette } from "./colours.js";
 import { keepFocus, node } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { Player } from "./playback.js";
-import { previewed } from "./preview.js";
-import { modeOf, sceneOf } from "./scene.js";
-import { fitted, layerOf, START } from "./state.js";
-import { adopt } from "./style.js";
-import { observe } from "./surroundings.js";
-import { touched } from "./touch.js";
+import { previewScene } from "./preview.js";
+import { currentMode, makeScene } from "./scene.js";
+import { fitState, currentLayer, START } from "./state.js";
+import { addStyle } from "./style.js";
+import { observe } from "./page-events.js";
+import { updateInterventions } from "./interventions.js";
 import { Weights } from "./weights.js";
 
 /** @import { InterventionData, ViewData } from "./data.js" */
-/** @import { AskRow } from "./long.js" */
+/** @import { AskRow } from "./exact-row.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Placed, Scene, Surface } from "./scene.js" */
 /** @import { State } from "./state.js" */
@@ -21,17 +21,17 @@ import { Weights } from "./weights.js";
 
 /**
  * @typedef {object} Options
- * @property {Exact} [exact] asks for a row's weights as they were computed, where those at hand are rounded
+ * @property {Exact} [exact] requests the exact weights of a row, if those of the data are rounded
  * @property {(interventions: InterventionData[]) => void} [touch] called with all interventions when heads are
  * switched or a weight is set; without it nothing can be touched
- * @property {Explain} [explain] asks how a weight comes about; without it that cannot be shown
- * @property {boolean} [keeps] whether it is told of what the data keeps: not of every map
- * @property {AskRow} [row] asks for one row of a long input; without it only squares of it can be seen
- * @property {Partial<State>} [state] what is chosen at first
- * @property {(state: State) => void} [chosen] called with all that is chosen whenever that changes
+ * @property {Explain} [explain] requests the computation of a weight, which is otherwise not displayed
+ * @property {boolean} [keeps] whether the data may contain the computation of weights
+ * @property {AskRow} [row] requests one row of a long input; otherwise only squares are displayed
+ * @property {Partial<State>} [state] initial state
+ * @property {(state: State) => void} [chosen] called with the whole state whenever it changes
  */
 
-const PAPER = 680; // width of what is printed, pixels
+const PAPER = 680; // width of a printed page in pixels
 
 export class View {
   /**
@@ -64,14 +64,14 @@ export class View {
         const { query, key } = this.scene?.state ?? this.state;
         this.drawing.point(query, key, null, this.surface());
       },
-      touch: (change, undo) => this.touch(touched(this.interventions, change, undo)),
+      touch: (change, undo) => this.touch(updateInterventions(this.interventions, change, undo)),
       preview: (place, to) => this.preview(place, to),
       untouch: () => this.touch([]),
     };
     this.root = node("div", { class: "regard-view" });
     this.drawing = new Drawing(this.root, this.actions, this.player, options);
     element.replaceChildren(this.root);
-    adopt(element);
+    addStyle(element);
     this.unobserve = observe(this.root, {
       resized: () => this.resized(),
       recoloured: () => this.draw(),
@@ -88,7 +88,7 @@ export class View {
   }
 
   /**
-   * Show other data; what was chosen stays chosen where it still can be.
+   * Shows other data; the state is kept as far as it applies.
    *
    * @param {ViewData} data
    */
@@ -106,7 +106,7 @@ export class View {
   }
 
   /**
-   * Change what is shown, then draw.
+   * Changes the state and redraws.
    *
    * @param {Partial<State>} change
    */
@@ -114,20 +114,20 @@ export class View {
     this.state = { ...this.state, ...change };
     const { data, map, weights } = this;
     let { state } = this;
-    const layer = layerOf(map, state.layer);
+    const layer = currentLayer(map, state.layer);
     if (!layer) {
       this.scene = null;
       return this.draw();
     }
-    const small = ["picture", "overview"].includes(modeOf(map, layer, state.mode));
+    const small = ["picture", "overview"].includes(currentMode(map, layer, state.mode));
     const whole = weights.of(layer, false);
     if (this.opening && whole.causal) state = { ...state, query: whole.rows - 1 };
     if (this.opening && state.layer === null && layer.name === map.opens)
       state = { ...state, head: state.head ?? map.head };
     this.opening = false;
-    const fitting = fitted(state, whole, weights.of(layer, state.words), small);
+    const fitting = fitState(state, whole, weights.of(layer, state.words), small);
     this.state = { ...fitting, layer: layer.name };
-    this.scene = sceneOf(data, map, layer, this.state, weights);
+    this.scene = makeScene(data, map, layer, this.state, weights);
     this.draw();
     this.options.chosen?.(this.state);
   }
@@ -143,14 +143,14 @@ export class View {
   }
 
   /**
-   * Show a weight as it is dragged, until the model has answered.
+   * Shows a dragged weight until the model has answered.
    *
    * @param {Placed} place
    * @param {number} to
    */
   preview(place, to) {
-    const found = this.scene && previewed(this.scene, place, to);
-    if (found) this.drawing.preview(found, this.surface());
+    const scene = this.scene && previewScene(this.scene, place, to);
+    if (scene) this.drawing.preview(scene, this.surface());
   }
 
   /** @returns {Surface} */

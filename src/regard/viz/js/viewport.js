@@ -1,23 +1,23 @@
-// Which part of a matrix a heatmap shows, and where on its canvas.
+// The visible part of a matrix and its position on the canvas of a heatmap.
 
 import { clamp } from "./arithmetic.js";
 
 const LARGEST_CELL = 40; // pixels
 const LARGEST_ZOOMED = 48;
-const TALLEST = 560; // of a heatmap, pixels
-const COARSE = 12; // below this size of a cell one can zoom
-const NARROWEST = 8; // of what is drawn, pixels
+const TALLEST = 560; // pixels of a heatmap's height
+const COARSE = 12; // pixels; below this cell size the heatmap can be zoomed
+const NARROWEST = 8; // pixels of a drawing's width
 
 /** @typedef {{ query: number, key: number }} Place */
 
 /**
- * The side of a cell when all of a matrix is seen, in pixels.
+ * The size of a cell in pixels if the whole matrix is visible.
  *
  * @param {{ rows: number, columns: number }} matrix
  * @param {{ left: number, top: number }} margins
- * @param {number} available pixels from side to side
+ * @param {number} available width in pixels
  */
-export function cellOf({ rows, columns }, { left, top }, available) {
+export function cellSize({ rows, columns }, { left, top }, available) {
   const wide = Math.max(available - left - 6, NARROWEST) / Math.max(columns, 1);
   const high = Math.max(TALLEST - top, NARROWEST) / Math.max(rows, 1);
   return Math.min(LARGEST_CELL, wide, high);
@@ -27,20 +27,20 @@ export class Viewport {
   /**
    * @param {{ rows: number, columns: number }} matrix
    * @param {{ left: number, top: number }} margins for the labels, in pixels
-   * @param {number} available pixels from side to side
+   * @param {number} available width in pixels
    */
   constructor({ rows, columns }, margins, available) {
     this.rows = rows;
     this.columns = columns;
-    this.row = 0; // the first that is seen, or a part of it
+    this.row = 0; // first visible row, possibly in part
     this.column = 0;
-    this.factor = 1; // that it is zoomed by
+    this.factor = 1; // zoom factor
     this.left = this.top = this.width = this.height = this.base = this.cell = 0;
     this.fitInto(margins, available);
   }
 
   /**
-   * Take other room, and stay where it is.
+   * Adapts to another size, at the same position.
    *
    * @param {{ left: number, top: number }} margins
    * @param {number} available
@@ -48,7 +48,7 @@ export class Viewport {
   fitInto({ left, top }, available) {
     this.left = left;
     this.top = top;
-    this.base = cellOf(this, { left, top }, available);
+    this.base = cellSize(this, { left, top }, available);
     this.cell = Math.min(this.base * this.factor, Math.max(LARGEST_ZOOMED, this.base));
     this.width = Math.max(NARROWEST, this.columns * this.base);
     this.height = Math.max(NARROWEST, this.rows * this.base);
@@ -64,7 +64,7 @@ export class Viewport {
   }
 
   /**
-   * The cell at a place of the canvas.
+   * The cell at a position of the canvas.
    *
    * @param {number} x
    * @param {number} y
@@ -79,7 +79,7 @@ export class Viewport {
   }
 
   /**
-   * Where a column begins on the canvas.
+   * The left edge of a column on the canvas.
    *
    * @param {number} column
    */
@@ -88,7 +88,7 @@ export class Viewport {
   }
 
   /**
-   * Where a row begins on the canvas.
+   * The top edge of a row on the canvas.
    *
    * @param {number} row
    */
@@ -98,7 +98,7 @@ export class Viewport {
 
   /**
    * @param {number} factor
-   * @param {Place | null} place what is in the middle afterwards; null: what is in the middle now
+   * @param {Place | null} place the new centre; null keeps the centre
    */
   zoom(factor, place = null) {
     const query = place?.query ?? this.row + this.height / this.cell / 2;
@@ -116,7 +116,7 @@ export class Viewport {
   }
 
   /**
-   * Begin with another row and column, as far as there are any.
+   * Moves the upper left corner, within the matrix.
    *
    * @param {number} row
    * @param {number} column

@@ -1,7 +1,7 @@
-// The weights of all layers that have been looked at: unpacked once, and kept beside the data, which is not written to.
+// The weights of all displayed layers, unpacked once and cached separately, since the data is read-only.
 
 import { unpack } from "./packing.js";
-import { inPieces, merge } from "./words.js";
+import { hasWordPieces, mergeWords } from "./words.js";
 
 /** @import { LayerData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
@@ -13,7 +13,7 @@ export class Weights {
   #merged = new WeakMap();
 
   /**
-   * The weights of a layer; `words`: between words, where there are any.
+   * The weights of a layer; `words`: between words, if possible.
    *
    * @param {LayerData} layer
    * @param {boolean} words
@@ -21,8 +21,8 @@ export class Weights {
   of(layer, words) {
     const matrix = this.#here.get(layer) ?? unpack(layer);
     this.#here.set(layer, matrix);
-    if (!words || !inPieces(layer)) return matrix;
-    const merged = this.#merged.get(layer) ?? merge(matrix, layer);
+    if (!words || !hasWordPieces(layer)) return matrix;
+    const merged = this.#merged.get(layer) ?? mergeWords(matrix, layer);
     this.#merged.set(layer, merged);
     return merged;
   }

@@ -1,4 +1,4 @@
-// Attention between words instead of their pieces.
+// Attention between words instead of word pieces.
 
 import { WORD } from "./labels.js";
 import { Matrix } from "./matrix.js";
@@ -6,31 +6,31 @@ import { Matrix } from "./matrix.js";
 /** @import { LayerData } from "./data.js" */
 
 /**
- * Whether some labels of a layer are pieces of words.
+ * Whether labels of a layer are word pieces.
  *
  * @param {LayerData} layer
  */
-export function inPieces(layer) {
+export function hasWordPieces(layer) {
   return layer.query_words !== null || layer.key_words !== null;
 }
 
 /**
- * Between words: a word is given the weight of all its pieces, and gives the mean of theirs.
+ * Merges pieces to words: a word receives the sum of its pieces' weights and gives the mean of their rows.
  *
  * @param {Matrix} matrix
  * @param {Pick<LayerData, "query_words" | "key_words">} pieces
  */
-export function merge(matrix, { query_words, key_words }) {
-  const queries = query_words ?? alone(matrix.queries);
-  const keys = key_words ?? alone(matrix.keys);
+export function mergeWords(matrix, { query_words, key_words }) {
+  const queries = query_words ?? singletons(matrix.queries);
+  const keys = key_words ?? singletons(matrix.keys);
   const slices = matrix.slices.map((_, head) => mergedSlice(matrix, head, queries, keys));
-  const queryOf = wordOf(queries);
-  const keyOf = wordOf(keys);
+  const queryOf = pieceWords(queries);
+  const keyOf = pieceWords(keys);
   const relevant = matrix.relevant?.map(([query, key]) => [queryOf[query], keyOf[key]]) ?? null;
   return new Matrix(
     slices,
-    joined(queries, matrix.queries),
-    joined(keys, matrix.keys),
+    joinLabels(queries, matrix.queries),
+    joinLabels(keys, matrix.keys),
     relevant,
     false,
     matrix.names,
@@ -48,7 +48,7 @@ function mergedSlice(matrix, head, queries, keys) {
   queries.forEach((pieces, query) => {
     keys.forEach((others, key) => {
       let sum = 0;
-      for (const piece of pieces) for (const other of others) sum += matrix.at(head, piece, other);
+      for (const piece of pieces) for (const entry of others) sum += matrix.at(head, piece, entry);
       slice[query * keys.length + key] = sum / pieces.length;
     });
   });
@@ -56,11 +56,11 @@ function mergedSlice(matrix, head, queries, keys) {
 }
 
 /**
- * Each label a word of its own.
+ * Each label as its own word.
  *
  * @param {string[]} labels
  */
-function alone(labels) {
+function singletons(labels) {
   return labels.map((_, index) => [index]);
 }
 
@@ -69,20 +69,20 @@ function alone(labels) {
  *
  * @param {number[][]} words
  */
-function wordOf(words) {
+function pieceWords(words) {
   /** @type {number[]} */
-  const found = [];
+  const indices = [];
   words.forEach((word, number) => {
-    for (const piece of word) found[piece] = number;
+    for (const piece of word) indices[piece] = number;
   });
-  return found;
+  return indices;
 }
 
 /**
  * @param {number[][]} words
  * @param {string[]} labels of the pieces
  */
-function joined(words, labels) {
+function joinLabels(words, labels) {
   return words.map((word) => {
     const text = word.map((index) => labels[index]).join("");
     return (text.startsWith(WORD) ? text.slice(1) : text) || WORD;

@@ -1,0 +1,65 @@
+"""Word alignment and markup in the output of `regard translate`."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from regard.cli.terminal import print_message
+from regard.data.markup import UNIT, MarkedText, parse_markup, transfer_markup
+from regard.data.vocabulary import is_blank
+from regard.decoding import Candidate
+from regard.errors import InputError
+from regard.runs import SequenceRun
+
+Answers = list[Candidate] | None
+"""Answers to one text, best first; None if there are none."""
+SEPARATOR = " ||| "
+
+
+def warn_unchosen_heads(run: SequenceRun) -> None:
+    """Warn if no alignment heads have been chosen for the run."""
+    if run.kept_heads() is None:
+        print_message(
+            "no alignment heads were chosen for this run, so all are averaged: choose some with `regard align "
+            "RUN SOURCE TARGET --links LINKS`, or --silver"
+        )
+
+
+def read_markup(line: str, name: str) -> MarkedText:
+    """Parse the markup of a line. Ill-formed markup gives a warning and is read as text."""
+    try:
+        return parse_markup(line)
+    except InputError as error:
+        print_message(f"{name}: {error}; it is read as text")
+        return MarkedText(line)
+
+
+def append_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answers]) -> list[Answers]:
+    """Append to each answer its word alignment with the text; words are counted from 0."""
+    alignments = iter(run.align(_make_pairs(texts, answers)))
+
+    def append(answer: Candidate) -> Candidate:
+        return dataclasses.replace(answer, text=f"{answer.text}{SEPARATOR}{next(alignments).moses}")
+
+    return [ranked and [append(answer) for answer in ranked] for ranked in answers]
+
+
+def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers]) -> list[Answers]:
+    """Transfer the markup of each text to its answers. A text of markup alone is its own answer."""
+    alignments = iter(run.align(_make_pairs([text.text for text in marked], answers), unit=UNIT))
+    results: list[Answers] = []
+    for text, ranked in zip(marked, answers, strict=True):
+        if ranked is None and text.elements and is_blank(text.text):
+            bare = transfer_markup(text, text.text, [])
+            ranked = [Candidate(text=bare, tokens=[], log_probability=0.0, score=0.0, finished=True)]
+        elif ranked is not None:
+            ranked = [
+                dataclasses.replace(answer, text=transfer_markup(text, answer.text, next(alignments).links))
+                for answer in ranked
+            ]
+        results.append(ranked)
+    return results
+
+
+def _make_pairs(texts: Sequence[str], answers: Sequence[Answers]) -> list[tuple[str, str]]:
+    pairs = zip(texts, answers, strict=True)
+    return [(text, answer.text) for text, ranked in pairs for answer in ranked or ()]

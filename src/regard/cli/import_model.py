@@ -1,0 +1,59 @@
+"""`regard import FOLDER --from huggingface | joeynmt | fairseq`: import a model of another program."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from regard import convert
+from regard.cli.lines import read_sentences
+from regard.cli.parsing import parse_of_run
+from regard.convert import Origin
+from regard.runs import SAVEPATH
+
+PROG = "regard import"
+DESCRIPTION = (
+    "Import a model of another program as a run: a Hugging Face Marian model with its tokenizer (needs the extra "
+    "hub), a JoeyNMT 2 Transformer (needs JoeyNMT), or a fairseq Transformer with its dictionaries and BPE codes "
+    "(needs the extra hub). One hundred sentences are run through both programs, and certificate.json stores the "
+    "largest differences. Above 1e-4 nothing is written. FOLDER: the model's folder."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportFlags:
+    """Flags of the command."""
+
+    program: Annotated[Origin, tyro.conf.arg(name="from")] = "huggingface"
+    """Program that the model comes from."""
+    name: str | None = None
+    """Name of the new run. Default: the name of the model's folder."""
+    savepath: Path = Path(SAVEPATH)
+    """Directory of the runs."""
+    examples: Path | None = None
+    """File of sentences for the comparison of both programs, one per line, UTF-8, plain or .gz. Default: 100
+    sentences of the validation text, or of the test text."""
+    valid: tuple[Path, ...] = ()
+    """Validation text, used by examine, prune and the explorer: a source and a target file with one sentence per
+    line, or one file of tab-separated pairs; plain or .gz."""
+    test: tuple[Path, ...] = ()
+    """Test text for `regard test`, in the same format."""
+
+
+def run(argv: list[str]) -> None:
+    """Import the model and print the run's folder and certificate."""
+    folder, flags = parse_of_run(
+        ImportFlags(), argv, prog=PROG, description=DESCRIPTION, example="opus-mt-de-en", what="folder"
+    )
+    run_folder = convert.import_model(
+        folder,
+        program=flags.program,
+        savepath=flags.savepath,
+        name=flags.name,
+        examples=None if flags.examples is None else read_sentences(flags.examples),
+        valid=flags.valid,
+        test=flags.test,
+    )
+    sys.stdout.write(f"Imported into {run_folder}\n{convert.read_certificate(run_folder).summary()}\n")

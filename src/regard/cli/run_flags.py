@@ -1,0 +1,37 @@
+"""Flags shared by all commands that open a stored run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.runs import SAVEPATH, load, load_translator
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun, SequenceRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFlags:
+    """Location of the runs, and checks on their files."""
+
+    savepath: Path = Path(SAVEPATH)
+    """Directory of the runs."""
+    trust_code: bool = False
+    """Execute the custom code that the run names (task, model, score). Read that code first."""
+    trust_edited: bool = False
+    """Use the run even if its files were edited or mixed. The differences are printed."""
+
+    def load(self, name: str) -> AnyRun:
+        """Load the run `name`: a task's name under `savepath`, or the path of a run."""
+        run: AnyRun = load(
+            name, savepath=self.savepath, trust_code=self.trust_code, trust_edited=self.trust_edited
+        )
+        return run
+
+    def load_translator(self, name: str) -> SequenceRun:
+        """Load the run `name`; raises `InputError` unless it maps sequences to sequences."""
+        return load_translator(
+            name, savepath=self.savepath, trust_code=self.trust_code, trust_edited=self.trust_edited
+        )

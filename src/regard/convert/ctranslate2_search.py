@@ -1,0 +1,123 @@
+"""Beam search by CTranslate2, with the same answers as `regard.decoding` in the same order.
+
+CTranslate2 keeps the same prefixes as `regard.decoding`. With a length penalty just above 0 it also stops by the
+same rule: as soon as there are as many finished hypotheses as beams. Four details differ:
+
+- Tokens that are never written (`NEVER`) keep their probability in Regard. CTranslate2 redistributes the
+  probability of disabled tokens. They are therefore end symbols there.
+- The length penalty has another formula, so the hypotheses are ranked here.
+- If there are more hypotheses than beams, CTranslate2 drops the least likely. At the maximum length it ends all.
+- CTranslate2 has one maximum length per batch, Regard one per source. Longer hypotheses are ignored here.
+
+If these differences could change an answer, Regard's own search answers that sentence. In a trained model this
+affects one sentence in a thousand. It affects more only if `n_best` is close to `beam` with a length penalty.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from regard.convert import Precision
+from regard.convert.conversion import Exportable
+from regard.convert.ctranslate2 import get_ctranslate2_parts, token_names
+from regard.data import EOS, collate
+from regard.data.subwords import RESERVED
+from regard.decoding import Candidate, Hypothesis, Search, length_penalty
+from regard.decoding.beam import check_beam
+from regard.decoding.hypothesis import NEVER
+from regard.decoding.search import candidates, in_batches, longest_answer, search_batch
+from regard.libraries import import_library, library_errors
+
+NO_PENALTY = 1e-9
+"""Length penalty of CTranslate2. At 0 its search would stop by another rule."""
+MIN_LOG_PROBABILITY = -1e30
+"""Log-probabilities below this belong to prefixes that fill a beam wider than the vocabulary."""
+
+
+class CTranslate2Search:
+    """A converted model that searches the answers of a run on the CPU."""
+
+    def __init__(self, run: Exportable, folder: Path, *, precision: Precision, threads: int) -> None:
+        ctranslate2 = import_library("ctranslate2", "engine ctranslate2", "export")
+        self._model, _, self._source, self._target = get_ctranslate2_parts(run)
+        self._max_len = run.task.longest_target
+        self._source_names, names = token_names(self._source), token_names(self._target)
+        self._indices = {name: index for index, name in enumerate(names)}
+        # One thread per batch, as in Regard: threads that share a matrix product wait for each other.
+        self._folder = folder
+        with library_errors("ctranslate2", f"{str(folder)!r} cannot be loaded", "remove that folder"):
+            self._translator: Any = ctranslate2.Translator(
+                str(folder), compute_type=precision, inter_threads=threads, intra_threads=1
+            )
+
+    def search(
+        self, texts: Sequence[str], search: Search, *, batchsize: int, scored: bool
+    ) -> list[list[Candidate]]:
+        """Return the same answers as `regard.decoding.translate`.
+
+        Without `scored`, a greedy search skips the log-probabilities, and they are NaN.
+        """
+        if search.beam > 1:
+            check_beam(search.beam, search.n_best, search.length_penalty)
+        sources = self._source.encode_all(texts)
+        batches = []
+        for indices in in_batches(sources, batchsize):
+            limits = [longest_answer(sources[index], self._max_len) for index in indices]
+            with self._library_errors():
+                pending = self._translator.translate_batch(
+                    [[self._source_names[token] for token in sources[index]] for index in indices],
+                    asynchronous=True,
+                    beam_size=search.beam,
+                    num_hypotheses=search.beam,
+                    length_penalty=0 if search.beam == 1 else NO_PENALTY,
+                    end_token=[RESERVED[EOS], *(RESERVED[token] for token in NEVER)],
+                    return_end_token=True,
+                    max_input_length=0,
+                    min_decoding_length=0,
+                    max_decoding_length=max(limits) + 1,  # the end symbol may follow the last token
+                    return_scores=scored or search.beam > 1,
+                )
+            batches.append((indices, limits, pending))
+        answers: list[list[Candidate]] = [[] for _ in texts]
+        for indices, limits, pending in batches:
+            with self._library_errors():
+                results = [result.result() for result in pending]
+            ranked = [self._rank(result, search, most) for result, most in zip(results, limits, strict=True)]
+            doubtful = [row for row, hypotheses in enumerate(ranked) if not hypotheses]
+            source = collate([sources[indices[row]] for row in doubtful]) if doubtful else None
+            most = [limits[row] for row in doubtful]
+            own = iter(search_batch(self._model, source, search, most=most) if source is not None else ())
+            for index, hypotheses in zip(indices, ranked, strict=True):
+                answers[index] = candidates(hypotheses or next(own), self._target)
+        return answers
+
+    def _library_errors(self) -> AbstractContextManager[None]:
+        return library_errors("ctranslate2", f"{str(self._folder)!r} cannot translate", "remove that folder")
+
+    def _rank(self, result: Any, search: Search, most: int) -> list[Hypothesis]:
+        """Return the `n_best` hypotheses of a source, of at most `most` tokens.
+
+        Returns an empty list if Regard's own search might give other answers.
+        """
+        totals = result.scores or [math.nan]
+        finished = []
+        for names, total in zip(result.hypotheses, totals, strict=True):
+            tokens = [self._indices[name] for name in names]
+            if not tokens or tokens[-1] in NEVER or total < MIN_LOG_PROBABILITY:  # an empty source has no tokens
+                return []
+            if tokens[-1] == EOS and len(tokens) <= most + 1:
+                penalty = length_penalty(len(tokens), search.length_penalty) if search.beam > 1 else 1.0
+                finished.append(
+                    Hypothesis(tokens=tokens[:-1], log_probability=total, score=total / penalty, finished=True)
+                )
+        if len(finished) < search.n_best:
+            return []
+        finished.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
+        if search.beam > 1:
+            # A dropped hypothesis is less likely than all kept ones, and not longer than the longest of them.
+            longest = max(map(len, result.hypotheses))
+            if finished[search.n_best - 1].score < min(totals) / length_penalty(longest, search.length_penalty):
+                return []
+        return finished[: search.n_best]

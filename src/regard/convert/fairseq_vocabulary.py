@@ -1,0 +1,157 @@
+"""Read the vocabularies of a fairseq model: dictionaries, and BPE codes or a SentencePiece model.
+
+fairseq itself reads tokenized text. The segmentation is therefore looked up in the checkpoint's folder: BPE codes
+of subword-nmt or fastBPE, or a SentencePiece model. Without one, the dictionaries contain words.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.convert.conversion import ExportableVocabulary
+from regard.convert.parameters import Rows
+from regard.data.bpe_codes import CONTINUATION, BpeCodesVocabulary, parse_codes, split_lines
+from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import vocabulary_from_symbols
+from regard.errors import InputError, shorten
+from regard.io.reading import DamageError, damaged_file, is_file, list_files, read_bytes, read_text
+
+MEND = "restore a copy of the folder"
+BEGIN, PADDING, END, UNKNOWN_INDEX = range(4)
+"""fairseq's indices of `<s>` (unused), `<pad>`, `</s>` (also starts a target) and `<unk>`."""
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+UNUSED = "<begin>"
+"""Regard's name of fairseq's `<s>`, which has a row in all matrices and a share of every probability."""
+CODES = ("codes", "code", "bpecodes", "bpe.codes", "bpe_codes")
+"""File names of BPE codes, with or without the language as suffix."""
+
+
+class FairseqVocabulary(NamedTuple):
+    """Dictionary and segmentation of one language."""
+
+    symbols: list[str]
+    """Symbols in the order of fairseq's indices."""
+    vocabulary: ExportableVocabulary
+    rows: Rows
+    """fairseq's index of each symbol of `vocabulary`."""
+
+    @property
+    def kind(self) -> str:
+        """Regard's name of the tokenizer."""
+        kinds = {SentencePieceVocabulary: "sentencepiece", BpeCodesVocabulary: "codes"}
+        return kinds.get(type(self.vocabulary), "words")
+
+
+def read_vocabularies(
+    folder: Path, languages: tuple[str | None, str | None], sizes: tuple[int, int]
+) -> tuple[FairseqVocabulary, FairseqVocabulary]:
+    """Return source and target vocabulary, whose embeddings have `sizes` rows.
+
+    If the checkpoint does not name its `languages` (fairseq omits those it guessed itself), the sizes determine
+    which dictionary is the source. Raises `InputError` if they are ambiguous.
+    """
+    source, target = languages
+    names = [path.name[5:-4] for path in list_files(folder) if re.fullmatch(r"dict\..+\.txt", path.name)]
+    if {"source", "target"} <= set(names):
+        source, target = "source", "target"
+    if source and target:
+        vocabularies = read_vocabulary(folder, source), read_vocabulary(folder, target)
+        for side, size, name in zip(vocabularies, sizes, (source, target), strict=True):
+            if len(side.symbols) != size:
+                raise InputError(
+                    f"dict.{name}.txt has {len(side.symbols):,} symbols including special ones, but the "
+                    f"checkpoint's matrix has {size:,}: give the dictionary of its training"
+                )
+        return vocabularies
+    problem = "the checkpoint does not say which language is the source"
+    if len(names) == 1:
+        raise InputError(
+            f"{str(folder)!r} has dict.{names[0]}.txt only: add the dictionary of the other language"
+        )
+    if len(names) != 2:
+        has = ", ".join(f"dict.{name}.txt" for name in names) or "no dict.LANGUAGE.txt"
+        raise InputError(f"{problem}, and {str(folder)!r} has {has}: add dict.source.txt and dict.target.txt")
+    first, second = (read_vocabulary(folder, name) for name in names)
+    fitting = [
+        sides
+        for sides in ((first, second), (second, first))
+        if tuple(len(side.symbols) for side in sides) == sizes
+    ]
+    if not fitting:
+        have = " and ".join(f"{len(side.symbols):,}" for side in (first, second))
+        raise InputError(
+            f"dict.{names[0]}.txt and dict.{names[1]}.txt have {have} symbols including special ones, but "
+            f"the checkpoint's matrices have {sizes[0]:,} and {sizes[1]:,}: give the dictionaries of its training"
+        )
+    if len(fitting) > 1 and not is_same_vocabulary(first, second):
+        raise InputError(
+            f"{problem}, and both dictionaries have the same size: name them dict.source.txt and dict.target.txt"
+        )
+    return fitting[0]
+
+
+def read_vocabulary(folder: Path, language: str) -> FairseqVocabulary:
+    """Read the dictionary and segmentation of a language."""
+    file = folder / f"dict.{language}.txt"
+    try:
+        symbols = _parse_symbols(read_text(file, MEND))
+    except DamageError as error:
+        raise damaged_file(file, error, MEND) from None
+    names = [*symbols[len(SPECIAL) :], UNUSED]
+    rows = [PADDING, END, END, UNKNOWN_INDEX, *range(len(SPECIAL), len(symbols)), BEGIN]
+    segmentation = find_segmentation_file(folder, language)
+    try:
+        if segmentation is None:
+            if any(name.endswith(CONTINUATION) for name in names):
+                raise InputError(
+                    f"{str(file)!r} has pieces with {CONTINUATION}, but the folder has no BPE codes: add those "
+                    "of subword-nmt or fastBPE as codes or bpecodes"
+                )
+            return FairseqVocabulary(symbols, vocabulary_from_symbols(names, words=True), rows)
+        if segmentation.suffix in (".model", ".spm"):
+            return FairseqVocabulary(symbols, SentencePieceVocabulary(read_bytes(segmentation), names), rows)
+        return FairseqVocabulary(
+            symbols, BpeCodesVocabulary(parse_codes(read_text(segmentation, MEND)), names), rows
+        )
+    except DamageError as error:
+        raise damaged_file(segmentation or file, error, MEND) from error
+
+
+def find_segmentation_file(folder: Path, language: str) -> Path | None:
+    """Return the file of BPE codes or the SentencePiece model of a language; None if there is none.
+
+    Raises `InputError` if there are several.
+    """
+    for name in CODES:
+        for file in (folder / f"{name}.{language}", folder / name):
+            if is_file(file):
+                return file
+    candidates = [path for path in list_files(folder) if path.suffix in (".model", ".spm", ".codes")]
+    own = [
+        path
+        for path in candidates
+        if path.stem.endswith(f".{language}") or path.stem in (language, f"spm.{language}")
+    ]
+    if len(own or candidates) > 1:
+        several = ", ".join(path.name for path in own or candidates)
+        raise InputError(f"{str(folder)!r} has {several}: keep only the one used in training")
+    return next(iter(own or candidates), None)
+
+
+def _parse_symbols(text: str) -> list[str]:
+    """Parse a dictionary: one line per symbol, with its count; raises `DamageError` for other lines."""
+    symbols = dict.fromkeys(SPECIAL)
+    for number, line in enumerate(split_lines(text), 1):
+        # A third column is possible in fairseq (to overwrite special symbols), but training never writes it.
+        symbol, _, count = line.rpartition(" ")
+        if not symbol or not count.isdecimal():
+            raise DamageError(f"its line {number} is not a symbol with a count")
+        if symbol in symbols:
+            raise DamageError(f"{shorten(symbol)} occurs twice")
+        symbols[symbol] = None
+    return list(symbols)
+
+
+def is_same_vocabulary(first: FairseqVocabulary, second: FairseqVocabulary) -> bool:
+    """Return whether two languages have the same dictionary and segmentation."""
+    return first.symbols == second.symbols and first.vocabulary.to_json() == second.vocabulary.to_json()

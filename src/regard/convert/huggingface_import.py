@@ -1,0 +1,249 @@
+"""Import of a Hugging Face Marian model with its tokenizer.
+
+Special symbols move to the first four indices, and the width is permuted to Regard's order of sines and cosines.
+Marian starts targets with the padding symbol. It becomes Regard's start symbol, and Regard's padding has no
+counterpart.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from torch import Tensor
+
+from regard.convert.certificate import ConvertedModel
+from regard.convert.conversion import Exportable, ExportableVocabulary
+from regard.convert.parameters import (
+    MISSING_LOGIT,
+    Rows,
+    from_external,
+    get_sines_first_order,
+    marian_modules,
+    select_rows,
+)
+from regard.convert.transformers_model import MarianModel, load_marian
+from regard.data import UNKNOWN
+from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import RESERVED, SubwordVocabulary
+from regard.errors import InputError
+from regard.io.reading import (
+    DamageError,
+    damaged_file,
+    is_file,
+    is_folder,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_text,
+)
+
+MEND = "download the folder again"
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+"""Regard's activations by their names in Hugging Face."""
+
+
+class ImportedModel(NamedTuple):
+    """A model of another program, converted to Regard's configs, vocabularies and parameters."""
+
+    flags: dict[str, Any]
+    """Flags of task and model."""
+    vocabularies: tuple[ExportableVocabulary, ExportableVocabulary]
+    """Source and target vocabulary."""
+    parameters: Mapping[str, Tensor]
+    """Tensors by Regard's parameter names."""
+    open: Callable[[Exportable], ConvertedModel]
+    """Open the model in its own program, for comparison with the run."""
+
+
+class _ModelConfig(msgspec.Struct):
+    """The part of the model's config that is checked before transformers reads it."""
+
+    model_type: str
+
+
+class _TokenizerConfig(msgspec.Struct):
+    """The part of the tokenizer's config that is needed."""
+
+    separate_vocabs: bool = False
+    unk_token: Any = "<unk>"
+
+
+def read_huggingface(folder: Path) -> ImportedModel:
+    """Read a folder written by `save_pretrained`.
+
+    Raises `InputError` if it has no Marian model, if Regard's Transformer cannot represent it, if it is damaged,
+    or if the extra `hub` is not installed.
+    """
+    if not is_folder(folder):
+        raise InputError(f"{str(folder)!r} is not a folder: give one written by save_pretrained")
+    if not is_file(folder / "config.json"):
+        raise InputError(
+            f"{str(folder)!r} has no config.json, which all Hugging Face models have: for other programs give "
+            f"--from joeynmt or --from fairseq"
+        )
+    kind = read_json(folder / "config.json", _ModelConfig, MEND, finite=False).model_type
+    if kind != "marian":
+        raise InputError(
+            f"model_type {kind} is not marian: only Marian can be imported, inspect others with `regard look`"
+        )
+    if not is_file(folder / "tokenizer.json"):
+        for name in ("source.spm", "target.spm", "vocab.json"):
+            if not is_file(folder / name):
+                raise InputError(f"{str(folder / name)!r} is missing: {MEND}")
+    theirs, _ = load_marian(folder)
+    config = theirs.config
+    flags, state = read_settings(config), theirs.state_dict()
+    vocabularies, rows = _vocabularies(folder, config, shared=flags["joint"])
+    source, target = rows
+    order = get_sines_first_order(config.d_model)
+    inverse = order.argsort()
+    parameters = from_external(state, marian_modules(config.encoder_layers, config.decoder_layers), order)
+    parameters["target_embedding.weight"] = select_rows(state["model.decoder.embed_tokens.weight"], target)[
+        :, inverse
+    ]
+    if not flags["joint"]:
+        parameters["source_embedding.weight"] = select_rows(state["model.encoder.embed_tokens.weight"], source)[
+            :, inverse
+        ]
+    if not flags["tied"]:
+        parameters["output.weight"] = select_rows(state["lm_head.weight"], target)[:, inverse]
+    parameters["output_bias"] = select_rows(state["final_logits_bias"][0], target, MISSING_LOGIT)
+    pieces = isinstance(vocabularies[0], SentencePieceVocabulary)
+    flags |= {
+        "tokenizer": "sentencepiece" if pieces else "bpe",
+        "vocab_size": max(map(len, vocabularies)),
+        "max_len": max(
+            1, (config.max_position_embeddings - 1) // 4
+        ),  # a run answers texts of up to four times max_len
+    }
+    return ImportedModel(flags, vocabularies, parameters, lambda run: MarianModel(run, folder, rows))
+
+
+def _vocabularies(
+    folder: Path, config: Any, *, shared: bool
+) -> tuple[tuple[ExportableVocabulary, ExportableVocabulary], tuple[Rows, Rows]]:
+    """Return source and target vocabulary, and Marian's index of each of their symbols."""
+    if not is_file(folder / "source.spm") and is_file(folder / "tokenizer.json"):
+        return _read_exported(folder, config)
+    tokenizer = _TokenizerConfig()
+    if is_file(folder / "tokenizer_config.json"):
+        tokenizer = read_json(folder / "tokenizer_config.json", _TokenizerConfig, MEND, finite=False)
+    files = ["vocab.json", "target_vocab.json" if tokenizer.separate_vocabs else "vocab.json"]
+    sizes = [config.vocab_size, config.vocab_size if shared else config.decoder_vocab_size]
+    if shared and tokenizer.separate_vocabs:
+        raise InputError(
+            "separate_vocabs is on with share_encoder_decoder_embeddings: Regard needs one vocabulary per "
+            "embedding matrix"
+        )
+    sides = []
+    for file, size, model in zip(files, sizes, ("source.spm", "target.spm"), strict=True):
+        symbols, rows = _symbols(folder / file, config, size, tokenizer)
+        try:
+            vocabulary = SentencePieceVocabulary(read_bytes(folder / model), symbols, codes=True)
+        except DamageError as error:
+            raise damaged_file(folder / model, error, MEND) from error
+        sides.append((vocabulary, rows))
+    (source, source_rows), (target, target_rows) = sides
+    return (source, target), (source_rows, target_rows)
+
+
+def _symbols(file: Path, config: Any, size: int, tokenizer: _TokenizerConfig) -> tuple[list[str], Rows]:
+    """Return the non-special symbols of a vocabulary, and Marian's index of each symbol of the run."""
+    numbers = read_json(file, dict[str, int], MEND)
+    if sorted(numbers.values()) != list(range(size)):
+        raise InputError(
+            f"vocab_size {size} does not match {str(file)!r}, which must have one symbol for each index from 0 "
+            f"to {size - 1}: {MEND}"
+        )
+    unknown = tokenizer.unk_token["content"] if isinstance(tokenizer.unk_token, dict) else tokenizer.unk_token
+    if unknown not in numbers:
+        raise damaged_file(file, f"it has no {unknown}", MEND)
+    rows = _special_indices(config, size, numbers[unknown])
+    taken = {row for row in rows if row is not None}
+    rest = sorted((number, symbol) for symbol, number in numbers.items() if number not in taken)
+    return [symbol for _, symbol in rest], [*rows, *(number for number, _ in rest)]
+
+
+def _special_indices(config: Any, size: int, unknown: int) -> list[int | None]:
+    """Return Marian's indices of the special symbols; None for padding that is also the start symbol."""
+    named = {name: getattr(config, name) for name in ("pad_token_id", "decoder_start_token_id", "eos_token_id")}
+    for name, number in named.items():
+        if not isinstance(number, int) or not 0 <= number < size:
+            raise InputError(
+                f"{name} {number} is not in the vocabulary: it must be an index from 0 to {size - 1}"
+            )
+    pad, start, end = named.values()
+    indices = [None if pad == start else pad, start, end, unknown]
+    if len(set(indices)) < len(indices):
+        raise InputError(
+            f"{', '.join(named)} and the unknown symbol must differ, not {pad}, {start}, {end}, {unknown}"
+        )
+    return indices
+
+
+def _read_exported(
+    folder: Path, config: Any
+) -> tuple[tuple[ExportableVocabulary, ExportableVocabulary], tuple[Rows, Rows]]:
+    """Read the vocabulary of a folder written by `regard export`, whose special symbols come first already."""
+    file = folder / "tokenizer.json"
+    try:
+        stored = parse_json(read_text(file, MEND))
+        if not isinstance(stored, dict):
+            raise DamageError("it is not a JSON object")
+        plain = {**stored, "added_tokens": [], "post_processor": None}
+        vocabulary = SubwordVocabulary.from_json(json.dumps(plain))
+    except (DamageError, InputError) as error:
+        raise InputError(
+            f"{str(file)!r} is not a vocabulary of Regard, and source.spm is missing: give a folder with "
+            "source.spm, target.spm and vocab.json"
+        ) from error
+    rows = list(range(len(vocabulary)))
+    special = [config.pad_token_id, config.decoder_start_token_id, config.eos_token_id]
+    if len(vocabulary) != config.vocab_size or special != rows[:UNKNOWN]:
+        raise damaged_file(file, f"it does not belong to the model: {', '.join(RESERVED[:UNKNOWN])} differ", MEND)
+    return (vocabulary, vocabulary), (rows, rows)
+
+
+def read_settings(config: Any) -> dict[str, Any]:
+    """Convert a `MarianConfig` to flags of Regard's Transformer.
+
+    Raises `InputError` with the name of an unsupported setting.
+    """
+    for name in ("attention_heads", "ffn_dim"):
+        encoder, decoder = (getattr(config, f"{side}_{name}") for side in ("encoder", "decoder"))
+        if encoder != decoder:
+            raise InputError(
+                f"decoder_{name} {decoder} differs from encoder_{name} {encoder}: Regard's Transformer needs "
+                "equal values"
+            )
+    if config.activation_function not in ACTIVATIONS:
+        raise InputError(
+            f"activation_function {config.activation_function} is not supported: choose {', '.join(ACTIVATIONS)}"
+        )
+    if not config.scale_embedding:
+        raise InputError("scale_embedding is off: Regard always scales embeddings")
+    if config.d_model % 2:
+        raise InputError(f"d_model {config.d_model} is odd: sinusoidal positions need an even width")
+    shared, tied = bool(config.share_encoder_decoder_embeddings), bool(config.tie_word_embeddings)
+    if shared and not tied:
+        raise InputError(
+            "tie_word_embeddings is off with share_encoder_decoder_embeddings on: "
+            "Regard ties all matrices of a shared vocabulary"
+        )
+    return {
+        "hidden": config.d_model,
+        "heads": config.encoder_attention_heads,
+        "enc_layers": config.encoder_layers,
+        "dec_layers": config.decoder_layers,
+        "inner": config.encoder_ffn_dim,
+        "activation": ACTIVATIONS[config.activation_function],
+        "dropout": float(config.dropout),
+        "positions": "sinusoidal",
+        "pre_norm": False,
+        "bias": True,
+        "tied": tied,
+        "output_bias": True,
+        "joint": shared,
+    }

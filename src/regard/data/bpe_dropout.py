@@ -1,0 +1,76 @@
+"""BPE-dropout: split a word differently each time it occurs (Provilkov et al. 2020).
+
+BPE merges pieces in the order in which it learned the merges. With dropout, each merge is skipped with some
+probability, so a rare word sometimes appears as smaller pieces that other words share. This helps small models on
+small corpora.
+
+A fixed number of segmentations of each word is drawn once, from the seed. Each occurrence of the word takes one
+of them at random. This costs almost nothing, and a resumed training draws the same segmentations.
+"""
+
+import json
+import zlib
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from regard.data.subwords import SubwordVocabulary
+from regard.data.vocabulary import EOS, UNKNOWN, LearnedVocabulary
+from regard.errors import InputError, check_share
+
+SEGMENTATIONS = 32
+"""The number of segmentations of each word."""
+WORDS = 200_000
+"""The number of words whose segmentations are cached."""
+
+
+class BpeDropout:
+    """Splits sentences of a BPE vocabulary anew, and skips each merge with probability `rate`.
+
+    Raises `InputError` for a rate out of range, or a vocabulary of another kind.
+    """
+
+    def __init__(self, vocabulary: LearnedVocabulary, rate: float, seed: int) -> None:
+        check_share("merge_dropout", rate, below=True)
+        model = json.loads(vocabulary.to_json())["model"] if isinstance(vocabulary, SubwordVocabulary) else {}
+        if not isinstance(vocabulary, SubwordVocabulary) or model["type"] != "BPE" or not model["merges"]:
+            raise InputError("merge_dropout needs merges to drop: use it with --tokenizer bpe")
+        self.vocabulary, self.rate, self.seed = vocabulary, rate, seed
+        self.indices: dict[str, int] = model["vocab"]
+        self.ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
+        self._segmentations = lru_cache(WORDS)(self._draw_segmentations)
+
+    def __call__(self, sentence: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Return a sentence of indices (T,) with its end of sequence, split anew: (T',)."""
+        words = self.vocabulary.words(self.vocabulary.decode(sentence.tolist()))
+        choices = random.integers(SEGMENTATIONS, size=len(words)).tolist()
+        indices = [
+            index
+            for word, choice in zip(words, choices, strict=True)
+            for index in self._segmentations(word)[choice]
+        ]
+        return np.array([*indices, EOS], dtype=sentence.dtype)
+
+    def _draw_segmentations(self, word: str) -> list[list[int]]:
+        # Seeded by the word, so that its segmentations do not depend on the order of words.
+        random = np.random.default_rng((self.seed, zlib.crc32(word.encode())))
+        return [
+            [self.indices.get(piece, UNKNOWN) for piece in self.split(word, random)] for _ in range(SEGMENTATIONS)
+        ]
+
+    def split(self, word: str, random: np.random.Generator) -> list[str]:
+        """Return the pieces of a word (algorithm 1 of the paper)."""
+        pieces = list(word)
+        while len(pieces) > 1:
+            draws = random.random(len(pieces) - 1)
+            merges = [
+                (self.ranks[pair], index)
+                for index, pair in enumerate(pairwise(pieces))
+                if pair in self.ranks and draws[index] >= self.rate
+            ]
+            if not merges:
+                break
+            _, index = min(merges)
+            pieces[index : index + 2] = ["".join(pieces[index : index + 2])]
+        return pieces

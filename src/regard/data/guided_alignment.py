@@ -1,0 +1,213 @@
+"""Word alignments of a corpus that guide an attention head during training (Garg et al. 2019).
+
+    links.bin     source and target token of all links, pair by pair: (links, 2) uint32
+    bounds.bin    the first link of each pair: (pairs + 1,) int64
+    guide.json    the number of pairs, the checksums of both files, and the name of the folder
+
+They are made from links between words, one line in Moses' format per line of the text. Two linked words link all
+their tokens.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.corpus import Corpus
+from regard.data.corpus_builder import Vocabularies
+from regard.data.parallel import ParallelText, check_files, file_digest
+from regard.data.tokenization import tokenize
+from regard.data.word_alignment import parse_moses
+from regard.errors import InputError
+from regard.io import new_folder, write_json
+from regard.io.reading import (
+    add_digest,
+    check_file,
+    damaged_file,
+    has_valid_digest,
+    is_file,
+    is_folder,
+    read_json,
+)
+from regard.progress import reading_bar
+
+FORMAT = "regard-guide/2"
+REMEDY = "delete its folder to prepare it anew"
+CHECKED_LINES = 1000
+"""The number of lines whose format is checked before any work."""
+FORMAT_REMEDY = "give a line in Moses' format (0-0 1-2) for each line of the text"
+TOKEN = np.dtype(np.uint32)
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of guide.json."""
+
+    format: Literal["regard-guide/2"]
+    name: str
+    pairs: Number
+    checksums: tuple[Number, Number]
+    """CRC-32 of links.bin and bounds.bin."""
+    digest: str
+    """The digest of the fields before it."""
+
+
+@dataclass(frozen=True)
+class GuidedAlignment:
+    """The token alignment of a corpus, on disk."""
+
+    folder: Path
+    pairs: int
+
+    def read(self, begin: int, end: int) -> list[np.ndarray]:
+        """Return the links (L, 2), source and target token, of each of the pairs `begin` to `end` - 1."""
+        bounds = np.array(np.memmap(self.folder / "bounds.bin", dtype=np.int64, mode="r")[begin : end + 1])
+        if bounds[-1] == bounds[0]:
+            return [np.zeros((0, 2), TOKEN)] * (end - begin)
+        links = np.array(
+            np.memmap(self.folder / "links.bin", dtype=TOKEN, mode="r")[2 * bounds[0] : 2 * bounds[-1]]
+        )
+        return np.split(links.reshape(-1, 2), bounds[1:-1] - bounds[0])
+
+
+def target_attention(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
+    """Return the weights that a guided head should have, `shape` (B, Tt, Ts) float32.
+
+    A target token attends equally to the source tokens that it is linked to, so its row sums to 1. The row of a
+    token without links is zero.
+    """
+    weights = torch.zeros(shape)
+    for row, pair_links in zip(weights, links, strict=True):
+        source, target = torch.from_numpy(pair_links.astype(np.int64)).unbind(1)
+        row[target, source] = 1
+    # `clamp_min` keeps rows without links at zero instead of NaN.
+    return weights / weights.sum(2, keepdim=True).clamp_min(1)
+
+
+def check_alignment_file(path: Path, text: Path) -> None:
+    """Raise `InputError` if the file of links is missing, begins in another format than Moses', or has another
+    number of lines than a file of the text."""
+    check_file(path)
+    check_files([path], way_out="")
+    count = 0
+    for count, line in enumerate(_read_lines(path), 1):
+        if count <= CHECKED_LINES:
+            parse_moses(line.decode(errors="replace"), f"line {count} of {str(path)!r}", FORMAT_REMEDY)
+    if is_file(text) and (lines := sum(1 for _ in _read_lines(text))) != count:
+        raise InputError(
+            f"{str(path)!r} has links of {count:,} lines, {str(text)!r} has {lines:,}: give those of its lines"
+        )
+
+
+def prepare_alignment(
+    path: Path,
+    text: ParallelText,
+    vocabularies: Vocabularies,
+    corpus: Corpus,
+    *,
+    max_len: int,
+    progress: bool = True,
+) -> GuidedAlignment:
+    """Return the token alignment of a corpus, built from the file of links of its text, or found beside the
+    corpus.
+
+    Raises `InputError` if the file belongs to another text or is not in Moses' format.
+    """
+    name = file_digest(path).sha256[:16]
+    folder = corpus.folder.with_name(f"{corpus.folder.name}-guide-{name}")
+    if is_folder(folder):
+        return _open(folder, corpus)
+    with (
+        reading_bar("prepare the guide", text.bytes, show=progress) as text.on_bytes,
+        new_folder(folder) as building,
+    ):
+        _write(building, folder.name, path, text, vocabularies, corpus, max_len)
+    return _open(folder, corpus)
+
+
+def _write(
+    folder: Path,
+    name: str,
+    path: Path,
+    text: ParallelText,
+    vocabularies: Vocabularies,
+    corpus: Corpus,
+    max_len: int,
+) -> None:
+    """Write the links of all pairs of a corpus, in its order. `name`: the final name of the folder."""
+    source_vocabulary, target_vocabulary = vocabularies
+    lines, number, bounds = _read_lines(path), 0, [0]
+    with (folder / "links.bin").open("wb") as file:
+        for source_text, target_text in text:
+            line = ""
+            while number < text.number:  # skip the links of pairs that the text skipped
+                number, line = number + 1, _next_line(lines, path, number + 1)
+            where = f"line {number} of {str(path)!r}"
+            source = tokenize(source_text, source_vocabulary, "words")
+            target = tokenize(target_text, target_vocabulary, "words")
+            alignment = parse_moses(line, where, FORMAT_REMEDY)
+            alignment.check(len(source.spans), len(target.spans), where)
+            if max(len(source.indices), len(target.indices)) > max_len:
+                continue
+            linked = np.zeros((len(source.spans), len(target.spans)), dtype=bool)
+            linked[tuple(np.array(sorted(alignment.sure), dtype=np.int64).reshape(-1, 2).T)] = True
+            # All pairs of tokens whose words are linked.
+            links = np.argwhere(linked[np.ix_(source.word_ids, target.word_ids)])
+            file.write(links.astype(TOKEN).tobytes())
+            bounds.append(bounds[-1] + len(links))
+    extra = text.number - number + sum(1 for _ in lines)
+    if extra:
+        raise InputError(f"{str(path)!r} has {extra:,} lines more than the text: give the links of its lines")
+    if len(bounds) - 1 != len(corpus):
+        raise InputError(f"the text has {len(bounds) - 1:,} pairs, its corpus {len(corpus):,}: has it changed?")
+    (folder / "bounds.bin").write_bytes(np.array(bounds, dtype=np.int64).tobytes())
+    checksums = [_checksum(folder / file_name) for file_name in ("links.bin", "bounds.bin")]
+    content = {"format": FORMAT, "name": name, "pairs": len(corpus), "checksums": checksums}
+    write_json(folder / "guide.json", add_digest(content))
+
+
+def _checksum(path: Path) -> int:
+    """Return the CRC-32 of a file. Raises `InputError` if it is missing."""
+    check_file(path)
+    total = 0
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            total = zlib.crc32(part, total)
+    return total
+
+
+def _read_lines(path: Path) -> Iterator[bytes]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            yield from file
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot read {str(path)!r}: {error}; give links in Moses' format (0-0 1-2)") from error
+
+
+def _next_line(lines: Iterator[bytes], path: Path, number: int) -> str:
+    line = next(lines, None)
+    if line is None:
+        raise InputError(
+            f"{str(path)!r} ends before line {number}, the text goes on: give the links of its lines"
+        )
+    return line.decode(errors="replace").strip()
+
+
+def _open(folder: Path, corpus: Corpus) -> GuidedAlignment:
+    """Return a prepared alignment. Raises `InputError` if it is damaged."""
+    stored = read_json(folder / "guide.json", _Stored, REMEDY)
+    checksums = [_checksum(folder / name) for name in ("links.bin", "bounds.bin")]
+    valid = has_valid_digest(msgspec.to_builtins(stored)) and checksums == list(stored.checksums)
+    if not valid or stored.pairs != len(corpus):
+        raise damaged_file(folder, "it has changed since it was written", REMEDY)
+    if stored.name != folder.name:
+        raise damaged_file(folder, f"it is {stored.name}, under another name", REMEDY)
+    return GuidedAlignment(folder, stored.pairs)

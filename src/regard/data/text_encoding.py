@@ -1,0 +1,130 @@
+"""Check the bytes of a text file: another encoding than UTF-8, or zero bytes.
+
+A file is scanned once before it is used. A few broken lines can be skipped. A file in another encoding must be
+converted, because its decodable lines alone would not be the text.
+"""
+
+import codecs
+import shlex
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+MAX_BROKEN = 0.01
+"""The largest accepted share of lines that are not UTF-8."""
+READ = 1 << 20
+"""Bytes per read."""
+MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+"""Byte order marks. UTF-32 comes first, because its mark begins with that of UTF-16."""
+ZERO_SHARES = {"UTF-32LE": 3 / 4, "UTF-32BE": 3 / 4, "UTF-16LE": 1 / 8, "UTF-16BE": 1 / 8}
+"""The minimal share of zero bytes from which an encoding without a byte order mark is guessed."""
+
+
+class EncodingReport(NamedTuple):
+    """The result of `scan_lines`. Lines are counted from 1."""
+
+    lines: int
+    undecodable: int
+    """Lines that are not UTF-8."""
+    zeros: int
+    """Other lines with a zero byte."""
+    first: int
+    """The first of both kinds, or 0."""
+    encoding: str | None
+    """Another encoding, guessed from the beginning of the file."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether the file must be refused."""
+        return bool(self.encoding or self.zeros) or self.undecodable > MAX_BROKEN * self.lines
+
+    def message(self, path: Path, way_out: str = "") -> str:
+        """Return an error message of one line. `way_out`: an alternative to converting the file."""
+        encoding, broken = self.encoding, self.undecodable + self.zeros
+        if encoding is not None:
+            problem = f"is {encoding}, not UTF-8"
+        elif self.zeros:
+            problem = "has zero bytes"
+        else:
+            problem = "is not UTF-8"
+        if encoding is None and self.zeros > self.undecodable:
+            remedy = f"remove them (tr -d '\\000' < {shlex.quote(str(path))} > NEW)"
+        elif encoding is None:
+            remedy = f"if it is Latin-1, convert it ({_iconv(path, 'ISO-8859-1')})"
+        else:
+            remedy = f"convert it ({_iconv(path, encoding)})"
+        counts = f"{broken:,} of {self.lines:,} lines, the first is line {self.first}"
+        return f"{str(path)!r} {problem}: {counts}; {remedy}{way_out}"
+
+
+def scan_lines(file: BinaryIO) -> EncodingReport:
+    """Check the encoding of each line of an open file. Memory holds one megabyte and the longest line.
+
+    >>> from io import BytesIO
+    >>> scan_lines(BytesIO(b"good\\n\\xff\\n")).undecodable
+    1
+    """
+    lines = undecodable = zeros = first = 0
+    encoding: str | None = None
+    rest, at_start = b"", True
+    while True:
+        block = file.read(READ)
+        if at_start:
+            encoding, at_start = detect_encoding(block[: READ // 16]), False
+        whole, feed, rest = (rest + block).rpartition(b"\n") if block else (rest, b"", b"")
+        content = whole + feed
+        count = content.count(b"\n") + (1 if whole and not feed else 0)
+        if not _is_text(content):  # look for the lines only in a block with a broken one
+            for number, line in enumerate(content.split(b"\n")[:count], lines + 1):
+                if _is_text(line):
+                    continue
+                first = first or number
+                if b"\0" in line:
+                    zeros += 1
+                else:
+                    undecodable += 1
+        lines += count
+        if not block:
+            return EncodingReport(lines, undecodable, zeros, first or (1 if encoding else 0), encoding)
+
+
+def detect_encoding(content: bytes) -> str | None:
+    """Guess the encoding from the beginning of a file, by its byte order mark or its zero bytes.
+
+    Returns None for UTF-8 and for encodings without either.
+    """
+    for mark, name in MARKS.items():
+        if content.startswith(mark):
+            return name
+    zeros = content.count(0)
+    for name, min_share in ZERO_SHARES.items():
+        # Complete code units only: UTF-32 has 4 bytes per character.
+        whole = content[: len(content) // 4 * 4]
+        if zeros < min_share * len(content) or not whole:
+            continue
+        try:
+            text = whole.decode(name)
+        except UnicodeDecodeError:
+            continue
+        if all(character.isprintable() or character in "\r\n\t" for character in text):
+            return name
+    return None
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in content
+
+
+def _iconv(path: Path, encoding: str) -> str:
+    quoted = shlex.quote(str(path))
+    if path.suffix == ".gz":
+        return f"gunzip -c {quoted} | iconv -f {encoding} -t UTF-8 > NEW"
+    return f"iconv -f {encoding} -t UTF-8 {quoted} > NEW"

@@ -1,0 +1,235 @@
+"""Word alignments: links between the words of a source and those of its target.
+
+A link (i, j) says that source word i and target word j are translations of each other; both count from 0. Two
+formats are read:
+
+    0-0 1-2 2?1     Moses: one line per pair of sentences; `?` marks a possible link
+    1 1 1 S         NAACL: one line per link: sentence, source word and target word from 1, S(ure) or P(ossible)
+
+Without given links, eflomal (Östling and Tiedemann 2016) computes them: a Bayesian model with HMM and
+fertilities, run in both directions. It learns from the text that it aligns, so a few sentences alone are not
+enough.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import numpy as np
+
+from regard.data.tokenization import word_ids, word_spans
+from regard.errors import InputError, shorten
+from regard.io.reading import read_text
+
+Link = tuple[int, int]
+"""A source word and a target word."""
+Heuristic = Literal["intersection", "union", "grow-diag-final"]
+Symmetrization = Literal["product", Heuristic]
+"""The method that combines the links of both directions. product: multiply their weights, see
+`links_from_weights`."""
+MAX_BYTES = 1 << 30
+"""The maximal size of a file of links."""
+REMEDY = "give links in Moses' format (0-0 1-2) or NAACL's (1 1 1 S)"
+_MOSES = re.compile(r"(\d{1,6})([-?])(\d{1,6})")
+_NAACL = re.compile(r"(\d{1,9})\s+(\d{1,6})\s+(\d{1,6})(?:\s+([SP]))?(?:\s+[\d.eE+-]+)?")
+NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+@dataclass(frozen=True)
+class WordAlignment:
+    """The reference links of one pair of sentences (Och and Ney 2003, section 5)."""
+
+    sure: frozenset[Link]
+    """Links that must be found."""
+    possible: frozenset[Link]
+    """Links that may be found, including the sure ones."""
+
+    @classmethod
+    def of(
+        cls, sure: Sequence[Link] | frozenset[Link], possible: Sequence[Link] | frozenset[Link] = ()
+    ) -> "WordAlignment":
+        """Return an alignment, with the sure links among the possible ones.
+
+        >>> sorted(WordAlignment.of([(0, 0)], [(1, 2)]).possible)
+        [(0, 0), (1, 2)]
+        """
+        return cls(frozenset(sure), frozenset(sure) | frozenset(possible))
+
+    def turned(self) -> "WordAlignment":
+        """Return the alignment from target to source."""
+        return WordAlignment(frozenset(map(_reverse, self.sure)), frozenset(map(_reverse, self.possible)))
+
+    def check(self, sources: int, targets: int, where: str) -> None:
+        """Raise `InputError` for a link beyond the words of its sentences. `where`: the prefix of the message."""
+        for source, target in self.possible:
+            if source >= sources or target >= targets:
+                raise InputError(
+                    f"{where}: link {source}-{target} is beyond a source of {sources} words and a target of "
+                    f"{targets}: give links of the same tokenization as the text"
+                )
+
+
+def _reverse(link: Link) -> Link:
+    return link[1], link[0]
+
+
+def read_links(path: Path, pairs: int) -> list[WordAlignment]:
+    """Return the alignments of `pairs` pairs of sentences from a file in Moses' or NAACL's format.
+
+    Raises `InputError` if the file cannot be read, has another format, or covers another number of pairs.
+    """
+    lines = read_text(path, REMEDY, most=MAX_BYTES).removeprefix("\ufeff").split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    first = next((line for line in lines if line.strip()), "")
+    if _NAACL.fullmatch(first.strip()):
+        return _read_naacl(path, lines, pairs)
+    if len(lines) != pairs:
+        raise InputError(
+            f"{str(path)!r} has links of {len(lines):,} pairs, the text has {pairs:,}: give both of the "
+            f"same pairs"
+        )
+    return [parse_moses(line, f"line {number} of {str(path)!r}") for number, line in enumerate(lines, start=1)]
+
+
+def parse_moses(line: str, where: str, remedy: str = REMEDY) -> WordAlignment:
+    """Return the links of a line in Moses' format. Raises `InputError` for another format, with the prefix
+    `where`.
+
+    >>> sorted(parse_moses("0-0 1-2", "line 1").sure)
+    [(0, 0), (1, 2)]
+    """
+    sure: list[Link] = []
+    possible: list[Link] = []
+    for word in line.split():
+        match = _MOSES.fullmatch(word)
+        if match is None:
+            raise InputError(f"{where} has {shorten(word, 20)}, which is not a link: {remedy}")
+        (sure if match[2] == "-" else possible).append((int(match[1]), int(match[3])))
+    return WordAlignment.of(sure, possible)
+
+
+def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[WordAlignment]:
+    sure: list[list[Link]] = [[] for _ in range(pairs)]
+    possible: list[list[Link]] = [[] for _ in range(pairs)]
+    for number, line in enumerate(lines, start=1):
+        where = f"line {number} of {str(path)!r}"
+        if not line.strip():
+            continue
+        match = _NAACL.fullmatch(line.strip())
+        if match is None:
+            raise InputError(f"{where} is {shorten(line.strip(), 30)}, which is not a link: {REMEDY}")
+        sentence, source, target = int(match[1]), int(match[2]), int(match[3])
+        if not 1 <= sentence <= pairs:
+            raise InputError(
+                f"{where} is of sentence {sentence}, the text has {pairs:,} pairs: give both of the same pairs"
+            )
+        if not (source and target):  # 0 marks a word without a partner
+            continue
+        (possible if match[4] == "P" else sure)[sentence - 1].append((source - 1, target - 1))
+    return [WordAlignment.of(*links) for links in zip(sure, possible, strict=True)]
+
+
+def format_moses(links: Sequence[Link] | frozenset[Link]) -> str:
+    """Return links in Moses' format, sorted by source word.
+
+    >>> format_moses([(1, 2), (0, 0)])
+    '0-0 1-2'
+    """
+    return " ".join(f"{source}-{target}" for source, target in sorted(links))
+
+
+def symmetrize(forward: frozenset[Link], backward: frozenset[Link], how: Heuristic) -> frozenset[Link]:
+    """Combine the links of both directions, both given from source to target.
+
+    intersection: links of both. union: links of either. grow-diag-final: begin with the intersection; add links
+    of the union that are next to one and cover a new word; then add all that cover a new word (Koehn et al. 2003,
+    section 3; pseudocode in Koehn 2010, figure 4.12).
+    """
+    if how == "intersection":
+        return forward & backward
+    if how == "union":
+        return forward | backward
+    links = set(forward & backward)
+    sources, targets = {source for source, _ in links}, {target for _, target in links}
+
+    def add(link: Link) -> None:
+        if link[0] not in sources or link[1] not in targets:
+            links.add(link)
+            sources.add(link[0])
+            targets.add(link[1])
+
+    union, size = forward | backward, -1
+    # Grow until a pass adds nothing.
+    while len(links) > size:
+        size = len(links)
+        for link in sorted(links):
+            for neighbour in _neighbours(link):
+                if neighbour in union:
+                    add(neighbour)
+    for direction in (forward, backward):
+        for link in sorted(direction):
+            add(link)
+    return frozenset(links)
+
+
+def _neighbours(link: Link) -> Iterator[Link]:
+    return ((link[0] + down, link[1] + right) for down, right in NEIGHBOURS)
+
+
+def links_from_weights(forward: np.ndarray, backward: np.ndarray) -> frozenset[Link]:
+    """Return the links of attention weights of both directions: (Wt, Ws) of target words, (Ws, Wt) of source
+    words.
+
+    The weights are multiplied, so both directions must agree (as posteriors in Liang et al. 2006, section 3.3).
+    The best links of all target words and of all source words are combined by grow-diag-final.
+    """
+    product = forward * backward.T
+    if not product.size:
+        return frozenset()
+    by_target = frozenset((int(source), target) for target, source in enumerate(product.argmax(1)))
+    by_source = frozenset((source, int(target)) for source, target in enumerate(product.argmax(0)))
+    return symmetrize(by_target, by_source, "grow-diag-final")
+
+
+def check_eflomal() -> None:
+    """Raise `InputError` if the extra `align` is not installed."""
+    if find_spec("eflomal") is None:
+        raise InputError("silver links need eflomal: pip install 'regard[align]', or give --links")
+
+
+def align_with_eflomal(
+    pairs: Sequence[tuple[str, str]], corpus: Sequence[tuple[str, str]] = ()
+) -> list[frozenset[Link]]:
+    """Return the links between the blank-separated words of each pair, computed by eflomal.
+
+    `corpus`: further pairs to learn from. Raises `InputError` if the extra `align` is not installed.
+    """
+    check_eflomal()
+    from eflomal import Aligner  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    sides = [[_split_punctuation(pair[side]) for pair in (*pairs, *corpus)] for side in (0, 1)]
+    with TemporaryDirectory() as folder:
+        forward_file, backward_file = Path(folder) / "forward", Path(folder) / "backward"
+        Aligner().align(*sides, links_filename_fwd=str(forward_file), links_filename_rev=str(backward_file))
+        outputs = [path.read_text().split("\n")[: len(pairs)] for path in (forward_file, backward_file)]
+    links = []
+    for pair, *lines in zip(pairs, *outputs, strict=True):
+        forward, backward = (parse_moses(line, "eflomal's output").sure for line in lines)
+        parts = symmetrize(forward, backward, "grow-diag-final")
+        source, target = (word_ids(text, word_spans(text, "parts")) for text in pair)
+        links.append(frozenset((source[i], target[j]) for i, j in parts if i < len(source) and j < len(target)))
+    return links
+
+
+def _split_punctuation(text: str) -> str:
+    """Return a text for eflomal: lower case, with punctuation split off, since `dog.` is no other word than
+    `dog`.
+
+    An empty text becomes a dot, because eflomal drops empty lines.
+    """
+    return " ".join(text[begin:end].lower() for begin, end in word_spans(text, "parts")) or "."

@@ -1,0 +1,123 @@
+"""Tokenize a corpus word by word, and each distinct word once.
+
+Most words of a text have occurred before. If a vocabulary splits each word independently, as learned vocabularies
+do, the tokens of a sentence are the tokens of its words, joined. The words of many sentences are then looked up
+in a table, and only new words are passed to the `tokenizers` library.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import numpy as np
+
+from regard.data.subwords import SubwordVocabulary
+from regard.data.vocabulary import BLANK, EOS, LearnedVocabulary
+
+CAPACITY = 200_000
+"""The number of cached words. A larger table is cleared."""
+END = "\n"
+"""Marks the end of a sentence among words. A sentence that contains it is looked up as a whole."""
+WHOLE = " "
+"""The prefix of the key of a sentence that is looked up as a whole. No word and no `END` begins with it."""
+
+Tokens = tuple[np.ndarray, np.ndarray]
+"""The tokens of all sentences, joined (N,) uint32, each with its end of sequence, and the number of each (S,)."""
+
+
+class CachedTokenizer:
+    """Tokenizes sentences by a table of words. `encode` returns the indices of a new word."""
+
+    def __init__(self, encode: Callable[[str], list[int]]) -> None:
+        self._encode = encode
+        self._clear()
+
+    def __call__(self, sentences: Sequence[str]) -> Tokens:
+        """Return the tokens of sentences, and the number of tokens of each."""
+        if len(self._table) > CAPACITY:
+            self._clear()
+        words = _split_words(sentences)
+        numbers = np.fromiter(map(self._table.__getitem__, words), np.int64, len(words))
+        lengths = np.array(self._table.lengths)
+        begins = lengths.cumsum() - lengths
+        counts, ends = lengths[numbers], np.flatnonzero(numbers == 0)
+        total = counts.cumsum()
+        # The position of each token in the table: consecutive within a word, with a jump at the start of each
+        # word.
+        positions = np.arange(total[-1] if len(total) else 0) + np.repeat(
+            begins[numbers] - total + counts, counts
+        )
+        return self._table.indices()[positions], np.diff(total[ends], prepend=0)
+
+    def _clear(self) -> None:
+        self._table = _Table(self._encode)
+        self._table[END] = 0
+        self._table.add([EOS])
+
+
+class _Table(dict[str, int]):
+    """Maps a word to its number, and the number to the word's tokens."""
+
+    def __init__(self, encode: Callable[[str], list[int]]) -> None:
+        super().__init__()
+        self._encode = encode
+        self.lengths: list[int] = []
+        self._tokens: list[list[int]] = []
+        self._flat = np.zeros(0, np.uint32)
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self.lengths)
+        self.add(self._encode(word.removeprefix(WHOLE)))
+        return number
+
+    def add(self, tokens: list[int]) -> None:
+        self.lengths.append(len(tokens))
+        self._tokens.append(tokens)
+
+    def indices(self) -> np.ndarray:
+        """Return the tokens of all words, joined."""
+        if self._tokens:
+            new = np.fromiter(chain.from_iterable(self._tokens), np.uint32)
+            self._flat, self._tokens = np.concatenate([self._flat, new]), []
+        return self._flat
+
+
+def _split_words(sentences: Sequence[str]) -> list[str]:
+    """Return the words of all sentences with `END` after each sentence.
+
+    A sentence with unusual blanks is returned as a whole.
+    """
+    joined = f" {f' {END} '.join(sentences)} "
+    if _has_single_blanks(joined) and joined.count(END) == len(sentences) - 1:
+        return [*joined[1:-1].split(" "), END]
+    words: list[str] = []
+    for sentence in sentences:
+        regular = END not in sentence and _has_single_blanks(f" {sentence} ")
+        words += [*(sentence.split(" ") if regular else [WHOLE + sentence]), END]
+    return words
+
+
+def _has_single_blanks(text: str) -> bool:
+    """Return whether single blanks separate the words of a text that begins and ends with a blank."""
+    return "  " not in text and BLANK not in text
+
+
+class PlainTokenizer:
+    """Tokenizes sentences one by one, for a vocabulary that looks at more than a word."""
+
+    def __init__(self, encode: Callable[[str], list[int]]) -> None:
+        self._encode = encode
+
+    def __call__(self, sentences: Sequence[str]) -> Tokens:
+        """Return the tokens of sentences, and the number of tokens of each."""
+        tokens = [[*self._encode(sentence), EOS] for sentence in sentences]
+        lengths = np.array([len(sentence) for sentence in tokens], np.int64)
+        return np.fromiter(chain.from_iterable(tokens), np.uint32), lengths
+
+
+CorpusTokenizer = CachedTokenizer | PlainTokenizer
+
+
+def corpus_tokenizer(vocabulary: LearnedVocabulary) -> CorpusTokenizer:
+    """Return a tokenizer of sentences for a vocabulary, with a cache if the vocabulary splits at blanks."""
+    cached = isinstance(vocabulary, SubwordVocabulary) and vocabulary.splits_at_blanks
+    return CachedTokenizer(vocabulary.encode) if cached else PlainTokenizer(vocabulary.encode)

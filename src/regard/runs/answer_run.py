@@ -1,0 +1,241 @@
+"""Runs of tasks whose answers are numbers: test them, and inspect their attention."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.errors import InputError, check_range
+from regard.evaluation import exact_match, fresh_batches
+from regard.interpret import relevance_share
+from regard.result import Result
+from regard.runs.attention_maps import map_of_answer
+from regard.runs.playback import play_back
+from regard.runs.run import Figures, Run
+from regard.streams import make_generator
+from regard.training import ModelPart, TaskPart, TrainingPart
+from regard.viz import ProbeInput
+from regard.viz.records import attach_original
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.interpret import RelevanceShare
+    from regard.models import AnswerModel
+    from regard.tasks import Batch, Task
+    from regard.viz import AttentionMap, Playback
+
+HEADS_PER_LINE = 5
+"""Heads in a line of 80 columns."""
+CHUNK = 1000
+"""Inputs per forward pass."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TestReport(Result):
+    """Result of a test on fresh samples."""
+
+    __test__ = False  # not a test of pytest
+
+    samples: int
+    sample_len: int | None
+    """Letters in each sample; None for all lengths up to max_len, as in training with vary_len."""
+    max_len: int
+    exact_match: float
+    """Share of samples (0 to 1) whose outputs are all right."""
+    relevance: RelevanceShare | None
+    """None for a model without attention."""
+    note: str = ""
+    """Warning about a length that was not in the training data; empty without one."""
+
+    def __str__(self) -> str:
+        lengths = f"up to {self.max_len}" if self.sample_len is None else self.sample_len
+        matches = f"Exact match: {self.exact_match:.2%} of {self.samples:,} fresh samples of {lengths} letters"
+        matches += f"\nNote: {self.note}" if self.note else ""
+        if self.relevance is None:
+            return matches
+        shares = [f"head {head} {share:.1%}" for head, share in enumerate(self.relevance.heads)]
+        begins = range(0, len(shares), HEADS_PER_LINE)
+        lines = ["   ".join(shares[begin : begin + HEADS_PER_LINE]) for begin in begins]
+        title = f"Attention on relevant inputs (uniform attention: {self.relevance.uniform:.1%}):"
+        return "\n  ".join([f"{matches}\n{title}", *lines])
+
+    def table(self) -> Table:
+        """Return the result as a table."""
+        from rich.table import Table
+
+        table = Table("", "share", box=None, pad_edge=False)
+        table.add_row(f"exact match, {self.samples:,} samples", f"{self.exact_match:.2%}")
+        if self.relevance is not None:
+            for head, share in enumerate(self.relevance.heads):
+                table.add_row(f"attention on relevant inputs, head {head}", f"{share:.1%}")
+            table.add_row("the same of uniform attention", f"{self.relevance.uniform:.1%}")
+        return table
+
+
+@dataclass(frozen=True, repr=False)
+class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
+    """A run of a task with a number for each output step."""
+
+    task: Task
+    model: AnswerModel
+    drawn_by = ("sample_len", "signal")
+
+    def test(
+        self,
+        *,
+        samples: int = 10_000,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> TestReport:
+        """Test on fresh samples: exact match, and share of attention on relevant inputs.
+
+        `sample_len`: letters per sample, by default as in training; `signal`: letters of the signals. The samples
+        are drawn by `seed`, independently of the training data. Raises `InputError` for options that do not fit.
+        """
+        check_range("samples", samples, 1, 10**8)
+        check_range("seed", seed, 0, 2**32 - 1)
+        vary_len = self.config.training.vary_len and sample_len is None
+
+        def batches() -> Iterator[Batch]:
+            generator = make_generator(seed, "test")
+            return fresh_batches(
+                self.task, samples, generator, sample_len=sample_len, vary_len=vary_len, signal=signal
+            )
+
+        attends = bool(self.model.cross_layers)
+        return TestReport(
+            samples=samples,
+            sample_len=None if vary_len else sample_len or self.max_len,
+            max_len=self.max_len,
+            exact_match=exact_match(self.model, batches()),
+            relevance=relevance_share(self.model, self.task, batches()) if attends else None,
+            note=self.unusual(self.max_len if sample_len is None else sample_len),
+        )
+
+    def unusual(self, letters: int) -> str:
+        """Return a warning for a number of letters that was not in the training data; empty without one."""
+        if self.config.training.vary_len or letters == self.max_len:
+            return ""
+        return (
+            f"training has only seen inputs of {self.max_len} letters, not of {letters}: errors are to be "
+            f"expected; train with --vary_len for all lengths"
+        )
+
+    def about(self) -> dict[str, Any]:
+        """Return a description of the run for a page."""
+        seen = "" if self.config.training.vary_len else f"; training has only seen {self.max_len} letters"
+        return {**super().about(), "accepts": self.task.accepts + seen}
+
+    @property
+    def max_len(self) -> int:
+        """Letters of the longest sequence."""
+        return self.task.input_len - self.task.signals
+
+    def attend(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> AttentionMap:
+        """Answer an input such as `"BCCCBAABACCCA"`, and return the attention of each layer.
+
+        `input` None: one drawn by `seed`, with `sample_len` letters and the signals `signal`. During an
+        intervention, the map names it, and `original` is the map without it. Raises `InputError` for an input
+        that does not fit.
+        """
+        inputs = self._inputs(input, sample_len, signal, seed)
+        attention = attach_original(self.model, self.where, lambda: map_of_answer(self.model, self.task, inputs))
+        return dataclasses.replace(attention, note=self.unusual(inputs.shape[1] - self.task.signals))
+
+    def playback(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> Playback:
+        """Return the attention on an input at each snapshot of the training; options as in `attend`.
+
+        Raises `InputError` for a run without snapshots.
+        """
+        inputs = self._inputs(input, sample_len, signal, seed)
+        return play_back(self.files, self.model, lambda model: map_of_answer(model, self.task, inputs))
+
+    def called(self, classes: Sequence[int]) -> list[str]:
+        """Return some output classes as text; they are numbers."""
+        return [str(number) for number in classes]
+
+    def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
+        """Return a drawn input; options as in `attend`."""
+        return self.task.render(self._inputs(None, sample_len, signal, seed)[0])
+
+    def check(self, input: str) -> None:
+        """Raise `InputError` for an input that does not fit the task."""
+        self.task.parse(input)
+
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
+        """Return inputs (T,) of full length, drawn independently of the training data."""
+        drawn = fresh_batches(self.task, samples, make_generator(seed, purpose))
+        return [inputs for batch in drawn for inputs in batch.inputs]
+
+    def look(self, input: Tensor) -> AttentionMap:
+        """Return the attention on an input (T,)."""
+        return map_of_answer(self.model, self.task, input.unsqueeze(0))
+
+    @torch.inference_mode()
+    def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
+        """Return (N, 2): per input the cross-entropy of its output steps in nats, and their number."""
+        self.model.eval()
+        chunks = []
+        for begin in range(0, len(inputs), CHUNK):
+            batch = torch.stack(list(inputs[begin : begin + CHUNK]))
+            logits = self.model(batch)
+            losses = F.cross_entropy(logits.flatten(0, 1), self.task.answer(batch).flatten(), reduction="none")
+            chunks.append(losses.view(len(batch), -1).sum(1).double().cpu().numpy())
+        sums = np.concatenate(chunks)
+        return np.stack([sums, np.full(len(sums), self.task.outputs)], 1)
+
+    def trial(self, input: Tensor) -> ProbeInput:
+        """Return an input (T,) prepared for explanation methods."""
+        relevant = self.task.relevance(input.unsqueeze(0))[0].numpy()
+
+        def run(count: int) -> Tensor:
+            logits: Tensor = self.model(input.expand(count, -1))
+            return logits
+
+        return ProbeInput(run, self.model.input_embedding, self.model.cross_layers, relevant)
+
+    def figures(self, *, seed: int = 0) -> Figures:
+        """Return the measurements of a comparison, on samples of full length.
+
+        The length is fixed even after training with vary_len, so that exact match has one meaning.
+        """
+        report = self.test(seed=seed, sample_len=self.max_len)
+        if report.relevance is None:
+            return Figures(exact_match=report.exact_match)
+        return Figures(
+            exact_match=report.exact_match,
+            relevance=max(report.relevance.heads),
+            uniform=report.relevance.uniform,
+        )
+
+    def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
+        """Return `input` as a batch (1, T), or a drawn one if it is None."""
+        if input is None:
+            generator = make_generator(seed, "sample")
+            return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
+        if sample_len is not None or signal is not None:
+            raise InputError("input is given: leave out sample_len and signal, which are for drawn samples")
+        return self.task.parse(input)

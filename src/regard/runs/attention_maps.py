@@ -1,0 +1,147 @@
+"""Attention maps of answers: run a model on one input, and collect weights, labels and truth."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from regard.attention import short_name
+from regard.attention.recording import record_own
+from regard.data import BOS, EOS, PairBatch, collate, read_source
+from regard.data.vocabulary import replace_surrogates
+from regard.interpret.relevance import pad_keys
+from regard.tasks import alignment_mask
+from regard.viz import CROSS, AttentionMap, LayerKind, make_layer_map
+
+if TYPE_CHECKING:
+    from regard.interpret import KeptHeads
+    from regard.models import AnswerModel, Seq2Seq
+    from regard.runs.alignment import LinkedPair
+    from regard.tasks import SequenceTask, Task
+
+REST = "rest"
+"""Label of the additional learned step of a model trained on all lengths."""
+NULL_LABEL = "␣"
+"""Label of the null character and of any other blank on an axis."""
+MOST_UNKNOWN = 20
+"""Most unknown symbols in a note."""
+Labels = dict[LayerKind, tuple[list[str], list[str]]]
+
+
+@torch.inference_mode()
+def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> AttentionMap:
+    """Run a model on one input (1, T), and return its attention."""
+    if model.training:
+        model.eval()
+    with record_own(model) as records:
+        logits = model(inputs)
+    probabilities, prediction = logits[0].softmax(-1).max(-1)
+    letters = [_visible(letter) for letter in task.render(inputs[0])]
+    outputs = task.output_labels(inputs[0])
+    labels: Labels = {"encoder": (letters, letters), "decoder": (outputs, outputs)}
+    layers = {}
+    for full, record in records.items():
+        name, weights = short_name(full), record.weights[0].float().numpy()
+        keys = letters + [REST] * (weights.shape[-1] - len(letters))
+        reads_input = full in model.cross_layers
+        relevant = pad_keys(task.relevance(inputs), len(keys))[0].numpy() if reads_input else None
+        layers[name] = make_layer_map(name, weights, {**labels, CROSS: (outputs, keys)}, relevant)
+    positions = model.learned_positions
+    return AttentionMap(
+        task=task.name,
+        input=task.render(inputs[0]),
+        prediction=prediction.tolist(),
+        truth=task.answer(inputs)[0].tolist(),
+        layers=layers,
+        outputs=outputs,
+        probabilities=probabilities.tolist(),
+        position_norms=None if positions is None else positions.norm(dim=-1).tolist(),
+    )
+
+
+@torch.inference_mode()
+def map_of_pair(
+    model: Seq2Seq, task: SequenceTask, source: str, tokens: list[int], *, forced: bool = False
+) -> AttentionMap:
+    """Return the attention of a model that answers `source` with `tokens` (without the end of sequence).
+
+    The decoder gets all tokens at once, and attends as in a stepwise search. `forced`: the tokens are not the
+    model's own answer, and the prediction is its next token at each step.
+    """
+    model.eval()
+    source = replace_surrogates(source)  # as it is shown
+    batch = PairBatch(read_source([source], task.source_vocabulary), collate([tokens]))
+    batch = batch.to(next(model.parameters()).device)
+    with record_own(model) as records:
+        logits = model(batch.source, batch.source_mask, batch.target_in)
+    probabilities = logits[0].float().softmax(-1).cpu()
+    written = probabilities.argmax(-1) if forced else torch.tensor([*tokens, EOS])
+    # Labels show the text itself, also where the model reads an unknown symbol.
+    sources = [*task.source_vocabulary.pieces(source), *task.source_vocabulary.labels([EOS])]
+    targets = task.target_vocabulary.labels([*tokens, EOS])
+    known = task.known(source)
+    relevant = None
+    if known is not None and known.target == task.target_vocabulary.decode(tokens):
+        relevant = alignment_mask([known], len(sources), len(targets))[0].numpy()
+    outputs, inputs = [_visible(label) for label in targets], [_visible(label) for label in sources]
+    fed = [*task.target_vocabulary.labels([BOS]), *outputs[:-1]]
+    labels: Labels = {"cross": (outputs, inputs), "encoder": (inputs, inputs), "decoder": (outputs, fed)}
+    return AttentionMap(
+        task=task.name,
+        input=source,
+        prediction=task.target_vocabulary.decode(written.tolist() if forced else tokens),
+        truth=known.target if known is not None else task.target_vocabulary.decode(tokens) if forced else None,
+        layers={
+            (name := short_name(full)): make_layer_map(
+                name, record.weights[0].float().cpu().numpy(), labels, relevant, written=True
+            )
+            for full, record in records.items()
+        },
+        outputs=outputs,
+        probabilities=probabilities[range(len(written)), written].tolist(),
+    )
+
+
+def map_of_links(task: str, pair: LinkedPair) -> AttentionMap:
+    """Return a map with one layer: attention of the target's words to the source's words and its end."""
+    weights = np.concatenate([pair.weights, pair.nothing[:, None]], axis=1)
+    linked = np.zeros(weights.shape, dtype=bool)
+    for source, target in pair.links:
+        linked[target, source] = True
+    targets, sources = [_visible(word) for word in pair.target], [_visible(word) for word in pair.source]
+    labels: Labels = {CROSS: (targets, [*sources, "</s>"])}
+    return AttentionMap(
+        task=task,
+        input=" ".join(pair.source),
+        prediction=" ".join(pair.target),
+        truth=None,
+        layers={
+            CROSS: dataclasses.replace(
+                make_layer_map(CROSS, weights[None], labels, linked, written=True), head_names=(pair.heads,)
+            )
+        },
+        outputs=targets,
+        probabilities=[],
+    )
+
+
+def note_of(length: str, unknown: list[str]) -> str:
+    """Return a warning about the length of an input and about unknown symbols; empty without either."""
+    notes = [f"training {length}: errors are to be expected"] if length else []
+    notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
+    return "; ".join(notes)
+
+
+def select_aligning_head(heads: KeptHeads | None, attention: AttentionMap) -> AttentionMap:
+    """Return a map whose view starts with the best alignment head, if heads were chosen."""
+    if heads is None or "head" not in heads.ways:
+        return attention
+    [(layer, head)] = heads.ways["head"].heads
+    return dataclasses.replace(attention, alignment_head=(short_name(layer), head))
+
+
+def _visible(label: str) -> str:
+    return NULL_LABEL if label.isspace() else label

@@ -1,0 +1,160 @@
+"""Runs of synthetic sequence tasks: test them, and compare their attention with the known alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from regard import interpret
+from regard.attention import short_name
+from regard.data.word_alignment import WordAlignment
+from regard.errors import InputError, check_range
+from regard.result import Result
+from regard.runs.run import Figures
+from regard.runs.sequence_run import SequenceRun
+from regard.streams import make_generator
+from regard.training import ModelPart, TaskPart, TrainingPart
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.decoding import Candidate
+    from regard.interpret import Alignment
+    from regard.tasks import Pair, PairTask
+    from regard.viz import AttentionMap
+
+CHUNK = 500
+"""Samples per chunk of a test."""
+MOST_DRAWN = 5000
+"""Most pairs that `trained_on` draws."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PairReport(Result):
+    """Result of a test on unseen samples."""
+
+    samples: int
+    exact_match: float
+    """Share of samples (0 to 1) whose answer by greedy search is entirely right."""
+    alignments: dict[str, Alignment]
+    """By layer in which the target attends to the source; empty for a model without attention."""
+
+    def __str__(self) -> str:
+        lines = [f"Exact match: {self.exact_match:.2%} of {self.samples:,} unseen samples"]
+        for name, alignment in self.alignments.items():
+            share = f"{alignment.share:.1%} of the attention is on"
+            lines.append(f"{short_name(name)}: alignment error rate {alignment.error_rate:.1%}, {share}")
+            lines.append(f"  the source of each symbol (uniform attention: {alignment.uniform:.1%})")
+        return "\n".join(lines)
+
+    def table(self) -> Table:
+        """Return the result as a table."""
+        from rich.table import Table
+
+        table = Table("", "exact match", "alignment error", "share", "uniform", box=None, pad_edge=False)
+        table.add_row(f"{self.samples:,} unseen samples", f"{self.exact_match:.2%}")
+        for name, alignment in self.alignments.items():
+            shares = (alignment.error_rate, alignment.share, alignment.uniform)
+            table.add_row(name, "", *(f"{share:.1%}" for share in shares))
+        return table
+
+
+@dataclass(frozen=True, repr=False)
+class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
+    """A run of a task that draws pairs of source and target."""
+
+    task: PairTask
+    drawn_by = ("sample_len",)
+
+    def test(self, *, samples: int = 2000, sample_len: int | None = None, seed: int = 0) -> PairReport:
+        """Test on unseen samples: exact match, and agreement of the attention with the known alignment.
+
+        `sample_len`: characters per sample, if the task allows a choice; by default as in training. The samples
+        are drawn by `seed`. Raises `InputError` for options that do not fit.
+        """
+        check_range("samples", samples, 1, 10**7)
+        check_range("seed", seed, 0, 2**32 - 1)
+        generator = make_generator(seed, "test")
+        pairs = self.task.pairs(samples, generator, sample_len=sample_len, unseen=True)
+        answers = self.translate([pair.source for pair in pairs])
+        right = [answer == pair.target for answer, pair in zip(answers, pairs, strict=True)]
+        chunks = [pairs[begin : begin + CHUNK] for begin in range(0, len(pairs), CHUNK)]
+        return PairReport(
+            samples=samples,
+            exact_match=sum(right) / len(right),
+            alignments=interpret.alignment(self.model, self.task, chunks),
+        )
+
+    def attend(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        answer: Candidate | None = None,
+        seed: int = 0,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+    ) -> AttentionMap:
+        """Answer an input such as `"3. Mai 1979"`, and return the attention of each character of the answer.
+
+        `input` None: an unseen one with `sample_len` characters, drawn by `seed`. `answer`: a result of `search`
+        to use instead of the best. Other options as in `search`.
+        """
+        if input is None:
+            input = self.draw(sample_len=sample_len, seed=seed)
+        elif sample_len is not None:
+            raise InputError("input is given: leave out sample_len, which is for drawn samples")
+        return super().attend(input, answer=answer, beam=beam, length_penalty=length_penalty)
+
+    @property
+    def longest_seen(self) -> int:
+        """Length of the longest source in the training data."""
+        return self.task.max_source
+
+    def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
+        """Return a drawn input that is not in the training data; options as in `attend`."""
+        return self.task.pairs(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
+
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Pair]:
+        """Return pairs that are not in the training data, the same for every purpose."""
+        del purpose
+        return self.task.pairs(samples, make_generator(seed, "examine"), unseen=True)
+
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
+        """Return pairs that are not in the training data, with their links.
+
+        A symbol that comes from one source symbol has a sure link, one that comes from several has possible
+        links.
+        """
+        pairs = self.unseen(samples, 0)
+        return [(pair.source, pair.target) for pair in pairs], [_links(pair) for pair in pairs]
+
+    def trained_on(self, most: int) -> list[tuple[str, str]]:
+        """Return pairs drawn as in training."""
+        drawn = self.task.pairs(min(most, MOST_DRAWN), make_generator(0, "align"))
+        return [(pair.source, pair.target) for pair in drawn]
+
+    def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, float]:
+        """Return the alignment error rate of each layer."""
+        alignments = interpret.alignment(self.model, self.task, [list(inputs)])
+        return {short_name(name): alignment.error_rate for name, alignment in alignments.items()}
+
+    def figures(self, *, seed: int = 0) -> Figures:
+        """Return the measurements of a comparison; of several layers that read the source, those of the last."""
+        report = self.test(seed=seed)
+        if not report.alignments:
+            return Figures(exact_match=report.exact_match)
+        last = list(report.alignments.values())[-1]
+        return Figures(
+            exact_match=report.exact_match,
+            relevance=last.share,
+            uniform=last.uniform,
+            alignment_error=last.error_rate,
+        )
+
+
+def _links(pair: Pair) -> WordAlignment:
+    links = [[(source, target) for source in sources] for target, sources in enumerate(pair.alignment)]
+    sure = [symbol_links[0] for symbol_links in links if len(symbol_links) == 1]
+    return WordAlignment.of(sure, [link for symbol_links in links for link in symbol_links])

@@ -1,0 +1,155 @@
+"""Config of a training: of a new run, of a resumed run, and of a run that starts from another one."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import InputError
+from regard.libraries import import_library
+from regard.tasks import find_task
+from regard.training import Origin, RunConfig, changed_config, make_config, trust
+from regard.training.checkpoint import pack_for_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from regard.data.parallel import TextDigest
+    from regard.runs.run_types import AnyRun
+    from regard.training import RunFolder
+
+TEXT_FLAGS = ("train", "valid", "test", "guide", "hub")
+"""Flags that name text. The text may have moved when a run is resumed."""
+FREE_MODEL_FLAGS = ("dropout",)
+"""Flags of a model that do not affect the shapes of its parameters."""
+FIXED_TRAINING_FLAGS = ("vary_len",)
+"""Flags of a training that affect them."""
+
+
+def task_name(task: str | RunConfig) -> str:
+    """Return the name of a task, which is also the name of its run's folder."""
+    return task.name if isinstance(task, RunConfig) else find_task(task).name
+
+
+def new_config(task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
+    """Return the config of a new run; raises `InputError` for flags that do not fit."""
+    _check_no_flags(task, flags)
+    return _ready(task if isinstance(task, RunConfig) else make_config(task, flags))
+
+
+def resumed_config(
+    folder: RunFolder,
+    task: str | RunConfig,
+    flags: dict[str, Any],
+    start_from: str | Path | None = None,
+    *,
+    trust_code: bool,
+) -> RunConfig:
+    """Return the config of a stored run, with the places of its text taken from the flags.
+
+    Raises `InputError` for an unknown flag, and for a flag that differs from the stored one.
+    """
+    stored = folder.read_config(trust_code=trust_code)
+    if isinstance(task, str):
+        named = {name: value for name, value in flags.items() if name not in ("model", "preset")}
+        wanted = {**changed_config(stored, named).resolved().flags(), "model": flags.get("model", stored.kind)}
+        flags = {name: wanted[name] for name in (*named, "model")}
+    else:
+        flags = task.resolved().flags()
+    before = stored.flags()
+    if start_from is not None:
+        origin = stored.origin and stored.origin.run
+        paths = [str(path.absolute()) for path in (Path(start_from), folder.path.parent / start_from)]
+        flags["from"], before["from"] = repr(origin if origin in paths else paths[0]), repr(origin)
+    # The content of text is compared by its digests, which runs of earlier formats do not have.
+    moved = {name: value for name, value in flags.items() if stored.text and name in TEXT_FLAGS}
+    for name, value in flags.items():
+        if value != before.get(name) and name not in moved:
+            raise InputError(
+                f"{name} {value} differs from the run's {before.get(name)}: a resumed run keeps its flags; "
+                f"leave {name} out, or train a new run"
+            )
+    return dataclasses.replace(stored, task=dataclasses.replace(stored.task, **moved))
+
+
+def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
+    """Raise `InputError` if the text of a resumed run, given by its digests, has changed since the start."""
+    for name, before in config.text.items():
+        now = text.get(name, [])
+        if now == before:
+            continue
+        places = config.flags()[name] or config.flags()["hub"]
+        files = [str(place) for place in (places if isinstance(places, tuple) else (places,))]
+        if len(now) != len(before):
+            problem = f"{name} has {len(now)} files, and had {len(before)}"
+        elif sorted(map(repr, now)) == sorted(map(repr, before)):
+            problem = f"the files of {name} are in another order: {', '.join(map(repr, files))}"
+        else:
+            changed = zip(files, before, now, strict=True)
+            file, old, new = next((file, old, new) for file, old, new in changed if old != new)
+            lines = f"it has {new.lines:,} lines, and had {old.lines:,}"
+            if new.lines == old.lines:
+                lines = f"it has {new.lines:,} lines as before, but not the same ones"
+            problem = f"{name} {file!r} has changed: {lines}"
+        raise InputError(f"{problem}; a resumed run needs the text it began with: restore it, or train a new run")
+
+
+def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
+    """Return the config of a run that starts from the run `before`, with its model and its vocabularies.
+
+    Options that `flags` do not name are taken from that run, except for text and `freeze`. Raises `InputError`
+    for a run of another task, and for a flag that asks for another model or vocabulary.
+    """
+    _check_no_flags(task, flags)
+    base = before.config
+    flags = dict(task.flags() if isinstance(task, RunConfig) else flags)
+    if (preset := flags.pop("preset", None)) is not None:
+        raise InputError(
+            f"preset {preset!r} is for a new model, and a run that starts from another has its sizes: "
+            f"leave it out"
+        )
+    on = task.on if isinstance(task, RunConfig) else make_config(task).on
+    if base.on != on:
+        raise InputError(f"run {before.where!r} is of task {base.on}: start from a run of {on}")
+    if (model := flags.pop("model", base.kind)) != base.kind:
+        raise _fixed_flag("model", model, base.kind, before)
+    config = dataclasses.replace(changed_config(without_text(base), flags), text={}, initial=None)
+    free = {*base.task_class.texts, *base.task_class.loose, *FREE_MODEL_FLAGS}
+    fixed = {*vars(base.task), *vars(base.model), *FIXED_TRAINING_FLAGS} - free
+    for name, value in config.flags().items():
+        if name in fixed and value != base.flags()[name]:
+            raise _fixed_flag(name, value, base.flags()[name], before)
+    weights = {name: value.cpu() for name, value in before.model.state_dict().items()}
+    digest = hashlib.sha256(pack_for_run(before.files, weights, before.step)).hexdigest()
+    origin = Origin(run=str(before.folder.absolute()), step=before.step, weights=digest)
+    return _ready(dataclasses.replace(config, origin=origin))
+
+
+def without_text(config: RunConfig) -> RunConfig:
+    """Return a config without text and frozen parts: the defaults of a run that starts from this one."""
+    defaults = {option.name: option.default for option in dataclasses.fields(config.task_class.config_class)}
+    task = dataclasses.replace(config.task, **{name: defaults[name] for name in config.task_class.texts})
+    return dataclasses.replace(config, task=task, training=dataclasses.replace(config.training, freeze=()))
+
+
+def _check_no_flags(task: str | RunConfig, flags: dict[str, Any]) -> None:
+    if isinstance(task, RunConfig) and flags:
+        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change them in it")
+
+
+def _fixed_flag(name: str, value: object, before: object, run: AnyRun) -> InputError:
+    return InputError(
+        f"{name} {value} differs from {before} of run {run.where!r}: a run keeps the model and the vocabularies "
+        f"of the run it starts from; leave {name} out, or train without --from"
+    )
+
+
+def _ready(config: RunConfig) -> RunConfig:
+    """Return a config with its learning rate, and trust its code; raises `InputError` for a missing library."""
+    if config.training.tensorboard:  # what torch.utils.tensorboard imports
+        import_library("tensorboard.summary.writer.event_file_writer", "the flag tensorboard", "track")
+    config = config.resolved()
+    trust(dataclasses.asdict(config))
+    return config

@@ -1,0 +1,343 @@
+"""Runs from sequence to sequence: translate, score, align, and inspect attention."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from regard import convert, decoding, evaluation, interpret, viz
+from regard.data.vocabulary import empty_if_blank
+from regard.data.word_alignment import align_with_eflomal
+from regard.errors import InputError, check_range, shorten
+from regard.runs.attention_maps import map_of_links, map_of_pair, note_of, select_aligning_head
+from regard.runs.playback import play_back
+from regard.runs.probe_input import trial_of_pair
+from regard.runs.run import Run
+from regard.training import ModelPart, TaskPart, TrainingPart
+from regard.viz.records import attach_original, label_map
+
+if TYPE_CHECKING:
+    from regard.data.tokenization import Unit
+    from regard.data.word_alignment import Link, Symmetrization, WordAlignment
+    from regard.models import Seq2Seq
+    from regard.runs.alignment import Aligner, LinkedPair
+    from regard.tasks import SequenceTask
+
+LONGEST_SHOWN = 20
+"""Characters of a text in an error message."""
+MOST_SILVER = 200_000
+"""Most pairs of the training text that eflomal also learns from."""
+
+
+@dataclass(frozen=True, repr=False)
+class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
+    """Base class of runs that answer with text."""
+
+    task: SequenceTask
+    model: Seq2Seq
+    usual_beam: ClassVar[int] = 1
+    """Default beam size; 1 is greedy search."""
+    usual_length_penalty: ClassVar[float] = 0.0
+    """Default exponent of the length penalty."""
+
+    @property
+    def importance_samples(self) -> int:
+        """Default number of unseen pairs for head importance."""
+        return 500
+
+    def translate(
+        self,
+        texts: Iterable[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        batchsize: int = 64,
+        engine: convert.EngineName = "regard",
+        precision: convert.Precision = "float32",
+    ) -> list[str]:
+        """Return the best answer to each text, in order; options as in `search`."""
+        search = partial(self.search, texts, beam=beam, length_penalty=length_penalty, batchsize=batchsize)
+        return [best.text for best, *_ in search(engine=engine, precision=precision, scored=False)]
+
+    def search(
+        self,
+        texts: Iterable[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        temperature: float = 0.0,
+        seed: int = 0,
+        batchsize: int = 64,
+        engine: convert.EngineName = "regard",
+        precision: convert.Precision = "float32",
+        scored: bool = True,
+    ) -> list[list[decoding.Candidate]]:
+        """Return the `n_best` answers to each text, best first, with log-probabilities and scores.
+
+        `beam`: beam size, 1 for greedy search; `length_penalty`: exponent, 0 for none; None for the default of
+        the run's class. `temperature` above 0: sample tokens by `seed` instead. Symbols that are not in the
+        vocabulary are read as one unknown symbol; a blank text has the empty answer. `engine`, `precision`,
+        `scored`: see `Engines.search`. Raises `InputError` for a text that is too long, options that do not fit,
+        and a search that the engine does not support.
+        """
+        if beam is None:
+            beam = 1 if temperature else self.usual_beam
+        length_penalty = self.usual_length_penalty if length_penalty is None else length_penalty
+        check_range("beam", beam, 1, 1000)
+        check_range("n_best", n_best, 1, beam)
+        check_range("seed", seed, 0, 2**32 - 1)
+        check_range("batchsize", batchsize, 1, 10**6)
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        self._check(texts)
+        settings = decoding.Search(
+            beam=beam, length_penalty=length_penalty, n_best=n_best, temperature=temperature, seed=seed
+        )
+        return self.engines.search(
+            texts, settings, engine=engine, precision=precision, batchsize=batchsize, scored=scored
+        )
+
+    @cached_property
+    def engines(self) -> convert.Engines:
+        """Search engines for the answers."""
+        return convert.Engines(self)
+
+    def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
+        """Return each prefix in the beam for an input, or one drawn by `seed`, with its possible next tokens."""
+        text = self.draw(seed=seed) if input is None else input
+        self._check([text])
+        return decoding.search_tree(
+            self.model,
+            self.task.source_vocabulary,
+            self.task.target_vocabulary,
+            text,
+            beam=self.usual_beam if beam is None else beam,
+            length_penalty=self.usual_length_penalty,
+            max_len=self.task.longest_target,
+        )
+
+    def attend_tokens(self, input: str, tokens: list[int]) -> viz.AttentionMap:
+        """Return the attention of the model while it answers `input` with the given tokens."""
+        attention = map_of_pair(self.model, self.task, input, tokens)
+        return select_aligning_head(self.kept_heads(), label_map(self.model, self.where, attention))
+
+    def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
+        """Return the log-probability of each target given its source.
+
+        Blank texts: see `score_pairs`. Raises `InputError` for a source that is too long.
+        """
+        check_range("batchsize", batchsize, 1, 10**6)
+        pairs = list(pairs)
+        self._check([source for source, _ in pairs])
+        return evaluation.score_pairs(
+            self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
+        )
+
+    @property
+    def _aligner(self) -> Aligner:
+        from regard.runs.alignment import Aligner
+
+        return Aligner(self.model, self.task, self.files, self.step, self.guided)
+
+    @property
+    def guided(self) -> bool:
+        """Whether a head was trained with an alignment loss."""
+        return False
+
+    def kept_heads(self) -> interpret.KeptHeads | None:
+        """Return the heads for alignment: the chosen ones, or else the guided one; None without either."""
+        return self._aligner.kept()
+
+    def align(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        by: interpret.By | None = None,
+        unit: Unit | None = None,
+        reverse: SequenceRun | None = None,
+        symmetrise: Symmetrization = "product",
+    ) -> list[LinkedPair]:
+        """Return which words of each target come from which words of its source.
+
+        The decoder is fed the target. Each of its words is linked to the source word with the largest weight in
+        the heads from `choose_alignment`, or to none if the end of the source has it.
+
+        `by`: a single head, a set of heads, or all heads; None: the best choice, or all heads without one.
+        `unit`: words between blanks, words without punctuation (parts), or pieces of the vocabulary; None: words,
+        or characters for a task of characters. `reverse`: a run of the other direction, whose links are combined
+        with these by `symmetrise`. Raises `InputError` for a text that is too long, and for a model without
+        attention.
+        """
+        pairs = [(empty_if_blank(source), empty_if_blank(target)) for source, target in pairs]
+        self._check_pairs(pairs)
+        forward = self._aligner.align(pairs, by, unit)
+        if reverse is None:
+            return forward
+        backward = reverse.align([(target, source) for source, target in pairs], by=by, unit=unit)
+        return self._aligner.combine_directions(forward, backward, symmetrise)
+
+    def choose_alignment(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        known: Sequence[WordAlignment],
+        *,
+        against: str = "known links",
+        reverse: SequenceRun | None = None,
+        others: dict[str, Sequence[frozenset[Link]]] | None = None,
+        unit: Unit | None = None,
+        keep: bool = True,
+        seed: int = 0,
+    ) -> interpret.AlignmentChoice:
+        """Choose the heads for alignment on half of the pairs, and return their error rates on the other half.
+
+        `known`: reference links of each pair; `against`: their description for a report. `reverse`: a run of the
+        other direction, whose heads are chosen too. `others`: links of the same pairs from other methods, for the
+        report. `keep`: save the choice in the folder of each run. Raises `InputError` for too few pairs, links to
+        words that do not exist, and a model without attention.
+        """
+        self._check_pairs(pairs)
+        if len(pairs) != len(known):
+            raise InputError(f"{len(known)} pairs have links, {len(pairs)} are given: give as many")
+        return self._aligner.choose(
+            pairs,
+            known,
+            against=against,
+            reverse=None if reverse is None else reverse._aligner,
+            others=others,
+            unit=unit,
+            keep=keep,
+            seed=seed,
+        )
+
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
+        """Return at most `samples` unseen pairs, and their links if the task knows them."""
+        pairs = [(pair[0], pair[1]) for pair in self.unseen(samples, 0, purpose="align")]
+        return pairs, []
+
+    def silver_links(self, pairs: Sequence[tuple[str, str]]) -> list[frozenset[Link]]:
+        """Return the links of eflomal between the words (between blanks) of pairs.
+
+        eflomal also learns from the training text of this run. Raises `InputError` without the extra `align`.
+        """
+        return align_with_eflomal(pairs, self.trained_on(MOST_SILVER))
+
+    def trained_on(self, most: int) -> list[tuple[str, str]]:
+        """Return at most `most` pairs of the training data, or pairs drawn like them."""
+        raise NotImplementedError
+
+    def map_of_links(self, found: LinkedPair) -> viz.AttentionMap:
+        """Return the attention of the alignment heads between words, as a map with one layer."""
+        return map_of_links(self.task.name, found)
+
+    def attend(
+        self,
+        input: str | None = None,
+        *,
+        answer: decoding.Candidate | None = None,
+        seed: int = 0,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+    ) -> viz.AttentionMap:
+        """Answer an input, and return the attention of each symbol of the answer in every layer.
+
+        `input` None: one drawn by `seed`. `answer`: a result of `search` to use instead of the best. During an
+        intervention and without `answer`, `original` is the map without it. Other options as in `search`.
+        """
+        if input is None and answer is not None:
+            raise InputError("an answer is given: give the input that it answers too")
+        text = self.draw(seed=seed) if input is None else input
+
+        def make_map() -> viz.AttentionMap:
+            best = answer or self.search([text], beam=beam, length_penalty=length_penalty)[0][0]
+            return select_aligning_head(self.kept_heads(), map_of_pair(self.model, self.task, text, best.tokens))
+
+        model, where = self.model, self.where
+        attention = (
+            attach_original(model, where, make_map) if answer is None else label_map(model, where, make_map())
+        )
+        unknown = self.task.source_vocabulary.unknown(text)
+        return dataclasses.replace(attention, note=note_of(self.unseen_length(text), unknown))
+
+    @property
+    def longest_seen(self) -> int:
+        """Length of the longest source in the training data, in units of its vocabulary."""
+        raise NotImplementedError
+
+    def unseen_length(self, text: str) -> str:
+        """Return a sentence about the trained lengths if the text is longer; otherwise an empty string."""
+        vocabulary, longest = self.task.source_vocabulary, self.longest_seen
+        if len(text) < longest or (steps := len(vocabulary.pieces(text))) <= longest:
+            return ""
+        return f"has seen inputs of up to {longest} {vocabulary.unit}, not of {steps}"
+
+    def playback(self, input: str | None = None, *, seed: int = 0) -> viz.Playback:
+        """Return the attention on an input at each snapshot of the training.
+
+        Every snapshot gets the answer of the trained model, so that the weights can be compared; its predictions
+        are its own next symbols. Raises `InputError` for a run without snapshots.
+        """
+        text = self.draw(seed=seed) if input is None else input
+        [[best, *_]] = self.search([text])
+        return play_back(
+            self.files,
+            self.model,
+            lambda model: map_of_pair(model, self.task, text, best.tokens, forced=True),
+        )
+
+    def called(self, classes: Sequence[int]) -> list[str]:
+        """Return the symbols of some indices of the target vocabulary."""
+        return [label for index in classes for label in self.task.target_vocabulary.labels([index])]
+
+    def draw(self, *, seed: int = 0) -> str:
+        """Return a drawn input; raises `InputError` if the task draws none."""
+        del seed
+        raise InputError(f"input is missing: {self.name} draws none by itself")
+
+    def look(self, input: Any) -> viz.AttentionMap:
+        """Return the attention on a pair of source and target; the decoder is fed the target."""
+        tokens = self.task.target_vocabulary.encode(input[1])
+        return select_aligning_head(
+            self.kept_heads(), map_of_pair(self.model, self.task, input[0], tokens, forced=True)
+        )
+
+    def losses(self, inputs: Sequence[Any]) -> np.ndarray:
+        """Return (N, 2): per pair of source and target the cross-entropy of its tokens in nats, and their
+        number."""
+        scores = self.score([(pair[0], pair[1]) for pair in inputs])
+        return np.array([(-score.log_probability, score.tokens) for score in scores], dtype=np.float64)
+
+    def trial(self, input: Any) -> viz.ProbeInput:
+        """Return a pair of source and target prepared for explanation methods; the decoder is fed the target."""
+        return trial_of_pair(self.model, self.task, input[0], input[1])
+
+    def check(self, input: str) -> None:
+        """Raise `InputError` for a text that is too long."""
+        if (reason := self.too_long(input)) is not None:
+            raise InputError(f"input {reason}")
+
+    def _check(self, texts: list[str]) -> None:
+        for index, text in enumerate(texts):
+            if (reason := self.too_long(text)) is not None:
+                raise InputError(f"text {index}, {shorten(text, LONGEST_SHOWN)}, {reason}")
+
+    def _check_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
+        self._check([source for source, _ in pairs])
+        for index, (_, text) in enumerate(pairs):
+            if (reason := self.too_long(text, target=True)) is not None:
+                raise InputError(f"target {index}, {shorten(text, LONGEST_SHOWN)}, {reason}")
+
+    def too_long(self, text: str, *, target: bool = False) -> str | None:
+        """Return why a source, or with `target` a target, is too long; None if it is not."""
+        vocabulary, most = self.task.source_vocabulary, self.task.longest_source
+        if target:
+            vocabulary, most = self.task.target_vocabulary, self.task.longest_target
+        # Most texts need no encoding: one has at most a token per character, plus the blank before its first
+        # word.
+        if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
+            return None
+        return f"has {length} {vocabulary.unit}, at most {most} are taken"

@@ -1,0 +1,199 @@
+"""Runs on parallel text: translate, and measure the quality of the translations."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from regard import evaluation
+from regard.data.bleu_tokenizer import check_bleu_tokenizer
+from regard.data.parallel import ParallelText
+from regard.data.prepare import check_pairs, read_pairs
+from regard.data.unknown_tokens import UnknownShares, read_unknown, unknown_in_pairs
+from regard.errors import InputError
+from regard.result import Result
+from regard.runs.run import Figures
+from regard.runs.sequence_run import SequenceRun
+from regard.training import ModelPart, TaskPart, TrainingPart
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.data.parallel import PairSource
+    from regard.evaluation import Quality
+    from regard.tasks import Translation
+
+MOST_DRAWN = 1000
+"""`draw` selects one of this many first pairs of the text."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TranslationReport(Result):
+    """Result of a test on parallel text."""
+
+    translations: list[str]
+    """Translations of the scored pairs."""
+    lines: list[int]
+    """Line number (from 1) of each of them in the text."""
+    total_lines: int
+    """Lines of the text, with those that were left out."""
+    counts: str
+    """Number of pairs, and of lines that were left out."""
+    unknown: UnknownShares
+    """Shares of unknown tokens in the text."""
+    quality: Quality
+    seconds: float
+    """Duration of the translation."""
+
+    def __str__(self) -> str:
+        sentences = len(self.translations)
+        return "\n".join(
+            [
+                *self.quality.lines(),
+                f"Exact match: {self.quality.exact_match:.2%} of {sentences:,} sentences, translated in "
+                f"{self.seconds:.1f} seconds, {sentences / self.seconds:.0f} a second",
+                *([f"Text: {self.counts}"] if "left out" in self.counts else []),
+            ]
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons to doubt the figures."""
+        return [*self.unknown.warnings, *([self.quality.warning] if self.quality.warning else [])]
+
+    @property
+    def output(self) -> str:
+        """The translations as text, each on the line of its source; lines that were left out are empty."""
+        by_line = dict(zip(self.lines, self.translations, strict=True))
+        return "".join(f"{by_line.get(line, '')}\n" for line in range(1, self.total_lines + 1))
+
+    def table(self) -> Table:
+        """Return the result as a table."""
+        from rich.table import Table
+
+        table = Table("", "", box=None, pad_edge=False, show_header=False)
+        for line in self.quality.lines():
+            score, _, signature = line.partition("   ")
+            table.add_row(score, signature)
+        table.add_row(f"exact match {self.quality.exact_match:.2%}", f"{len(self.translations):,} sentences")
+        return table
+
+
+@dataclass(frozen=True, repr=False)
+class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
+    """A run on parallel text."""
+
+    task: Translation
+    usual_beam: ClassVar[int] = 5
+    usual_length_penalty: ClassVar[float] = 1.0
+
+    @property
+    def longest_seen(self) -> int:
+        """Length of the longest sentence in training, in tokens."""
+        return self.task.config.max_len
+
+    def test(
+        self,
+        text: Sequence[str | Path] | None = None,
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        batchsize: int = 64,
+        bleu_tokenize: str | None = None,
+        lenient: bool = False,
+    ) -> TranslationReport:
+        """Translate the sources of a text, and score the translations against its targets.
+
+        `text`: a source and a target file, or a file of tab-separated pairs; None: the run's test text.
+        `bleu_tokenize`: tokenizer for BLEU; None: that of the run, or else the one that fits the targets.
+        `lenient`: leave out broken lines of files that are refused otherwise. Other options as in `search`.
+        Raises `InputError` if there is no text, or it cannot be read.
+        """
+        task = self.task
+        config = dataclasses.replace(task.config, lenient=True, strict=False) if lenient else task.config
+        test_text = config.text("test") if text is None else ParallelText(text, lenient=lenient)
+        if test_text is None:
+            raise InputError(f"run {str(self.folder)!r} has no test text: give one with --data")
+        tokenize = bleu_tokenize or self.config.bleu_tokenizer or config.bleu_tokenize
+        if tokenize is not None:
+            check_bleu_tokenizer(tokenize)
+        pairs, lines = [], []
+        for pair in test_text:
+            pairs.append(pair)
+            lines.append(test_text.number)
+        check_pairs(pairs, test_text, "test")
+        begin = time.perf_counter()
+        translations = self.translate(
+            [source for source, _ in pairs], beam=beam, length_penalty=length_penalty, batchsize=batchsize
+        )
+        seconds = time.perf_counter() - begin
+        scores = evaluation.quality(
+            translations, [target for _, target in pairs], lowercase=config.lowercase, tokenize=tokenize
+        )
+        return TranslationReport(
+            translations=translations,
+            lines=lines,
+            total_lines=test_text.number,
+            counts=str(test_text.counts),
+            unknown=unknown_in_pairs("test", pairs, (task.source_vocabulary, task.target_vocabulary)),
+            quality=scores,
+            seconds=seconds,
+        )
+
+    def about(self) -> dict[str, Any]:
+        """Return a description of the run for a page."""
+        shares = [str(share) for share in read_unknown(self.folder)]
+        return {**super().about(), "bleu_tokenizer": self.config.bleu_tokenizer, "unknown": shares}
+
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[tuple[str, str]]:
+        """Return the first pairs of the validation text, or else of the test text; `seed` is not used.
+
+        Raises `InputError` if the run has neither.
+        """
+        del seed, purpose
+        text = self._unseen_text()
+        if text is None:
+            raise InputError(f"run {str(self.folder)!r} has no validation or test text: train with --valid")
+        pairs = [pair for pair in read_pairs(text, "validation") if self.too_long(pair[0]) is None]
+        return pairs[:samples]
+
+    @property
+    def guided(self) -> bool:
+        """Whether a head was trained with an alignment loss."""
+        return self.task.config.guide is not None
+
+    def trained_on(self, most: int) -> list[tuple[str, str]]:
+        """Return the first pairs of the training text."""
+        text = self.task.config.text("train")
+        return [] if text is None else list(islice(text, most))
+
+    @property
+    def draws(self) -> bool:
+        """Whether the text from which inputs are drawn exists."""
+        try:
+            return self.task.config.hub is None and self._unseen_text() is not None
+        except InputError:
+            return False  # the file was removed
+
+    def draw(self, *, seed: int = 0) -> str:
+        """Return a source that is not in the training text; raises `InputError` if there is none."""
+        sources = self.unseen(MOST_DRAWN, seed)
+        if not sources:
+            raise InputError(f"run {str(self.folder)!r} has no text that is short enough: type an input")
+        return sources[seed % len(sources)][0]
+
+    def _unseen_text(self) -> PairSource | None:
+        return self.task.config.text("valid") or self.task.config.text("test")
+
+    def figures(self, *, seed: int = 0) -> Figures:
+        """Return the measurements of a comparison, on the test text or else on the validation text."""
+        del seed
+        config = self.task.config
+        report = self.test(config.test or config.valid or None)
+        quality = report.quality
+        return Figures(exact_match=quality.exact_match, bleu=quality.main, bleu_tokenizer=quality.tokenizer)

@@ -1,0 +1,159 @@
+"""Checks of custom code: a score, layer, model or task that does not work is refused before training.
+
+Each check runs a batch of two samples forward and backward. It costs about a training step, and leaves the random
+state untouched. An error is one line, and nothing has been written by then.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import make_encoder_layer, make_positions, make_score
+from regard.data import PairBatch, collate
+from regard.errors import InputError
+from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
+from regard.plugins import PluginError, describe_error
+from regard.tasks import TASKS, AnyTask, Batch, BatchContext
+from regard.training.config import RunConfig
+
+SAMPLES = 2
+"""Samples in the test batch."""
+WIDTH = 8
+"""Width of the queries, keys and states that a part is tested with."""
+
+
+def custom_parts(config: RunConfig) -> list[str]:
+    """Return a description of each part of a run that is custom code."""
+    model = config.model
+    parts = {"score": model.score, "positions": model.positions, "layer": model.layer}
+    return [
+        *([f"task file {config.on!r}"] if config.on not in TASKS else []),
+        *([f"model {config.kind!r}"] if ":" in config.kind else []),
+        *(f"{part} {name!r}" for part, name in parts.items() if ":" in name),
+    ]
+
+
+def check_custom_parts(model: ModelConfig) -> None:
+    """Raise `PluginError` unless each custom score, position or layer works on its own."""
+    if ":" in model.score:
+        check_score(model.score)
+    if ":" in model.positions:
+        states = torch.zeros(2, 5, WIDTH)
+        part = f"positions {model.positions!r}"
+        _check_part(part, lambda: make_positions(model.positions, WIDTH, 7), states, offset=2)
+    if ":" in model.layer:
+        states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 1, 5, dtype=torch.bool)
+        part = f"layer {model.layer!r}"
+        _check_part(part, lambda: make_encoder_layer(model.layer, WIDTH, 2, 11), states, mask=mask)
+
+
+def check_score(name: str) -> None:
+    """Raise `PluginError` unless a custom score returns a number for each query and key."""
+    query, keys = torch.zeros(2, 3, 5, WIDTH), torch.zeros(2, 3, 7, WIDTH)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            score = make_score(name, WIDTH, WIDTH)
+            scores = score(query, score.prepare(keys))
+    except InputError:
+        raise
+    except Exception as error:  # custom code can raise anything
+        raise PluginError(
+            f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: "
+            f"{describe_error(error)}; its forward takes queries and what its prepare returned"
+        ) from error
+    _check_tensor(f"score {name!r}", "scores", scores, (2, 3, 5, 7))
+
+
+def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
+    """Raise `PluginError` unless custom code works on a small batch; the model is not changed."""
+    code = " with ".join(custom_parts(config))
+    try:
+        with torch.random.fork_rng(devices=[]):
+            _check_batch(code, config, task, copy.deepcopy(model))
+    except InputError:
+        raise
+    except Exception as error:  # custom code can raise anything
+        raise PluginError(f"{code} fails on a batch of {SAMPLES}: {describe_error(error)}; mend it") from error
+
+
+def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **others: Any) -> None:
+    """Raise `PluginError` unless a part returns states of the shape that it got."""
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            result = make()(states, *others.values())
+    except InputError:
+        raise
+    except Exception as error:  # custom code can raise anything
+        arguments = {"states": states, **others}
+        shown = [
+            f"{name} {tuple(value.shape) if isinstance(value, Tensor) else value}"
+            for name, value in arguments.items()
+        ]
+        raise PluginError(
+            f"{part} fails when it is called with {' and '.join(shown)}: {describe_error(error)}; mend it"
+        ) from error
+    _check_tensor(part, "states", result, tuple(states.shape))
+
+
+def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> None:
+    device = next((parameter.device for parameter in model.parameters()), None)
+    if device is None:
+        raise PluginError(f"{code} has no parameters: there is nothing to train; make them nn.Parameter")
+    batch = _draw_batch(code, config, task).to(device)
+    if isinstance(batch, Batch):
+        assert isinstance(model, AnswerModel)
+        logits = model(batch.inputs, batch.mask)
+        _check_tensor(code, "logits", logits, (SAMPLES, task.sizes["outputs"], task.sizes["classes"]))
+    else:
+        assert isinstance(model, Seq2Seq)
+        logits = _check_steps(code, model, task, batch)
+    if not logits.requires_grad:
+        raise PluginError(f"{code} gives logits that depend on no parameter: there is nothing to train")
+    logits.float().logsumexp(-1).mean().backward()
+
+
+def _check_steps(code: str, model: Seq2Seq, task: AnyTask, batch: PairBatch) -> Tensor:
+    """Decode a whole target, then its first token as a single step; return the logits of the whole target."""
+    memory, symbols = model.encode(batch.source, batch.source_mask), task.sizes["target_symbols"]
+    logits = model.decode(batch.target_in, memory)
+    _check_tensor(code, "logits", logits, (*batch.target_in.shape, symbols))
+    states, _ = model.step(batch.target_in[:, :1], model.start(memory))
+    _check_tensor(code, "logits of one step", model.logits(states), (SAMPLES, 1, symbols))
+    return logits
+
+
+def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch:
+    """Draw a small batch, and check it if the task is custom code; of text, return an invented one."""
+    if not task.draws:
+        text = collate([[index] for index in range(SAMPLES)])
+        return PairBatch(text, text)
+    settings: Any = config.training
+    settings = dataclasses.replace(settings, batchsize=SAMPLES)
+    batch = task.batches(settings, BatchContext(generator=torch.Generator().manual_seed(0))).draw(0)
+    if isinstance(batch, Batch) and config.on not in TASKS:
+        _check_answers(code, task, batch)
+    return batch
+
+
+def _check_answers(code: str, task: Any, batch: Batch) -> None:
+    """Raise `PluginError` unless the answers and the relevance of a task match its `sizes`."""
+    outputs, classes = task.sizes["outputs"], task.sizes["classes"]
+    _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
+    if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
+        raise PluginError(
+            f"{code} gives answers that are no classes: expected int64 from 0 to {classes - 1}, as its property "
+            f"classes says"
+        )
+    _check_tensor(code, "relevance", task.relevance(batch.inputs), (SAMPLES, outputs, batch.inputs.shape[1]))
+    task.render(batch.inputs[0])
+
+
+def _check_tensor(code: str, name: str, value: object, expected: tuple[int, ...]) -> None:
+    if not isinstance(value, Tensor):
+        raise PluginError(f"{code} gives {name} of type {type(value).__name__}: expected a tensor {expected}")
+    if tuple(value.shape) != expected:
+        raise PluginError(f"{code} gives {name} of shape {tuple(value.shape)}: expected {expected}")

@@ -1,0 +1,115 @@
+"""Formats and digests of stored configs, and the differences between two of them.
+
+config.json and every tensor file carry a SHA-256 of their content, and every tensor file also contains the
+config. Each file can therefore be checked alone and against config.json.
+"""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.io.reading import DamageError, canonical_json, has_valid_digest, parse_json
+from regard.training.config import PARTS
+from regard.training.tensor_file import TensorFile
+
+FORMAT = "regard-run/7"
+EARLIER_FORMATS = ("regard-run/6", "regard-run/5")
+"""Earlier formats that are still read. Neither has digests. In format 5, the task's name is `task` and the task's
+options are `size`."""
+MOST_DIFFERENCES = 3
+"""Differences between two configs that a message lists."""
+LONGEST_VALUE = 24
+"""Characters of a value in such a message."""
+LARGEST_CONFIG = 1 << 20
+"""Largest size of config.json in bytes."""
+
+
+def vocabulary_digest(vocabularies: dict[str, str]) -> str:
+    """Return the SHA-256 of vocabularies, given as JSON by name."""
+    return hashlib.sha256(json.dumps(vocabularies, sort_keys=True).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def upgrade_config(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored config with the names of the current format."""
+    if "size" not in stored:
+        return stored
+    others = {name: value for name, value in stored.items() if name not in ("task", "size")}
+    return {**others, "on": stored.get("task"), "task": stored["size"]}
+
+
+def bare_config(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored config with current names, without its format and digest."""
+    return upgrade_config({name: value for name, value in stored.items() if name not in ("format", "digest")})
+
+
+def without_digest(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored config without its digest."""
+    return {name: value for name, value in stored.items() if name != "digest"}
+
+
+def is_intact(stored: dict[str, Any]) -> bool:
+    """Return whether a stored config has the digest of its content; earlier formats have none."""
+    return has_valid_digest(stored) or (stored["format"] in EARLIER_FORMATS and "digest" not in stored)
+
+
+def config_mismatch(file: TensorFile, stored: dict[str, Any], name: str) -> str | None:
+    """Describe how the config in a tensor file differs from config.json; None if they agree."""
+    if file.digest is None:  # earlier formats: a CRC-32 of the config, or nothing
+        total = zlib.crc32(json.dumps(bare_config(stored), sort_keys=True).encode())
+        return None if file.config in ("", f"{total:08x}") else "it was trained with another config.json"
+    if file.config == canonical_json(without_digest(stored)):
+        return None
+    return differences(stored, file.config, name) or "it names no config"
+
+
+def differences(stored: Mapping[str, Any], config: str, name: str) -> str:
+    """Describe how config.json (plain data) differs from the config in the file `name` (JSON).
+
+    Returns an empty string for equal configs, and for JSON that is not a config.
+    """
+    try:
+        other = parse_json(config, finite=False)
+    except DamageError:
+        return ""
+    mine, theirs = dict(_values("", without_digest(stored))), dict(_values("", other))
+    names = [option for option in {**mine, **theirs} if mine.get(option) != theirs.get(option)]
+    if names == ["initial"]:
+        return "it began with other parameters than config.json says"
+    names = [option for option in names if option != "initial"]  # it follows from the others
+    changes = [
+        f"{option} is {_shorten(mine.get(option))} in config.json, {_shorten(theirs.get(option))} in {name}"
+        for option in names
+    ]
+    more = len(changes) - MOST_DIFFERENCES
+    return "; ".join(changes[:MOST_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
+
+
+def unknown_format(stored: Any) -> str:
+    """Describe the format of a config that this version cannot read."""
+    name = stored.get("format") if isinstance(stored, dict) else None
+    named = f"format {name!r}"[:60] if isinstance(name, str) else "no format"
+    known = ", ".join((FORMAT, *EARLIER_FORMATS))
+    return f"config.json names {named}, this version of Regard reads {known}; a newer run needs a newer version"
+
+
+def _values(name: str, content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested objects under the last key of their path, which is the flag's name."""
+    if isinstance(content, Mapping) and content:
+        for inner, value in content.items():
+            yield from _values(f"{name}.{inner}" if name and name not in PARTS else inner, value)
+    else:
+        yield name, content
+
+
+def _shorten(value: object) -> str:
+    text = "missing" if value is None else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

@@ -1,0 +1,117 @@
+"""Processes of one training: a single one, or those that `torchrun` started.
+
+Each batch is split between the processes by rows, and their losses and gradients are summed. A training is
+therefore the same on any number of processes, except for the order of additions and for the dropout masks.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
+
+from regard.data import PairBatch
+from regard.errors import MachineError
+from regard.io import hold_lock
+from regard.tasks import Batch
+
+AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch)
+CPU = torch.device("cpu")
+TIMEOUT = timedelta(days=1)
+"""Longest wait of a process for the others. One process prepares the corpus for all, which can take hours. If a
+process fails, torchrun stops the others at once."""
+
+
+@dataclass(frozen=True)
+class DistributedContext:
+    """Rank of this process, number of processes, and device."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = CPU
+    restarted: bool = False
+    """Whether torchrun started the processes again after a failure (`--max-restarts`)."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and messages."""
+        return self.rank == 0
+
+    def share(self, batch: AnyBatch) -> AnyBatch:
+        """Return this process's rows of a batch, on its device."""
+        return cast(AnyBatch, batch.share(self.rank, self.size).to(self.device))
+
+    def total(self, value: Tensor) -> Tensor:
+        """Return the sum of a tensor over all processes."""
+        if self.size > 1:
+            dist.all_reduce(value)
+        return value
+
+    def agree(self, number: float) -> float:
+        """Return the number of the first process, in every process."""
+        if self.size == 1:
+            return number
+        shared = torch.tensor([number], dtype=torch.float64, device=self.device)
+        dist.broadcast(shared, 0)
+        return shared.item()
+
+    @contextmanager
+    def first_before_others(self) -> Iterator[None]:
+        """Run a block in the first process, then in the others, which reuse the files that it made."""
+        if not self.first:
+            self.wait()
+        yield
+        if self.first:
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+        if self.size > 1:
+            dist.barrier()
+
+    def lock(self, folder: Path) -> AbstractContextManager[None]:
+        """Lock a folder against processes of other trainings; raises `InputError` if another one has locked
+        it."""
+        return hold_lock(folder) if self.first else nullcontext()
+
+
+SINGLE_PROCESS = DistributedContext()
+
+
+@contextmanager
+def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
+    """Join the processes that `torchrun` started; without torchrun, yield a single process.
+
+    `gpu`: use one GPU per process, if there are any. Raises `MachineError` if another process ends early.
+    """
+    gpu = gpu and torch.cuda.is_available()
+    if "WORLD_SIZE" not in os.environ:
+        yield DistributedContext(device=torch.device("cuda" if gpu else "cpu"))
+        return
+    device = CPU
+    if gpu:
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
+    # Restarted processes share the store of the earlier ones, and must not find their addresses there.
+    store = dist.PrefixStore(f"regard/{restarts}", store)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+    try:
+        yield DistributedContext(rank, size, device, restarts > 0)
+    except RuntimeError as error:
+        if isinstance(error, dist.DistError) or "gloo" in str(error):
+            raise MachineError(
+                f"process {rank} of {size} lost the connection to another one, which ended"
+            ) from error
+        raise
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,320 @@
+"""Folder of a run: the files of one training.
+
+    config.json                   the config
+    model.safetensors             weights to use, and their step
+    trainer/step-N.safetensors    training state: parameters, optimizer, generator, position in the data
+    metrics.jsonl                 one JSON object per line: step, loss, exact match, learning rate
+    snapshots/step-N.safetensors  weights in half precision, if snapshots are kept
+    tokenizer/                    vocabularies learned from text, if any
+
+config.json and each tensor file carry a SHA-256 of their content. Each tensor file contains the config, and the
+config contains the digest of the vocabularies. Every file can therefore be checked alone and against config.json.
+A file that was edited, or that belongs to another run, is refused unless `trust_edited` is set.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.errors import EditedError, InputError
+from regard.io import append_inside, new_folder, refuse_links, tidy, write_file, write_inside, write_json
+from regard.io.reading import (
+    DamageError,
+    add_digest,
+    canonical_json,
+    damaged_file,
+    has_valid_digest,
+    is_file,
+    json_digest,
+    list_steps,
+    parse_json,
+    read_bytes,
+    read_text,
+)
+from regard.plugins import PluginError
+from regard.progress import print_status
+from regard.training.config import RunConfig, config_from_json
+from regard.training.digests import (
+    EARLIER_FORMATS,
+    FORMAT,
+    LARGEST_CONFIG,
+    bare_config,
+    differences,
+    is_intact,
+    unknown_format,
+    vocabulary_digest,
+    without_digest,
+)
+from regard.training.metrics import read_metrics
+from regard.training.tensor_file import read_metadata
+from regard.training.trust_code import check_trusted
+
+MEND = "restore a copy of it, or train it again"
+TRUST = "if you changed it yourself, add --trust-edited (in Python trust_edited=True)"
+_reported: set[tuple[Path, str]] = set()
+"""Accepted edits that were reported since the run was last loaded."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Files of one run.
+
+    Every reader raises `InputError` for a file that was edited or belongs to another run. With `trust_edited` it
+    reports the difference on standard error instead, and uses the file.
+    """
+
+    path: Path
+    trust_edited: bool = False
+
+    @property
+    def config_file(self) -> Path:
+        """File of the config. A folder with this file is a run."""
+        return self.path / "config.json"
+
+    @property
+    def model_file(self) -> Path:
+        """File of the weights."""
+        return self.path / "model.safetensors"
+
+    @property
+    def metrics_file(self) -> Path:
+        """File of loss and exact match by step."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def snapshots(self) -> list[Path]:
+        """Files of the snapshots, oldest first."""
+        return list_steps(self.path / "snapshots")
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Device and inode of the folder, which change if another run replaces it; None without a folder."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def exists(self) -> bool:
+        """Return whether the folder holds a run."""
+        return is_file(self.config_file)
+
+    def stored(self) -> dict[str, Any]:
+        """Return the content of config.json as plain data, after a check of its format only."""
+        if not self.exists():
+            raise InputError(f"no run at {str(self.path)!r}: train one first, or name its folder")
+        try:
+            # `clip` is infinite for a gradient without limit, and JSON has no infinity.
+            stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)
+        except DamageError as error:
+            raise self.damaged_file("config.json", error) from error
+        names = {"format", "model_type", "architectures"} & set(stored if isinstance(stored, dict) else ())
+        if names and "format" not in names:
+            raise InputError(
+                f"{str(self.path)!r} is a Hugging Face model, not a run: inspect it with"
+                f" `regard look {self.path}`, or convert a translation model with `regard import {self.path}`"
+            )
+        if not isinstance(stored, dict) or stored.get("format") not in (FORMAT, *EARLIER_FORMATS):
+            raise InputError(f"run {str(self.path)!r} cannot be read: {unknown_format(stored)}")
+        return stored
+
+    def read_config(self, *, trust_code: bool = False) -> RunConfig:
+        """Return the config. Raises `InputError` if it is missing, damaged, edited, or names untrusted code."""
+        stored = self.stored()
+        if not is_intact(stored):
+            self.refuse_edited("config.json", self._describe_edit(stored))
+        stored = bare_config(stored)
+        check_trusted(stored, self.path, trust_code=trust_code)
+        try:
+            return config_from_json(stored)
+        except PluginError as error:
+            raise InputError(f"run {str(self.path)!r} cannot be loaded here: {error}") from error
+        except InputError as error:
+            raise self.damaged_file("config.json", error) from error
+
+    @property
+    def config_text(self) -> str:
+        """The config as JSON, as every tensor file contains it."""
+        return canonical_json(without_digest(self.stored()))
+
+    @property
+    def has_digests(self) -> bool:
+        """Whether every file must have a digest; the files of earlier formats have none."""
+        return bool(self.stored()["format"] == FORMAT)
+
+    @property
+    def model_identity(self) -> dict[str, str | None]:
+        """Digests of the config and of model.safetensors; the latter is None in earlier formats."""
+        try:
+            _, model = read_metadata(self.model_file)
+        except DamageError as error:
+            raise self.damaged_file(self.model_file.name, error) from error
+        return {"config": json_digest(without_digest(self.stored())), "model": model}
+
+    def _describe_edit(self, stored: dict[str, Any]) -> str:
+        """Describe how an edited config.json differs from the config in model.safetensors."""
+        if "digest" not in stored:
+            return "its digest is missing"
+        try:
+            config, _ = read_metadata(self.model_file)
+        except (DamageError, InputError):
+            config = ""
+        return differences(stored, config, self.model_file.name) or "it has changed since it was written"
+
+    def damaged_file(self, name: str, problem: object) -> InputError:
+        """Return an error for a damaged file."""
+        return InputError(f"run {str(self.path)!r} is damaged: {name}: {problem}; {MEND}")
+
+    def refuse_edited(self, name: str, problem: str, mend: str = MEND) -> None:
+        """Raise `InputError` for an edited file; with `trust_edited`, report the problem instead."""
+        message = f"run {str(self.path)!r} was edited or mixed with another run: {name}: {problem}"
+        if not self.trust_edited:
+            raise EditedError(message, f"{mend}; {TRUST}")
+        key = self.path.resolve(), message
+        if key not in _reported:
+            _reported.add(key)
+            print_status(f"regard: {message}; it is used as it is (--trust-edited)", show=True)
+
+    def report_again(self) -> None:
+        """Report accepted edits again, because the run is loaded again."""
+        _reported.difference_update({key for key in _reported if key[0] == self.path.resolve()})
+
+    def write_vocabularies(self, files: dict[str, str]) -> None:
+        """Write vocabularies (JSON by name); raises `MachineError` if the disk refuses."""
+        for name, content in files.items():
+            write_inside(self.path, self.path / "tokenizer" / f"{name}.json", content.encode())
+
+    def read_vocabularies(self, expected: str | None) -> dict[str, str]:
+        """Return the vocabularies by name; none if their `expected` digest is None.
+
+        Raises `InputError` if they are missing, or differ from those of the training.
+        """
+        if expected is None:
+            return {}
+        try:
+            vocabularies = {
+                name: read_text(self.path / "tokenizer" / f"{name}.json", "restore a copy of it")
+                for name in ("source", "target")
+            }
+        except InputError as error:
+            raise InputError(
+                f"run {str(self.path)!r} is damaged: its tokenizer cannot be read: {error}"
+            ) from error
+        if vocabulary_digest(vocabularies) != expected:
+            self.refuse_edited("tokenizer", "its vocabularies differ from those of the training")
+        return vocabularies
+
+    def append_metrics(self, metrics: dict[str, float]) -> None:
+        """Append a line of metrics; raises `MachineError` if the disk refuses."""
+        append_inside(self.path, self.metrics_file, json.dumps(metrics).encode() + b"\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the metrics, without a last line that a crash truncated."""
+        return read_metrics(self.metrics_file)
+
+    def known_metrics(self) -> list[dict[str, Any]]:
+        """Return the metrics of a finished training; raises `InputError` if there are none."""
+        metrics = self.read_metrics()
+        if not metrics:
+            raise InputError(
+                f"run {str(self.path)!r} has lost its metrics.jsonl: restore a copy of it, or delete the folder "
+                f"to train it again"
+            )
+        return metrics
+
+    def cut_metrics(self, step: int) -> None:
+        """Remove metrics after `step`, which a resumed training writes again.
+
+        Raises `InputError` if the run or one of its folders is a link.
+        """
+        for name in ("trainer", "snapshots", "tokenizer", "tensorboard"):
+            refuse_links(self.path / name, below=self.path.parent)
+        lines = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
+        write_file(self.metrics_file, "".join(lines).encode())
+
+    def write_derived(self, name: str, content: dict[str, Any]) -> None:
+        """Write results computed from the model, such as `alignment.json`, with the model's digests.
+
+        Raises `MachineError` if the disk refuses.
+        """
+        content = add_digest({**content, "of": self.model_identity})
+        write_json(self.path / name, content, indent=1, allow_nan=False)
+
+    def read_derived(self, name: str, mend: str) -> dict[str, Any] | None:
+        """Return what `write_derived` wrote; None without a file, or if the model has been trained further.
+
+        Raises `InputError` for a file that is damaged, edited or of another run; `mend` tells the way out.
+        """
+        path = self.path / name
+        if not is_file(path):
+            return None
+        try:
+            content = parse_json(read_bytes(path))
+            if not isinstance(content, dict):
+                raise DamageError("it is not an object")
+        except DamageError as error:
+            raise damaged_file(path, error, mend) from error
+        if "digest" not in content and not self.has_digests:
+            return content
+        model = content.get("of")
+        if not has_valid_digest(content):
+            self.refuse_edited(name, "it has changed since it was written", mend)
+        elif not isinstance(model, dict) or model.get("config") != self.model_identity["config"]:
+            self.refuse_edited(name, "it is of another run", mend)
+        elif model != self.model_identity:
+            return None
+        return {key: value for key, value in content.items() if key not in ("of", "digest")}
+
+
+@contextmanager
+def create_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFolder]:
+    """Create a run at `path`: yield a temporary folder for its first files, then move it into place.
+
+    With `overwrite`, a run at `path` is replaced once the new one is complete on disk. Raises `InputError` if
+    something else is at `path`, and `MachineError` if the disk refuses.
+    """
+    check_run_path(path, overwrite=overwrite)
+    with new_folder(path) as building:
+        folder = RunFolder(building)
+        write_json(folder.config_file, add_digest({"format": FORMAT, **dataclasses.asdict(config)}))
+        yield folder
+
+
+def check_run_path(path: Path, *, overwrite: bool) -> None:
+    """Raise `InputError` if a new run cannot be created at `path`."""
+    if RunFolder(path).exists() and not overwrite:
+        raise InputError(
+            f"{str(path)!r} already holds a run: continue it with --resume, replace it with --overwrite, "
+            f"or choose another --savepath"
+        )
+    if path.exists() and not RunFolder(path).exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{str(path)!r} exists and is not a run: choose another --savepath")
+
+
+def is_run_folder(folder: Path) -> bool:
+    """Return whether a folder holds a run of any format."""
+    try:
+        stored = parse_json(read_bytes(folder / "config.json", most=LARGEST_CONFIG), finite=False)
+    except (DamageError, InputError, OSError):
+        return False
+    return isinstance(stored, dict) and str(stored.get("format", "")).startswith("regard-run/")
+
+
+def find_run(run: str | Path, savepath: Path, *, trust_edited: bool = False) -> RunFolder:
+    """Find a run by the path of its folder, or by its task's name under `savepath`.
+
+    `trust_edited`: also use files that were edited. Raises `InputError` if there is no such run.
+    """
+    if not isinstance(run, str | Path):
+        raise InputError(f"run {run!r} is not a name: give a task's name, or the path of a run's folder")
+    for path in (Path(run), savepath / run):
+        tidy(path.parent)
+        if RunFolder(path).exists():
+            return RunFolder(path, trust_edited)
+    raise InputError(
+        f"no run {str(run)!r} in {str(savepath)!r}: train it with `regard train`, or give its --savepath"
+    )

@@ -1,0 +1,63 @@
+"""Signals during training: Ctrl-C, SIGTERM and SIGHUP take effect after the current step."""
+
+import math
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+DEBOUNCE = 2.0
+"""Seconds in which further signals count as the first one. A process group often gets a signal twice: torchrun
+passes on the Ctrl-C that the terminal has sent to all."""
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised by Ctrl-C in training, after the current step is finished and saved."""
+
+
+@contextmanager
+def delay_signals() -> Iterator[list[int]]:
+    """Yield a list that receives the first of `SIGNALS` instead of ending the process.
+
+    A signal that comes more than `DEBOUNCE` seconds later has its usual effect. Only the main thread can handle
+    signals; in other threads the list stays empty.
+    """
+    received: list[int] = []
+    handlers: dict[int, object] = {}
+    first = math.inf  # not known yet: another signal may arrive while the first one is handled
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if not received:
+            received.append(number)
+            first = time.monotonic()
+        elif time.monotonic() > first + DEBOUNCE:
+            restore()
+            signal.raise_signal(number)
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    try:
+        for number in SIGNALS:
+            if (
+                number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
+            ):  # `nohup` ignores SIGHUP
+                handlers[number] = signal.signal(number, receive)
+    except ValueError:  # not the main thread
+        handlers.clear()
+    try:
+        yield received
+    finally:
+        restore()
+
+
+def exit_by_signal(number: int) -> None:
+    """End the process as the signal `number` does."""
+    if number == signal.SIGINT:
+        raise Interrupted
+    sys.exit(128 + number)

@@ -1,0 +1,254 @@
+"""Tensor files (safetensors) of a run: model weights, training state, snapshots.
+
+The header is read first and compared with the expected tensors, so that no memory is allocated for unexpected
+content. The metadata contain the config of the run, and a SHA-256 of the header (names, types, shapes, step,
+config) and all values. Nothing is unpickled.
+"""
+
+import hashlib
+import json
+import math
+import os
+import stat
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from regard.io.reading import MAX_DIGITS, DamageError, canonical_json, check_file, convert_json, parse_json
+
+LARGEST_HEADER = 1 << 24
+"""Largest size of a header in bytes."""
+LARGEST = 1 << 52
+"""Largest number of values of a tensor; an axis of length 0 counts as 1."""
+TYPES = {
+    "BF16": torch.bfloat16,
+    "BOOL": torch.bool,
+    "F16": torch.float16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+}
+
+
+class TensorSpec(NamedTuple):
+    """Shape and type of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        return f"{str(self.dtype).removeprefix('torch.')} {self.shape}"
+
+
+Expected = Mapping[str, TensorSpec]
+
+
+def tensor_specs(tensors: Mapping[str, Tensor], *, half: bool = False) -> dict[str, TensorSpec]:
+    """Return shape and type of each tensor; `half`: floating point tensors are stored in half precision.
+
+    >>> print(tensor_specs({"bias": torch.zeros(3)})["bias"])
+    float32 (3,)
+    """
+    return {
+        name: TensorSpec(tuple(tensor.shape), torch.half if half and tensor.is_floating_point() else tensor.dtype)
+        for name, tensor in tensors.items()
+    }
+
+
+class _Metadata(msgspec.Struct, forbid_unknown_fields=True):
+    """Metadata of a file. Older files have a CRC-32 of the values instead of a SHA-256, or neither."""
+
+    step: str
+    config: str = ""
+    sha256: str | None = None
+    crc32: str | None = None
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    """Header entry of a tensor."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Header:
+    metadata: _Metadata
+    entries: dict[str, _Entry]
+    begin: int
+    """Offset of the first value."""
+
+
+class TensorFile(NamedTuple):
+    """Content of a tensor file."""
+
+    tensors: dict[str, Tensor]
+    step: int
+    """Training steps of the tensors."""
+    config: str
+    """Config of the run as JSON; in older files its checksum, or an empty string."""
+    digest: str | None
+    """SHA-256 of header and values that the file names; None in older files."""
+    intact: bool
+    """Whether the content matches its SHA-256 or CRC-32; True for files with neither."""
+
+
+def pack_tensors(tensors: Mapping[str, Tensor], step: int, config: str = "") -> bytes:
+    """Return the bytes of a tensor file; `config`: the run's config as JSON."""
+    plain = safetensors.torch.save(dict(tensors))
+    begin = 8 + int.from_bytes(plain[:8], "little")
+    values = memoryview(plain)[begin:]
+    entries = json.loads(plain[8:begin])
+    metadata = {"step": str(step), "config": config}
+    digest = _header_digest(metadata, entries)
+    digest.update(values)
+    metadata["sha256"] = digest.hexdigest()
+    header = json.dumps({"__metadata__": metadata, **entries}, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return b"".join([len(header).to_bytes(8, "little"), header, values])
+
+
+def warn_not_finite(tensors: Mapping[str, Tensor], model: str) -> None:
+    """Warn about the first parameter with NaN or infinite values; `model` names the model in the warning."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.is_meta and not bool(tensor.isfinite().all()):
+            warnings.warn(f"{name} of {model!r} is not finite, the first such parameter", stacklevel=3)
+            return
+
+
+def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of named tensors (names, types, shapes, values), independent of their order."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(canonical_json([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def read_tensors(path: Path, expected: Expected | None = None) -> TensorFile:
+    """Read a tensor file and check its digest.
+
+    `expected`: the tensors that the file must contain; None for any. Raises `DamageError` for other tensors and
+    for a file that is incomplete, and `InputError` for a file that cannot be read.
+    """
+    with _opened(path) as (file, size):
+        header = _read_header(file, size)
+        if expected is not None:
+            _check_expected(header.entries, expected)
+        tensors, intact = _read_values(file, header)
+        metadata = header.metadata
+        return TensorFile(tensors, int(metadata.step), metadata.config, metadata.sha256, intact)
+
+
+def read_metadata(path: Path) -> tuple[str, str | None]:
+    """Return the config and the digest that a tensor file names, without reading or checking its values.
+
+    Raises `DamageError` and `InputError` as `read_tensors` does.
+    """
+    with _opened(path) as (file, size):
+        metadata = _read_header(file, size).metadata
+        return metadata.config, metadata.sha256
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a tensor file; yields the file and its size."""
+    check_file(path)
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise DamageError("it is no regular file")
+            yield file, status.st_size
+    except OSError as error:
+        raise DamageError(f"it cannot be read: {error.strerror or 'it is cut short'}") from error
+
+
+def _read_header(file: BinaryIO, size: int) -> _Header:
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > size - 8:
+        raise DamageError("it is cut short, or no file of tensors")
+    if length > LARGEST_HEADER:
+        raise DamageError(f"its header has {length:,} bytes, at most {LARGEST_HEADER:,} are read")
+    content = parse_json(file.read(length))
+    if not isinstance(content, dict):
+        raise DamageError("its header is no object")
+    metadata = convert_json(content.pop("__metadata__", {}), _Metadata)
+    if not (metadata.step.isascii() and metadata.step.isdigit() and len(metadata.step) <= MAX_DIGITS):
+        raise DamageError(f"its step {metadata.step[:MAX_DIGITS]!r} is no number")
+    entries = convert_json(content, dict[str, _Entry])
+    _check_offsets(entries, size - 8 - length)
+    return _Header(metadata, entries, 8 + length)
+
+
+def _check_offsets(entries: dict[str, _Entry], size: int) -> None:
+    """Raise `DamageError` unless the tensors fill the file without gaps, each with the size of its shape."""
+    end = 0
+    for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
+        begin, next_end = entry.data_offsets
+        if entry.dtype not in TYPES:
+            raise DamageError(f"tensor {name!r} is of unknown type {entry.dtype[:MAX_DIGITS]!r}")
+        if min(entry.shape, default=0) < 0 or math.prod(max(length, 1) for length in entry.shape) > LARGEST:
+            raise DamageError(f"tensor {name!r} has the shape {entry.shape}")
+        if begin != end or next_end - begin != math.prod(entry.shape) * TYPES[entry.dtype].itemsize:
+            raise DamageError(f"tensor {name!r} does not lie where it should")
+        end = next_end
+    if end != size:
+        raise DamageError(f"it holds {size:,} bytes of values where its header names {end:,}")
+
+
+def _check_expected(entries: Mapping[str, _Entry], expected: Expected) -> None:
+    for name in expected:
+        if name not in entries:
+            raise DamageError(f"tensor {name!r} is missing")
+    for name, entry in entries.items():
+        if name not in expected:
+            raise DamageError(f"tensor {name!r} does not belong there")
+        spec = TensorSpec(tuple(entry.shape), TYPES[entry.dtype])
+        if spec != expected[name]:
+            raise DamageError(f"tensor {name!r} is {spec}, not {expected[name]}")
+
+
+def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bool]:
+    """Return the tensors of a file, and whether header and values match the digest."""
+    metadata = header.metadata
+    entries = {name: msgspec.to_builtins(entry) for name, entry in header.entries.items()}
+    digest = _header_digest({"step": metadata.step, "config": metadata.config}, entries)
+    total = zlib.crc32(f"{metadata.step} {metadata.config} ".encode())
+    file.seek(header.begin)
+    tensors: dict[str, Tensor] = {}
+    # The tensors follow each other without gaps (`_check_offsets`), so one pass reads and digests them.
+    for name, entry in sorted(header.entries.items(), key=lambda item: item[1].data_offsets):
+        tensor = torch.empty(entry.shape, dtype=TYPES[entry.dtype])
+        values = tensor.reshape(-1).view(torch.uint8).numpy().data
+        if file.readinto(values) != len(values):  # type: ignore[attr-defined]
+            raise DamageError("it is cut short")
+        tensors[name] = tensor
+        if metadata.sha256 is not None:
+            digest.update(values)
+        elif metadata.crc32 is not None:
+            total = zlib.crc32(values, total)
+    if metadata.sha256 is not None:
+        intact = digest.hexdigest() == metadata.sha256
+    else:
+        intact = metadata.crc32 is None or metadata.crc32 == f"{total:08x}"
+    return {name: tensors[name] for name in header.entries}, intact
+
+
+def _header_digest(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> "hashlib._Hash":
+    """Return a SHA-256 object fed with a header, independent of the order of its names."""
+    return hashlib.sha256(canonical_json({"__metadata__": metadata, **entries}).encode())

@@ -1,0 +1,282 @@
+"""Training loop: steps, metrics, validations, checkpoints.
+
+`train_steps` drives a `Learner`: one model on one or several processes (`SingleLearner`), or one model from many
+seeds at once (`regard.training.stacked`).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import DecoderLayer, EncoderLayer
+from regard.errors import InputError, MachineError, shorten
+from regard.streams import derive_seed
+from regard.tasks import BatchSource
+from regard.training.checkpoint import Checkpoint
+from regard.training.distributed import SINGLE_PROCESS, DistributedContext
+from regard.training.objective import Objective
+from regard.training.run_folder import RunFolder
+from regard.training.settings import Precision, TrainingConfig
+from regard.training.signals import delay_signals, exit_by_signal
+from regard.training.state import Progress, TrainingState
+
+Metrics = dict[str, float]
+METRICS_EVERY = 10
+"""Steps between two lines of metrics."""
+CHECKPOINT_EVERY = 500
+"""Steps between two checkpoints; a killed process loses at most this many."""
+
+
+class Outcome(NamedTuple):
+    """Result of a training step, before the update of the parameters."""
+
+    loss: float
+    """Mean over the outputs, in nats."""
+    correct: Tensor
+    """(B,) bool: samples of this process whose outputs are all right."""
+
+
+class Learner(Protocol):
+    """A model, or several, trained step by step."""
+
+    @property
+    def step(self) -> int:
+        """Number of finished steps."""
+
+    @property
+    def progress(self) -> Progress:
+        """Position in the data and validation history."""
+
+    @property
+    def folders(self) -> Sequence[RunFolder]:
+        """Run folder of each outcome of a step; none in processes that do not write."""
+
+    def learn(self, lr: float) -> list[Outcome]:
+        """Take a step; raises `InputError` and changes nothing if a loss is not finite."""
+
+    def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
+        """Return the metrics that `validate` computes for the model to be used."""
+
+    def snapshot(self) -> None:
+        """Write a snapshot of the weights."""
+
+    def save(self, *, use: bool) -> None:
+        """Write a checkpoint; `use`: replace the weights to use."""
+
+    def agree(self, stopped: bool) -> bool:
+        """Return the value of the first process."""
+
+    def wait(self) -> None:
+        """Wait for all processes, so that none ends while another one writes."""
+
+
+def train_steps(
+    learner: Learner,
+    settings: TrainingConfig,
+    on_metrics: Callable[[Metrics], None] = lambda metrics: None,
+    *,
+    validate: Callable[[nn.Module], Metrics] | None = None,
+) -> None:
+    """Train to the last step; write metrics and checkpoints to the learner's folders.
+
+    `validate` returns metrics of a model with the key "bleu". The weights with the best BLEU are kept for use,
+    the later ones of equals; without `validate`, the last weights are. `on_metrics` gets the metrics of the first
+    folder. SIGINT, SIGTERM and SIGHUP end the process after the current step and a checkpoint; a second signal
+    ends it at once. Raises `InputError` for a loss that is not finite, and `MachineError` if the disk refuses;
+    the last checkpoint stays.
+    """
+    snapshot_steps, progress = frozenset(settings.snapshot_steps), learner.progress
+    with delay_signals() as signals, torch.random.fork_rng(devices=[]):
+        if learner.step == 0 and snapshot_steps:
+            learner.snapshot()
+        while learner.step < settings.steps and not progress.out_of_patience(settings.patience):
+            lr = settings.schedule_at(learner.step)
+            outcomes = learner.learn(lr)
+            if learner.step in snapshot_steps:
+                learner.snapshot()
+            last, better, validation = learner.step == settings.steps, validate is None, Metrics()
+            if validate is not None and (learner.step % settings.validate_every == 0 or last):
+                validation = learner.validated(validate)
+                better = progress.note(validation["bleu"])
+                last = last or progress.out_of_patience(settings.patience)
+            if learner.step % METRICS_EVERY == 0 or last or validation:
+                _write_metrics(learner, outcomes, validation, lr, on_metrics)
+            interrupted = learner.agree(bool(signals))
+            if learner.step % CHECKPOINT_EVERY == 0 or last or validation or interrupted:
+                learner.save(use=better)
+            if interrupted and not last:
+                learner.wait()
+                exit_by_signal(signals[0] if signals else 0)
+
+
+def _write_metrics(
+    learner: Learner,
+    outcomes: Sequence[Outcome],
+    validation: Metrics,
+    lr: float,
+    on_metrics: Callable[[Metrics], None],
+) -> None:
+    """Append a line of metrics to each folder."""
+    for index, (folder, outcome) in enumerate(zip(learner.folders, outcomes, strict=False)):
+        share = outcome.correct.float().mean().item()
+        metrics = {"step": learner.step, "loss": outcome.loss, **validation, "exact_match": share, "lr": lr}
+        folder.append_metrics(metrics)
+        if not index:
+            on_metrics(metrics)
+
+
+class SingleLearner:
+    """One model, trained on all processes of a training."""
+
+    def __init__(
+        self,
+        state: TrainingState,
+        settings: TrainingConfig,
+        batches: BatchSource,
+        folder: RunFolder,
+        *,
+        context: DistributedContext = SINGLE_PROCESS,
+        drops: bool = False,
+    ) -> None:
+        self.state, self.settings, self.batches, self.context = state, settings, batches, context
+        self.folder = folder
+        self.folders = [folder] if context.first else []
+        self.drops = drops
+        """Whether the model has dropout."""
+        self.module = _distribute(state.objective, settings, context)
+        self.dtype = product_type(settings.precision, context.device)
+        state.model.train()
+
+    @property
+    def step(self) -> int:
+        """Number of finished steps."""
+        return self.state.step
+
+    @property
+    def progress(self) -> Progress:
+        """Position in the data and validation history."""
+        return self.state.progress
+
+    def learn(self, lr: float) -> list[Outcome]:
+        """Take a step on one or several batches.
+
+        Raises `InputError` for a loss that is not finite, and `MachineError` if the layers cannot be compiled.
+        """
+        state, settings, context = self.state, self.settings, self.context
+        if self.drops:  # dropout depends on seed and step only, so that resuming is exact
+            torch.manual_seed(derive_seed(settings.seed, f"dropout/{state.step}/{context.rank}"))
+        parts = [self.batches.draw(state.step) for _ in range(settings.accumulate)]
+        tokens = sum(part.tokens for part in parts)
+        state.optimizer.zero_grad()
+        losses, corrects = [], []
+        for part in parts:
+            with self._compiling():
+                with self._autocast():
+                    loss, correct = self.module(context.share(part), state.step, tokens)
+                if loss.requires_grad:  # otherwise the fast path has set the gradients already
+                    # DDP averages gradients, but the loss of a process is its share of the sum.
+                    (loss * context.size if context.size > 1 else loss).backward()
+            losses.append(loss.detach())
+            corrects.append(correct)
+        value = context.total(sum(losses[1:], losses[0])).item()
+        check_finite(value, state.step + 1, lr)
+        if settings.optimization.clip is not None:
+            torch.nn.utils.clip_grad_norm_(state.model.parameters(), settings.optimization.clip)
+        state.optimizer.step(lr)
+        state.step += 1
+        state.update_average(settings.average)
+        state.progress.place = self.batches.place
+        return [Outcome(value, torch.cat(corrects) if len(corrects) > 1 else corrects[0])]
+
+    @contextmanager
+    def _compiling(self) -> Iterator[None]:
+        """Turn an error of the compiler, such as a missing C compiler, into one line."""
+        if not self.settings.compile:
+            yield
+            return
+        from torch._dynamo.exc import TorchDynamoException  # this import takes seconds
+
+        try:
+            yield
+        except TorchDynamoException as error:
+            reason = " ".join(str(error).split())
+            raise MachineError(f"cannot compile: {shorten(reason, 200)}; train without --compile") from error
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        """Compute matrix products in the type of `precision`."""
+        return (
+            nullcontext() if self.dtype == torch.float32 else torch.autocast(self.context.device.type, self.dtype)
+        )
+
+    def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
+        """Return the metrics of the averaged model, computed by the first process."""
+        metrics: Metrics = {}
+        # Each step of a search has other shapes: compiled layers would be recompiled again and again. Even naming
+        # torch.compiler takes seconds, so only compiled trainings do.
+        eager = torch.compiler.set_stance("force_eager") if self.settings.compile else nullcontext()
+        with self.state.averaged() as model, eager:
+            if self.context.first:
+                metrics = validate(model)
+        return metrics | {"bleu": self.context.agree(metrics.get("bleu", 0.0))}
+
+    def snapshot(self) -> None:
+        """Write a snapshot of the weights, from the first process."""
+        for folder in self.folders:
+            Checkpoint(step=self.step, weights=self.state.weights()).save_snapshot(folder)
+
+    def save(self, *, use: bool) -> None:
+        """Write a checkpoint; `use`: replace the weights to use."""
+        self.state.save(self.folder, self.context, use=use)
+
+    def agree(self, stopped: bool) -> bool:
+        """Return the value of the first process."""
+        return bool(self.context.agree(stopped))
+
+    def wait(self) -> None:
+        """Wait for all processes, so that none ends while another one writes."""
+        self.context.wait()
+
+
+def check_finite(loss: float, step: int, lr: float) -> None:
+    """Raise `InputError` for a loss that is NaN or infinite."""
+    if not math.isfinite(loss):
+        raise InputError(
+            f"loss is {loss} at step {step}, at a learning rate of {lr:g}: lower --lr; "
+            f"the run keeps its last checkpoint"
+        )
+
+
+def product_type(precision: Precision, device: torch.device) -> torch.dtype:
+    """Return the type of matrix products; "auto" selects bfloat16 if `device` has native products.
+
+    Emulated bfloat16 is slower than float32.
+    """
+    if precision != "auto":
+        dtype: torch.dtype = getattr(torch, precision)
+        return dtype
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+    capabilities = torch.cpu.get_capabilities()
+    native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return torch.bfloat16 if native else torch.float32
+
+
+def _distribute(
+    objective: Objective[Any, Any], settings: TrainingConfig, context: DistributedContext
+) -> nn.Module:
+    """Return the objective, with compiled layers if asked, wrapped in DDP for several processes.
+
+    Only the layers are compiled: their code is compiled once for all of them, and for batches of any shape.
+    """
+    if settings.compile:
+        for module in objective.modules():
+            if isinstance(module, EncoderLayer | DecoderLayer):
+                module.compile(dynamic=True)
+    if context.size > 1 and not settings.sharded:
+        objective.written_out = None  # DDP sums only gradients that come from autograd
+        return nn.parallel.DistributedDataParallel(objective)
+    return objective

@@ -1,0 +1,103 @@
+"""Trust in the custom code that a run names.
+
+A config can name code: the Python file of its task, or `module:Class` as model, score or another part. Loading a
+run from someone else must not execute that code. It runs only if the user has trained with it on this machine,
+which the start of a training records, or allows it with `trust_code`. The record holds digests of path and
+content together, so a changed file, or another file of the same name, is not trusted.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from regard.errors import InputError, RegardError
+from regard.io import state_folder, write_file
+from regard.plugins import find_plugin, plugin_module
+
+_trusted_here: set[str] = set()
+"""Digests of code that this process trusts."""
+
+
+def trust(stored: Mapping[str, Any]) -> None:
+    """Trust the code that a config (as plain data) names, in this process and in later ones of this user.
+
+    If the record cannot be written, for example on a read-only disk, the trust ends with the process.
+    """
+    new = {_digest(file) for _, file, _ in _named_code(stored)}
+    if not new or not (new := new - _recorded()):
+        return
+    _trusted_here.update(new)
+    try:
+        record = _record()
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_file(record, "".join(f"{digest}\n" for digest in sorted(_recorded() | new)).encode())
+    except (OSError, RegardError):
+        pass
+
+
+def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> None:
+    """Raise `InputError` if the config of a run names untrusted code; with `trust_code`, trust it in this
+    process."""
+    unknown = [
+        (name, file)
+        for name, file, loaded in _named_code(stored)
+        if not loaded and _digest(file) not in _trusted_here | _recorded()
+    ]
+    if trust_code:
+        _trusted_here.update(_digest(file) for _, file in unknown)
+    elif unknown:
+        named = " and ".join(f"{name} ({str(file)!r})" for name, file in unknown)
+        raise InputError(
+            f"run {str(run)!r} names code that was never used for training here, or has changed since: {named}; "
+            f"read it, and if you trust it add --trust_code (in Python trust_code=True)"
+        )
+
+
+def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
+    """Yield each piece of code that a config names: its description, its file, and whether it is already loaded.
+
+    Regard's own modules and modules that are not found are left out: they execute no foreign code.
+    """
+    on, model = stored.get("on"), stored.get("model")
+    if isinstance(on, str) and on.endswith(".py") and Path(on).is_file():
+        yield f"task file {on!r}", Path(on).resolve(), False
+    parts = {"model": stored.get("kind"), **(model if isinstance(model, dict) else {})}
+    for part, name in parts.items():
+        module = plugin_module(name) if isinstance(name, str) and ":" in name else None
+        if module is not None and module.partition(".")[0] != "regard":
+            file = _file_of(module)
+            if file is not None:
+                yield f"{part} {name!r}", file, module in sys.modules
+
+
+def _file_of(module: str) -> Path | None:
+    """Return the file of a module without importing anything; None if it is not found."""
+    first, *names = module.split(".")
+    spec = find_plugin(first)  # `find_spec` of a submodule would import its package
+    for depth in range(len(names)):
+        if spec is None:
+            return None
+        spec = PathFinder.find_spec(".".join([first, *names[: depth + 1]]), spec.submodule_search_locations)
+    return Path(spec.origin).resolve() if spec is not None and spec.origin else None
+
+
+def _digest(file: Path) -> str:
+    try:
+        content = file.read_bytes()
+    except OSError:
+        content = b""
+    return hashlib.sha256(f"{file}\0".encode(errors="surrogateescape") + content).hexdigest()
+
+
+def _record() -> Path:
+    return state_folder() / "trusted"
+
+
+def _recorded() -> set[str]:
+    try:
+        return set(_record().read_text(encoding="utf-8").split())
+    except (OSError, ValueError):
+        return set()

@@ -1,0 +1,207 @@
+"""Attention maps as heatmap figures (matplotlib): a row for each layer, a panel for each head.
+
+All panels are drawn on one pair of axes, and labels that would overlap or be too small to read are left out: a
+hundred separate axes with all labels would take minutes instead of seconds.
+"""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from rich.cells import cell_len, set_cell_size
+
+from regard.viz.figure import COLOURS, DPI, drawable, figure_bytes
+from regard.viz.image_overlay import draw_overlay, has_patches
+from regard.viz.labels import answer_text, figure_metadata, intervention_lines, shown_label
+from regard.viz.maps import UNFINITE, LayerMap, Map, finite
+
+# All lengths are in inches.
+CELL = 0.24  # side of one weight if there is room
+MAX_SIDE = 27.0  # width and height of all panels together; larger maps get smaller cells
+MIN_PANEL = 0.9  # width and height of a panel
+LETTER = 0.065  # width of a character of a label
+UPRIGHT = 4  # labels with more characters are rotated; wide characters count twice
+LABEL_LENGTH = 18  # characters of a label that are drawn
+LABEL_SPACING = 0.1  # distance between two labels at least
+# Up to this number of tokens and of heads, every token is labelled, even if the figure grows.
+ALL_LABELS_TOKENS, ALL_LABELS_HEADS = 64, 8
+FEW_PANELS = 16  # up to this number, each panel has its own query labels
+MARGIN, GAP, TITLE, COLOUR_BAR, ANSWER, CAPTION_LINE = 0.2, 0.2, 0.4, 0.8, 0.45, 0.16
+
+
+def draw_map(attention: Map, format: str) -> bytes:
+    """Draw an attention map; return the bytes of a file. `format`: png, svg or pdf.
+
+    All panels share one colour scale, from 0 to the largest weight. A first step that can only attend to itself
+    is excluded from the scale, since its weight of 1 would make all others pale. A weight that is not finite is
+    magenta. A white dot marks an input on which the output step depends. If there are more weights than pixels,
+    the maximum of each square is drawn. Weights on an image are drawn on its patches (`image_overlay`).
+    """
+    if has_patches(attention):
+        scale = "from 0 to the largest weight on a patch, separate for each layer"
+        metadata = figure_metadata(attention, attention.plotted_layers, scale)
+        return figure_bytes(draw_overlay(attention), format, metadata)
+    layers = attention.plotted_layers
+    largest = max(_scale_maximum(layer.weights) for layer in layers) or 1.0
+    exceeded = any(finite(layer.weights).max(initial=0.0) > largest for layer in layers)
+    scale = f"weight 0 to {largest:.3f}{' and more' if exceeded else ''}, the same for all panels"
+    grid = _Grid(layers, with_answer=attention.prediction is not None)
+    caption = _caption(attention, f"{scale}{grid.omitted_labels}", int((grid.width - 2 * MARGIN) / LETTER))
+    grid.height += CAPTION_LINE * len(caption)
+    figure = Figure(figsize=(grid.width, grid.height))
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1), frameon=False)
+    axes.set(xlim=(0, grid.width), ylim=(grid.height, 0), xticks=[], yticks=[])
+    colours = ScalarMappable(Normalize(0.0, largest), COLOURS)
+    for panel in grid.panels():
+        _draw_panel(axes, panel, colours)
+    bar = figure.add_axes((1 - COLOUR_BAR / grid.width, 0.2, 0.15 / grid.width, 0.6))
+    figure.colorbar(colours, cax=bar, label="weight", extend="max" if exceeded else "neither")
+    bar.tick_params(labelsize=7)
+    if attention.prediction is not None:
+        answer = f"prediction {answer_text(attention.prediction)}, truth {answer_text(attention.truth)}"
+        text = drawable(f"{attention.task}: {attention.input!r}    {answer}")
+        lines = "\n".join(textwrap.wrap(text, max(int(grid.width / LETTER * 0.8), 40))[:2])
+        axes.text(MARGIN, MARGIN, lines, fontsize=10, va="top")
+    axes.text(MARGIN, grid.tops[-1], "\n".join(caption), fontsize=8, va="top")
+    return figure_bytes(figure, format, figure_metadata(attention, layers, scale))
+
+
+def _caption(attention: Map, scale: str, characters: int) -> list[str]:
+    colour = " (magenta)" if UNFINITE in attention.note else ""
+    paragraphs = [f"Note: {attention.note}{colour}"] if attention.note else []
+    paragraphs += [*intervention_lines(attention), f"Colours: {scale}"]
+    return [line for paragraph in paragraphs for line in textwrap.wrap(drawable(paragraph), characters)]
+
+
+def _scale_maximum(weights: np.ndarray) -> float:
+    """Return the weight of the strongest colour."""
+    _, queries, keys = weights.shape
+    weights = finite(weights)
+    causal = queries == keys > 1 and not weights[:, 0, 1:].any() and not weights[:, 1, 2:].any()
+    return float(weights[:, 1:].max(initial=0.0) if causal else weights.max(initial=0.0))
+
+
+class _Panel(NamedTuple):
+    """One head and its rectangle, measured from the upper left corner."""
+
+    layer: LayerMap
+    head: int
+    left: float
+    top: float
+    width: float
+    height: float
+    query_labels: bool
+    key_labels: bool
+
+
+class _Grid:
+    """Positions of all panels."""
+
+    def __init__(self, layers: Sequence[LayerMap], *, with_answer: bool) -> None:
+        self.layers = layers
+        columns = max(len(layer.weights) for layer in layers)
+        self.few = columns * len(layers) <= FEW_PANELS
+        queries, keys = [len(layer.query_labels) for layer in layers], [len(layer.key_labels) for layer in layers]
+        cell = min(CELL, MAX_SIDE / columns / max(keys), MAX_SIDE / sum(queries))
+        if max(*keys, *queries) <= ALL_LABELS_TOKENS and columns <= ALL_LABELS_HEADS:
+            cell = max(cell, LABEL_SPACING)
+        self.widths = [max(count * cell, MIN_PANEL) for count in keys]
+        self.heights = [max(count * cell, MIN_PANEL) for count in queries]
+        self.left = max(_label_room(layer.query_labels) for layer in layers)
+        # Keys are labelled below a row unless the next row has the same keys.
+        self.key_labels = [
+            self.few or following is None or layer.key_labels != following.key_labels
+            for layer, following in zip(layers, [*layers[1:], None], strict=True)
+        ]
+        self.spacing = (self.left if self.few else 0) + GAP
+        rows = [
+            TITLE + height + (GAP + _key_label_height(layer.key_labels) * labelled)
+            for layer, height, labelled in zip(layers, self.heights, self.key_labels, strict=True)
+        ]
+        first = MARGIN + ANSWER * with_answer
+        self.tops = [first, *(first + offset for offset in accumulate(rows))]
+        width = MARGIN * 2 + self.left + columns * (max(self.widths) + self.spacing) + COLOUR_BAR
+        self.width, self.height = max(width, 5.0), self.tops[-1] + MARGIN
+        sides = [*zip(keys, self.widths, strict=True), *zip(queries, self.heights, strict=True)]
+        interval = max(_label_interval(count, side) for count, side in sides)
+        self.omitted_labels = f"; 1 in {interval} steps is labelled for lack of room" if interval > 1 else ""
+
+    def panels(self) -> Iterator[_Panel]:
+        """Yield each head with its rectangle."""
+        step = max(self.widths) + self.spacing
+        for row, layer in enumerate(self.layers):
+            for head in range(len(layer.weights)):
+                left, top = MARGIN + self.left + head * step, self.tops[row] + TITLE
+                size = (self.widths[row], self.heights[row])
+                yield _Panel(layer, head, left, top, *size, self.few or not head, self.key_labels[row])
+
+
+def _label_room(labels: Sequence[str]) -> float:
+    return 0.1 + LETTER * min(max(map(cell_len, labels)), LABEL_LENGTH)
+
+
+def _key_label_height(labels: Sequence[str]) -> float:
+    return _label_room(labels) if max(map(cell_len, labels)) > UPRIGHT else 0.2
+
+
+def _draw_panel(axes: Axes, panel: _Panel, colours: ScalarMappable) -> None:
+    layer, left, top = panel.layer, panel.left, panel.top
+    right, bottom = left + panel.width, top + panel.height
+    weights = layer.weights[panel.head]
+    image = _downsample(
+        np.where(np.isfinite(weights), weights, np.nan), int(max(panel.width, panel.height) * DPI)
+    )
+    axes.imshow(
+        colours.to_rgba(image, bytes=True), extent=(left, right, bottom, top), interpolation="none", aspect="auto"
+    )
+    title = f"{drawable(layer.title)}\n" if panel.query_labels else ""
+    room = int((panel.width + GAP) / LETTER)
+    title = title if len(title) <= room or not panel.head else ""
+    axes.text(left, top - 0.05, f"{title}{layer.head_name(panel.head)}", fontsize=7, va="bottom")
+    queries, keys = layer.weights.shape[1:]
+    upright = max(map(cell_len, layer.key_labels)) > UPRIGHT
+    for key, label in _visible_labels(layer.key_labels, panel.width) if panel.key_labels else ():
+        x = left + (key + 0.5) * panel.width / keys
+        axes.text(x, bottom + 0.04, label, fontsize=7, rotation=90 * upright, ha="center", va="top")
+    if panel.query_labels:
+        for query, label in _visible_labels(layer.query_labels, panel.height):
+            y = top + (query + 0.5) * panel.height / queries
+            axes.text(left - 0.04, y, label, fontsize=7, ha="right", va="center")
+    if layer.relevant is not None:
+        rows, columns = np.nonzero(layer.relevant)
+        xs, ys = left + (columns + 0.5) * panel.width / keys, top + (rows + 0.5) * panel.height / queries
+        axes.scatter(xs, ys, s=6, c="white", edgecolors="black", linewidths=0.4, zorder=3)
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
+
+
+def _label_interval(count: int, side: float) -> int:
+    """Return n such that every n-th of `count` labels fits along a side."""
+    return max(int(np.ceil(count * LABEL_SPACING / side)), 1)
+
+
+def _visible_labels(labels: Sequence[str], side: float) -> Iterator[tuple[int, str]]:
+    """Yield index and text of the labels that fit along a side."""
+    for step in range(0, len(labels), _label_interval(len(labels), side)):
+        label = shown_label(labels[step])
+        short = label if cell_len(label) <= LABEL_LENGTH else f"{set_cell_size(label, LABEL_LENGTH - 1)}…"
+        yield step, drawable(short)
+
+
+def _downsample(weights: np.ndarray, pixels: int) -> np.ndarray:
+    """Return weights (Tq, Tk), or the maxima of squares if a side has more weights than `pixels`."""
+    side = -(-max(weights.shape) // max(pixels, 1))
+    if side <= 1:
+        return weights
+    height, width = (-(-count // side) * side for count in weights.shape)
+    padded = np.zeros((height, width), weights.dtype)
+    padded[: weights.shape[0], : weights.shape[1]] = weights
+    maxima: np.ndarray = padded.reshape(height // side, side, width // side, side).max((1, 3))
+    return maxima

@@ -1,0 +1,117 @@
+"""HTML pages of results that open offline, made of tables, figures, text and links.
+
+Tables are those that rich prints. All text is escaped.
+"""
+
+import base64
+import html
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+STYLE = """
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
+body { margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; background: light-dark(#ffffff, #101418); }
+h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin: 1.6rem 0 0.4rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 14px; }
+caption { text-align: start; font-weight: 600; padding: 0.4rem 0; }
+th, td { text-align: start; padding: 2px 12px 2px 0; vertical-align: top;
+  border-bottom: 1px solid light-dark(#dbe4ee, #2b3a4b); }
+img { max-width: 100%; height: auto; } p { max-width: 72ch; margin: 0.4rem 0; }
+a { color: light-dark(#08519c, #8abaea); }
+@media print { body { margin: 0; } table, img { break-inside: avoid; } }
+"""
+
+DARK: dict[Any, Any] = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "legend.facecolor"), "#101418"),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), "#e8eaed"),
+    "grid.color": "#7f8894",
+    "legend.edgecolor": "#7f8894",
+}
+"""Matplotlib settings for a dark page."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure that is drawn twice, for light and for dark pages."""
+
+    draw: Callable[[], bytes]  # returns the figure as SVG in matplotlib's current colours
+    says: str  # alternative text
+
+
+@dataclass(frozen=True)
+class Links:
+    """A list of links."""
+
+    title: str
+    to: Sequence[tuple[str, str]]  # pairs of a name and a URL
+
+
+Part = Group | Table | Text | str | Plot | Links
+
+
+def render_page(title: str, parts: Iterable[Part]) -> str:
+    """Return a page that shows `parts` one after the other."""
+    name = html.escape(title)
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    body = "\n".join(filter(None, map(_render, parts)))
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{name}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{name}</h1>\n{body}\n"
+        f"</main>\n</body>\n</html>\n"
+    )
+
+
+def _render(part: object) -> str:
+    """Return one part as HTML; empty text gives no paragraph."""
+    if isinstance(part, Group):
+        return "\n".join(filter(None, map(_render, part.renderables)))
+    if isinstance(part, Table):
+        return _render_table(part)
+    if isinstance(part, Plot):
+        return _render_plot(part)
+    if isinstance(part, Links):
+        items = (f'<li><a href="{html.escape(url)}">{html.escape(name)}</a></li>' for name, url in part.to)
+        return f"<h2>{html.escape(part.title)}</h2>\n<ul>{''.join(items)}</ul>"
+    text = _plain_text(part).strip()
+    return f"<p>{html.escape(text)}</p>" if text else ""
+
+
+def _render_plot(plot: Plot) -> str:
+    from matplotlib import rc_context  # slow to import, and most pages have no figure
+
+    light = _data_url(plot.draw())
+    with rc_context(DARK):
+        dark = _data_url(plot.draw())
+    source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+    return f'<picture>{source}<img src="{light}" alt="{html.escape(plot.says)}"></picture>'
+
+
+def _data_url(svg: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+
+
+def _render_table(table: Table) -> str:
+    title = _plain_text(table.title or "")
+    caption = f"<caption>{html.escape(title)}</caption>" if title else ""
+    names = [_plain_text(column.header) for column in table.columns]
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in names)
+    columns = [[_plain_text(cell) for cell in column.cells] for column in table.columns]
+    rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in zip(*columns, strict=True))
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    header = f"<thead><tr>{head}</tr></thead>" if table.show_header and any(names) else ""
+    return f'<div class="wide"><table>{caption}{header}<tbody>{body}</tbody></table></div>'
+
+
+def _plain_text(value: object) -> str:
+    """Return text without rich's markup."""
+    if isinstance(value, Text):
+        return value.plain
+    return Text.from_markup(value).plain if isinstance(value, str) else str(value)

@@ -1,0 +1,151 @@
+"""Serialization of attention maps to the data of the page, the widget and the explorer (`regard.viz.data`).
+
+Packed weights of a layer are whole numbers from 0 to 65535, where 65535 is the largest weight of the layer, in
+base64 of zlib. If a weight is NaN or infinite it is stored as 65535, and the largest finite weight as 65534. So
+the displayed weights differ from the computed ones by less than 0.000008 times the largest weight.
+"""
+
+import base64
+import io
+import json
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from regard.errors import check_range
+from regard.viz.data import LayerData, MapData, NumbersData, PackedWeights, RowData, ViewData, WorthData
+from regard.viz.labels import word_pieces
+from regard.viz.maps import LayerMap, LongRows, Map, finite
+
+LARGEST_KEYS = 12  # keys that are listed for a row of a long input
+LEVELS = 65535  # 16 bits: a rounding error that no display resolves, in half the bytes of float32
+
+
+def view_json(
+    maps: Sequence[Map],
+    *,
+    packed: bool,
+    original: Map | None = None,
+    importance: Mapping[str, list[WorthData]] | None = None,
+    playback: Mapping[str, Any] | None = None,
+    beside: Sequence[tuple[str, Map]] = (),
+) -> str:
+    """Return the data of a view, a `ViewData`, as JSON; `beside`: names and maps of other models."""
+    data: ViewData = {"maps": [map_data(attention, packed=packed) for attention in maps]}
+    if original is None and len(maps) == 1:
+        original = maps[0].original
+    if original is not None:
+        data["original"] = map_data(original, packed=packed)
+    if importance is not None:
+        data["importance"] = dict(importance)
+    if playback is not None:
+        frames = [map_data(frame, packed=packed) for frame in playback["frames"]]
+        data["playback"] = {"steps": playback["steps"], "losses": playback["losses"], "frames": frames}
+    if beside:
+        data["beside"] = [{"name": name, "map": map_data(attention, packed=packed)} for name, attention in beside]
+    return json.dumps(data, ensure_ascii=False)
+
+
+def map_data(attention: Map, *, packed: bool = False) -> MapData:
+    """Return a map as plain values; `packed`: pack the weights as in a page, else keep the arrays."""
+    aligned, selected = attention.aligned_head, attention.selected_head
+    data: MapData = {
+        "task": attention.task,
+        "input": attention.input,
+        "prediction": attention.prediction,
+        "truth": attention.truth,
+        "outputs": attention.outputs,
+        "probabilities": [_json_number(probability) for probability in attention.probabilities],
+        "layers": [_layer_data(layer, packed) for layer in attention.layers.values()],
+        "opens": None if aligned is None else aligned.layer.name,
+        "head": None if selected is None else selected.head,
+        "picture": None if attention.pixels is None else image_url(attention.pixels),
+        "note": attention.note,
+        "model": attention.model,
+        "interventions": list(attention.interventions),
+        "original_prediction": None if attention.original is None else attention.original.prediction,
+    }
+    if (sums := attention.sums) is not None:
+        data["sums"] = {
+            "layers": {name: _plain(vars(layer)) for name, layer in sums.layers.items()},
+            "answers": [_plain(answer._asdict()) for answer in sums.answers],
+        }
+    return data
+
+
+def _json_number(value: float) -> Any:
+    """Return a rounded number, or None if it is not finite, since JSON cannot represent it."""
+    return round(value, 6) if math.isfinite(value) else None
+
+
+def _plain(fields: Mapping[str, Any]) -> Any:
+    """Return intermediate values with the keys of their data, arrays packed and sequences as lists."""
+    return {name: _plain_value(value) for name, value in fields.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _pack_numbers(value)
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    return [_plain_value(element) for element in value] if isinstance(value, list | tuple) else value
+
+
+def _pack_numbers(numbers: np.ndarray) -> NumbersData:
+    packed = base64.b64encode(zlib.compress(numbers.astype("<f4").tobytes(), 6)).decode()
+    return {"numbers": packed, "shape": list(numbers.shape)}
+
+
+def _layer_data(layer: LayerMap, packed: bool) -> LayerData:
+    named = layer.head_names is not None or layer.head_numbers is not None
+    return {
+        "name": layer.name,
+        "title": layer.title,
+        "kind": layer.kind,
+        "queries": layer.query_labels,
+        "keys": layer.key_labels,
+        "query_words": word_pieces(layer.query_labels),
+        "key_words": word_pieces(layer.key_labels),
+        "weights": pack(layer.weights) if packed else layer.weights,
+        "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
+        "square": 1 if layer.rows is None else layer.rows.side,
+        "patches": None if layer.patches is None else list(layer.patches),
+        "written": layer.written,
+        "names": [layer.head_name(head) for head in range(len(layer.weights))] if named else None,
+    }
+
+
+def row_data(rows: LongRows, head: int, step: int) -> RowData:
+    """Return the exact weights of one query of a long input; raises `InputError` for an unknown head or step."""
+    check_range("step", step, 0, len(rows.queries) - 1)
+    head_rows = rows.of(step)
+    check_range("head", head, 0, len(head_rows) - 1)
+    weights = head_rows[head]
+    order = np.argsort(-weights, kind="stable")[:LARGEST_KEYS]
+    return {
+        "query": rows.queries[step],
+        "weights": weights.tolist(),
+        "largest": [{"step": int(key), "key": rows.keys[key], "weight": float(weights[key])} for key in order],
+    }
+
+
+def image_url(pixels: np.ndarray) -> str:
+    """Return an image (height, width, 3) uint8 as a data URL that contains it as PNG."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format="PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def pack(weights: np.ndarray) -> PackedWeights:
+    """Pack weights (H, Tq, Tk) from 0 to 1 as described in the module's docstring."""
+    usable = np.isfinite(weights)
+    levels = LEVELS if usable.all() else LEVELS - 1
+    largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
+    whole = np.where(usable, np.rint(finite(weights) / largest * levels), LEVELS).astype("<u2")
+    packed = base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode()
+    return {"packed": packed, "largest": largest, "levels": levels, "heads": len(weights)}

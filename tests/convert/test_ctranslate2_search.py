@@ -1,0 +1,183 @@
+"""Our search in CTranslate2: the same answers, whatever is asked."""
+
+import copy
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import regard
+from regard.convert import ctranslate2_search
+from regard.data import UNKNOWN
+from regard.decoding import Search, search
+from regard.errors import InputError
+from tests.conftest import TINY
+from tests.german import sentences, write
+
+pytest.importorskip("ctranslate2")
+
+SOURCES = [source for source, _ in sentences()]
+ODD = ["", " ", "☃", "<pad>", "der der der", "Hund " * 30, SOURCES[0].upper(), SOURCES[1][:9]]
+TIE = 1e-4
+"""Difference of scores, at most, at which either answer may come first."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
+    """A run whose vocabulary has whole words, so that what is never written is seldom among the best."""
+    folder = tmp_path_factory.mktemp("searching")
+    flags = {**TINY, "vocab_size": 200, "steps": 300}
+    run = regard.train("translation", **write(folder), **flags, savepath=folder, progress=False)
+    assert isinstance(run, regard.TranslationRun)
+    return run
+
+
+@pytest.fixture
+def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many sources of each batch were left to our own search."""
+    counts: list[int] = []
+    search_batch = ctranslate2_search.search_batch
+
+    def counting(model: Any, batch: Any, *args: Any, **options: Any) -> Any:
+        counts.append(len(batch))
+        return search_batch(model, batch, *args, **options)
+
+    monkeypatch.setattr(ctranslate2_search, "search_batch", counting)
+    yield counts
+
+
+def check_same(run: regard.TranslationRun, texts: list[str], **options: Any) -> None:
+    here = run.search(texts, **options)
+    there = run.search(texts, engine="ctranslate2", **options)
+    assert [len(each) for each in here] == [len(each) for each in there]
+    for one, other in zip(here, there, strict=True):
+        for rank, (mine, found) in enumerate(zip(one, other, strict=True)):
+            assert found.score == pytest.approx(mine.score, abs=TIE)
+            if found.tokens != mine.tokens:  # one of a tie, here or behind the last rank
+                assert (
+                    any(abs(mine.score - each.score) < TIE for at, each in enumerate(one) if at != rank)
+                    or rank == len(one) - 1
+                )
+                continue
+            assert (found.text, found.finished) == (mine.text, mine.finished)
+            assert found.log_probability == pytest.approx(mine.log_probability, abs=TIE)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    texts=st.lists(st.sampled_from(SOURCES + ODD), max_size=12),
+    beam=st.integers(1, 6),
+    data=st.data(),
+    length_penalty=st.sampled_from([0.0, 0.3, 1.0, 2.0]),
+    batchsize=st.integers(1, 9),
+)
+def test_all_options_answer_as_our_own_search(
+    run: regard.TranslationRun,
+    texts: list[str],
+    beam: int,
+    data: st.DataObject,
+    length_penalty: float,
+    batchsize: int,
+) -> None:
+    n_best = data.draw(st.integers(1, beam))
+    check_same(run, texts, beam=beam, n_best=n_best, length_penalty=length_penalty, batchsize=batchsize)
+
+
+def test_what_is_usual_is_searched_there(run: regard.TranslationRun, ours: list[int]) -> None:
+    # Answers that reach the limit of their own source are searched for again by us.
+    for options, most in (({"beam": 1}, 2), ({"beam": 2}, 20), ({}, 80)):
+        ours.clear()
+        check_same(run, SOURCES[:100], **options)
+        assert sum(ours) <= most
+    assert run.translate(SOURCES[:50], engine="ctranslate2") == run.translate(SOURCES[:50])
+
+
+def test_the_order_is_kept_over_batches(run: regard.TranslationRun) -> None:
+    texts = [SOURCES[index * 7 % 11] for index in range(200)]
+    assert run.translate(texts, engine="ctranslate2", batchsize=3) == run.translate(texts, batchsize=3)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_what_is_never_written_keeps_its_share(run: regard.TranslationRun, ours: list[int], beam: int) -> None:
+    """Of a model that would write the unknown symbol nearly as readily as a word, or rather: it is not written,
+    and the word is no likelier for that."""
+    word = run.task.target_vocabulary.symbols.index("▁dog")
+    dogs = [source for source in SOURCES if "Hund" in source][:20]
+    for likely in (0.9, 1.2):
+        model: Any = copy.deepcopy(run.model)
+        with torch.no_grad():
+            weight = model.vocabulary_layer[0]
+            weight[UNKNOWN] = weight[word] * likely
+        other = dataclasses.replace(run, model=model)
+        [[[before, *_]], [[after, *_]]] = (each.search(dogs[:1], beam=beam) for each in (run, other))
+        assert after.log_probability < before.log_probability - 0.1
+        check_same(other, dogs, beam=beam)
+    assert ours
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_answers_that_do_not_end_are_cut_at_the_same_length(
+    run: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch, beam: int
+) -> None:
+    for module in (search, ctranslate2_search):
+        monkeypatch.setattr(module, "longest_answer", lambda batch, max_len: 4)
+    found = run.search(SOURCES[:10], beam=beam, n_best=beam)
+    assert not all(each.finished for one in found for each in one)
+    check_same(run, SOURCES[:10], beam=beam, n_best=beam)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_an_answer_may_be_as_long_as_the_longest(
+    run: regard.TranslationRun, ours: list[int], monkeypatch: pytest.MonkeyPatch, beam: int
+) -> None:
+    [[best, *_]] = run.search(SOURCES[:1], beam=beam)
+    for module in (search, ctranslate2_search):
+        monkeypatch.setattr(module, "longest_answer", lambda batch, max_len: len(best.tokens))
+    assert run.search(SOURCES[:1], beam=beam)[0][0].finished
+    check_same(run, SOURCES[:1], beam=beam)
+    assert not ours
+
+
+def test_what_was_dropped_may_have_been_better(run: regard.TranslationRun) -> None:
+    """Of three hypotheses that end, two are returned: the third is less likely than both, and may be as long as
+    the longer one, whose length penalty is the larger."""
+    run.translate(SOURCES[:1], engine="ctranslate2")
+    there = ctranslate2_search.CTranslate2Search(
+        run, next((run.folder / "engines").iterdir()), precision="float32", threads=1
+    )
+    names = run.task.target_vocabulary.symbols
+    hypotheses = [[*names[5:12], "</s>"], [names[5], "</s>"]]
+    found = SimpleNamespace(hypotheses=hypotheses, scores=[-3.0, -3.5])
+    asked = Search(beam=2, length_penalty=1.0)
+    [best] = there._rank(found, asked, 100)
+    assert best.tokens == list(range(5, 12)) and best.score == pytest.approx(-3.0 / (13 / 6))
+    assert there._rank(found, dataclasses.replace(asked, n_best=2), 100) == []
+    assert len(there._rank(found, dataclasses.replace(asked, n_best=2, length_penalty=0.0), 100)) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"beam": 2, "length_penalty": -1.0}, {"beam": 2, "n_best": 3}, {"beam": 0}, {"batchsize": 0}]
+)
+def test_bad_numbers_are_refused_alike(run: regard.TranslationRun, options: dict[str, Any]) -> None:
+    errors = []
+    for engine in ("regard", "ctranslate2"):
+        with pytest.raises(InputError) as error:
+            run.search(["x"], engine=engine, **options)
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]
+
+
+def test_a_text_that_is_too_long_is_refused(run: regard.TranslationRun, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="text 1, .* at most 1024 are taken"):
+        run.translate(["Hund", "x " * 2000], engine="ctranslate2")
+
+
+def test_unscored_answers_have_no_probability(run: regard.TranslationRun) -> None:
+    [[best]] = run.search(SOURCES[:1], beam=1, engine="ctranslate2", scored=False)
+    assert best.log_probability != best.log_probability and best.text == run.translate(SOURCES[:1], beam=1)[0]

@@ -1,0 +1,103 @@
+"""A failing or stuck job does not prevent the next one."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from regard.server import request_queue
+from regard.server.messages import RequestError
+from regard.server.request_queue import RequestQueue, StoppedError
+from tests.test_libraries import PANICS, SLOW_PATTERN
+
+
+class FakeExplorer:
+    """The part of an explorer that a queue uses."""
+
+    def copy(self, check: Any) -> "FakeExplorer":
+        self.check = check
+        return self
+
+
+def make_queue() -> RequestQueue:
+    return RequestQueue(FakeExplorer(), 1)  # type: ignore[arg-type]
+
+
+def panics(explorer: Any) -> bytes:
+    SLOW_PATTERN.pre_tokenize_str(PANICS)
+    return b"never"
+
+
+def fails(error: BaseException) -> Any:
+    def ask(explorer: Any) -> bytes:
+        raise error
+
+    return ask
+
+
+def answer(explorer: Any) -> bytes:
+    return b"answer"
+
+
+@pytest.mark.parametrize("ask", [panics, fails(StopIteration()), fails(SystemExit(2)), fails(GeneratorExit())])
+def test_errors_that_are_not_exceptions_end_one_job(ask: Any) -> None:
+    async def both() -> None:
+        queue = make_queue()
+        with pytest.raises(RequestError, match="the model failed: ") as caught:
+            await asyncio.wait_for(queue.run(ask), 20)
+        assert caught.value.status == 500 and "\n" not in str(caught.value)
+        assert await asyncio.wait_for(queue.run(answer), 20) == b"answer"
+
+    asyncio.run(both())
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RecursionError("deep")])
+def test_errors_end_one_job(error: Exception) -> None:
+    async def both() -> None:
+        queue = make_queue()
+        with pytest.raises(type(error)):
+            await asyncio.wait_for(queue.run(fails(error)), 20)
+        assert await asyncio.wait_for(queue.run(answer), 20) == b"answer"
+
+    asyncio.run(both())
+
+
+def test_stuck_jobs_are_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_queue, "STOP_SECONDS", 0.05)
+    end = threading.Event()
+
+    def stuck(explorer: Any) -> bytes:
+        end.wait(60)
+        return b"late"
+
+    async def several() -> None:
+        queue = make_queue()
+        for _ in range(request_queue.MAX_ABANDONED):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(queue.run(stuck), 0.05)
+            assert len(queue._abandoned) == request_queue.MAX_ABANDONED or await queue.run(answer) == b"answer"
+        with pytest.raises(RequestError, match="never ended"):
+            await queue.run(answer)
+        end.set()
+        while queue.busy:
+            await asyncio.sleep(0.01)
+        assert await queue.run(answer) == b"answer"  # the abandoned jobs have ended
+
+    asyncio.run(several())
+
+
+def test_libraries_that_catch_exceptions_are_stopped() -> None:
+    def ask(explorer: Any) -> bytes:
+        while True:
+            try:
+                explorer.check()
+            except Exception:  # some libraries do this around hooks
+                continue
+
+    async def one() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(make_queue().run(ask), 0.2)
+
+    assert not issubclass(StoppedError, Exception)
+    asyncio.run(asyncio.wait_for(one(), 20))

@@ -1,0 +1,155 @@
+"""Training on several processes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.data import PAD, PairBatch, collate
+from regard.training import DistributedContext
+from tests.german import write
+
+FLAGS = {
+    "vocab_size": 60,
+    "hidden": 16,
+    "heads": 2,
+    "inner": 16,
+    "enc_layers": 1,
+    "dec_layers": 1,
+    "tokens": 200,
+    "dropout": 0.0,
+    "steps": 12,
+    "validate_every": 6,
+    "precision": "float32",
+}
+
+
+def train(
+    folder: Path, processes: int, program: Sequence[str] = ("regard",), restarts: int = 0, **flags: Any
+) -> subprocess.CompletedProcess[str]:
+    text = {name: " ".join(files) for name, files in write(folder).items()}
+    words = [word for name, value in {**FLAGS, **flags}.items() for word in (f"--{name}", str(value))]
+    words = [word for word in words if word != "True"]  # flags that are on
+    named = [word for name, files in text.items() for word in (f"--{name}", *files.split())]
+    words = ["train", "translation", *named, *words, "--savepath", str(folder)]
+    return launch(processes, *words, program=program, restarts=restarts)
+
+
+def launch(
+    processes: int, *words: str, program: Sequence[str] = ("regard",), restarts: int = 0
+) -> subprocess.CompletedProcess[str]:
+    python = [sys.executable, "-m"]
+    if processes:
+        python += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        python += ["--max-restarts", str(restarts), "-m"]
+    return subprocess.run([*python, *program, *words], capture_output=True, text=True, timeout=120, check=False)
+
+
+def resume(folder: Path, processes: int, *more: str) -> subprocess.CompletedProcess[str]:
+    return launch(processes, "train", "translation", "--resume", "--savepath", str(folder), *more)
+
+
+def losses(folder: Path) -> list[tuple[int, float]]:
+    lines = (folder / "translation" / "metrics.jsonl").read_text().splitlines()
+    return [(line["step"], line["loss"]) for line in map(json.loads, lines)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("alone")
+    assert train(folder, 0).returncode == 0
+    return folder
+
+
+def test_data_parallel_losses_equal_one_process(alone: Path, tmp_path: Path) -> None:
+    done = train(tmp_path, 2)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Trained translation for 12 steps") == 1
+    found, expected = losses(tmp_path), losses(alone)
+    assert [step for step, _ in found] == [step for step, _ in expected]
+    for (_, one), (_, other) in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Path, tmp_path: Path) -> None:
+    done = train(tmp_path, 2, sharded=True)
+    assert done.returncode == 0, done.stderr
+    for (_, one), (_, other) in zip(losses(tmp_path), losses(alone), strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    whole = regard.load(tmp_path / "translation").model.state_dict()
+    for name, value in regard.load(alone / "translation").model.state_dict().items():
+        torch.testing.assert_close(whole[name], value, atol=1e-3, rtol=1e-3)
+    kept = [path.suffix for path in (tmp_path / "translation" / "trainer").glob("step-*/*")]
+    assert sorted(kept) == [".json"] * 2 + [".safetensors"] * 2  # nothing that would be unpickled
+    # Back to the checkpoint after half of the steps, and on with one process.
+    config = tmp_path / "translation" / "config.json"
+    config.write_text(config.read_text().replace('"steps": 12', '"steps": 18'))
+    done = resume(tmp_path, 1)
+    assert done.returncode != 0 and "config.json: steps is 18 in config.json, 12 in model.safe" in done.stderr
+    [part, _] = sorted(tmp_path.glob("translation/trainer/step-*/*.safetensors"))
+    content = part.read_bytes()
+    part.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    done = resume(tmp_path, 1, "--trust-edited")
+    assert "step-12: its files have changed since they were written; it is used as it is" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert [step for step, _ in losses(tmp_path)] == [6, 10, 12, 18]
+
+
+def test_bad_input_stops_all_processes(tmp_path: Path) -> None:
+    done = train(tmp_path, 2, tokens=3)
+    assert done.returncode != 0 and "tokens 3 hold no sentence" in done.stderr
+    assert not (tmp_path / "translation").exists()
+
+
+def test_shares_cover_the_batch() -> None:
+    batch = PairBatch(collate([[4], [5, 6], [7]]), collate([[8, 9], [9], [4, 4]]))
+    shares = [DistributedContext(rank, 2).share(batch) for rank in range(2)]
+    assert torch.equal(torch.cat([each.source for each in shares]), batch.source[[0, 2, 1]])
+    assert sum(each.tokens for each in shares) == batch.tokens
+    few = [DistributedContext(rank, 4).share(batch) for rank in range(4)]
+    assert sum(each.tokens for each in few) == batch.tokens
+    assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # takes the step, and adds nothing
+
+
+FAILING = "tests.training.failing"
+
+
+def test_restarted_processes_continue_at_the_last_checkpoint(tmp_path: Path) -> None:
+    """A process is killed at step 9, after the checkpoint at step 6; the earlier run is replaced."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+        assert train(folder, 2).returncode == 0
+    done = train(broken, 2, (FAILING, "SIGKILL", "9"), restarts=1, overwrite=True, seed=1)
+    assert done.returncode == 0, done.stderr
+    assert train(whole, 2, overwrite=True, seed=1).returncode == 0
+    assert losses(broken) == losses(whole)
+    assert done.stdout.count("Trained translation for 12 steps") == 1
+    assert "regard: process 0 of 2 lost the connection to another one, which ended" in done.stderr
+    assert "pair.cc" not in done.stderr
+
+
+def test_start_from_a_run_on_a_mixture_is_equal_on_two_processes(alone: Path, tmp_path: Path) -> None:
+    text = write(tmp_path)
+    words = ["train", "translation", "--from", str(alone / "translation"), "--train", *text["train"]]
+    words += [*text["valid"], "--weights", "1", "2", "--steps", "11", "--freeze", "embedding", "encoder.0"]
+    found = []
+    for processes in (0, 2):
+        folder = tmp_path / str(processes)
+        done = launch(processes, *words, "--savepath", str(folder))
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("Training on 33.3% from 240 pairs, and 66.7% from 24 pairs") == 1
+        found.append(losses(folder))
+    for (_, one), (_, other) in zip(*found, strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    one, other = (regard.load(tmp_path / each / "translation").model.state_dict() for each in ("0", "2"))
+    before = regard.load(alone / "translation").model.state_dict()
+    frozen = [name for name in before if name.startswith(("target_embedding.", "encoder.layers.0."))]
+    assert frozen and all(torch.equal(one[name], other[name]) for name in frozen)
+    assert all(torch.equal(before[name], other[name]) == (name in frozen) for name in before)

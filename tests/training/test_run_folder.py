@@ -1,0 +1,184 @@
+"""Run folders: missing, truncated and foreign files; atomic writes."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+from regard.io.reading import add_digest
+from regard.training import Checkpoint, RunFolder, create_run, make_config
+from tests.earlier import to_format_6
+
+
+@pytest.fixture
+def run(trained: regard.AnswerRun, tmp_path: Path) -> RunFolder:
+    """A copy of a run, to be damaged."""
+    return RunFolder(Path(shutil.copytree(trained.folder, tmp_path / "signal2")))
+
+
+def test_files_of_a_run(run: RunFolder) -> None:
+    assert {each.name for each in run.path.iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "trainer",
+    }
+    assert [each.name for each in (run.path / "trainer").iterdir()] == ["step-12.safetensors"]
+    assert [each["step"] for each in run.read_metrics()] == [10, 12]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", None, "no run "),
+        ("config.json", b"", "is damaged: config.json: it is not JSON at line 1, column 1"),
+        ("config.json", b"\xff\xfe", "is damaged: config.json: it is not UTF-8 at byte 0"),
+        ("config.json", b"[]", "config.json names no format, this version of Regard reads regard-run/7"),
+        (
+            "config.json",
+            b'{"format": "other"}',
+            "config.json names format 'other', this version of Regard reads regard-run/7",
+        ),
+        (
+            "config.json",
+            b'{"format": "regard-run/5"}',
+            "damaged: config.json: config needs exactly bleu_tokenizer, initial, kept_heads, kind, model, on, "
+            "origin, task, text, tokenizer, training",
+        ),
+        ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
+        ("model.safetensors", b"", "is damaged: model.safetensors: it is cut short, or no file of tensors"),
+        (
+            "model.safetensors",
+            b"\x80\x04cposix\nsystem\n",
+            "is damaged: model.safetensors: it is cut short, or no file of",
+        ),
+    ],
+)
+def test_damaged_files_are_refused_in_one_line(
+    run: RunFolder, name: str, content: bytes | None, message: str
+) -> None:
+    file = run.path / name
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    with pytest.raises(InputError, match=message) as raised:
+        regard.load(run.path)
+    assert "\n" not in str(raised.value) and str(run.path) in str(raised.value)
+
+
+@pytest.mark.parametrize("keep", [1, 100, 1000])
+def test_truncated_model_is_refused(run: RunFolder, keep: int) -> None:
+    run.model_file.write_bytes(run.model_file.read_bytes()[:keep])
+    with pytest.raises(InputError, match="is damaged: model.safetensors: it (is cut short|holds)"):
+        regard.load(run.path)
+
+
+def test_model_of_another_shape_is_refused(run: RunFolder) -> None:
+    stored = json.loads(run.config_file.read_text())
+    stored["model"]["hidden"] = 16
+    del stored["digest"]
+    run.config_file.write_text(json.dumps(add_digest(stored)))
+    with pytest.raises(
+        InputError, match="is damaged: model.safetensors: tensor '.*' is float32 \\(.*\\), not float32 \\("
+    ) as raised:
+        regard.load(run.path)
+    assert "\n" not in str(raised.value)
+
+
+def test_resuming_without_training_state_is_refused(run: RunFolder) -> None:
+    shutil.rmtree(run.path / "trainer")
+    with pytest.raises(InputError, match="is incomplete: the state of its training is missing"):
+        regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
+
+
+def test_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If any write of a checkpoint fails, a complete model and a state to resume from remain."""
+    from regard.io import folders
+
+    written = folders.write_file
+    for failing in range(2):
+        calls = iter(range(10))
+
+        def write(path: Path, content: bytes, calls=calls, failing=failing) -> None:
+            if next(calls) == failing:
+                raise regard.MachineError("disk full")
+            written(path, content)
+
+        monkeypatch.setattr(folders, "write_file", write)
+        weights = Checkpoint.load(run).weights
+        with pytest.raises(regard.MachineError):
+            Checkpoint(step=13, weights=weights, training={"generator": torch.zeros(1)}).save(run)
+        assert Checkpoint.load(run).step == 12 + failing  # complete, of either step
+        assert Checkpoint.load(run, training={}).step == 12
+
+
+def test_training_killed_in_its_last_checkpoint_has_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: dict[str, Any] = {"steps": 20, "batchsize": 4, "hidden": 8, "progress": False}
+    whole = regard.train("counting", savepath=tmp_path / "whole", **flags)
+
+    def killed(self: Checkpoint, folder: RunFolder) -> None:
+        if self.step == 20:
+            raise KeyboardInterrupt
+        write(self, folder)
+
+    for name in ("save_training", "save_weights"):
+        write = getattr(Checkpoint, name)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Checkpoint, name, killed)
+            regard.train("counting", savepath=tmp_path / name, **flags)
+        found = regard.train("counting", savepath=tmp_path / name, resume=True, progress=False)
+        for file in ("model.safetensors", "metrics.jsonl", "trainer/step-20.safetensors"):
+            assert (found.folder / file).read_bytes() == (whole.folder / file).read_bytes()
+
+
+def test_run_is_replaced_only_with_overwrite_and_by_a_complete_run(run: RunFolder) -> None:
+    before = {each: each.read_bytes() for each in run.path.rglob("*") if each.is_file()}
+    config = make_config("signal2")
+    with pytest.raises(InputError, match="already holds a run: continue it with --resume, replace it with"):
+        with create_run(run.path, config, overwrite=False):
+            pass
+    with pytest.raises(regard.MachineError), create_run(run.path, config, overwrite=True):
+        raise regard.MachineError("disk full while the new run was being written")
+    assert {each: each.read_bytes() for each in run.path.rglob("*") if each.is_file()} == before
+    with create_run(run.path, config, overwrite=True):
+        pass
+    assert [each.name for each in run.path.iterdir()] == ["config.json"]
+    assert list(run.path.parent.iterdir()) == [run.path]
+
+
+def test_folder_that_is_not_a_run_is_not_replaced(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "one.jpg").touch()
+    with pytest.raises(InputError, match="exists and is not a run: choose another --savepath"):
+        with create_run(photos, make_config("counting"), overwrite=True):
+            pass
+    assert (photos / "one.jpg").exists()
+
+
+def test_truncated_last_line_of_metrics_is_ignored(run: RunFolder) -> None:
+    with run.metrics_file.open("a") as file:
+        file.write('{"step": 20, "lo')
+    assert [each["step"] for each in run.read_metrics()] == [10, 12]
+    run.cut_metrics(10)
+    assert [each["step"] for each in run.read_metrics()] == [10]
+
+
+def test_run_of_format_5_is_read(run: RunFolder) -> None:
+    """In format 5, the name of the task is `task`, and its options are `size`."""
+    to_format_6(run.path)
+    expected = run.read_config()
+    stored = json.loads(run.config_file.read_text())
+    stored["format"], stored["size"], stored["task"] = "regard-run/5", stored["task"], stored.pop("on")
+    run.config_file.write_text(json.dumps(stored))
+    assert run.read_config() == expected
+    resumed = regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
+    assert resumed.config == expected and resumed.step == 12

@@ -1,0 +1,39 @@
+"""Signals during training: the first is delayed, repeats are ignored, a later one acts."""
+
+import signal
+
+import pytest
+
+from regard.training import signals
+
+
+def test_first_signal_is_delayed_and_a_later_one_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(signals.time, "monotonic", lambda: now)
+    before = signal.getsignal(signal.SIGINT)
+    with signals.delay_signals() as stopped:
+        signal.raise_signal(signal.SIGTERM)
+        now += signals.DEBOUNCE / 2
+        signal.raise_signal(signal.SIGINT)
+        assert stopped == [signal.SIGTERM]
+        now += signals.DEBOUNCE
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_signal_within_the_handler_is_debounced(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python runs a handler within another: here the second signal comes where the first asks for the time.
+    clock = signals.time.monotonic
+    coming = [signal.SIGINT]
+
+    def monotonic() -> float:
+        while coming:
+            signal.raise_signal(coming.pop())
+        return clock()
+
+    monkeypatch.setattr(signals.time, "monotonic", monotonic)
+    with signals.delay_signals() as stopped:
+        signal.raise_signal(signal.SIGTERM)
+        assert stopped == [signal.SIGTERM]
+    assert not coming

@@ -1,0 +1,143 @@
+"""Runs of other people execute no code."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.io.reading import add_digest
+
+SCORE = """
+import pathlib
+from regard.attention import ScaledDot
+
+pathlib.Path("ran").write_text("")
+
+class Mine(ScaledDot):
+    pass
+"""
+TASK = """
+import pathlib
+from regard.tasks import Counting
+
+pathlib.Path("ran").write_text("")
+
+class Mine(Counting):
+    name = "mine"
+"""
+TINY = ["--steps", "2", "--batchsize", "2", "--hidden", "4"]
+
+
+def command(folder: Path, *words: str, state: str = "state") -> subprocess.CompletedProcess[str]:
+    """Run a command in `folder` as a user whose records are in `state`."""
+    return subprocess.run(
+        [sys.executable, "-m", "regard", *words],
+        cwd=folder,
+        env={"XDG_STATE_HOME": str(folder / state), "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(params=["score", "task"])
+def name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Name of a run with custom code, trained in `tmp_path/models`."""
+    if request.param == "score":
+        (tmp_path / "mine.py").write_text(SCORE)
+        words = ["counting", "--score", "mine:Mine"]
+    else:
+        (tmp_path / "mine.py").write_text(TASK)
+        words = ["mine.py"]
+    done = command(tmp_path, "train", *words, *TINY)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "ran").unlink()
+    return "counting" if request.param == "score" else "mine"
+
+
+def refused(done: subprocess.CompletedProcess[str], folder: Path) -> bool:
+    """Return whether a command named the untrusted code in one line, and did not execute it."""
+    one_line = done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+    said = "names code that" in done.stderr and "mine.py" in done.stderr and "--trust_code" in done.stderr
+    return done.returncode == 2 and one_line and said and not (folder / "ran").exists()
+
+
+def test_code_runs_only_for_its_trainer(tmp_path: Path, name: str) -> None:
+    assert command(tmp_path, "test", name, "--samples", "2").returncode == 0
+    (tmp_path / "ran").unlink()
+    for words in (["test", name], ["examine", name], ["prune", name], ["show", name], ["translate", name, "A"]):
+        assert refused(command(tmp_path, *words, state="other"), tmp_path), words
+    assert refused(command(tmp_path, "positions", "--run", name, state="other"), tmp_path)
+    trusting = command(tmp_path, "test", name, "--samples", "2", "--trust_code", state="other")
+    assert trusting.returncode == 0 and (tmp_path / "ran").exists()
+    (tmp_path / "ran").unlink()
+    assert refused(command(tmp_path, "test", name, state="other"), tmp_path)  # once does not mean always
+
+
+def test_changed_code_is_not_trusted(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(file.read_text() + "# and something else\n")
+    assert refused(command(tmp_path, "test", name), tmp_path)
+
+
+def test_code_in_another_folder_is_not_trusted(tmp_path: Path) -> None:
+    """A run from elsewhere comes with a module of the same name as a trusted one."""
+    (tmp_path / "mine.py").write_text(SCORE)
+    done = command(tmp_path, "train", "counting", "--score", "mine:Mine", *TINY)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "sent").mkdir()
+    shutil.copytree(tmp_path / "models", tmp_path / "sent" / "models")
+    shutil.copy(tmp_path / "mine.py", tmp_path / "sent")
+    shutil.copytree(tmp_path / "state", tmp_path / "sent" / "state")
+    assert refused(command(tmp_path / "sent", "test", "counting"), tmp_path / "sent")
+
+
+def test_resuming_with_untrusted_code_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SCORE)
+    words = ["train", "counting", "--score", "mine:Mine", *TINY]
+    assert command(tmp_path, *words).returncode == 0
+    (tmp_path / "ran").unlink()
+    again = ["train", "counting", "--resume"]
+    assert refused(command(tmp_path, *again, state="other"), tmp_path)
+    assert command(tmp_path, *again, "--trust_code", state="other").returncode == 0
+
+
+def test_run_without_custom_code_needs_no_trust(
+    trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert regard.load(trained.folder).step == 12
+    config = tmp_path / "signal2" / "config.json"
+    shutil.copytree(trained.folder, config.parent)
+    for score in ("os:system", "no_such_module:Score", "regard.attention:ScaledDot"):
+        stored = json.loads(config.read_text())
+        stored["model"]["score"] = score
+        config.write_text(json.dumps(add_digest(stored)))
+        if score.startswith("regard"):
+            assert regard.load(config.parent, trust_edited=True).step == 12
+        else:
+            with pytest.raises(regard.InputError, match=score):
+                regard.load(config.parent, trust_edited=True)
+
+
+@pytest.mark.parametrize("name", ["evil-mod:X", "evil:", "evil: X", "evil:X.y", " evil:X", "evil:X\n", ".evil:X"])
+@pytest.mark.parametrize("part", ["kind", "score"])
+def test_other_spellings_of_a_name_run_no_code(
+    trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, part: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    for file in ("evil.py", "evil-mod.py", " evil.py"):
+        (tmp_path / file).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass X: pass")
+    config = tmp_path / "signal2" / "config.json"
+    shutil.copytree(trained.folder, config.parent)
+    stored = json.loads(config.read_text())
+    (stored if part == "kind" else stored["model"])[part] = name
+    config.write_text(json.dumps(add_digest(stored)))
+    with pytest.raises(regard.InputError, match="module:Class|unknown|is not"):
+        regard.load(config.parent, trust_edited=True)
+    assert not (tmp_path / "ran").exists()

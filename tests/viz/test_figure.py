@@ -1,0 +1,110 @@
+"""Fonts, colours and files of figures."""
+
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import regard
+from regard.viz import figure
+from regard.viz.figure import BLUES, drawable, shades
+from regard.viz.page import VIEW
+from regard.viz.plots import draw_position_plot
+
+STRANGE = ["\ud800", "\0", "\n", "\x1b[31m", "☃漢字", "$\\foo$", "\u2028", "\U0010ffff", "a$b"]
+
+
+@pytest.mark.parametrize("text", STRANGE)
+@pytest.mark.parametrize("extension", ["png", "svg", "pdf", "html"])
+def test_any_text_is_drawn_without_warnings(
+    translator: regard.PairRun, tmp_path: Path, text: str, extension: str
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        translator.attend(f"3{text}").save(tmp_path / f"map.{extension}")
+        if extension != "html":
+            draw_position_plot(np.eye(3), text, extension)
+
+
+@pytest.fixture
+def fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Return a list of the system's font files to fill, after clearing all caches."""
+    files: list[str] = []
+    monkeypatch.setattr(figure, "findSystemFonts", lambda: files)
+    monkeypatch.setattr(figure, "_fallback_fonts", {})
+    monkeypatch.setattr(figure, "_missing_blocks", set())
+    monkeypatch.setattr(figure.fontManager, "ttflist", list(figure.fontManager.ttflist))
+    figure._drawable_character.cache_clear()
+    yield files
+    figure._drawable_character.cache_clear()
+
+
+def write_font(path: Path, character: str) -> str:
+    """Write a font with a single glyph, a square."""
+    pen = TTGlyphPen(None)
+    for number, point in enumerate([(0, 0), (0, 900), (900, 900), (900, 0)]):
+        (pen.lineTo if number else pen.moveTo)(point)
+    pen.closePath()
+    square = pen.glyph()
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder([".notdef", "square"])
+    builder.setupCharacterMap({ord(character): "square"})
+    builder.setupGlyf({".notdef": TTGlyphPen(None).glyph(), "square": square})
+    builder.setupHorizontalMetrics({".notdef": (500, 0), "square": (1000, 0)})
+    builder.setupHorizontalHeader(ascent=900, descent=-100)
+    builder.setupNameTable({"familyName": "Squares", "styleName": "Bold"})
+    builder.setupOS2(usWeightClass=500)
+    builder.setupPost()
+    builder.save(path)
+    return str(path)
+
+
+def test_characters_without_a_glyph_are_replaced(fonts: list[str], tmp_path: Path) -> None:
+    (tmp_path / "no.ttf").write_bytes(b"no font")
+    fonts.append(str(tmp_path / "no.ttf"))
+    assert drawable("grün é ▁") == "grün é ▁"
+    assert drawable("a\ud800\0\n漢") == "a\ufffd\ufffd\ufffd\ufffd"
+    assert drawable("$x$") == r"\$x\$"
+
+
+@pytest.mark.parametrize("extension", ["png", "svg", "pdf"])
+def test_system_fonts_provide_missing_glyphs(
+    fonts: list[str], tmp_path: Path, extension: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    without = draw_position_plot(np.eye(2), "漢", extension)
+    figure._drawable_character.cache_clear()
+    figure._missing_blocks.clear()
+    fonts.append(write_font(tmp_path / "squares.ttf", "漢"))
+    assert drawable("漢字") == "漢\ufffd"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert draw_position_plot(np.eye(2), "漢", extension) != without
+    assert not caplog.records
+
+
+@settings(max_examples=30)
+@given(text=st.text(st.characters(exclude_categories=[]), max_size=5))
+def test_any_label_can_be_drawn(text: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draw_position_plot(np.eye(2), text, "svg")
+
+
+def test_colours_equal_those_of_the_page() -> None:
+    text = (VIEW / "colours.js").read_text(encoding="utf-8")
+    [stops] = re.findall(r"const LIGHT = \[(.*?)\];", text, re.DOTALL)
+    assert tuple(re.findall(r'"(#\w{6})"', stops)) == BLUES
+
+
+def test_shades_interpolate_between_the_stops() -> None:
+    colours = shades(17)
+    assert colours[0] == (1, 1, 1) and colours[16] == (8 / 255, 48 / 255, 107 / 255)
+    assert colours[2] == tuple(int(BLUES[1][start : start + 2], 16) / 255 for start in (1, 3, 5))
+    assert [sum(colour) for colour in colours] == sorted((sum(colour) for colour in colours), reverse=True)
