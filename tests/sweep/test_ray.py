@@ -172,7 +172,7 @@ def test_trainings_of_a_lost_machine_resume(
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "ray", on=Ray(), **flags)
     err = capsys.readouterr().err
     assert "Ray cluster at 10.0.0.1:6379: 1 machine, 1 core" in err
-    assert "score=dot, seed-0: lost with its machine; resumes from step 20" in err
+    assert "score=dot, seed-0: process or machine lost; resumes from step 20" in err
     assert Machine.begun[:2] == [[], []] and "step-20.safetensors" in Machine.begun[2]
     assert err.splitlines()[-1] == "compare: 2 of 2 done"
     here = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "here", on=_InThisProcess(), **SMALL)
@@ -316,7 +316,7 @@ def test_a_killed_machine_loses_only_the_steps_since_the_checkpoint(
         process.kill()
         process.wait()
     assert process.returncode == 0, out
-    assert re.search(r"seed-[01]: lost with its machine; resumes from step 500\b", out), out
+    assert re.search(r"seed-[01]: process or machine lost; resumes from step 500\b", out), out
     assert "compare: 2 of 2 done" in out and "Traceback" not in out
     subprocess.run([*command, "--savepath", "here"], cwd=tmp_path, capture_output=True, check=True, timeout=240)
     summaries = [

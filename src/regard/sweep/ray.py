@@ -88,7 +88,7 @@ class Ray:
                         yield training.job, update.measured
                     elif training.losses < ATTEMPTS:
                         step = read_last_step(training.job.run)
-                        tell(f"{training.job.label}: lost with its machine; resumes from step {step}")
+                        tell(f"{training.job.label}: process or machine lost; resumes from step {step}")
                         left.appendleft(training)
                     else:
                         lost += 1
