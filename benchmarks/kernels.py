@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import Dropout, MultiHeadAttention, Rotary, attending, weights_of
+from regard.attention import Dropout, MultiHeadAttention, Rotary, attention_weights, functional
 from regard.training.cross_entropy import cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 12_000, 4000, 0.2, 0.1
@@ -67,7 +67,7 @@ def disagreements() -> tuple[Work, Work]:
 def softmaxes(length: int) -> tuple[Work, Work]:
     """The weights of all heads from their scores."""
     scores = torch.randn(TOKENS // length, HEADS, length, length, requires_grad=True)
-    return lambda: scores.softmax(-1).sum(), lambda: weights_of(scores).sum()
+    return lambda: scores.softmax(-1).sum(), lambda: attention_weights(scores).sum()
 
 
 def attentions(length: int) -> tuple[Work, Work]:
@@ -79,7 +79,7 @@ def attentions(length: int) -> tuple[Work, Work]:
 
     def attend(short: int) -> Work:
         def run() -> Tensor:
-            attending.SHORT = short
+            functional.SHORT = short
             found: Tensor = layer(states, mask=mask).float().sum()
             return found
 

@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 import regard
-from regard.attention import product
+from regard.fast.onednn import onednn_matmul
 
 WARM = 3
 """Steps before any is counted."""
@@ -123,7 +123,10 @@ def speeds() -> Speeds:
     flops = {}
     for dtype in (torch.float32, torch.bfloat16):
         one, into = square.to(dtype), torch.empty(LARGE, LARGE, dtype=dtype)
-        ways = (partial(torch.mm, one, one, out=into), partial(product, one, one))  # MKL or oneDNN, and oneDNN
+        ways = (
+            partial(torch.mm, one, one, out=into),
+            partial(onednn_matmul, one, one),
+        )  # MKL or oneDNN, and oneDNN
         flops[dtype] = 2 * LARGE**3 / min(min(seconds(way, 8)) for way in ways)
     other = torch.empty_like(vector)
     return Speeds(flops, 2 * vector.nbytes / min(seconds(lambda: other.copy_(vector), 8)))

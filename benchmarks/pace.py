@@ -1,4 +1,4 @@
-"""How a long training keeps its pace: with memory kept in huge pages (regard.memory), and as glibc does it.
+"""How a long training keeps its pace: with memory kept in huge pages (regard.fast.memory), and as glibc does it.
 
     python benchmarks/pace.py DATA [--steps 1500]
 

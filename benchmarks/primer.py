@@ -73,10 +73,10 @@ class Stopwatch:
 
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
-    from regard.memory import keep_memory
+    from regard.fast.memory import keep_memory
     from regard.streams import make_generator
     from regard.tasks import BatchContext, Task
-    from regard.training import SingleLearner, create_run, fitting_threads, make_config, start, train_steps
+    from regard.training import SingleLearner, create_run, limit_threads, make_config, start, train_steps
 
     class DoneError(Exception):
         """Carries the measurements out of the training."""
@@ -101,7 +101,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
         try:
             batches = built.batches(config.training, BatchContext(generator=state.generator))
             learner = SingleLearner(state, config.training, batches, type(building)(Path(folder) / task))
-            with fitting_threads(state.model):
+            with limit_threads(state.model):
                 train_steps(learner, config.training, look)
         except DoneError as done:
             if done.args[0] is not None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         record,
         record_long,
     )
+    from regard.fast.memory import keep_memory
     from regard.interpret import (
         Agreement,
         AligningHeads,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
         explain,
         head_importance,
     )
-    from regard.memory import keep_memory
     from regard.runs import (
         AnswerRun,
         AnyRun,

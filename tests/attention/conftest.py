@@ -2,9 +2,9 @@
 
 import pytest
 
-from regard.attention import attending
+from regard.attention import functional
 
 
 @pytest.fixture(autouse=True)
 def no_sequence_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attending, "SHORT", 0)
+    monkeypatch.setattr(functional, "SHORT", 0)

@@ -96,7 +96,7 @@ def test_nobody_looks_on_at_a_copy() -> None:
         copies = [copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), copy.copy(layer)]
         for each in copies:
             each(torch.randn(1, 3, 8))
-        assert not records and all(each.observer is None for each in copies)
+        assert not records and all(each.hook is None for each in copies)
         layer(torch.randn(1, 3, 8))
     assert len(records) == 1
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard import record
-from regard.attention import MultiHeadAttention, Record, layers_of
+from regard.attention import MultiHeadAttention, Record, attention_layers
 from regard.data import EOS
 from regard.decoding import beam_search, greedy_search
 from regard.errors import InputError
@@ -47,7 +47,7 @@ def take_steps(model: Seq2Seq, target: Tensor = TARGET) -> None:
 
 def decoders_layers(model: Seq2Seq) -> list[str]:
     """Names of the attention layers that take steps."""
-    return [name for name in layers_of(model) if name.startswith("decoder")]
+    return [name for name in attention_layers(model) if name.startswith("decoder")]
 
 
 @pytest.mark.parametrize("limits", [{}, {"rows": [3, 0]}, {"rows": [4]}, {"heads": [0], "rows": [1, 2]}], ids=str)

@@ -13,7 +13,7 @@ import regard
 from regard.interpret import HeadImportance
 from regard.viz.maps import Patches
 from tests.browser.conftest import map_of, served, settle
-from tests.external.test_long import Words
+from tests.external.test_long_inputs import Words
 
 INPUT = "BCCCBAABACCCA"
 

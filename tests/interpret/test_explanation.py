@@ -130,7 +130,7 @@ def test_explains_the_weights_of_an_intervention(trained: regard.AnswerRun) -> N
     with regard.intervene(trained.model, "cross", heads=[0], to="uniform"):
         result = trained.explain(seed=1)
     assert_close(result.weights, [1 / len(result.weights)] * len(result.weights))
-    assert find_layer(trained.model, "cross").observer is None
+    assert find_layer(trained.model, "cross").hook is None
 
 
 @pytest.mark.parametrize("temperature", [0.5, 3.0])

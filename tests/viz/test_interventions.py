@@ -10,7 +10,7 @@ from PIL import Image
 from rich.console import Console
 
 import regard
-from regard.attention.intervening import interventions_in, temper
+from regard.attention.interventions import active_interventions, temper
 from regard.viz import AttentionMap
 
 TEXT = "BCCCBAABACCCA"
@@ -38,7 +38,7 @@ def test_map_contains_interventions_and_the_original_map(
         plain.probabilities
     )
     assert original.cross.weights == pytest.approx(plain.cross.weights, abs=1e-6)
-    assert interventions_in(trained.model) == ()
+    assert active_interventions(trained.model) == ()
 
 
 def test_every_kind_of_intervention_is_described(trained: regard.AnswerRun, translator: regard.PairRun) -> None:

@@ -1,4 +1,4 @@
-"""Attention: scores, masks, single- and multi-head attention, positions, blocks, recording."""
+"""Attention: scores, masks, single- and multi-head attention, positions, blocks, hooks, records."""
 
 from typing import TYPE_CHECKING
 
@@ -18,21 +18,26 @@ if TYPE_CHECKING:
         check_encoder_layer,
         make_encoder_layer,
     )
-    from regard.attention.converting import from_torch, to_torch
     from regard.attention.dropout import Dropout
-    from regard.attention.inside import Inside
-    from regard.attention.intervening import Intervention, intervene, temper
-    from regard.attention.layer_record import Record
-    from regard.attention.masks import as_weights_mask, causal_mask, length_mask
-    from regard.attention.multihead import KeyValues, MultiHeadAttention
-    from regard.attention.observing import (
-        AttentionLayer,
-        Observer,
-        explicit,
-        find_layer,
-        layers_of,
-        watching,
+    from regard.attention.functional import (
+        attention_forward,
+        attention_weights,
+        tempered_weights,
+        uniform_weights,
+        weighted_sum,
     )
+    from regard.attention.hooks import (
+        AttentionHook,
+        AttentionLayer,
+        attention_layers,
+        explicit_weights,
+        find_layer,
+        trace_layer,
+    )
+    from regard.attention.interventions import Intervention, intervene, temper
+    from regard.attention.layer_record import AttentionTrace, Record
+    from regard.attention.masks import as_weights_mask, causal_mask, length_mask
+    from regard.attention.multihead import KeyValues, MultiHeadAttention, keep_heads
     from regard.attention.positions import (
         Concatenated,
         LearnedPositions,
@@ -42,8 +47,6 @@ if TYPE_CHECKING:
         find_positions,
         make_positions,
     )
-    from regard.attention.products import LargeProducts, product
-    from regard.attention.pruning import keep_heads
     from regard.attention.records import Records, short_name
     from regard.attention.scores import (
         SCORES,
@@ -57,7 +60,7 @@ if TYPE_CHECKING:
         make_score,
     )
     from regard.attention.single import Attention
-    from regard.attention.weights import context_of, tempered_weights, uniform_weights, weights_of
+    from regard.attention.torch_conversion import from_torch, to_torch
 
 late(__name__)
 
@@ -68,7 +71,9 @@ __all__ = [
     "Activation",
     "Additive",
     "Attention",
+    "AttentionHook",
     "AttentionLayer",
+    "AttentionTrace",
     "Concat",
     "Concatenated",
     "Decoder",
@@ -79,13 +84,10 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "General",
-    "Inside",
     "Intervention",
     "KeyValues",
-    "LargeProducts",
     "LearnedPositions",
     "MultiHeadAttention",
-    "Observer",
     "Positions",
     "Record",
     "Records",
@@ -94,28 +96,28 @@ __all__ = [
     "Score",
     "Sinusoidal",
     "as_weights_mask",
+    "attention_forward",
     "attention_layer",
+    "attention_layers",
+    "attention_weights",
     "causal_mask",
     "check_encoder_layer",
-    "context_of",
-    "explicit",
+    "explicit_weights",
     "find_layer",
     "find_positions",
     "find_score",
     "from_torch",
     "intervene",
     "keep_heads",
-    "layers_of",
     "length_mask",
     "make_encoder_layer",
     "make_positions",
     "make_score",
-    "product",
     "short_name",
     "temper",
     "tempered_weights",
     "to_torch",
+    "trace_layer",
     "uniform_weights",
-    "watching",
-    "weights_of",
+    "weighted_sum",
 ]

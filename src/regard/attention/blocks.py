@@ -1,8 +1,8 @@
-"""Blocks that wrap attention: residual, normalisation, feed-forward (Vaswani et al. 2017, figure 1).
+"""Blocks around attention: residual, normalization, feed-forward (Vaswani et al. 2017, figure 1).
 
-Normalisation comes after each residual sum, `norm(x + layer(x))`, as in the paper, or with `pre_norm` before
-the layer, `x + layer(norm(x))`, which trains deep stacks without warm-up (Xiong et al. 2020); then the stack
-ends in a normalisation of its own. Dropout acts on what each layer adds.
+Normalization comes after each residual sum, `norm(x + layer(x))`, as in the paper. With `pre_norm` it comes
+before the layer, `x + layer(norm(x))`, which trains deep stacks without warm-up (Xiong et al. 2020), and the
+stack ends in one more normalization. Dropout acts on the output of each layer.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,18 +19,18 @@ from regard.errors import unknown_choice
 from regard.plugins import build_plugin, plugin_class
 
 STANDARD = "standard"
-"""What the package's own encoder layer is called."""
+"""Name of Regard's encoder layer."""
 EPSILON = 1e-5
-"""What normalisation adds to the variance: PyTorch's own choice."""
+"""Added to the variance in normalization; PyTorch's default."""
 Activation = Literal["relu", "gelu", "swish"]
-"""Of the feed-forward layers: the paper's; Hendrycks and Gimpel 2016; x sigmoid(x) (Ramachandran et al. 2017)."""
+"""relu: the paper's; gelu: Hendrycks and Gimpel 2016; swish: x sigmoid(x), Ramachandran et al. 2017."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
 
 class FeedForward(nn.Module):
     """The point-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, the same at every position.
 
-    Another `activation` stands in ReLU's place. Raises `InputError` for one that is unknown.
+    `activation` replaces ReLU. Raises `InputError` for an unknown one.
     """
 
     def __init__(self, width: int, inner_width: int, activation: Activation = "relu") -> None:
@@ -43,12 +43,17 @@ class FeedForward(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Map states (..., D) to (..., D)."""
-        found: Tensor = self.outer(ACTIVATIONS[self.activation](self.inner(states)))
-        return found
+        outputs: Tensor = self.outer(ACTIVATIONS[self.activation](self.inner(states)))
+        return outputs
+
+    @property
+    def activate(self) -> Callable[[Tensor], Tensor]:
+        """The activation function."""
+        return ACTIVATIONS[self.activation]
 
 
 class Residual(nn.Module):
-    """What surrounds every layer of a block: sum, normalisation and dropout."""
+    """Residual sum, normalization and dropout around a layer."""
 
     def __init__(
         self, width: int, *, pre_norm: bool = False, dropout: float = 0.0, epsilon: float = EPSILON
@@ -59,16 +64,16 @@ class Residual(nn.Module):
         self.pre_norm = pre_norm
 
     def forward(self, states: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return states (B, T, D) with what `layer` makes of them added."""
-        added: Tensor = self.dropout(layer(self.norm(states) if self.pre_norm else states))
-        joined: Tensor = states + added if self.pre_norm else self.norm(states + added)
-        return joined
+        """Return states (B, T, D) plus the output of `layer` for them."""
+        output: Tensor = self.dropout(layer(self.norm(states) if self.pre_norm else states))
+        sums: Tensor = states + output if self.pre_norm else self.norm(states + output)
+        return sums
 
 
 def attention_layer(
     width: int, heads: int | None, *, score: type[Score] = ScaledDot, **options: Any
 ) -> Attention | MultiHeadAttention:
-    """Return the attention layer with `heads` heads, or the single-head one without projections for None."""
+    """Return multi-head attention, or, if `heads` is None, single-head attention without projections."""
     if heads is None:
         return Attention(score(width, width))
     return MultiHeadAttention(width, heads, score=score, **options)
@@ -77,8 +82,12 @@ def attention_layer(
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each in a residual (section 3.1).
 
-    `heads` None is single-head attention without projections. `epsilon`: what normalisation adds to the variance.
-    `options` go to `MultiHeadAttention`.
+    `heads`: None for single-head attention without projections. `epsilon`: added to the variance in
+    normalization. `options`: passed to `MultiHeadAttention`.
+
+    >>> import torch
+    >>> EncoderLayer(12, 3, 24)(torch.zeros(2, 5, 12)).shape
+    torch.Size([2, 5, 12])
     """
 
     def __init__(
@@ -95,31 +104,32 @@ class EncoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.self_attention = attention_layer(width, heads, **options)
-        around: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon}
-        self.attention_residual = Residual(width, **around)
+        residual: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon}
+        self.attention_residual = Residual(width, **residual)
         self.feed_forward = FeedForward(width, inner_width, activation)
-        self.feed_forward_residual = Residual(width, **around)
+        self.feed_forward_residual = Residual(width, **residual)
 
     def forward(self, states: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
         """Return states (B, T, D) for states (B, T, D); `mask` as in `MultiHeadAttention`."""
         states = self.attention_residual(
-            states, lambda each: self.self_attention(each, each, each, mask, causal=causal)
+            states, lambda inputs: self.self_attention(inputs, inputs, inputs, mask, causal=causal)
         )
-        found: Tensor = self.feed_forward_residual(states, self.feed_forward)
-        return found
+        outputs: Tensor = self.feed_forward_residual(states, self.feed_forward)
+        return outputs
 
 
 def check_encoder_layer(name: str) -> None:
-    """Raise `InputError` unless `name` is `standard`, or `module:Class` of a module of one's own."""
+    """Raise `InputError` unless `name` is `standard`, or the `module:Class` of your own layer."""
     if name != STANDARD:
         plugin_class("layer", name, nn.Module, (STANDARD,))
 
 
 def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: int, **options: Any) -> nn.Module:
-    """Return an encoder layer: the package's own, to which `options` go, or one of the user's.
+    """Return the standard encoder layer with `options`, or your own for `module:Class`.
 
-    His is built from width, heads (1 where there are no projections) and inner width, and called on states
-    (B, T, D) and a mask (B, 1, T), True before the end, or None. Raises `InputError` where it cannot be built.
+    The constructor of your own layer takes the width, the number of heads (1 without projections) and the inner
+    width. The layer is called with states (B, T, D) and a mask (B, 1, T), True before the end, or None. Raises
+    `InputError` if it cannot be built.
     """
     if name == STANDARD:
         return EncoderLayer(width, heads, inner_width, **options)
@@ -129,7 +139,7 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
 
 
 class Encoder(nn.Module):
-    """A stack of `layers` encoder layers of the kind that `layer` names; `options` go to the standard ones."""
+    """A stack of `layers` encoder layers with the name `layer`; `options` go to standard ones."""
 
     def __init__(
         self,
@@ -154,8 +164,8 @@ class Encoder(nn.Module):
         """Return the memory (B, T, D) of states (B, T, D); `mask` (B, T), True before the end."""
         for layer in self.layers:
             states = layer(states, mask)
-        found: Tensor = self.norm(states)
-        return found
+        memory: Tensor = self.norm(states)
+        return memory
 
 
 class DecoderLayer(nn.Module):
@@ -174,17 +184,17 @@ class DecoderLayer(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        around: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon}
+        residual: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon}
         self.self_attention = MultiHeadAttention(width, heads, **options)
-        self.self_residual = Residual(width, **around)
-        # Positions of the target mean nothing in the source: no rotation between the two.
+        self.self_residual = Residual(width, **residual)
+        # Target positions have no meaning in the source, so cross attention is not rotated.
         self.cross = MultiHeadAttention(width, heads, **{**options, "rotary": False})
-        self.cross_residual = Residual(width, **around)
+        self.cross_residual = Residual(width, **residual)
         self.feed_forward = FeedForward(width, inner_width, activation)
-        self.feed_forward_residual = Residual(width, **around)
+        self.feed_forward_residual = Residual(width, **residual)
 
     def project(self, memory: Tensor) -> KeyValues:
-        """Return the keys and values of the encoder's output (B, Tk, D) that `forward` attends to."""
+        """Return keys and values of the encoder's output (B, Tk, D) for `forward`."""
         return self.cross.project(memory)
 
     def forward(
@@ -195,31 +205,32 @@ class DecoderLayer(nn.Module):
         mask: Tensor | None = None,
         past: KeyValues | None = None,
     ) -> tuple[Tensor, KeyValues]:
-        """Return states (B, T, D), and the keys and values of all steps so far, for the next call's `past`.
+        """Return states (B, T, D), and keys and values of all steps so far, for `past` of the next call.
 
-        `memory` is what `cross.project` made of the encoder's output, once; where it is of fewer sources than
-        there are sequences of states, these are the hypotheses of each source, one step of each. Without `past`,
-        `states` are all steps (teacher forcing); with it, those that follow. `mask` as in `MultiHeadAttention`,
-        over all steps.
+        `memory` is the result of `project`. If it has fewer sources than `states` has sequences, these are the
+        hypotheses of each source, one step of each. Without `past`, `states` are all steps (teacher forcing);
+        with it, the next ones. `mask`: as in `MultiHeadAttention`, over all steps.
         """
-        seen: list[KeyValues] = []
+        key_values: list[KeyValues] = []
         step = None if past is None else past.keys.shape[2]
 
-        def look_back(each: Tensor) -> Tensor:
-            seen.append(self.self_attention.project(each, past=past))
-            return self.self_attention.attend(each, seen[0], mask, causal=True, step=step)
+        def self_attention(inputs: Tensor) -> Tensor:
+            key_values.append(self.self_attention.project(inputs, past=past))
+            return self.self_attention.attend(inputs, key_values[0], mask, causal=True, step=step)
 
-        states = self.self_residual(states, look_back)
-        states = self.cross_residual(states, lambda each: self._look_up(each, memory, memory_mask, step))
-        return self.feed_forward_residual(states, self.feed_forward), seen[0]
+        states = self.self_residual(states, self_attention)
+        states = self.cross_residual(
+            states, lambda inputs: self._attend_memory(inputs, memory, memory_mask, step)
+        )
+        return self.feed_forward_residual(states, self.feed_forward), key_values[0]
 
-    def _look_up(self, states: Tensor, memory: KeyValues, mask: Tensor | None, step: int | None) -> Tensor:
+    def _attend_memory(self, states: Tensor, memory: KeyValues, mask: Tensor | None, step: int | None) -> Tensor:
         """Attend to the memory of B sources; states (B, T, D), or (B K, 1, D) of K hypotheses of each source.
 
-        The hypotheses of a source ask side by side, as steps would, so that its memory is not copied for each.
+        The hypotheses of a source are queries of one sequence, so that its memory is not copied for each.
         """
-        together = states.reshape(memory.keys.shape[0], -1, states.shape[-1])
-        return self.cross.attend(together, memory, mask, step=step).view_as(states)
+        queries = states.reshape(memory.keys.shape[0], -1, states.shape[-1])
+        return self.cross.attend(queries, memory, mask, step=step).view_as(states)
 
 
 class Decoder(nn.Module):
@@ -256,8 +267,8 @@ class Decoder(nn.Module):
         past: Sequence[KeyValues | None] | None = None,
     ) -> tuple[Tensor, list[KeyValues]]:
         """Return states (B, T, D) and each layer's keys and values so far, as in `DecoderLayer`."""
-        seen = []
+        cache = []
         for layer, source, before in zip(self.layers, memory, past or [None] * len(self.layers), strict=True):
-            states, now = layer(states, source, memory_mask, mask, before)
-            seen.append(now)
-        return self.norm(states), seen
+            states, key_values = layer(states, source, memory_mask, mask, before)
+            cache.append(key_values)
+        return self.norm(states), cache

@@ -1,4 +1,4 @@
-"""The record of one attention layer, and the parts that it is made of where steps come one by one."""
+"""The record of one attention layer, and the parts from which it is joined when steps come one by one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,42 +8,81 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.inside import Inside, joined
-
 Kind = Literal["encoder", "decoder", "cross"]
-"""Who attends to whom: inputs to inputs, outputs to outputs, or outputs to inputs."""
+"""Queries and keys: inputs to inputs, outputs to outputs, or outputs to inputs."""
+
+
+class AttentionTrace(NamedTuple):
+    """All tensors of one call of an attention layer, by head."""
+
+    query: Tensor
+    """(B, H, Tq, D), input of the score: projected and rotated."""
+    key: Tensor
+    """(B, H, Tk, any), prepared by the score."""
+    value: Tensor
+    """(B, H, Tk, Dv)."""
+    scores: Tensor
+    """(B, H, Tq, Tk), before the mask."""
+    mask: Tensor | None
+    """Broadcastable to the scores, True = may be attended; None where everything may."""
+    weights: Tensor
+    """(B, H, Tq, Tk), after interventions."""
+    context: Tensor
+    """(B, H, Tq, Dv): weights times values."""
+    step: int | None
+    """Step of all queries; None if they are all steps from the first on."""
+
+    def detach(self) -> "AttentionTrace":
+        """Return the trace without autograd history."""
+        tensors = (self.query, self.key, self.value, self.scores, self.weights, self.context)
+        query, key, value, scores, weights, context = (tensor.detach() for tensor in tensors)
+        return AttentionTrace(query, key, value, scores, self.mask, weights, context, self.step)
+
+
+def concat_traces(traces: Sequence[AttentionTrace], weights: Tensor, mask: Tensor | None) -> AttentionTrace:
+    """Join traces of single steps as if from one call; the last step has all keys and values."""
+    keys = weights.shape[-1]
+    scores = [F.pad(trace.scores, (0, keys - trace.scores.shape[-1]), value=-torch.inf) for trace in traces]
+    return traces[-1]._replace(
+        query=torch.cat([trace.query for trace in traces], dim=2),
+        scores=torch.cat(scores, dim=2),
+        mask=mask,
+        weights=weights,
+        context=torch.cat([trace.context for trace in traces], dim=2),
+        step=None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Record:
-    """What one attention layer did for one batch: in its last forward pass, or in all steps that it took one by
+    """Weights of one attention layer for one batch: of its last forward pass, or of all steps taken one by
     one."""
 
     name: str
-    """The layer's dotted name in the model."""
+    """Dotted name of the layer in the model."""
     weights: Tensor
-    """(B, H, Tq, Tk), detached; every row sums to 1 over the keys it may see, or to 0 where it sees none
-    (and not quite to 1 where dropout was active). Only the heads and rows that were asked for. Keys that came
-    after a step have no weight in it."""
+    """(B, H, Tq, Tk), detached, of the selected heads and rows. A row sums to 1 over the keys it may attend, or
+    to 0 if fully masked (and not quite to 1 with dropout). Keys that came after a step have no weight in its
+    row."""
     mask: Tensor | None
-    """What might be attended, True = yes, broadcastable to all heads and rows; None where everything might."""
+    """Broadcastable to the weights, True = may be attended; None where everything may."""
     query_labels: Sequence[str] | None = None
-    """Names of the queries, of the rows that are here; None where there are none, or too few."""
+    """Names of the recorded queries; None without names, or with too few."""
     key_labels: Sequence[str] | None = None
     """Names of the keys."""
     kind: Kind | None = None
-    """Who attends to whom, as the model has it; None where only the name tells."""
+    """Encoder, decoder or cross attention; None if only the layer's name tells."""
     query_tokens: Sequence[Sequence[str]] | None = None
-    """Names of the queries of each input, where every input has its own."""
+    """Names of the queries of each input, if these differ."""
     key_tokens: Sequence[Sequence[str]] | None = None
     """Names of the keys of each input."""
     written: bool = False
-    """Whether the queries' names are what is written at each step, and not what is read there."""
+    """Whether query names are the tokens written at each step, instead of those read."""
     interventions: Sequence[str] = ()
-    """What had been done to the model when the layer ran, in words."""
-    inside: Inside | None = None
-    """What the weights came of and what they led to, where `record` was asked for it and the layer is Regard's:
-    detached, of all steps together. A key that came after a step has the score -inf there."""
+    """Interventions in the model during the call, in words."""
+    inside: AttentionTrace | None = None
+    """All tensors of the layer, detached, of all steps, where `record(inside=True)` recorded a layer of Regard's.
+    A key that came after a step has the score -inf there."""
 
     def labels_of(self, input: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
         """Return the names of the queries and of the keys of one input of the batch."""
@@ -57,71 +96,72 @@ class Record:
 
 
 def _of_input(tokens: Sequence[Sequence[str]] | None, input: int, batch: int) -> Sequence[str] | None:
-    """Return one input's; there may be several hypotheses for each source."""
+    """Return the names of one input; a batch may hold several hypotheses for each source."""
     return None if not tokens or batch % len(tokens) else tokens[input * len(tokens) // batch]
 
 
 class Part(NamedTuple):
-    """What a layer did in one call, of the heads and rows asked for."""
+    """One call of a layer, with the selected heads and rows."""
 
     weights: Tensor
     """(B, H, Tq, Tk)."""
     mask: Tensor | None
     steps: Sequence[int]
-    """(Tq), at which its queries stand."""
+    """(Tq), the steps of the queries."""
     first_key: int = 0
-    """The step of its first key: of a window's, those before are gone."""
-    inside: Inside | None = None
+    """Step of the first key: a window drops earlier ones."""
+    inside: AttentionTrace | None = None
 
 
 @dataclass
 class Parts:
-    """The calls of one layer that make one record: of the steps from `first` to before `end`."""
+    """The calls of one layer that form one record, from step `first` to before `end`."""
 
-    found: list[Part]
+    calls: list[Part]
     first: int
     end: int
     whole: bool
     """Whether all steps from 0 are here, of one query each, so that the next one can be added."""
     kind: Kind | None = None
     record: Record | None = None
-    """Made of the parts when it was asked for."""
+    """Record of the joined parts, once it has been requested."""
     interventions: Sequence[str] = ()
-    """Those in force when the record began."""
+    """Interventions at the beginning of the record."""
 
-    def may_add(self, part: Part, step: int) -> bool:
-        """Whether a part, of one query of each sequence at `step`, comes next, for as many sequences."""
-        return self.whole and self.end == step and self.found[-1].weights.shape[:2] == part.weights.shape[:2]
+    def accepts(self, part: Part, step: int) -> bool:
+        """Return whether a part with one query per sequence at `step` follows, for as many sequences."""
+        return self.whole and self.end == step and self.calls[-1].weights.shape[:2] == part.weights.shape[:2]
 
     def add(self, part: Part, queries: int = 1) -> None:
-        """Go on with one more step, or with several at once."""
-        self.found.append(part)
+        """Append one step, or several from one call."""
+        self.calls.append(part)
         self.end, self.record = self.end + queries, None
 
-    def forget(self, step: int) -> None:
-        """Forget what happened from a step on: it is taken back, and taken again."""
+    def truncate(self, step: int) -> None:
+        """Drop all steps from `step` on, which are taken again."""
         if step < self.end:
-            self.found = [_before(part, step) for part in self.found]
+            self.calls = [_before(part, step) for part in self.calls]
             self.end, self.record = step, None
 
     def join(self) -> Part:
-        """Make one part of all; of keys that came later, the earlier queries saw nothing."""
-        if self.kind == "decoder":  # a static cache, or one with rejected drafts, holds keys that are no steps
-            self.found = [_without_empty(part, self.end) for part in self.found]
-        if len(self.found) > 1:
-            keys = max(part.first_key + part.weights.shape[-1] for part in self.found)
-            free = all(part.mask is None and part.weights.shape[-1] == keys for part in self.found)
-            weights = torch.cat([_widened(part.weights, part, keys) for part in self.found], dim=2)
-            mask = None if free else torch.cat([_widened(_mask(part), part, keys) for part in self.found], dim=2)
-            steps = [step for part in self.found for step in part.steps]
-            insides = [part.inside for part in self.found if part.inside is not None]
-            inside = joined(insides, weights, mask) if len(insides) == len(self.found) else None
-            self.found = [Part(weights, mask, steps, inside=inside)]
-        return self.found[0]
+        """Return one part for all calls. Earlier queries have zero weight on keys that came later."""
+        if self.kind == "decoder":  # a static cache, or one with rejected drafts, has keys beyond the steps
+            self.calls = [_without_unused_keys(part, self.end) for part in self.calls]
+        if len(self.calls) > 1:
+            keys = max(part.first_key + part.weights.shape[-1] for part in self.calls)
+            unmasked = all(part.mask is None and part.weights.shape[-1] == keys for part in self.calls)
+            weights = torch.cat([_pad_keys(part.weights, part, keys) for part in self.calls], dim=2)
+            masks = [] if unmasked else [_pad_keys(_full_mask(part), part, keys) for part in self.calls]
+            mask = torch.cat(masks, dim=2) if masks else None
+            steps = [step for part in self.calls for step in part.steps]
+            traces = [part.inside for part in self.calls if part.inside is not None]
+            trace = concat_traces(traces, weights, mask) if len(traces) == len(self.calls) else None
+            self.calls = [Part(weights, mask, steps, inside=trace)]
+        return self.calls[0]
 
 
-def _without_empty(part: Part, end: int) -> Part:
-    """Return a part without the keys from `end` on, where none of them has any weight."""
+def _without_unused_keys(part: Part, end: int) -> Part:
+    """Return a part without the keys from `end` on, if none of them has any weight."""
     count = max(end - part.first_key, 0)
     weights = part.weights if part.mask is None else part.weights * part.mask
     if count >= weights.shape[-1] or weights[..., count:].any():
@@ -130,18 +170,18 @@ def _without_empty(part: Part, end: int) -> Part:
     return part._replace(weights=part.weights[..., :count], mask=mask)
 
 
-def _mask(part: Part) -> Tensor:
+def _full_mask(part: Part) -> Tensor:
     if part.mask is None:
         return torch.ones_like(part.weights, dtype=torch.bool)
     return part.mask.expand_as(part.weights)
 
 
-def _widened(rows: Tensor, part: Part, keys: int) -> Tensor:
+def _pad_keys(rows: Tensor, part: Part, keys: int) -> Tensor:
     return F.pad(rows, (part.first_key, keys - rows.shape[-1] - part.first_key))
 
 
 def _before(part: Part, end: int) -> Part:
-    """Return the rows of a part that stand before a step."""
+    """Return the rows of a part before a step."""
     rows = [row for row, step in enumerate(part.steps) if step < end]
     mask = part.mask if part.mask is None or part.mask.shape[-2] == 1 else part.mask[..., rows, :]
     return part._replace(weights=part.weights[:, :, rows], mask=mask, steps=[part.steps[row] for row in rows])

@@ -1,6 +1,6 @@
-"""Masks: what may be attended.
+"""Attention masks.
 
-A mask is boolean and True means *may be attended*, as in `scaled_dot_product_attention`.
+A mask is boolean, and True means *may be attended*, as in `scaled_dot_product_attention`.
 Letters: B batch, H heads, T time (Tq of queries, Tk of keys).
 """
 
@@ -13,30 +13,38 @@ from regard.errors import InputError
 
 
 def length_mask(lengths: Tensor, time: int) -> Tensor:
-    """Return the padding mask of sequences with `lengths` (B,), in steps: (B, time), True before the end."""
+    """Return the padding mask (B, time) of sequences with `lengths` (B,) in steps: True before the end.
+
+    >>> length_mask(torch.tensor([1, 2]), 2)
+    tensor([[ True, False],
+            [ True,  True]])
+    """
     return torch.arange(time, device=lengths.device) < lengths.unsqueeze(-1)
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Return the mask (queries, keys) that hides the future: each query sees its own key and those before.
+    """Return the mask (queries, keys) in which each query attends to its own key and earlier ones.
 
-    The queries are the last steps of the keys, so that one new step may see all that a cache holds.
+    The queries are the last steps of the keys, so that one new step may attend to a whole cache.
+
+    >>> causal_mask(1, 3)
+    tensor([[True, True, True]])
     """
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
 def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor:
-    """Give a mask the dimensions of weights (B, H, Tq, Tk), of size 1 where it holds for all.
+    """Return a mask with the four dimensions of weights (B, H, Tq, Tk), of size 1 where it is the same for all.
 
-    Accepts (B, Tk), (Tq, Tk), (B, Tq, Tk) and (B, H, Tq, Tk), with 1 for B, H or Tq where it holds for all.
-    Raises `InputError` for another shape, for a mask that is not boolean, and for a mask of two dimensions
-    where B and Tq are equal: it could mean either.
+    Accepts (B, Tk), (Tq, Tk), (B, Tq, Tk) and (B, H, Tq, Tk), with 1 for B, H or Tq if it is the same for all.
+    Raises `InputError` for another shape, for a mask that is not boolean, and for two dimensions with B and Tq
+    equal, which are ambiguous.
     """
     if mask.dtype != torch.bool:
         raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True may be attended")
     shape, rest = tuple(mask.shape), mask.dim() - 1
     by_batch = shape == (batch, keys)
-    # Exported for any size, a model is not to depend on whether two sizes differ: then it means (B, Tk).
+    # A model exported for any size must not compare two sizes: then two dimensions mean (B, Tk).
     by_query = not (by_batch and isinstance(shape[0], torch.SymInt)) and shape == (queries, keys)
     if by_batch and by_query and batch > 1:
         raise InputError(
@@ -56,17 +64,17 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
     return mask.unsqueeze(1) if rest == 2 else mask
 
 
-def rows_of_mask(
+def mask_rows(
     mask: Tensor | None, rows: Sequence[int], queries: int, keys: int, *, causal: bool, device: torch.device
 ) -> Tensor | None:
-    """Return the mask of some query rows, without building that of the others.
+    """Return the mask of some query rows, without building the others.
 
-    `mask`: of all `queries` and `keys`, broadcastable to (B, H, Tq, Tk), or None; `causal` also hides the future.
+    `mask`: of all `queries` and `keys`, broadcastable to (B, H, Tq, Tk), or None. `causal` also hides the future.
     """
     if mask is not None and mask.shape[2] > 1:
         mask = mask[:, :, list(rows)]
     if causal:
-        last = torch.tensor(list(rows), device=device) + keys - queries
-        seen = torch.arange(keys, device=device) <= last.unsqueeze(-1)
-        mask = seen if mask is None else mask & seen
+        last_key = torch.tensor(list(rows), device=device) + keys - queries
+        past = torch.arange(keys, device=device) <= last_key.unsqueeze(-1)
+        mask = past if mask is None else mask & past
     return mask

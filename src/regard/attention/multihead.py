@@ -3,44 +3,48 @@
     head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
 
-Departures, each off unless asked for: a bias in the projections, heads of another width than `width / heads`,
-fewer heads of keys and values than of queries (grouped queries, Ainslie et al. 2023), another score, rotary
-positions.
+Optional departures: a bias in the projections, a head width other than `width / heads`, fewer heads of keys and
+values than of queries (grouped queries, Ainslie et al. 2023), another score, rotary positions.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.attending import attend
+from regard.attention.functional import attention_forward
+from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
-from regard.attention.observing import AttentionLayer
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import check_states
 from regard.errors import InputError, check_range
 
-MOST = 2**20
-"""Heads, and dimensions of one, at most."""
+MAX_SIZE = 2**20
+"""Largest number of heads, and of dimensions of a head."""
 
 
 class KeyValues(NamedTuple):
-    """Projected keys and values of a source, or of the steps decoded so far: compute once, attend often."""
+    """Projected keys and values of a source or of the steps decoded so far, computed once for many queries."""
 
     keys: Tensor
-    """(B, G, Tk, any): projected, turned by their positions, prepared by the score."""
+    """(B, G, Tk, any): projected, rotated, prepared by the score."""
     values: Tensor
     """(B, G, Tk, d)."""
 
 
 class MultiHeadAttention(AttentionLayer):
-    """`heads` attentions side by side, over queries of `width`.
+    """Attention with `heads` heads, over queries of `width`.
 
-    `head_width`: width of each head (default `width / heads`). `groups`: heads of keys and values, each shared
-    by `heads / groups` heads of queries (default `heads`). `memory_width`: width of keys and values (default
-    `width`). `score`: a class of `regard.attention.scores`, used alike in every head. `rotary`: turn queries and
-    keys by their positions. Raises `InputError` where these do not fit.
+    `head_width`: width of each head (default `width / heads`). `groups`: heads of keys and values, each shared by
+    `heads / groups` heads of queries (default `heads`). `memory_width`: width of keys and values (default
+    `width`). `score`: a class of `regard.attention.scores`, used in every head. `rotary`: rotate queries and keys
+    by their positions. Raises `InputError` if these do not fit.
+
+    >>> layer = MultiHeadAttention(12, heads=3)
+    >>> layer(torch.zeros(2, 5, 12)).shape
+    torch.Size([2, 5, 12])
     """
 
     def __init__(
@@ -57,9 +61,9 @@ class MultiHeadAttention(AttentionLayer):
         rotary: bool = False,
     ) -> None:
         super().__init__()
-        check_range("heads", heads, 1, MOST)
+        check_range("heads", heads, 1, MAX_SIZE)
         check_range("groups", heads if groups is None else groups, 1, heads)
-        check_range("head_width", 1 if head_width is None else head_width, 1, MOST)
+        check_range("head_width", 1 if head_width is None else head_width, 1, MAX_SIZE)
         if head_width is None and width % heads:
             raise InputError(
                 f"width {width} cannot be split into {heads} heads: choose a multiple of {heads}, or a head_width"
@@ -91,10 +95,10 @@ class MultiHeadAttention(AttentionLayer):
     ) -> Tensor:
         """Return the context (B, Tq, D) of query (B, Tq, D) over key and value (B, Tk, Dm).
 
-        Without `key`, the queries attend to themselves; without `value`, the keys are the values. `mask`:
-        (B, Tk), (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True = may be attended. `causal` hides the future.
-        `step`: at which all queries stand, for who observes; None where they are all steps from the first on.
-        Raises `InputError` where shapes do not fit.
+        Without `key`, the queries attend to themselves; without `value`, the keys are the values. `mask`: (B,
+        Tk), (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True = may be attended. `causal` hides the future. `step`,
+        for hooks: the step of all queries, None if they are all steps from the first on. Raises `InputError` if
+        shapes do not fit.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -106,7 +110,7 @@ class MultiHeadAttention(AttentionLayer):
         return self._attend(queries, self.project(key, value), mask, causal=causal, step=step)
 
     def project(self, key: Tensor, value: Tensor | None = None, past: KeyValues | None = None) -> KeyValues:
-        """Return the keys and values of (B, T, Dm), after those of `past`: for `attend`, which may be often."""
+        """Return the keys and values of (B, T, Dm), after those of `past`, for any number of `attend` calls."""
         offset = 0 if past is None else past.keys.shape[2]
         keys = self._split(self.key(key), self.groups)
         keys = keys if self.rotary is None else self.rotary.rotate(keys, offset)
@@ -126,10 +130,10 @@ class MultiHeadAttention(AttentionLayer):
         causal: bool = False,
         step: int | None = None,
     ) -> Tensor:
-        """Return the context (B, Tq, D) of query (B, Tq, D) over what `project` returned.
+        """Return the context (B, Tq, D) of query (B, Tq, D) over the result of `project`.
 
-        With rotary positions the queries count as the last steps of the memory. `step`: at which all queries
-        stand, for who observes; None where they are all steps from the first on.
+        With rotary positions the queries are the last steps of the memory. `mask`, `causal`, `step`: as in
+        `forward`.
         """
         self._check_width("query", query, self.query)
         queries = self._split(self.query(query), self.heads)
@@ -144,7 +148,7 @@ class MultiHeadAttention(AttentionLayer):
             mask = as_weights_mask(mask, queries.shape[0], queries.shape[2], keys.shape[2])
         if self.rotary is not None:
             queries = self.rotary.rotate(queries, keys.shape[2] - queries.shape[2])
-        context = attend(
+        context = attention_forward(
             queries,
             keys,
             values,
@@ -152,19 +156,49 @@ class MultiHeadAttention(AttentionLayer):
             score=self.score,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
-            observer=self.observer,
+            hook=self.hook,
             step=step,
         )
-        joined: Tensor = self.output(context.transpose(1, 2).flatten(2))
-        return joined
+        output: Tensor = self.output(context.transpose(1, 2).flatten(2))
+        return output
 
     def _split(self, states: Tensor, heads: int) -> Tensor:
         """Split the width into heads: (B, T, H d) to (B, H, T, d)."""
-        found: Tensor = states.unflatten(-1, (heads, -1)).transpose(1, 2)
-        return found
+        split: Tensor = states.unflatten(-1, (heads, -1)).transpose(1, 2)
+        return split
 
     def _check_width(self, name: str, states: Tensor, projection: nn.Linear) -> None:
         if states.shape[-1] != projection.in_features:
             raise InputError(
                 f"{name} {tuple(states.shape)} does not fit: expected width {projection.in_features}"
             )
+
+
+@torch.no_grad()
+def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
+    """Prune a layer to some heads (Michel et al. 2019, section 4): outputs are as if the others were off.
+
+    `heads`: those to keep, in ascending order. Raises `InputError` for a layer without projections, or with keys
+    and values that several heads share.
+
+    >>> layer = MultiHeadAttention(12, heads=3)
+    >>> keep_heads(layer, [0, 2])
+    >>> layer.heads, layer.query.out_features
+    (2, 8)
+    """
+    if not isinstance(layer, MultiHeadAttention) or layer.groups != layer.heads:
+        raise InputError("heads can only be taken out of multi-head attention in which each has its own keys")
+    if not heads or sorted(set(heads)) != list(heads) or not 0 <= heads[0] <= heads[-1] < layer.heads:
+        raise InputError(
+            f"heads {list(heads)} cannot stay: choose one or more of 0 to {layer.heads - 1}, in order"
+        )
+    device = layer.query.weight.device
+    rows = torch.cat([torch.arange(layer.head_width, device=device) + head * layer.head_width for head in heads])
+    for projection in (layer.query, layer.key, layer.value):
+        projection.weight = nn.Parameter(projection.weight[rows])
+        if projection.bias is not None:
+            projection.bias = nn.Parameter(projection.bias[rows])
+        projection.out_features = len(rows)
+    layer.output.weight = nn.Parameter(layer.output.weight[:, rows])
+    layer.output.in_features = len(rows)
+    layer.heads = layer.groups = len(heads)

@@ -1,17 +1,15 @@
-"""Positions: what tells an attention layer where in the sequence a step stands.
+"""Positional encodings: without them, attention gives identical steps identical weights wherever they are.
 
-Attention by itself sees a set: identical steps get identical weights wherever they are. Positions count from 0.
-
-| class        | what it does                      | source                                      |
+| class        | operation                         | source                                      |
 | ------------ | --------------------------------- | ------------------------------------------- |
 | Sinusoidal   | adds fixed waves                  | Vaswani et al. 2017, section 3.5            |
 | Learned      | adds learned vectors              | Gehring et al. 2017, section 3.1            |
-| Concatenated | puts either beside the states     | the alternative that section 3.5 leaves out |
-| Rotary       | turns queries and keys            | Su et al. 2021, equation 34                 |
+| Concatenated | concatenates either to the states | the alternative that section 3.5 leaves out |
+| Rotary       | rotates queries and keys          | Su et al. 2021, equation 34                 |
 
-The first three are called on states (B, T, D) and return states; `extra_width` says by how much they are wider.
-`Rotary` is called on the queries and on the keys of each head. Positions of one's own are a class derived from
-`Positions`, with `vectors`, or with a `forward` of its own.
+The first three are called on states (B, T, D) and return states; `extra_width` is the number of added dimensions.
+`Rotary` is called on the queries and keys of each head. Your own encoding derives from `Positions`, and defines
+`vectors` or `forward`. Positions count from 0.
 """
 
 import torch
@@ -22,7 +20,7 @@ from regard.plugins import build_plugin, plugin_class
 
 
 class Positions(nn.Module):
-    """Base of what tells steps of a width where they stand, in sequences of at most `length` steps."""
+    """Base of positional encodings for steps of a width, in sequences of at most `length` steps."""
 
     extra_width = 0
 
@@ -31,11 +29,11 @@ class Positions(nn.Module):
         self.width, self.length = width, length
 
     def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
-        """Return what is added at `count` positions from `first` on: (count, D)."""
+        """Return the vectors added at `count` positions from `first` on: (count, D)."""
         raise NotImplementedError
 
     def forward(self, states: Tensor, offset: int = 0) -> Tensor:
-        """Return states (B, T, D), whose first step is at position `offset`, with what tells where they stand."""
+        """Return states (B, T, D) with positions; the first step is at position `offset`."""
         return states + self.vectors(offset, states.shape[1], states.device).to(states.dtype)
 
 
@@ -47,16 +45,16 @@ class Sinusoidal(Positions):
         return self.waves_at(torch.arange(first, first + count, device=device, dtype=torch.float64))
 
     def waves_at(self, steps: Tensor) -> Tensor:
-        """Return the waves at any places (N), between two steps too: (N, D)."""
+        """Return the waves at any positions (N), fractions included: (N, D)."""
         pairs = torch.arange((self.width + 1) // 2, device=steps.device, dtype=torch.float64)
         angles = steps.unsqueeze(-1) * 10_000 ** (-2 * pairs / self.width)
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
 
 
 class LearnedPositions(Positions):
-    """One learned vector for each position, added to the step there.
+    """One learned vector for each position, added to the step.
 
-    `weight`: (length, width), zero until trained. Raises `InputError` past the learned length.
+    `weight`: (length, width), zero until trained. Raises `InputError` beyond the learned length.
     """
 
     def __init__(self, length: int, width: int) -> None:
@@ -72,9 +70,9 @@ class LearnedPositions(Positions):
 
 
 class Concatenated(nn.Module):
-    """Positions beside the states instead of added to them: (B, T, D) becomes (B, T, D + width of positions).
+    """Positions concatenated to the states: (B, T, D) becomes (B, T, D + width of positions).
 
-    Nothing of the states is overlaid; the layers after it pay for the greater width.
+    The states stay free of position, at the price of wider layers.
     """
 
     def __init__(self, positions: Positions) -> None:
@@ -83,16 +81,16 @@ class Concatenated(nn.Module):
         self.extra_width = positions.width
 
     def forward(self, states: Tensor, offset: int = 0) -> Tensor:
-        """Put the position's vector beside each of states (B, T, D), the first at position `offset`."""
-        beside = self.positions.vectors(offset, states.shape[1], states.device).to(states.dtype)
-        return torch.cat([states, beside.expand(states.shape[0], -1, -1)], dim=-1)
+        """Return states (B, T, D) with positions; the first step is at position `offset`."""
+        vectors = self.positions.vectors(offset, states.shape[1], states.device).to(states.dtype)
+        return torch.cat([states, vectors.expand(states.shape[0], -1, -1)], dim=-1)
 
 
 class Rotary(nn.Module):
-    """Turns each pair of a query's or key's dimensions by an angle in proportion to its position.
+    """Rotation of each pair of dimensions of a query or key by an angle proportional to its position.
 
-    The dot product of a turned query and a turned key depends on the difference of their positions alone. Pair i
-    is dimensions 2i and 2i + 1, and turns by `pos / 10000^(2i/d)`. Raises `InputError` for an odd width.
+    The dot product of a rotated query and key depends only on the difference of their positions. Pair i is
+    dimensions 2i and 2i + 1, and rotates by `pos / 10000^(2i/d)`. Raises `InputError` for an odd width.
     """
 
     def __init__(self, head_width: int) -> None:
@@ -102,33 +100,33 @@ class Rotary(nn.Module):
         self.waves = Sinusoidal(head_width)
 
     def rotate(self, heads: Tensor, offset: int = 0) -> Tensor:
-        """Turn (B, H, T, d), whose first step is at position `offset`; computed in float32 at least."""
+        """Rotate (B, H, T, d), whose first step is at position `offset`; computed in float32 at least."""
         wide = heads.float() if heads.dtype in (torch.bfloat16, torch.float16) else heads
         waves = self.waves.vectors(offset, heads.shape[2], heads.device).to(wide.dtype)
         sin, cos = waves.unflatten(-1, (-1, 2)).unbind(-1)
         pairs = wide.unflatten(-1, (-1, 2))
-        if torch.compiler.is_compiling():  # it makes no code of its own for complex numbers
+        if torch.compiler.is_compiling():  # the compiler generates no code for complex numbers
             even, odd = pairs.unbind(-1)
-            turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
-        else:  # one pass over the heads instead of several
-            turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.complex(cos, sin))
-        return turned.flatten(-2).to(heads.dtype)
+            rotated = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
+        else:  # complex numbers take one pass over the heads instead of several: 2.5x faster (docs/benchmarks.md)
+            rotated = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.complex(cos, sin))
+        return rotated.flatten(-2).to(heads.dtype)
 
 
 def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | None:
-    """Return the class that `module:Class` names, or None where `name` is one of a model's own `choices`.
+    """Return the class with the name `module:Class`, or None if `name` is one of a model's `choices`.
 
-    Raises `InputError` for a name that is unknown, or a class that cannot be imported or is no `Positions`.
+    Raises `InputError` for an unknown name, and for a class that cannot be imported or is no `Positions`.
     """
     return None if name in choices else plugin_class("positions", name, Positions, choices)
 
 
 def make_positions(name: str, width: int, length: int) -> Positions:
-    """Return positions of one's own for steps of a width in sequences of at most `length` steps.
+    """Return your own positions for steps of a width in sequences of at most `length` steps.
 
-    Raises `InputError` where there are none, or they cannot be built.
+    Raises `InputError` if the class is missing or cannot be built.
     """
-    found, sizes = plugin_class("positions", name, Positions), f"width {width} and {length} steps"
+    positions, sizes = plugin_class("positions", name, Positions), f"width {width} and {length} steps"
     return build_plugin(
-        "positions", name, lambda: found(width, length), sizes, "a width and the most steps of a sequence"
+        "positions", name, lambda: positions(width, length), sizes, "a width and the most steps of a sequence"
     )

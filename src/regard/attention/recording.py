@@ -1,11 +1,11 @@
-"""Recording of Regard's own layers: keep the weights of every one while a model runs.
+"""Recording of Regard's own attention layers.
 
-`regard.record` does this for any model (see `regard.external`); it, and the packages below it, are built on this
-module.
+`regard.record` records any model (see `regard.external`). It is built on this module, as are the packages below
+it.
 
-Outside of a recording a layer takes the fused kernel. Inside, it works out its weights and hands them over; asked
-for some heads or rows only, it takes the fused kernel for the output and works out just those rows beside it. The
-model's signature never changes.
+Outside of a recording, a layer calls the fused kernel. While it is recorded, it computes its weights explicitly.
+If only some heads or rows are recorded, the output comes from the fused kernel, and only these rows are computed
+besides. The signature of the model never changes.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,8 +14,14 @@ from functools import partial
 
 from torch import nn
 
-from regard.attention.intervening import interventions_in
-from regard.attention.observing import AttentionLayer, layers_of, observing, uncompiled, with_recorder
+from regard.attention.hooks import (
+    AttentionLayer,
+    attach_hooks,
+    attention_layers,
+    disable_compile,
+    with_recorder,
+)
+from regard.attention.interventions import active_interventions
 from regard.attention.records import Recorder, Records, short_name
 from regard.errors import InputError, unknown_choice
 
@@ -31,29 +37,34 @@ def record_own(
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Iterator[Records]:
-    """Record the attention layers of `model` that are Regard's: yields a mapping from layer name to `Record`.
+    """Record Regard's attention layers in `model`: yields a mapping from layer name to `Record`.
 
-    It fills as the model runs; a layer that runs again replaces its record, or goes on with it where it takes
-    one step after the other of the same sequences (in a search, as long as none of them has ended, and without a
-    beam). `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is computed: a few
-    rows of a long input cost a few rows. `inside`: keep what the weights came of and led to as well (queries,
-    keys, scores, values, contexts) in `Record.inside`; it goes with whole layers only. Labels travel with every
-    record. Gradients flow as usual, and the outputs differ from the unrecorded ones by no more than the fused
-    kernel's rounding (1e-5 in float32); with `heads` or `rows` they are identical. Raises `InputError` for a
-    layer that the model has not, for heads or rows with `inside`, and, as it runs, for a head or row out of
-    range; for a row, where steps come one by one, when the record is asked for.
+        with record_own(model) as records:
+            model(inputs)
+        records["cross"].weights
+
+    The mapping fills as the model runs. A layer that runs again replaces its record. It continues the record if
+    it decodes the same sequences step by step: in a search without a beam, until one of them ends.
+
+    `layers`, `heads` and `rows` (query steps) select what is recorded, and nothing else is computed. `inside`:
+    also store queries, keys, scores, values and contexts in `Record.inside`, of whole layers only. Labels are
+    attached to each record. Gradients flow as usual. Outputs differ from unrecorded ones by the rounding of the
+    fused kernel at most (1e-5 in float32), and not at all with `heads` or `rows`.
+
+    Raises `InputError` for an unknown layer, for heads or rows with `inside`, and, when the model runs, for a
+    head or row out of range. When steps come one by one, a missing row raises as the record is requested.
     """
-    recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
-    recorder.interventions = partial(interventions_in, model)
-    found = layers_of(model)
+    recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
+    recorder.interventions = partial(active_interventions, model)
+    own = attention_layers(model)
     for name in layers or ():
-        if name not in (*found, *map(short_name, found)):
-            raise unknown_choice("layer", name, map(short_name, found))
-    with uncompiled(), recording_layers(found, recorder, layers):
+        if name not in (*own, *map(short_name, own)):
+            raise unknown_choice("layer", name, map(short_name, own))
+    with disable_compile(), record_layers(own, recorder, layers):
         yield Records(recorder)
 
 
-def recorder_of(
+def make_recorder(
     heads: Sequence[int] | None,
     rows: Sequence[int] | None,
     query_labels: Sequence[str] | None,
@@ -61,21 +72,21 @@ def recorder_of(
     *,
     inside: bool,
 ) -> Recorder:
-    """Return what keeps as a recording was asked to; raises `InputError` for what does not go together."""
+    """Return a recorder with these options; raises `InputError` if they exclude each other."""
     if inside and not (heads is None and rows is None):
         raise InputError("inside goes with whole layers: leave heads and rows out")
     return Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels, inside=inside)
 
 
 @contextmanager
-def recording_layers(
-    found: Mapping[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None
+def record_layers(
+    own: Mapping[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None
 ) -> Iterator[None]:
-    """Hand what those of a model's own layers do in the block that are asked for over to a recorder."""
-    with observing(
+    """Attach a recorder to those of a model's `own` layers that `layers` names; None for all."""
+    with attach_hooks(
         {
-            layer: with_recorder(layer.observer, recorder, name)
-            for name, layer in found.items()
+            layer: with_recorder(layer.hook, recorder, name)
+            for name, layer in own.items()
             if layers is None or name in layers or short_name(name) in layers
         }
     ):

@@ -1,7 +1,7 @@
-"""Records: the weights of attention layers as they were kept, by the layer's name.
+"""Records of a model's attention layers by name, and the recorder that collects them.
 
-A layer that takes step after step goes on with its record: the parts are kept as they come, and joined when the
-record is asked for, so that a long generation costs no more than its weights.
+The calls of a layer that decodes step by step are stored as they come, and joined when the record is requested,
+so that recording a long generation costs no more than its weights.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,18 +9,17 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from regard.attention.inside import Inside
-from regard.attention.layer_record import Kind, Part, Parts, Record
+from regard.attention.layer_record import AttentionTrace, Kind, Part, Parts, Record
 from regard.errors import InputError
 
 Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None, bool]]
-"""What returns the names of queries and keys of a layer, of each input: by its name, its kind, and their numbers;
-None where there are none. The last one says whether queries are named by what is written there."""
+"""From a layer's name and kind and its numbers of queries and keys to the names of both for each input, or None,
+and whether the queries are named by the tokens written there."""
 
 
 @dataclass(kw_only=True)
 class Recorder:
-    """Collects what layers do, of all heads and query rows or of some."""
+    """Stores the weights of layers, of all heads and query rows or of selected ones."""
 
     heads: Sequence[int] | None = None
     rows: Sequence[int] | None = None
@@ -28,21 +27,23 @@ class Recorder:
     key_labels: Sequence[str] | None = None
     tokens: Tokens | None = None
     inside: bool = False
-    """Whether more than the weights is kept, of Regard's own layers."""
+    """Whether to store the traces of Regard's layers."""
     parts: dict[str, Parts] = field(default_factory=dict)
     interventions: Callable[[], Sequence[str]] = tuple
-    """What returns the interventions in force."""
+    """Returns the active interventions."""
     left_out: Callable[[], dict[str, str]] = dict
-    """Returns the layers that ran and are not recorded, with the reason."""
+    """Returns the layers that ran without a record, with the reason."""
 
     @property
     def partial(self) -> bool:
-        """Whether only some heads or rows are asked for."""
+        """Whether only some heads or rows are selected."""
         return self.heads is not None or self.rows is not None
 
     def rows_of(self, queries: int, step: int | None) -> Sequence[int]:
-        """Return which of so many queries are asked for; `step`: that of all of them, None where they are all
-        steps from the first on."""
+        """Return the selected rows among `queries`.
+
+        `step`: that of all queries, None if they are all steps from the first on.
+        """
         if self.rows is None:
             return range(queries)
         if step is not None:
@@ -51,14 +52,14 @@ class Recorder:
         return self.rows
 
     def select(self, per_query: Tensor, step: int | None = None) -> Tensor:
-        """Take the heads and rows asked for of (B, H, Tq, any)."""
+        """Return the selected heads and rows of (B, H, Tq, any)."""
         per_query = self.select_heads(per_query)
         if self.rows is None:
             return per_query
         return per_query[:, :, list(self.rows_of(per_query.shape[2], step))]
 
     def select_heads(self, per_head: Tensor) -> Tensor:
-        """Take the heads asked for of (B, H, any, any)."""
+        """Return the selected heads of (B, H, any, any)."""
         if self.heads is None:
             return per_head
         check_indices("heads", self.heads, per_head.shape[1])
@@ -72,20 +73,20 @@ class Recorder:
         *,
         queries: int,
         step: int | None = None,
-        inside: Inside | None = None,
+        inside: AttentionTrace | None = None,
     ) -> None:
-        """Store weights (B, H, Tq, Tk), of which the heads and rows asked for have been selected.
+        """Store weights (B, H, Tq, Tk) of the selected heads and rows.
 
-        `queries`: how many there were before that. A step goes on with a record that holds all steps before it,
-        of the same batch; otherwise the layer's record begins anew. So it does for several queries at one step:
-        they are the hypotheses of a beam, which change places.
+        `queries`: their number before selection. A step continues a record of all steps before it for the same
+        batch; otherwise a new record begins. Several queries at one step also begin a new one: they are the
+        hypotheses of a beam, which change places.
         """
-        rows, before = self.rows_of(queries, step), self.parts.get(name)
+        rows, parts = self.rows_of(queries, step), self.parts.get(name)
         part = Part(weights.detach(), mask, rows if step is None else [step] * len(rows))
         if self.inside and inside is not None:
             part = part._replace(inside=inside.detach())
-        if step and queries == 1 and before is not None and before.may_add(part, step):
-            before.add(part)
+        if step and queries == 1 and parts is not None and parts.accepts(part, step):
+            parts.add(part)
             return
         first, count = step or 0, queries if step is None else 1
         self.parts[name] = Parts(
@@ -93,15 +94,15 @@ class Recorder:
         )
 
     def go_on(self, name: str, part: Part, *, queries: int, start: int, kind: Kind | None = None) -> None:
-        """Store what a layer did in a pass over `queries` steps from `start` on, after those before them.
+        """Store a forward pass over `queries` steps from `start` on, after the steps before them.
 
-        A pass that starts at 0, or after steps that nobody saw, begins the layer's record anew.
+        A pass that starts at 0, or after steps that were not recorded, begins a new record.
         """
-        part, before = part._replace(weights=part.weights.detach()), self.parts.get(name)
-        known = start and before is not None and before.first <= start <= before.end
-        if known and before and before.found[-1].weights.shape[:2] == part.weights.shape[:2]:
-            before.forget(start)
-            before.add(part, queries)
+        part, parts = part._replace(weights=part.weights.detach()), self.parts.get(name)
+        follows = start and parts is not None and parts.first <= start <= parts.end
+        if follows and parts and parts.calls[-1].weights.shape[:2] == part.weights.shape[:2]:
+            parts.truncate(start)
+            parts.add(part, queries)
             return
         self.parts[name] = Parts(
             [part], start, start + queries, whole=not start, kind=kind, interventions=self.interventions()
@@ -117,14 +118,13 @@ class Recorder:
             part = self._in_order(parts)
             labels = self.query_labels
             if labels is not None and not (parts.whole and self.rows is None):
-                labels = (
-                    [labels[step] for step in part.steps] if max(part.steps, default=-1) < len(labels) else None
-                )
+                enough = max(part.steps, default=-1) < len(labels)
+                labels = [labels[step] for step in part.steps] if enough else None
             queries, keys, written = None, None, False
             if self.tokens is not None:
                 queries, keys, written = self.tokens(name, parts.kind, parts.end, part.weights.shape[-1])
             if queries is not None:
-                queries = [[each[step] for step in part.steps] for each in queries]
+                queries = [[tokens[step] for step in part.steps] for tokens in queries]
             parts.record = Record(
                 name=name,
                 weights=part.weights,
@@ -141,21 +141,21 @@ class Recorder:
         return parts.record
 
     def _in_order(self, parts: Parts) -> Part:
-        """Return all parts as one, with its rows in the order in which they were asked for."""
-        joined = parts.join()
-        weights, mask, steps = joined.weights, joined.mask, joined.steps
+        """Return all parts as one, with its rows in the order of `rows`."""
+        part = parts.join()
+        weights, mask, steps = part.weights, part.mask, part.steps
         if self.rows is None or list(steps) == list(self.rows):
-            return joined
+            return part
         check_indices("rows", self.rows, parts.end, first=parts.first)
         if not parts.whole:
-            return joined
-        place = {step: index for index, step in enumerate(steps)}
-        order = [place[row] for row in self.rows]
+            return part
+        row_of_step = {step: row for row, step in enumerate(steps)}
+        order = [row_of_step[step] for step in self.rows]
         return Part(weights[:, :, order], None if mask is None else mask[:, :, order], self.rows)
 
 
 class Records(Mapping[str, Record]):
-    """What the attention layers of a model did, by the layer's name; `.layers` may be left out of a name.
+    """Records of a model's attention layers by layer name; `.layers` may be omitted from a name.
 
     It fills as the model runs. `regard.make_maps(records)` shows it.
     """
@@ -164,9 +164,9 @@ class Records(Mapping[str, Record]):
         self._recorder = recorder
 
     def __getitem__(self, name: str) -> Record:
-        for each in self._recorder.parts:
-            if name in (each, short_name(each)):
-                return self._recorder.record_of(each)
+        for full_name in self._recorder.parts:
+            if name in (full_name, short_name(full_name)):
+                return self._recorder.record_of(full_name)
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -177,34 +177,45 @@ class Records(Mapping[str, Record]):
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Return the layers that ran and have no record, with class and reason: of a hybrid model, those without
-        softmax attention; otherwise attention by hand that is not seen.
+        """Return the layers that ran without a record, with the reason.
+
+        These are the layers of a hybrid model without softmax attention, and attention code that cannot be
+        captured.
 
             records.left_out["model.layers.0.mixer"]  # 'Mamba2Mixer without softmax attention'
         """
         return self._recorder.left_out()
 
     def __repr__(self) -> str:
-        out = sentence_of(self.left_out)
-        return f"<Records: {', '.join(self) or 'nothing yet'}{out and f'; {out}'}>"
+        left_out = describe_left_out(self.left_out)
+        return f"<Records: {', '.join(self) or 'nothing yet'}{left_out and f'; {left_out}'}>"
 
 
-def sentence_of(left_out: Mapping[str, str]) -> str:
-    """Return one line that names the layers without a record, by reason; empty where there are none."""
+def describe_left_out(left_out: Mapping[str, str]) -> str:
+    """Return one line that names the layers without a record, by reason; empty if there are none.
+
+    >>> describe_left_out({"encoder.layers.0": "a linear layer"})
+    'not recorded: encoder.0 (a linear layer)'
+    """
     reasons = dict.fromkeys(left_out.values())
-    names = {why: [short_name(name) for name, each in left_out.items() if each == why] for why in reasons}
-    told = [f"{', '.join(some)} ({why})" for why, some in names.items()]
-    return f"not recorded: {'; '.join(told)}" if told else ""
+    names = {
+        reason: [short_name(name) for name, other in left_out.items() if other == reason] for reason in reasons
+    }
+    groups = [f"{', '.join(layers)} ({reason})" for reason, layers in names.items()]
+    return f"not recorded: {'; '.join(groups)}" if groups else ""
 
 
 def short_name(name: str) -> str:
-    """Return a layer's name without what every stack calls its layers: `decoder.layers.0.cross` becomes
-    `decoder.0.cross`."""
+    """Return a layer's name without `.layers`.
+
+    >>> short_name("decoder.layers.0.cross")
+    'decoder.0.cross'
+    """
     return name.replace(".layers.", ".")
 
 
 def plain_name(name: str) -> str:
-    """Return a module's name without what `torch.compile` calls the module that it wraps."""
+    """Return a module's name without the wrapper of `torch.compile`."""
     return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 

@@ -1,4 +1,4 @@
-"""Scores: how well a query fits a key, before the softmax.
+"""Attention scores: the similarity of a query and a key, before the softmax.
 
 | name       | score of query q and key k | source                               |
 | ---------- | -------------------------- | ------------------------------------ |
@@ -8,16 +8,18 @@
 | concat     | v · tanh(W [q; k])         | Luong et al. 2015, section 3.1       |
 | additive   | v · tanh(W q + U k)        | Bahdanau et al. 2015, appendix A.1.2 |
 
-A score acts on the last two dimensions and broadcasts over those before, so one class serves single-head
-attention (B, T, D) and heads side by side (B, H, T, D). A score of one's own is a class like those below:
-built from the widths of queries and keys, with `forward` and, where something depends on the keys alone,
-`prepare`.
+A score acts on the last two dimensions and broadcasts over the others, so one class serves single-head attention
+(B, T, D) and multi-head attention (B, H, T, D). Your own score derives from `Score`: its constructor takes the
+widths of queries and keys, and it defines `forward`. It may define `prepare` for work that depends on the keys
+alone.
 """
 
+import torch
 from torch import Tensor, nn
 
-from regard.attention.energy import additive_scores
+from regard import fast
 from regard.errors import InputError
+from regard.fast.additive import blockwise_scores
 from regard.plugins import build_plugin, plugin_class
 
 
@@ -30,7 +32,7 @@ class Score(nn.Module):
         self.key_width = width if key_width is None else key_width
 
     def prepare(self, keys: Tensor) -> Tensor:
-        """Return what depends on the keys (..., Tk, Dk) alone, computed once per source: (..., Tk, any)."""
+        """Return prepared keys (..., Tk, any) for keys (..., Tk, Dk); called once per source."""
         return keys
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
@@ -38,21 +40,21 @@ class Score(nn.Module):
         raise NotImplementedError
 
     def scale(self, width: int) -> float:
-        """Return the factor on the sum of the last of `steps`, for queries of a width."""
+        """Return the factor on the sum of the last tensor of `steps`, for queries of a width."""
         del width
         return 1.0
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
-        """Return what the score of one query (D) and one prepared key (any) is made of, by name, in order.
+        """Return the intermediate results, by name, for one query (D) and one prepared key (any).
 
-        The sum of the last one's numbers, times `scale`, is the score. Nothing, where a score does not say.
+        The score is the sum of the last tensor times `scale`. Empty for a score without such steps.
         """
         del query, prepared
         return {}
 
 
 class Dot(Score):
-    """`q · k`: queries and keys have one width. Raises `InputError` where they have not."""
+    """`q · k`, for queries and keys of the same width; raises `InputError` otherwise."""
 
     def __init__(self, width: int, key_width: int | None = None) -> None:
         super().__init__(width, key_width)
@@ -72,10 +74,14 @@ class Dot(Score):
 
 
 class ScaledDot(Dot):
-    """`q · k / √D`, the only score with a fused kernel."""
+    """`q · k / √D`, the only score with a fused kernel.
+
+    >>> ScaledDot(4)(torch.ones(1, 4), torch.ones(1, 4))
+    tensor([[2.]])
+    """
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return `Q Kᵀ / √D`; it is the queries that are scaled, of which there are fewer than pairs."""
+        """Return `Q Kᵀ / √D`. Scaling the queries is cheaper than scaling all pairs."""
         return super().forward(query * self.scale(query.shape[-1]), prepared)
 
     def scale(self, width: int) -> float:
@@ -92,8 +98,8 @@ class General(Score):
 
     def prepare(self, keys: Tensor) -> Tensor:
         """Return `W k` of every key."""
-        found: Tensor = self.key(keys)
-        return found
+        projected: Tensor = self.key(keys)
+        return projected
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `Q (W K)ᵀ`."""
@@ -107,7 +113,7 @@ class General(Score):
 class Additive(Score):
     """`v · tanh(W q + U k)`, with W (N, D), U (N, Dk) and v (N), without biases, as in the paper.
 
-    N, the inner width, is D where none is given.
+    N, the inner width, defaults to D.
     """
 
     def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
@@ -119,8 +125,8 @@ class Additive(Score):
 
     def prepare(self, keys: Tensor) -> Tensor:
         """Return `U k` of every key."""
-        found: Tensor = self.key(keys)
-        return found
+        projected: Tensor = self.key(keys)
+        return projected
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `v · tanh(W q + U k)` for every pair."""
@@ -130,15 +136,14 @@ class Additive(Score):
         """Return the energy `tanh(W q + U k)`, and its products with v."""
         projected: Tensor = self.query(query)
         energy = (projected + prepared).tanh()
-        times = energy * self.energy.weight[0]
-        return {"W q": projected, "U k": prepared, "tanh(W q + U k)": energy, "v * tanh(W q + U k)": times}
+        products = energy * self.energy.weight[0]
+        return {"W q": projected, "U k": prepared, "tanh(W q + U k)": energy, "v * tanh(W q + U k)": products}
 
 
 class Concat(Score):
-    """`v · tanh(W [q; k])`, with one matrix W (N, D + Dk) over the two side by side, and v (N).
+    """`v · tanh(W [q; k])`, with W (N, D + Dk) over the concatenation, and v (N).
 
-    N, the inner width, is D where none is given. The columns of W that meet the key are applied once for each
-    key, as in `Additive`.
+    N, the inner width, defaults to D. The columns of W for the key are applied once per key, as in `Additive`.
     """
 
     def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
@@ -159,16 +164,29 @@ class Concat(Score):
         """Return the energy `tanh(W [q; k])`, in its two parts, and its products with v."""
         projected = self._project(query)
         energy = (projected + prepared).tanh()
-        times = energy * self.energy.weight[0]
+        products = energy * self.energy.weight[0]
         return {
             "W [q; 0]": projected,
             "W [0; k]": prepared,
             "tanh(W [q; k])": energy,
-            "v * tanh(W [q; k])": times,
+            "v * tanh(W [q; k])": products,
         }
 
     def _project(self, query: Tensor) -> Tensor:
         return query @ self.both.weight[:, : self.width].t()
+
+
+def additive_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
+    """Return `energy · tanh(q + k)`, (..., Tq, Tk), of query (..., Tq, D), keys (..., Tk, D), energy (D)."""
+    energy = energy.to(query.dtype)  # under autocast the projections are narrower than the weights
+    if torch.compiler.is_compiling() or not fast.enabled():
+        return pairwise_scores(query, keys, energy)
+    return blockwise_scores(query, keys, energy)
+
+
+def pairwise_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
+    """Compute `additive_scores` by its equation, for all pairs at once."""
+    return torch.tanh(query.unsqueeze(-2) + keys.unsqueeze(-3)) @ energy
 
 
 SCORES: dict[str, type[Score]] = {
@@ -181,21 +199,24 @@ SCORES: dict[str, type[Score]] = {
 
 
 INNER = ("concat", "additive")
-"""Scores with an inner width."""
+"""Scores with an inner width as an option."""
 
 
 def find_score(name: str) -> type[Score]:
-    """Return the score called `name`, or the class that `module:Class` names.
+    """Return the score class with a name, or your own class for `module:Class`.
 
-    Raises `InputError` for a name that is unknown, or a class that cannot be imported or is no `Score`.
+    Raises `InputError` for an unknown name, and for a class that cannot be imported or is no `Score`.
+
+    >>> find_score("dot").__name__
+    'Dot'
     """
     return SCORES[name] if name in SCORES else plugin_class("score", name, Score, SCORES)
 
 
 def make_score(name: str, *widths: int) -> Score:
-    """Return the score called `name` for queries and keys of some widths.
+    """Return a score by name, for queries and keys of some widths.
 
-    Raises `InputError` where there is none, or one of a user's own cannot be built.
+    Raises `InputError` for an unknown name, and if your own class cannot be built.
     """
     score, sizes = find_score(name), f"widths {', '.join(map(str, widths))}"
     return build_plugin("score", name, lambda: score(*widths), sizes, "the widths of queries and of keys")

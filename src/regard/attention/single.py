@@ -1,25 +1,29 @@
-"""Attention with a single head: score, mask, softmax, context (`attending` is the arithmetic)."""
+"""Attention with a single head: score, mask, softmax, context (see `functional` for the arithmetic)."""
 
 import torch
 from torch import Tensor
 
-from regard.attention.attending import attend
+from regard.attention.functional import attention_forward
+from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
-from regard.attention.observing import AttentionLayer
 from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
 
 
 class Attention(AttentionLayer):
-    """Attention with one head and no projections but its score's.
+    """Attention with one head and no projections except those of its score.
 
-    `score`: any of `regard.attention.scores`; None is the scaled dot product (Vaswani et al. 2017, equation 1).
+    `score`: one of `regard.attention.scores`; None for the scaled dot product (Vaswani et al. 2017, equation 1).
     `dropout`: share of weights set to zero while training.
+
+    >>> layer = Attention()
+    >>> layer(torch.zeros(1, 2, 8), torch.zeros(1, 3, 8), torch.zeros(1, 3, 5)).shape
+    torch.Size([1, 2, 5])
     """
 
     def __init__(self, score: Score | None = None, dropout: float = 0.0) -> None:
         super().__init__()
-        self.score = ScaledDot(1) if score is None else score  # without parameters, any width will do
+        self.score = ScaledDot(1) if score is None else score  # it has no parameters, so it takes any width
         self.widths = None if score is None else (score.width, score.key_width)
         self.dropout = dropout
 
@@ -36,10 +40,10 @@ class Attention(AttentionLayer):
     ) -> Tensor:
         """Return the context (B, Tq, Dv) of query (B, Tq, D) over key (B, Tk, Dk) and value (B, Tk, Dv).
 
-        `mask`: (B, Tk), (Tq, Tk) or (B, Tq, Tk), True = may be attended. `causal`: each query sees its own key
-        and those before, the queries being the last of the keys. `prepared`: key is what `score.prepare`
-        returned, computed once for many calls. `step`: at which all queries stand, for who observes; None where
-        they are all steps from the first on. Raises `InputError` where shapes do not fit.
+        `mask`: (B, Tk), (Tq, Tk) or (B, Tq, Tk), True = may be attended. `causal`: each query attends to its own
+        key and earlier ones; the queries are the last of the keys. `prepared`: `key` is the result of
+        `score.prepare`, computed once for many calls. `step`, for hooks: the step of all queries, None if they
+        are all steps from the first on. Raises `InputError` if shapes do not fit.
         """
         check_states(query, key, value)
         if mask is not None:
@@ -47,7 +51,7 @@ class Attention(AttentionLayer):
         if not prepared:
             self._check_widths(query, key)
             key = self.score.prepare(key)
-        context = attend(
+        context = attention_forward(
             query.unsqueeze(1),
             key.unsqueeze(1),
             value.unsqueeze(1),
@@ -55,7 +59,7 @@ class Attention(AttentionLayer):
             score=self.score,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
-            observer=self.observer,
+            hook=self.hook,
             step=step,
         )
         return context.squeeze(1)
@@ -70,7 +74,7 @@ class Attention(AttentionLayer):
 
 
 def check_states(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Raise `InputError` unless these are batches of sequences of one batch size, key and value as long."""
+    """Raise `InputError` unless these are (B, Tq, any), (B, Tk, any) and (B, Tk, any) of one dtype."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.dim() == key.dim() == value.dim() == 3:
         raise InputError(f"{shapes} are not all (B, T, D): give three dimensions each")

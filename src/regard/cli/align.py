@@ -18,8 +18,8 @@ from regard.data.parallel import check_files
 from regard.data.tokenization import Unit
 from regard.data.word_alignment import Link, Symmetrization, WordAlignment, check_eflomal, read_links
 from regard.errors import InputError, check_range
+from regard.fast.memory import keep_memory
 from regard.interpret import By
-from regard.memory import keep_memory
 from regard.runs import LinkedPair, SequenceRun
 from regard.viz import check_extension
 

@@ -11,9 +11,9 @@ from regard.cli.terminal import open_on_screen, print_table
 from regard.errors import InputError, unknown_choice
 from regard.external import look
 from regard.external.model_input import TARGET_SEPARATOR
+from regard.fast.memory import keep_memory
 from regard.io import write_json
 from regard.io.reading import is_folder, read_text
-from regard.memory import keep_memory
 from regard.runs import SAVEPATH
 from regard.server import check_port, show
 from regard.training.run_folder import is_run_folder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
 from regard.errors import InputError
-from regard.memory import keep_memory
+from regard.fast.memory import keep_memory
 from regard.server import check_port, show
 
 if TYPE_CHECKING:

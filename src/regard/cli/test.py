@@ -22,8 +22,8 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen, print_message, print_table
 from regard.cli.train import model_choice, parse_config
 from regard.errors import InputError
+from regard.fast.memory import keep_memory
 from regard.io import check_writable, write_file, write_json
-from regard.memory import keep_memory
 from regard.result import Result
 from regard.runs import SAVEPATH, load
 from regard.training import changed_flags

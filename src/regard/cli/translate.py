@@ -17,7 +17,7 @@ from regard.data.markup import MarkedText
 from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
-from regard.memory import keep_memory
+from regard.fast.memory import keep_memory
 from regard.runs import SequenceRun
 from regard.viz import AttentionMap, check_extension
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from regard.attention import layers_of
+from regard.attention import attention_layers
 from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import SubwordVocabulary
@@ -71,7 +71,7 @@ def get_transformer(
         or not isinstance(target, ExportableVocabulary)
     ):
         raise InputError(f"run {str(run.folder)!r} is not a Transformer for translation: {program} cannot run it")
-    if run.config.kept_heads or any(layer.heads != config.heads for layer in layers_of(model).values()):
+    if run.config.kept_heads or any(layer.heads != config.heads for layer in attention_layers(model).values()):
         raise InputError(
             f"run {str(run.folder)!r} is pruned: {program} needs the same number of heads in every layer"
         )

@@ -27,7 +27,7 @@ from regard.data.subwords import RESERVED
 from regard.decoding import Candidate, Hypothesis, Search, length_penalty
 from regard.decoding.beam import check_beam
 from regard.decoding.hypothesis import NEVER
-from regard.decoding.search import candidates, in_batches, longest_answer, search_batch
+from regard.decoding.search import candidates, length_batches, longest_answer, search_batch
 from regard.libraries import import_library, library_errors
 
 NO_PENALTY = 1e-9
@@ -63,7 +63,7 @@ class CTranslate2Search:
             check_beam(search.beam, search.n_best, search.length_penalty)
         sources = self._source.encode_all(texts)
         batches = []
-        for indices in in_batches(sources, batchsize):
+        for indices in length_batches(sources, batchsize):
             limits = [longest_answer(sources[index], self._max_len) for index in indices]
             with self._library_errors():
                 pending = self._translator.translate_batch(

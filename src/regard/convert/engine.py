@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from regard import convert
-from regard.attention import layers_of
+from regard.attention import attention_layers
 from regard.convert import EngineName, Precision
 from regard.data.vocabulary import UNKNOWN, is_blank
 from regard.decoding import Candidate, translate
@@ -140,7 +140,7 @@ class Engines:
                 f"temperature {search.temperature:g} samples with Regard's seeds, which CTranslate2 does not "
                 "support: give --engine regard"
             )
-        if any(layer.observer is not None for layer in layers_of(self._run.model).values()):
+        if any(layer.hook is not None for layer in attention_layers(self._run.model).values()):
             raise InputError(
                 "layers are being recorded or changed, which CTranslate2 does not support: give --engine regard"
             )

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.observing import Observer, layers_of, observing
+from regard.attention.hooks import AttentionHook, attach_hooks, attention_layers
 from regard.data import PAD, UNKNOWN
 from regard.errors import InputError
 from regard.models import Seq2Seq
@@ -124,8 +124,8 @@ def _collect_weights(model: Seq2Seq) -> Iterator[dict[str, Tensor]]:
         collected[name] = weights
         return weights
 
-    layers = layers_of(model).items()
-    with observing({layer: Observer(changes=(partial(keep, name),)) for name, layer in layers}):
+    layers = attention_layers(model).items()
+    with attach_hooks({layer: AttentionHook(changes=(partial(keep, name),)) for name, layer in layers}):
         yield collected
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from regard.decoding.greedy import greedy_search, sample
     from regard.decoding.hypothesis import Hypothesis
     from regard.decoding.search import Candidate, Search, translate
-    from regard.decoding.tree import Branch, Possible, SearchTree, search_tree
+    from regard.decoding.search_tree import Branch, Possible, SearchTree, search_tree
 
 late(__name__)
 

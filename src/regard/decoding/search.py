@@ -1,4 +1,4 @@
-"""Translating texts: into batches of like length, through a search, and back into the order they came in."""
+"""Translation of texts: batches of similar length, a search for each, and results in the original order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from regard.data import PAD, Vocabulary, collate
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search, sample
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.stepper import Stepper, stepper_of
-from regard.decoding.threads import in_threads
+from regard.decoding.incremental import IncrementalDecoder, make_decoder
 from regard.errors import InputError
+from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
 from regard.streams import derive_seed
 
 SLACK = 50
-"""Tokens that an answer may have beyond twice those of its source."""
+"""Tokens that an answer may have beyond twice the number of its source."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -28,36 +28,35 @@ class Candidate(Result):
     tokens: list[int]
     """Target vocabulary indices, without the end of sequence."""
     log_probability: float
-    """Of the whole answer: natural logarithm."""
+    """Natural logarithm of the probability of the whole answer."""
     score: float
-    """What ranks answers: the log-probability over the length penalty."""
+    """Rank among answers: log-probability over length penalty."""
     finished: bool
-    """Whether the model ended it, before it was cut."""
+    """Whether the model ended it before the length limit."""
 
     def __str__(self) -> str:
         return self.text
 
     def summary(self) -> str:
-        """Say what it is, and how likely."""
+        """Return text and log-probability in one line."""
         return f"{self.text!r}, log-probability {self.log_probability:.4f}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How to look for the best answer."""
+    """Options of a search."""
 
     beam: int = 1
-    """Prefixes kept side by side; 1 is greedy search."""
+    """Number of prefixes; 1 is greedy search."""
     length_penalty: float = 0.0
-    """Exponent of the length penalty (Wu et al. 2016): 0 compares log-probabilities, above it longer answers are
-    preferred."""
+    """Exponent of the length penalty (Wu et al. 2016): 0 compares log-probabilities, larger values prefer longer
+    answers."""
     n_best: int = 1
-    """Answers for each text; at most beam."""
+    """Number of answers for each text, at most beam."""
     temperature: float = 0.0
-    """Above 0: draw each token from the model's distribution at this temperature, instead of searching."""
+    """Above 0: sample each token from the model's distribution at this temperature, instead of searching."""
     seed: int = 0
-    """Of what is drawn. Each text has random numbers of its own: the same text and seed give the same answer,
-    whatever other texts there are."""
+    """Seed of sampling. The same text and seed give the same answer, independent of the other texts."""
 
 
 def translate(
@@ -73,47 +72,51 @@ def translate(
 ) -> list[list[Candidate]]:
     """Return the `n_best` answers to each text, best first, each of at most `longest_answer` tokens.
 
-    Texts of like length go through the model together, `batchsize` at once, and on a CPU such batches side by
-    side, in as many threads as PyTorch may use; the order of the answers is that of the texts. Each answer is
-    that of its text alone, but for rounding. `scored` False: log-probabilities are not wanted, and NaN where that
-    saves time. Raises `InputError` where the search does not fit.
+    Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel in as many threads as
+    PyTorch may use. Answers come in the order of the texts, and do not depend on the other texts except for
+    rounding. `scored`: False allows NaN for log-probabilities where that saves time. Raises `InputError` for
+    options that exclude each other.
     """
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
     model.eval()
-    steps, device = stepper_of(model, search.beam), next(model.parameters()).device
+    decoder, device = make_decoder(model, search.beam), next(model.parameters()).device
     sources = [source_vocabulary.encode(text) for text in texts]
-    batches = in_batches(sources, batchsize)
+    batches = length_batches(sources, batchsize)
 
     def answer(indices: list[int]) -> list[list[Hypothesis]]:
         batch = [sources[index] for index in indices]
-        most = [longest_answer(each, max_len) for each in batch]
+        limits = [longest_answer(source, max_len) for source in batch]
         seeds = (
             [derive_seed(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
         )
-        return search_batch(steps, collate(batch).to(device), search, most=most, seeds=seeds, scored=scored)
+        return search_batch(decoder, collate(batch).to(device), search, most=limits, seeds=seeds, scored=scored)
 
     answers: list[list[Candidate]] = [[] for _ in texts]
-    for indices, batch in zip(batches, in_threads(model, answer, batches), strict=True):
+    for indices, batch in zip(batches, map_in_threads(model, answer, batches), strict=True):
         for index, hypotheses in zip(indices, batch, strict=True):
             answers[index] = candidates(hypotheses, target_vocabulary)
     return answers
 
 
-def in_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[list[int]]:
-    """Return which sources go through the model together: those of like length, `batchsize` at once."""
-    # The longest first: what is left at the end is short.
+def length_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[list[int]]:
+    """Return batches of at most `batchsize` indices of sources, by length.
+
+    >>> length_batches([[4], [4, 5, 6], [4, 5]], 2)
+    [[1, 2], [0]]
+    """
+    # The longest come first, so that the batches at the end of a parallel search are short.
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
     return [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
 
 
 def longest_answer(source: Sequence[int], max_len: int) -> int:
-    """Return how many tokens an answer to a source may have: twice its own and `SLACK`, at most `max_len`."""
-    return min(max_len, 2 * (len(source) + 1) + SLACK)  # its end counts too
+    """Return the length limit of an answer: twice the source and `SLACK`, at most `max_len` tokens."""
+    return min(max_len, 2 * (len(source) + 1) + SLACK)  # including the end of sequence
 
 
 def search_batch(
-    model: Seq2Seq | Stepper,
+    model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
     search: Search,
     *,
@@ -121,8 +124,11 @@ def search_batch(
     seeds: Sequence[int] = (),
     scored: bool = True,
 ) -> list[list[Hypothesis]]:
-    """Return the `n_best` hypotheses for each source (B, Ts), of at most `most` tokens, one limit or one for each
-    source; `seeds` draw where there is a temperature. `scored`: as in `translate`."""
+    """Return the `n_best` hypotheses for each source (B, Ts).
+
+    `most`: length limit in tokens, one for all or one for each source. `seeds`: for sampling, one for each
+    source. `scored`: as in `translate`.
+    """
     mask = source != PAD
     if search.temperature:
         drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, seeds=seeds)
@@ -141,5 +147,5 @@ def search_batch(
 
 
 def candidates(hypotheses: Sequence[Hypothesis], vocabulary: Vocabulary) -> list[Candidate]:
-    """Return hypotheses as answers in text."""
-    return [Candidate(text=vocabulary.decode(each.tokens), **vars(each)) for each in hypotheses]
+    """Return hypotheses as texts."""
+    return [Candidate(text=vocabulary.decode(hypothesis.tokens), **vars(hypothesis)) for hypothesis in hypotheses]

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention import LargeProducts
 from regard.data import PAD, PairBatch, Vocabulary, collate
 from regard.data.vocabulary import empty_if_blank, is_blank
-from regard.decoding.products import vocabulary_layer
-from regard.decoding.threads import in_threads
+from regard.fast.onednn import OneDNNMode, packed_logits
+from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
 
@@ -59,14 +58,14 @@ def score_pairs(
     scorable = [index for index, (source, _) in enumerate(pairs) if not is_blank(source)]
     order = sorted(scorable, key=lambda index: tuple(map(len, encoded[index])))
     batches = [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
-    logits = vocabulary_layer(model)
+    logits = packed_logits(model)
 
     def score(indices: list[int]) -> list[Scored]:
         sources, targets = zip(*(encoded[index] for index in indices), strict=True)
         return _score(model, logits, PairBatch(collate(sources), collate(targets)))
 
     scores: dict[int, Scored] = {}
-    for indices, batch_scores in zip(batches, in_threads(model, score, batches), strict=True):
+    for indices, batch_scores in zip(batches, map_in_threads(model, score, batches), strict=True):
         scores.update(zip(indices, batch_scores, strict=True))
     no_score = Scored(log_probability=math.nan, tokens=0)
     return [scores.get(index, no_score) for index in range(len(pairs))]
@@ -76,7 +75,7 @@ def score_pairs(
 def _score(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> list[Scored]:
     """Score a batch; `logits`: the model's vocabulary layer, applied only to steps with a target."""
     batch = batch.to(next(model.parameters()).device)
-    with LargeProducts():
+    with OneDNNMode():
         states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask))
     valid = batch.target != PAD
     parts = []

@@ -207,7 +207,7 @@ class CaptureSession:
             return
         before = self.recorder.parts.get(name)
         if self.tracker.start:
-            changed = before is not None and before.found[-1].weights.shape[-1] != weights.shape[-1]
+            changed = before is not None and before.calls[-1].weights.shape[-1] != weights.shape[-1]
             no_steps = call.kind == "cross" and changed
         else:
             no_steps = call.kind == "decoder" and bool(weights[..., call.queries :].any())
@@ -222,7 +222,7 @@ class CaptureSession:
         before = self.recorder.parts.get(name)
         if not self.tracker.start or before is None or name in self.mismatched:
             return
-        earlier, now = (tuple(tensor.shape[:2]) for tensor in (before.found[-1].weights, weights))
+        earlier, now = (tuple(tensor.shape[:2]) for tensor in (before.calls[-1].weights, weights))
         if earlier != now:
             self.mismatched.add(name)
             warnings.warn(
@@ -240,13 +240,13 @@ class CaptureSession:
         if before is None or self.tracker.cache is not None or not (call.queries == 1 or call.flat):
             return False
         if call.flat and number == 1 and not self.recorder.partial:
-            before.found, before.end = [_as_step(before.found[0])], 1
+            before.calls, before.end = [_as_step(before.calls[0])], 1
         if before.end != number:
             return False
         positions = [0] if rows is None or number in rows else []
         part = Part(*self._compute(call, positions), [number] * len(positions))
         part = _as_step(part) if call.flat else part
-        last = before.found[-1].weights
+        last = before.calls[-1].weights
         keys, last_keys = part.weights.shape[-1], last.shape[-1]
         same_layout = last.shape[:2] == part.weights.shape[:2]
         # The keys are those of a fixed memory, or of all steps so far.

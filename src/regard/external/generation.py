@@ -187,7 +187,7 @@ def _drop_rejected(session: CaptureSession, model: str, steps: int) -> None:
     for name in session.with_cache:
         parts = session.recorder.parts.get(name)
         if parts is not None and parts.kind != "encoder" and is_inside(name, model):
-            parts.forget(steps)
+            parts.truncate(steps)
     session.token_labels.cut(model, steps)
 
 
@@ -196,15 +196,15 @@ def _reorder_beams(session: CaptureSession, beams: Tensor) -> None:
     steps = beams.shape[1]
     for name in session.with_cache:
         parts = session.recorder.parts.get(name)
-        if parts is None or len(parts.found) < steps or parts.kind == "encoder":
+        if parts is None or len(parts.calls) < steps or parts.kind == "encoder":
             continue
-        for step, part in enumerate(parts.found[:steps]):
+        for step, part in enumerate(parts.calls[:steps]):
             rows, exists = beams[:, step].clamp(min=0), beams[:, step] >= 0
             mask = part.mask
             if mask is not None:
                 mask = mask.expand(len(part.weights), *mask.shape[1:])[rows] & exists[:, None, None, None]
             weights = part.weights[rows] * exists[:, None, None, None]
-            parts.found[step] = part._replace(weights=weights, mask=mask)
-        parts.end -= sum(len(part.steps) for part in parts.found[steps:])
-        del parts.found[steps:]
+            parts.calls[step] = part._replace(weights=weights, mask=mask)
+        parts.end -= sum(len(part.steps) for part in parts.calls[steps:])
+        del parts.calls[steps:]
         parts.record = None

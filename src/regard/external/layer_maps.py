@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from regard.attention import short_name
-from regard.attention.records import sentence_of
+from regard.attention.records import describe_left_out
 from regard.external.adapters import Adapter, CustomModel, PreparedInput, call_model
 from regard.external.capture_session import BLOCK
 from regard.external.long_inputs import SQUARE, LongRecord, record_long
@@ -42,7 +42,7 @@ def find_layers(model: nn.Module, arguments: Any, modules: str | None) -> tuple[
         for name, layer in records.items()
         if "#" not in name
     ]
-    return layers, sentence_of(records.left_out)
+    return layers, describe_left_out(records.left_out)
 
 
 def map_layers(

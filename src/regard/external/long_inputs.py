@@ -22,8 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attention.hooks import AttentionHook, attach_hooks
 from regard.attention.layer_record import Kind
-from regard.attention.observing import Observer, observing
 from regard.attention.records import Recorder, check_indices, short_name
 from regard.errors import InputError, check_range
 from regard.external.capture_session import BLOCK, AttentionCall, CaptureSession
@@ -189,10 +189,10 @@ def record_long(
     tracker = ForwardTracker(model)
     session = _LongSession(tracker, layers, largest, side)
     own = {
-        layer: dataclasses.replace(layer.observer or Observer(), by_rows=partial(session.record_own, name))
+        layer: dataclasses.replace(layer.hook or AttentionHook(), by_rows=partial(session.record_own, name))
         for name, layer in regard_layers(tracker).items()
     }
-    with capture(model, session) as likely, observing(own):
+    with capture(model, session) as likely, attach_hooks(own):
         check_layers(layers, tracker, likely)
         yield LongRecords(session.records)
     warn_if_nothing_recorded(model, session, set(session.records))

@@ -22,7 +22,7 @@ from torch import nn
 
 from regard import interpret
 from regard.attention import Records
-from regard.attention.intervening import To
+from regard.attention.interventions import To
 from regard.errors import InputError, check_range, shorten
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput

@@ -30,11 +30,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.attention import Intervention, Records, layers_of, short_name
+from regard.attention import Intervention, Records, attention_layers, short_name
 from regard.attention import intervene as intervene_in_own
-from regard.attention.intervening import To, in_force, interventions_in
-from regard.attention.observing import AttentionLayer, uncompiled
-from regard.attention.recording import recorder_of, recording_layers
+from regard.attention.hooks import AttentionLayer, disable_compile
+from regard.attention.interventions import To, active_interventions, note_intervention
+from regard.attention.recording import make_recorder, record_layers
 from regard.attention.records import Recorder
 from regard.errors import InputError, unknown_choice
 from regard.external.attention_interface import capture_interface, uses_interface
@@ -96,15 +96,15 @@ def record(
     """
     model, modules = resolve_module(model, modules)
     check_layer_list(layers)
-    recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
-    recorder.interventions = partial(interventions_in, model)
+    recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
+    recorder.interventions = partial(active_interventions, model)
     tracker = ForwardTracker(model)
     labeler = None if tokenizer is None else TokenLabeler(tokenizer)
     token_labels = TokenLabels(labeler, prompt_length(tracker.modules.values()))
     recorder.tokens = None if tokenizer is None else token_labels.label_layer
     session = CaptureSession(recorder, tracker, layers, token_labels)
     recorder.left_out = lambda: find_missing_layers(session, recorder.parts)
-    with capture(model, session, modules) as likely, recording_layers(regard_layers(tracker), recorder, layers):
+    with capture(model, session, modules) as likely, record_layers(regard_layers(tracker), recorder, layers):
         check_layers(layers, tracker, likely)
         yield Records(recorder)
     warn_if_nothing_recorded(model, session, set(recorder.parts))
@@ -143,7 +143,7 @@ def intervene(
     layer did not run.
     """
     model, modules = resolve_module(model, modules)
-    own = layers_of(model)
+    own = attention_layers(model)
     if layer in own or layer in map(short_name, own):
         with intervene_in_own(model, layer, heads=heads, to=to, query=query, key=key):
             yield
@@ -151,7 +151,7 @@ def intervene(
     tracker = ForwardTracker(model)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
     session = InterventionSession(tracker, layer, change)
-    with capture(model, session, modules) as likely, in_force(model, change.said(layer)):
+    with capture(model, session, modules) as likely, note_intervention(model, change.describe(layer)):
         check_layers([layer], tracker, likely)
         yield
     if tracker.ran and not session.applied:
@@ -174,7 +174,7 @@ def capture(model: nn.Module, session: CaptureSession, named: str | None = None)
     # Tracking every module costs time. If only the interface captures, its layers and their parents are enough.
     interface_only = named is None and not torch_calls and not models_without_interface(modules)
     with ExitStack() as stack:
-        stack.enter_context(uncompiled())
+        stack.enter_context(disable_compile())
         attending = (module for module in modules if uses_interface(module) or is_sequence_mixer(module))
         stack.enter_context(session.tracker.track(attending if interface_only else None))
         interface_layers = stack.enter_context(capture_interface(session))

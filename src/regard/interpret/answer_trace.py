@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import AttentionLayer, Inside, find_layer, temper, watching
-from regard.attention import layers_of as attention_layers
+from regard.attention import AttentionLayer, AttentionTrace, attention_layers, find_layer, temper, trace_layer
 from regard.errors import check_range
 from regard.viz.attention_map import AttentionMap
 from regard.viz.records import skip_original
@@ -43,7 +42,7 @@ class AnswerTrace(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.insides: list[Inside] = []
+        self.insides: list[AttentionTrace] = []
         self.added: Tensor | None = None
         """Output of the first matrix product after the layer, (B, Tq, D): the output projection of several
         heads."""
@@ -53,7 +52,7 @@ class AnswerTrace(TorchFunctionMode):
         """Input of the last matrix product of the model."""
         self.logits: Tensor | None = None
 
-    def record_call(self, inside: Inside) -> None:
+    def record_call(self, inside: AttentionTrace) -> None:
         """Record a call of the layer."""
         if inside.step in (None, 0):
             self.insides, self.added, self.norm = [], None, None
@@ -76,7 +75,7 @@ class AnswerTrace(TorchFunctionMode):
         return result
 
 
-def read_layer_row(insides: Sequence[Inside], output: int) -> LayerRow:
+def read_layer_row(insides: Sequence[AttentionTrace], output: int) -> LayerRow:
     """Return the values of one query, for a layer that attends with all queries at once or step by step."""
     at_once = insides[0].step is None
     check_range("output", output, 0, (insides[0].query.shape[2] if at_once else len(insides)) - 1)
@@ -122,7 +121,7 @@ def trace_answer(
             stack.callback(subject.model.register_forward_hook(trace.record_logits).remove)
             if temperature != 1:
                 stack.enter_context(temper(subject.model, names[id(layer)], temperature, heads=[head]))
-            stack.enter_context(watching(layer, trace.record_call))
+            stack.enter_context(trace_layer(layer, trace.record_call))
             stack.enter_context(trace)
         shown = subject.attend(input, seed=seed)
     return TracedAnswer(shown, traced)

@@ -1,18 +1,15 @@
-"""Models built from `regard.attention`."""
+"""Models built from `regard.attention`: query, pooling, recurrent encoder-decoder, Transformer."""
 
 from typing import TYPE_CHECKING
 
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.models.answer import AnswerModel
-    from regard.models.config import ModelConfig
-    from regard.models.encoder import RecurrentEncoder
-    from regard.models.model import TaskModel
+    from regard.models.base import AnswerModel, ModelConfig, TaskModel
     from regard.models.pooling import PoolingConfig, PoolingModel
     from regard.models.query import QueryModel, QueryModelConfig
-    from regard.models.query_gradient import QueryGradient
     from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+    from regard.models.recurrent_encoder import RecurrentEncoder
     from regard.models.seq2seq import Seq2Seq, State
     from regard.models.transformer import Transformer, TransformerConfig
 
@@ -23,7 +20,6 @@ __all__ = [
     "ModelConfig",
     "PoolingConfig",
     "PoolingModel",
-    "QueryGradient",
     "QueryModel",
     "QueryModelConfig",
     "RecurrentConfig",

@@ -1,11 +1,11 @@
-"""The pooling classifier: a recurrent encoder whose states become one summary, from which all answers are read.
+"""The pooling classifier: a recurrent encoder, whose states are pooled to one summary for all answers.
 
     states   = encoder(embedding(letters))        B x T x D
     summary  = pooling(states)                    B x D
     logits   = summary W + b                      B x To x classes
 
-Four ways to pool: the last state of each direction; the largest value of each dimension over time; the mean; or
-attention, whose query is the last state and whose keys and values are all of them.
+Four poolings: the last state of each direction, the maximum of each dimension over time, the mean, or attention
+with the last state as query and all states as keys and values.
 """
 
 from dataclasses import dataclass
@@ -16,17 +16,16 @@ from torch import Tensor, nn
 
 from regard.attention import Attention, find_score, make_score
 from regard.errors import check_choices, check_range
-from regard.models.answer import AnswerModel
+from regard.models.base import AnswerModel, ModelConfig
 from regard.models.cells import Cell
-from regard.models.config import ModelConfig
-from regard.models.encoder import RecurrentEncoder, check_width
+from regard.models.recurrent_encoder import RecurrentEncoder, check_width
 
 Pooling = Literal["attention", "last", "max", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolingConfig(ModelConfig):
-    """The parts of a pooling classifier."""
+    """Options of a pooling classifier."""
 
     hidden: int = 64
     """Width of embeddings and states: half of it for each direction."""
@@ -35,13 +34,13 @@ class PoolingConfig(ModelConfig):
     cell: Cell = "lstm"
     """Recurrent cell."""
     pooling: Pooling = "attention"
-    """How states over time become one summary: attention, the last state, the maximum or the mean."""
+    """Pooling of the states over time: attention, the last state, the maximum or the mean."""
     score: str = "general"
-    """Score of the attention: dot, scaled_dot, general, concat, additive, or a class of your own as module:Class
-    (see regard.attention.scores)."""
+    """Attention score: dot, scaled_dot, general, concat, additive, or your own class as module:Class (see
+    regard.attention.scores)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` for a value out of range."""
         check_choices(self)
         check_width(self.hidden)
         check_range("enc_layers", self.enc_layers, 1, 100)
@@ -49,9 +48,9 @@ class PoolingConfig(ModelConfig):
 
 
 class PoolingModel(AnswerModel):
-    """See the module's docstring. The attention layer is called `cross`: outputs attend to inputs.
+    """Recurrent encoder and pooling (see the module). The attention layer is `cross`: outputs attend to inputs.
 
-    It takes sequences of any length, so `input_len` and `vary_len` do not matter.
+    Sequences may have any length, so `input_len` and `vary_len` are ignored.
     """
 
     config_class = PoolingConfig
@@ -83,17 +82,18 @@ class PoolingModel(AnswerModel):
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end."""
-        # Past the end stands an index of -1: any letter will do there, for nothing reads it.
+        # The index after the end is -1: any letter can replace it, because the encoder zeroes these states.
         states, last = self.encoder(self.embedding(inputs.clamp(min=0)), mask)
-        found: Tensor = self.output(self.pool(states, last, mask)).unflatten(-1, (self.outputs, -1))
-        return found
+        logits: Tensor = self.output(self.pool(states, last, mask)).unflatten(-1, (self.outputs, -1))
+        return logits
 
     def pool(self, states: Tensor, last: Tensor, mask: Tensor | None) -> Tensor:
         """Return the summary (B, D) of states (B, T, D), zero at padding, and last states (B, D)."""
         if self.cross is not None:
-            seen = None if mask is None else mask.unsqueeze(1)
-            found: Tensor = self.cross(last.unsqueeze(1), states, states, seen).squeeze(1)
-            return found
+            context: Tensor = self.cross(
+                last.unsqueeze(1), states, states, None if mask is None else mask.unsqueeze(1)
+            )
+            return context.squeeze(1)
         if self.pooling == "last":
             return last
         if self.pooling == "mean":

@@ -1,13 +1,14 @@
-"""The query model of the primer: learned queries look up what each output step needs.
+"""The query model of the primer: learned queries attend to the input, one for each output step.
 
     memory  = encode(letters)                             B x T x D
     states  = norm(queries + attention(queries, memory))  B x To x D
     states  = norm(states + attention(states, states))    with `self_att`
     logits  = states W + b                                B x To x classes
 
-The queries are the output's positional code: one learned vector for each output step. One dense layer of the
-one-hot letters gives the keys, which are the values too. Letters: B batch, T input steps, To output steps,
-D width (`hidden`).
+The queries are the positional encoding of the outputs: one learned vector for each output step. One dense layer
+of the one-hot letters gives the keys, which are also the values.
+
+Letters: B batch, T input steps, To output steps, D width (`hidden`).
 """
 
 from dataclasses import dataclass
@@ -16,12 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import fast
 from regard.attention import (
     STANDARD,
+    EncoderLayer,
     LearnedPositions,
     Positions,
+    ScaledDot,
     Sinusoidal,
     attention_layer,
+    attention_layers,
     check_encoder_layer,
     find_positions,
     find_score,
@@ -29,39 +34,39 @@ from regard.attention import (
     make_positions,
 )
 from regard.errors import InputError, check_range
-from regard.models.answer import AnswerModel
-from regard.models.config import ModelConfig
+from regard.fast.query_gradient import QueryGradient
+from regard.models.base import AnswerModel, ModelConfig
 
 POSITIONS = ("learned", "sinusoidal")
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryModelConfig(ModelConfig):
-    """The parts of a query model."""
+    """Options of a query model."""
 
     hidden: int = 64
     """Width of queries, keys and values."""
     enc_layers: int = 0
     """Encoder layers: self-attention and feed-forward over the input."""
     multihead: bool = False
-    """Several heads in every attention layer, with projections; otherwise one head without."""
+    """Use several heads with projections in every attention layer; otherwise one head without projections."""
     heads: int = 4
-    """Heads of each attention layer, where multihead is on; they divide hidden."""
+    """Heads of each attention layer, with multihead; a divisor of hidden."""
     pos_enc: bool = False
-    """Add a position to each input step."""
+    """Add a positional encoding to the input."""
     positions: str = "learned"
-    """Which positions, where pos_enc is on: learned, sinusoidal, or a class of your own as module:Class (see
+    """Positional encoding, with pos_enc: learned, sinusoidal, or your own class as module:Class (see
     regard.attention.positions)."""
     layer: str = STANDARD
-    """Encoder layers: standard, or a class of your own as module:Class (width, heads, inner width)."""
+    """Encoder layers: standard, or your own class as module:Class (width, heads, inner width)."""
     score: str = "scaled_dot"
-    """How well a query fits a key: dot, scaled_dot, general, concat or additive, or a class of your own as
-    module:Class (see regard.attention.scores)."""
+    """Attention score: dot, scaled_dot, general, concat, additive, or your own class as module:Class (see
+    regard.attention.scores)."""
     self_att: bool = False
-    """Let the output steps attend to one another before the last layer."""
+    """Add self-attention of the output steps before the last layer."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` for a value out of range."""
         check_range("hidden", self.hidden, 1, 65_536)
         check_range("enc_layers", self.enc_layers, 0, 100)
         check_range("heads", self.heads, 1, 65_536)
@@ -75,11 +80,11 @@ class QueryModelConfig(ModelConfig):
 
 
 class QueryModel(AnswerModel):
-    """Learned queries attend to encoded letters; see the module's docstring for the equations.
+    """Learned queries attend to encoded letters (see the module for the equations).
 
-    With `vary_len`, one learned vector joins the memory that the queries attend to, as key and value. A softmax
-    only ever averages: without something constant to weigh against, "A" and "AA" give the same context, and
-    sequences of unknown length cannot be counted.
+    With `vary_len`, the memory has one more learned vector as key and value. A softmax only averages: without a
+    constant for comparison, "A" and "AA" give the same context, and letters in sequences of unknown length cannot
+    be counted.
     """
 
     config_class = QueryModelConfig
@@ -113,13 +118,13 @@ class QueryModel(AnswerModel):
         self.self_attention = attention_layer(width, heads, score=score) if config.self_att else None
         self.self_attention_norm = nn.LayerNorm(width) if config.self_att else None
         self.output = nn.Linear(width, classes)
-        self._initialise()
+        self._initialize()
 
     @torch.no_grad()
-    def _initialise(self) -> None:
-        """Draw matrices from Glorot's uniform distribution; start queries, positions and biases from zero.
+    def _initialize(self) -> None:
+        """Draw matrices from Glorot's uniform distribution; set queries, positions and biases to zero.
 
-        So a large query or position is one that training found a use for.
+        Zero makes trained queries and positions readable: a large norm means that training uses them.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -135,13 +140,13 @@ class QueryModel(AnswerModel):
         return self.embedding
 
     @property
-    def positions_used(self) -> Positions | None:
-        """What is added to the input steps."""
+    def input_positions(self) -> Positions | None:
+        """Positional encoding of the input."""
         return self.positions
 
     @property
     def learned_positions(self) -> Tensor | None:
-        """The vectors added to the input steps, (T, D)."""
+        """Learned position vectors of the input, (T, D)."""
         return self.positions.weight.detach() if isinstance(self.positions, LearnedPositions) else None
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -151,12 +156,27 @@ class QueryModel(AnswerModel):
         states = self.cross_norm(queries + self.cross(queries, memory, memory, mask))
         if self.self_attention is not None and self.self_attention_norm is not None:
             states = self.self_attention_norm(states + self.self_attention(states, states, states))
-        found: Tensor = self.output(states)
-        return found
+        logits: Tensor = self.output(states)
+        return logits
+
+    def fast_gradient(self) -> QueryGradient | None:
+        """Return loss and gradients without autograd; None for a model that `fast.query_gradient` does not
+        support."""
+        layers = attention_layers(self).values()
+        supported = (
+            fast.enabled()
+            and type(self) is QueryModel
+            and self.rest is None
+            and (self.positions is None or type(self.positions) in (LearnedPositions, Sinusoidal))
+            and all(type(layer) is EncoderLayer for layer in self.encoder)
+            and all(type(layer.score) is ScaledDot for layer in layers)
+            and all(weight.requires_grad and weight.device.type == "cpu" for weight in self.parameters())
+        )
+        return QueryGradient(self, layers) if supported else None
 
     def encode(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Return the memory (B, T, D), with `rest` one step longer, and its mask."""
-        # Past the end, index -1 picks the last letter: the mask keeps it from being attended.
+        """Return the memory (B, T, D), one step longer with `rest`, and its mask."""
+        # After the end, index -1 selects the last letter; the mask hides it.
         states = self.embedding(self.one_hot[inputs])
         if self.positions is not None:
             states = self.positions(states)

@@ -1,7 +1,7 @@
-"""The recurrent encoder-decoder: a sequence is read both ways, and answered one token at a time.
+"""The recurrent encoder-decoder, which reads a sequence both ways and writes one token at a time.
 
 memory = encoder(embedding(source))            B x Ts x D
-o      = decoder(embedding(target_in), memory) B x Tt x D      see `decoder`
+o      = decoder(embedding(target_in), memory) B x Tt x D      see `recurrent_decoder`
 logits = o V + b                               B x Tt x vocabulary
 """
 
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from regard.attention import Dropout, Score, find_score, make_score
 from regard.attention.scores import INNER
 from regard.errors import InputError, check_choices, check_range, check_share
+from regard.models.base import ModelConfig
 from regard.models.cells import Cell
-from regard.models.config import ModelConfig
-from regard.models.decoder import ContextTo, Memory, Query, RecurrentDecoder, RecurrentState, Start
-from regard.models.encoder import RecurrentEncoder, check_width
+from regard.models.recurrent_decoder import ContextTo, Memory, Query, RecurrentDecoder, RecurrentState, Start
+from regard.models.recurrent_encoder import RecurrentEncoder, check_width
 from regard.models.seq2seq import Seq2Seq
 
 NO_SCORE = "none"
@@ -24,17 +24,17 @@ NO_SCORE = "none"
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig(ModelConfig):
-    """The parts of a recurrent encoder-decoder."""
+    """Options of a recurrent encoder-decoder."""
 
     hidden: int = 128
-    """Width of the decoder's state, and of the memory where that has none of its own."""
+    """Width of the decoder's state, and of the memory without enc_hidden."""
     enc_hidden: int | None = None
-    """Width of the memory, half of it for each direction of the encoder. None: that of hidden. Another one needs
-    a score that takes two widths: general, concat or additive."""
+    """Width of the memory, half of it for each direction of the encoder. None: hidden. A width other than hidden
+    needs a score of two widths: general, concat or additive."""
     bidirectional: bool = True
-    """Read the source backwards too; otherwise forwards alone, with all of the memory's width."""
+    """Read the source forwards and backwards; otherwise forwards only, with the full width of the memory."""
     start: Start = "last"
-    """First state of the decoder: made of the encoder's last state, or zero."""
+    """Initial state of the decoder: computed from the encoder's last state, or zero."""
     embedding: int = 64
     """Width of the embeddings."""
     enc_layers: int = 1
@@ -42,27 +42,27 @@ class RecurrentConfig(ModelConfig):
     cell: Cell = "lstm"
     """Recurrent cell of encoder and decoder."""
     score: str = "general"
-    """Score of the attention: none, dot, scaled_dot, general, concat, additive, or a class of your own as
-    module:Class (see regard.attention.scores)."""
+    """Attention score: none, dot, scaled_dot, general, concat, additive, or your own class as module:Class (see
+    regard.attention.scores)."""
     score_width: int | None = None
-    """Inner width of the scores concat and additive. None: that of hidden."""
+    """Inner width of the scores concat and additive. None: hidden."""
     context: ContextTo = "output"
     """Where the context goes: into the decoder's cell (Bahdanau), to the output layer (Luong), or both."""
     query: Query | None = None
-    """Which state of the decoder's cell is the query, the previous or the current one. None: the current one
-    where the context goes to the output layer alone, otherwise the previous one."""
+    """State of the decoder's cell that is the query: previous or current. None: current with context output,
+    otherwise previous."""
     input_feeding: bool = False
-    """Feed what the output layer read to the next step's cell (Luong; with context output)."""
+    """Feed the input of the output layer to the cell of the next step (Luong; with context output)."""
     dropout: float = 0.0
-    """Share of embeddings, of states between the encoder's layers, and of what the vocabulary layer reads that
-    is set to zero while training (0 to below 1)."""
+    """Dropout of embeddings, of states between the encoder's layers, and of the vocabulary layer's input (0 to
+    below 1)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range or values exclude each other."""
+        """Raise `InputError` for a value out of range, or values that exclude each other."""
         check_choices(self)
         check_range("hidden", self.hidden, 1, 65_536)
-        named = "hidden" if self.enc_hidden is None else "enc_hidden"
-        check_width(self.memory_width, named, bidirectional=self.bidirectional)
+        flag = "hidden" if self.enc_hidden is None else "enc_hidden"
+        check_width(self.memory_width, flag, bidirectional=self.bidirectional)
         check_range("embedding", self.embedding, 1, 65_536)
         check_range("enc_layers", self.enc_layers, 1, 100)
         check_share("dropout", self.dropout, below=True)
@@ -85,11 +85,11 @@ class RecurrentConfig(ModelConfig):
     def _score(self) -> Score | None:
         if self.score == NO_SCORE:
             return None
-        inner = () if self.score_width is None else (self.score_width,)
-        return make_score(self.score, self.hidden, self.memory_width, *inner)
+        inner_width = () if self.score_width is None else (self.score_width,)
+        return make_score(self.score, self.hidden, self.memory_width, *inner_width)
 
     def decoder(self, width: int, device: str | None = None) -> RecurrentDecoder:
-        """Return the decoder; `width` of the embeddings. On the device `meta` it takes no memory."""
+        """Return the decoder for embeddings of `width`. On the device `meta` it takes no memory."""
         with torch.device(device or "cpu"):
             return RecurrentDecoder(
                 width,
@@ -105,9 +105,9 @@ class RecurrentConfig(ModelConfig):
 
 
 class RecurrentSeq2Seq(Seq2Seq):
-    """See the module's docstring; its attention layer is called `decoder.cross`.
+    """Recurrent encoder-decoder (see the module). The attention layer is `decoder.cross`.
 
-    It takes sequences of any length, and has two embeddings always: `longest` and `shared` do not matter.
+    Sequences may have any length, and there are always two embeddings, so `longest` and `shared` are ignored.
     """
 
     config_class = RecurrentConfig
@@ -149,16 +149,16 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self.decoder.remember(states, last, source_mask)
 
     def read(self, target_in: Tensor, memory: Memory, forced: Tensor | None = None) -> Tensor:
-        """Return what the vocabulary layer reads (B, Tt, D), fed target_in (B, Tt); see `Seq2Seq.read`."""
+        """Return the inputs of the vocabulary layer (B, Tt, D) for target_in (B, Tt); see `Seq2Seq.read`."""
         if forced is None or bool(forced[:, 1:].all()):
-            found: Tensor = self.dropout(self.decoder(self._embed(target_in), memory))
-            return found
+            outputs: Tensor = self.dropout(self.decoder(self._embed(target_in), memory))
+            return outputs
         state, token = self.decoder.start(memory), target_in[:, :1]
         states: list[Tensor] = []
         for time in range(target_in.shape[1]):
             if time:
-                own = self.logits(states[-1]).argmax(-1)
-                token = torch.where(forced[:, time : time + 1], target_in[:, time : time + 1], own)
+                predicted = self.logits(states[-1]).argmax(-1)
+                token = torch.where(forced[:, time : time + 1], target_in[:, time : time + 1], predicted)
             output, state = self.decoder.step(self._embed(token), state)
             states.append(self.dropout(output))
         return torch.cat(states, dim=1)
@@ -173,11 +173,11 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self.decoder.start(memory)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Feed one token to each hypothesis, (B, K): returns what the vocabulary layer reads, (B, K, D), and the
-        state after it."""
+        """Feed one token to each hypothesis, (B, K): returns inputs of the vocabulary layer, (B, K, D), and the
+        next state."""
         output, state = self.decoder.step(self._embed(tokens), state)
         return self.dropout(output), state
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        found: Tensor = self.dropout(self.target_embedding(tokens))
-        return found
+        embedded: Tensor = self.dropout(self.target_embedding(tokens))
+        return embedded

@@ -1,16 +1,16 @@
-"""What every sequence-to-sequence model can do: the contract that training and decoding talk to.
+"""Base class of sequence-to-sequence models: the interface that training and decoding use.
 
-    memory = model.encode(source, mask)              what the decoder may look at, once for each source
-    states = model.read(target_in, memory)           all steps at once, fed the true target (teacher forcing)
-    logits = model.logits(states)                    what the vocabulary layer makes of them
+    memory = model.encode(source, mask)              once for each source
+    states = model.read(target_in, memory)           all steps at once, with the true target (teacher forcing)
+    logits = model.logits(states)                    output of the vocabulary layer
     state  = model.start(memory)                     before the first step
-    states, state = model.step(tokens, state)        one step, given the last tokens, with all that is cached
+    states, state = model.step(tokens, state)        one step for the last tokens, with cached keys and values
 
-States and vocabulary layer are apart, as over a large vocabulary that layer is most of the time: the loss can do
-without ever holding the logits of a whole batch, and a search multiplies with a matrix laid out once.
+States and vocabulary layer are separate, because a large vocabulary layer takes most of the time: the loss can
+avoid holding the logits of a whole batch, and a search can pack the weight once.
 
 Letters: B sources, K hypotheses for each source (1 for greedy search), T steps, V target vocabulary. The
-hypotheses of one source stand side by side and share its memory, so a beam costs no copies of it.
+hypotheses of one source share its memory, so a beam copies nothing.
 """
 
 from typing import Any, Protocol
@@ -18,11 +18,11 @@ from typing import Any, Protocol
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.models.model import TaskModel
+from regard.models.base import TaskModel
 
 
 class State(Protocol):
-    """All that one step hands to the next, for B sources with K hypotheses each; a value, never changed."""
+    """Decoding state between two steps, for B sources with K hypotheses each; an immutable value."""
 
     def choose(self, hypotheses: Tensor) -> "State":
         """Return the state of some hypotheses of each source: (B, K') int64, indices into K."""
@@ -34,15 +34,15 @@ class State(Protocol):
 class Seq2Seq(TaskModel):
     """Base of all sequence-to-sequence models.
 
-    The constructor takes an instance of `config_class` and, by name, what the model has to know of a task:
-    `source_symbols` and `target_symbols` of the vocabularies, the most steps of a sequence (`longest`), and
-    whether the vocabularies are one (`shared`).
+    The constructor takes an instance of `config_class` and properties of the task as keywords: the vocabulary
+    sizes `source_symbols` and `target_symbols`, the largest number of steps (`longest`), and whether source and
+    target share a vocabulary (`shared`).
     """
 
     answers = "text"
 
     def forward(self, source: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
-        """Return logits (B, Tt, V) of sources (B, Ts) with mask (B, Ts), fed target_in (B, Tt)."""
+        """Return logits (B, Tt, V) of sources (B, Ts) with mask (B, Ts) for target_in (B, Tt)."""
         return self.decode(target_in, self.encode(source, source_mask))
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Any:
@@ -50,14 +50,15 @@ class Seq2Seq(TaskModel):
         raise NotImplementedError
 
     def decode(self, target_in: Tensor, memory: Any) -> Tensor:
-        """Return logits (B, Tt, V): step t has been fed target_in (B, Tt) up to and with t."""
+        """Return logits (B, Tt, V): step t depends on target_in (B, Tt) up to and including t."""
         return self.logits(self.read(target_in, memory))
 
     def read(self, target_in: Tensor, memory: Any, forced: Tensor | None = None) -> Tensor:
-        """Return the states (B, Tt, D) from which the vocabulary layer makes the logits of all steps.
+        """Return the states (B, Tt, D) of all steps, the inputs of the vocabulary layer.
 
-        `forced` (B, Tt) bool: where False, the step is fed the model's own last prediction instead of target_in
-        (Bengio et al. 2015, scheduled sampling; the most likely token). The first step is always fed target_in.
+        `forced` (B, Tt) bool: where False, the step reads the model's last prediction instead of target_in
+        (scheduled sampling, Bengio et al. 2015, with the most likely token). The first step always reads
+        target_in.
         """
         raise NotImplementedError
 
@@ -75,10 +76,10 @@ class Seq2Seq(TaskModel):
         raise NotImplementedError
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
-        """Feed one token to each hypothesis, (B, K): returns what the vocabulary layer reads, (B, K, D), and the
-        state after it.
+        """Feed one token to each hypothesis, (B, K): returns inputs of the vocabulary layer, (B, K, D), and the
+        next state.
 
-        Attention layers are to be called with `step`, the number of the target step from 0: else a record of them
-        would not know that a new call goes on with the sequence.
+        Call attention layers with `step`, the number of the target step from 0. Otherwise a record cannot tell
+        that a call continues the sequence.
         """
         raise NotImplementedError

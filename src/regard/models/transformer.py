@@ -1,12 +1,12 @@
-"""The Transformer (Vaswani et al. 2017): encoder and decoder made of attention alone.
+"""The Transformer (Vaswani et al. 2017): an encoder and decoder of attention layers.
 
     memory = encoder(positions(embedding(source) √D))                     B x Ts x D
     states = decoder(positions(embedding(target_in) √D), memory)          B x Tt x D
     logits = states Eᵀ                                                    B x Tt x vocabulary
 
-E is the target's embedding, which is the output layer too (section 3.4), unless `tied` is off or positions stand
-beside the embeddings, which are narrower than the states then: the output layer is one of its own. Where source
-and target share a vocabulary, E is the source's embedding as well.
+E is the target's embedding, which is also the output layer (section 3.4). The output layer is separate with
+`tied` off and with concatenated positions, where embeddings are narrower than states. If source and target share
+a vocabulary, E is also the source's embedding.
 """
 
 import math
@@ -36,7 +36,7 @@ from regard.attention import (
     make_positions,
 )
 from regard.errors import InputError, check_choices, check_range, check_share
-from regard.models.config import ModelConfig
+from regard.models.base import ModelConfig
 from regard.models.seq2seq import Seq2Seq
 
 POSITIONS = ("sinusoidal", "learned", "concatenated", "rotary")
@@ -44,12 +44,12 @@ POSITIONS = ("sinusoidal", "learned", "concatenated", "rotary")
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(ModelConfig):
-    """The parts of a Transformer."""
+    """Options of a Transformer."""
 
     hidden: int = 128
     """Width of all states."""
     heads: int = 4
-    """Heads of each attention layer; they divide hidden."""
+    """Heads of each attention layer; a divisor of hidden."""
     enc_layers: int = 2
     """Layers of the encoder."""
     dec_layers: int = 2
@@ -57,32 +57,32 @@ class TransformerConfig(ModelConfig):
     inner: int = 256
     """Inner width of the feed-forward layers."""
     positions: str = "sinusoidal"
-    """How steps know where they stand: sinusoidal or learned vectors added to the embeddings; sinusoidal ones
-    beside them (concatenated), half of hidden each; queries and keys turned by their positions (rotary); or a
-    class of your own as module:Class (see regard.attention.positions)."""
+    """Positional encoding: sinusoidal or learned vectors added to the embeddings; sinusoidal vectors concatenated
+    to them, half of hidden each (concatenated); rotation of queries and keys (rotary); or your own class as
+    module:Class (see regard.attention.positions)."""
     layer: str = STANDARD
-    """Encoder layers: standard, or a class of your own as module:Class (width, heads, inner width)."""
+    """Encoder layers: standard, or your own class as module:Class (width, heads, inner width)."""
     score: str = "scaled_dot"
-    """Score of every head: dot, scaled_dot, general, concat, additive, or a class of your own as module:Class
-    (see regard.attention.scores)."""
+    """Attention score of every head: dot, scaled_dot, general, concat, additive, or your own class as
+    module:Class (see regard.attention.scores)."""
     pre_norm: bool = True
-    """Normalise before each layer; --no-pre_norm: after each sum, as in the paper."""
+    """Normalize before each layer; --no-pre_norm: after each sum, as in the paper."""
     norm_epsilon: float = EPSILON
-    """What normalisation adds to the variance (above 0)."""
+    """Added to the variance in normalization (above 0)."""
     activation: Activation = "relu"
-    """Of the feed-forward layers."""
+    """Activation of the feed-forward layers."""
     bias: bool = False
-    """Biases in attention's projections."""
+    """Biases in the attention projections."""
     tied: bool = True
-    """The output layer is the target's embedding; --no-tied: a matrix of its own, as with positions
-    concatenated."""
+    """Use the target's embedding as output layer; --no-tied: a separate matrix, as with concatenated
+    positions."""
     output_bias: bool = False
-    """A bias for each symbol in the output layer."""
+    """Bias for each symbol in the output layer."""
     dropout: float = 0.1
-    """Share of embeddings and of what each layer adds that is set to zero while training (0 to below 1)."""
+    """Dropout of embeddings and of the output of each layer (0 to below 1)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range or values exclude each other."""
+        """Raise `InputError` for a value out of range, or values that exclude each other."""
         check_range("hidden", self.hidden, 1, 65_536)
         check_range("heads", self.heads, 1, 65_536)
         check_range("enc_layers", self.enc_layers, 1, 100)
@@ -108,7 +108,7 @@ class TransformerConfig(ModelConfig):
 
 
 class TransformerMemory(NamedTuple):
-    """What the decoder may look at."""
+    """Keys and values that the decoder attends to."""
 
     layers: tuple[KeyValues, ...]
     """Keys and values of the source for each decoder layer, (B, H, Ts, d) each."""
@@ -117,7 +117,7 @@ class TransformerMemory(NamedTuple):
 
 
 class TransformerState(NamedTuple):
-    """Between two steps, for B sources with K hypotheses each."""
+    """State between two steps, for B sources with K hypotheses each."""
 
     past: tuple[KeyValues, ...]
     """Keys and values of all steps so far for each decoder layer, (B K, H, T, d) each."""
@@ -139,15 +139,15 @@ class TransformerState(NamedTuple):
 
 
 def _take(layers: tuple[KeyValues, ...], rows: Tensor) -> tuple[KeyValues, ...]:
-    # Copies whole rows: `keys[rows]` takes five times as long.
-    return tuple(KeyValues(*(each.index_select(0, rows) for each in layer)) for layer in layers)
+    # `keys[rows]` takes five times as long.
+    return tuple(KeyValues(*(states.index_select(0, rows) for states in layer)) for layer in layers)
 
 
 class Transformer(Seq2Seq):
-    """See the module's docstring; attention layers are called `decoder.layers.N.cross` and so on.
+    """Transformer (see the module). Attention layers are `encoder.layers.N.self_attention`,
+    `decoder.layers.N.cross`...
 
-    `longest`: steps for which positions are learned, where they are. `shared`: source and target have one
-    vocabulary, and so one embedding.
+    `longest`: number of learned positions. `shared`: source and target have one vocabulary and one embedding.
     """
 
     config_class = TransformerConfig
@@ -163,8 +163,8 @@ class Transformer(Seq2Seq):
         shared: bool = False,
     ) -> None:
         super().__init__()
-        width, beside = config.hidden, config.positions == "concatenated"
-        embedded = width // 2 if beside else width
+        width, concatenated = config.hidden, config.positions == "concatenated"
+        embedded = width // 2 if concatenated else width
         self.source_embedding = None if shared else nn.Embedding(source_symbols, embedded)
         self.target_embedding = nn.Embedding(target_symbols, embedded)
         self.scale = math.sqrt(embedded)
@@ -184,18 +184,17 @@ class Transformer(Seq2Seq):
             config.enc_layers, width, config.heads, config.inner, layer=config.layer, **options
         )
         self.decoder = Decoder(config.dec_layers, width, config.heads, config.inner, **options)
-        self.output = None if config.tied and not beside else nn.Linear(width, target_symbols, bias=False)
+        self.output = None if config.tied and not concatenated else nn.Linear(width, target_symbols, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(target_symbols)) if config.output_bias else None
         self.cross_layers = tuple(f"decoder.layers.{layer}.cross" for layer in range(config.dec_layers))
-        self._initialise()
+        self._initialize()
 
     @torch.no_grad()
-    def _initialise(self) -> None:
-        """Draw matrices from Glorot's uniform distribution, and embeddings so that √D times them has variance
-        1.
+    def _initialize(self) -> None:
+        """Draw matrices from Glorot's uniform distribution, and embeddings with variance 1 after the factor √D.
 
-        Those of queries, keys and values are smaller by √2, as PyTorch's own layer draws them (there they are
-        parts of one matrix): drawn larger, cross attention with `pre_norm` off is learned late or never.
+        Query, key and value matrices are smaller by √2, as in PyTorch's layer, where they are parts of one
+        matrix. With larger ones and `pre_norm` off, cross attention is learned late or never.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -211,76 +210,78 @@ class Transformer(Seq2Seq):
 
     @property
     def input_embedding(self) -> nn.Module:
-        """The module that embeds the source, and the target too where they share a vocabulary."""
+        """The module that embeds the source, and, with a shared vocabulary, the target."""
         return self.source_embedding or self.target_embedding
 
     @property
-    def positions_used(self) -> Positions | Rotary | None:
-        """What is added to the source's steps, put beside them, or turns the heads' queries and keys."""
-        found = self.source_positions
-        if isinstance(found, Concatenated):
-            return found.positions
-        if found is None:
-            return next((each for each in self.encoder.modules() if isinstance(each, Rotary)), None)
-        return found
+    def input_positions(self) -> Positions | Rotary | None:
+        """Positional encoding of the source."""
+        positions = self.source_positions
+        if isinstance(positions, Concatenated):
+            return positions.positions
+        if positions is None:
+            return next((module for module in self.encoder.modules() if isinstance(module, Rotary)), None)
+        return positions
 
     @property
     def learned_positions(self) -> Tensor | None:
-        """The vectors added to the source's steps, (T, D), with positions learned."""
+        """Learned position vectors of the source, (T, D)."""
         positions = self.source_positions
         return positions.weight.detach() if isinstance(positions, LearnedPositions) else None
 
     def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
-        # Three dimensions, for two could as well be (Tq, Tk).
+        # Three dimensions, because two could also be (Tq, Tk).
         mask = source_mask.unsqueeze(1)
         return TransformerMemory(tuple(self.decoder.project(self.encoder(self.embedded(source), mask))), mask)
 
     def embedded(self, source: Tensor) -> Tensor:
-        """Return what the encoder is fed for sources (B, Ts): (B, Ts, D)."""
-        found: Tensor = self.dropout(self._at(self.source_positions, self.input_embedding(source) * self.scale))
-        return found
+        """Return the input of the encoder for sources (B, Ts): (B, Ts, D)."""
+        embedded = self.input_embedding(source) * self.scale
+        states: Tensor = self.dropout(self._add_positions(self.source_positions, embedded))
+        return states
 
     def read(self, target_in: Tensor, memory: TransformerMemory, forced: Tensor | None = None) -> Tensor:
-        """Return the decoder's states (B, Tt, D), fed target_in (B, Tt), always: `forced` is to be None."""
+        """Return the decoder's states (B, Tt, D) for target_in (B, Tt); `forced` must be None."""
         assert forced is None, "a Transformer reads all steps at once"
-        states, _ = self.decoder(self.embed(target_in, 0), memory.layers, memory.mask)
-        found: Tensor = states
-        return found
+        states: Tensor = self.decoder(self.embed(target_in, 0), memory.layers, memory.mask)[0]
+        return states
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (V, D), that of the target's embedding or of a layer apart, and bias (V,) where there is one."""
+        """Weight (V, D), of the target's embedding or of a separate layer, and bias (V,) if there is one."""
         return (self.target_embedding if self.output is None else self.output).weight, self.output_bias
 
     def start(self, memory: TransformerMemory) -> TransformerState:
         """Return the state before the first step, with one hypothesis for each source."""
-        layers: list[Any] = [layer.self_attention for layer in self.decoder.layers]  # with heads of their own
+        # Projecting one step and dropping it gives empty keys and values of the right shape for any score and
+        # heads.
+        layers: list[Any] = [layer.self_attention for layer in self.decoder.layers]
         step = memory.layers[0].values.new_zeros(len(memory.mask), 1, layers[0].key.in_features)
-        past = tuple(KeyValues(*(each[:, :, :0] for each in layer.project(step))) for layer in layers)
+        past = tuple(KeyValues(*(states[:, :, :0] for states in layer.project(step))) for layer in layers)
         return TransformerState(past, memory)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the state after
-        it."""
+        """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the next
+        state."""
         time = state.past[0].keys.shape[2]
         states = self.embed(tokens.reshape(-1, 1), time)
         states, past = self.decoder(states, state.memory.layers, state.memory.mask, past=state.past)
         return states.view(*tokens.shape, -1), TransformerState(tuple(past), state.memory)
 
     def embed(self, tokens: Tensor, offset: int) -> Tensor:
-        """Return what the decoder is fed for tokens (N, T), the first of which stands at `offset`: (N, T, D)."""
+        """Return the input of the decoder for tokens (N, T) from position `offset` on: (N, T, D)."""
         embedded = self.target_embedding(tokens) * self.scale
-        found: Tensor = self.dropout(self._at(self.target_positions, embedded, offset))
-        return found
+        states: Tensor = self.dropout(self._add_positions(self.target_positions, embedded, offset))
+        return states
 
     @staticmethod
-    def _at(positions: nn.Module | None, states: Tensor, offset: int = 0) -> Tensor:
+    def _add_positions(positions: nn.Module | None, states: Tensor, offset: int = 0) -> Tensor:
         return states if positions is None else positions(states, offset)
 
 
 def _positions(config: TransformerConfig, longest: int) -> Positions | Concatenated | None:
-    """Return what is to be called on embeddings; None for rotary ones, which are the attention layers' own."""
+    """Return the positional encoding of embeddings; None for rotary, which the attention layers apply."""
     if config.positions == "rotary":
         return None
     if config.positions == "learned":

@@ -42,7 +42,7 @@ def plot_positions(
         check_range("length", length, 1, 10_000)
         return _plot(path, Sinusoidal(width), length, "Sinusoidal positions")
     loaded: AnyRun = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
-    positions = loaded.model.positions_used
+    positions = loaded.model.input_positions
     if isinstance(positions, Rotary):
         return _plot(
             path, positions.waves, length, f"Rotary positions of {loaded.name}: sine and cosine of the angles"

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 from regard import interpret
 from regard.attention import (
     MultiHeadAttention,
+    attention_layers,
     find_layer,
     intervene,
     keep_heads,
-    layers_of,
     short_name,
 )
 from regard.attention.recording import record_own
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from regard.attention import (
         Record,
     )
-    from regard.attention.intervening import To
+    from regard.attention.interventions import To
     from regard.interpret import (
         Examination,
         Explanation,
@@ -102,7 +102,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     @property
     def layers(self) -> Sequence[Layer]:
         """Attention layers of the model, by their short names."""
-        layers = {short_name(name): layer for name, layer in layers_of(self.model).items()}
+        layers = {short_name(name): layer for name, layer in attention_layers(self.model).items()}
         return [Layer(name, layer_kind(name), layer.heads) for name, layer in layers.items()]
 
     @property

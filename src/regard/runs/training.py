@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from regard import evaluation, training
 from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError
+from regard.fast.memory import keep_memory
 from regard.io import hold_lock
-from regard.memory import keep_memory
 from regard.progress import print_status, progress_bar
 from regard.runs.loading import SAVEPATH, AnswerTask, PairTask, TextTask, load, make_run, read_run, read_task
 from regard.runs.run_config import check_text, derived_config, new_config, resumed_config, task_name
@@ -27,8 +27,8 @@ from regard.training import (
     create_run,
     digest_tensors,
     find_run,
-    fitting_threads,
     join_processes,
+    limit_threads,
     start,
     train_steps,
     trained_parameters,
@@ -143,7 +143,7 @@ def train(
 
 def _run_steps(learner: SingleLearner, config: RunConfig, validate: Validation | None, *, show: bool) -> None:
     """Train to the last step, with a display of the metrics, and wait for all processes."""
-    threads = fitting_threads(learner.state.model) if config.task_class.draws else nullcontext()
+    threads = limit_threads(learner.state.model) if config.task_class.draws else nullcontext()
     with threads, _metrics_display(config, learner, show=show) as on_metrics:
         train_steps(learner, config.training, on_metrics, validate=validate)
     learner.wait()

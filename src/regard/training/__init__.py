@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
+    from regard.fast.threads import limit_threads
     from regard.training.building import build_model, load_weights, start
     from regard.training.checkpoint import Checkpoint
     from regard.training.config import (
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from regard.training.stacked import StackedLearner, stackable
     from regard.training.state import TrainingState
     from regard.training.tensor_file import digest_tensors, pack_tensors, tensor_specs
-    from regard.training.threads import fitting_threads
     from regard.training.trainer import Learner, SingleLearner, train_steps
     from regard.training.trust_code import trust
 
@@ -86,9 +86,9 @@ __all__ = [
     "exact",
     "find_model",
     "find_run",
-    "fitting_threads",
     "has_sizes",
     "join_processes",
+    "limit_threads",
     "load_weights",
     "make_config",
     "make_objective",

@@ -1,9 +1,7 @@
 """Adam (Kingma and Ba 2015, algorithm 1) over named parameters.
 
-The arithmetic is PyTorch's own fused step. Its class `torch.optim.Adam` is not used because the first one
-made in a process imports PyTorch's compiler, which takes as long as importing PyTorch itself: a quarter of a
-whole training of Counting; and because around that step it does half as much again for small models, whose counts
-of steps here are one tensor. It also lets the moments bear the names of their parameters.
+`torch.optim.Adam` and `fast.adam` do the arithmetic. This class gives each parameter a factor on the learning
+rate, and keeps the moments by the parameter's name, as a checkpoint stores them.
 """
 
 from collections import defaultdict
@@ -12,6 +10,9 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
+from regard import fast
+from regard.fast.adam import fused_adam_step
+
 EPSILON = 1e-8
 """Added to the root of the second moment; the paper's value."""
 
@@ -19,7 +20,7 @@ EPSILON = 1e-8
 class Adam:
     """Adam with a learning rate for each step, times a factor for each parameter.
 
-    `lr_factors`: from name to factor. Moments are kept by the parameter's name, in `moments`.
+    `lr_factors`: factor by parameter name. `moments`: `step`, `mean` and `square` by parameter name.
     """
 
     def __init__(
@@ -35,9 +36,9 @@ class Adam:
         self._groups: dict[float, list[str]] = defaultdict(list)
         for name in self.parameters:
             self._groups[self.lr_factors[name]].append(name)
-        device = next(
-            (each.device for each in self.parameters.values()), None
-        )  # a GPU's step reads the counts there
+        # The step counts are views of one tensor, so that one operation increments all. A GPU's kernel reads them
+        # there.
+        device = next((parameter.device for parameter in self.parameters.values()), None)
         self._counts = torch.zeros(len(self.parameters), device=device)
         self.moments = {
             name: {
@@ -49,35 +50,45 @@ class Adam:
         }
 
     def zero_grad(self) -> None:
-        """Forget the gradients of the last step."""
+        """Drop the gradients of the last step."""
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    @torch.no_grad()
     def step(self, lr: float) -> None:
-        """Move every parameter that has a gradient, by rate `lr` times its factor."""
-        grads = {name: each.grad for name, each in self.parameters.items() if each.grad is not None}
-        if len(grads) == len(self.parameters):
+        """Update every parameter that has a gradient, with the rate `lr` times its factor."""
+        names = [name for name, parameter in self.parameters.items() if parameter.grad is not None]
+        if fast.enabled():
+            self._fused_step(lr, set(names))
+        else:
+            self._reference_step(lr, names)
+
+    def _reference_step(self, lr: float, names: list[str]) -> None:
+        groups = [{"params": [self.parameters[name]], "lr": lr * self.lr_factors[name]} for name in names]
+        optimizer = torch.optim.Adam(groups, betas=self.betas, eps=EPSILON, foreach=False)
+        for name in names:
+            moments = self.moments[name]
+            optimizer.state[self.parameters[name]] = {
+                "step": moments["step"],
+                "exp_avg": moments["mean"],
+                "exp_avg_sq": moments["square"],
+            }
+        optimizer.step()
+
+    def _fused_step(self, lr: float, with_grad: set[str]) -> None:
+        if len(with_grad) == len(self.parameters):
             self._counts += 1
         else:
-            for name in grads:
+            for name in with_grad:
                 self.moments[name]["step"] += 1
         for factor, group in self._groups.items():
-            names = [name for name in group if name in grads]
-            moments = [self.moments[name] for name in names]
+            names = [name for name in group if name in with_grad]
+            parameters = [self.parameters[name] for name in names]
             if names:
-                torch._fused_adam_(
-                    [self.parameters[name] for name in names],
-                    [grads[name] for name in names],
-                    [each["mean"] for each in moments],
-                    [each["square"] for each in moments],
-                    [],
-                    [each["step"] for each in moments],
+                fused_adam_step(
+                    parameters,
+                    [parameter.grad for parameter in parameters if parameter.grad is not None],
+                    [self.moments[name] for name in names],
                     lr=lr * factor,
-                    beta1=self.betas[0],
-                    beta2=self.betas[1],
-                    weight_decay=0.0,
-                    eps=EPSILON,
-                    amsgrad=False,
-                    maximize=False,
+                    betas=self.betas,
+                    epsilon=EPSILON,
                 )

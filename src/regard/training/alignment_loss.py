@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from regard.attention.observing import find_layer, observing, with_change
+from regard.attention.hooks import attach_hooks, find_layer, with_change
 from regard.errors import InputError
 from regard.models import Seq2Seq
 
@@ -48,5 +48,5 @@ def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[
         return weights
 
     layer = find_layer(model, guided_layer(model))
-    with observing({layer: with_change(layer.observer, measure)}):
+    with attach_hooks({layer: with_change(layer.hook, measure)}):
         yield losses

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data import PAD, PairBatch
-from regard.models import AnswerModel, QueryGradient, Seq2Seq, TaskModel
+from regard.fast.query_gradient import QueryGradient
+from regard.models import AnswerModel, Seq2Seq, TaskModel
 from regard.tasks import Batch
 from regard.training.alignment_loss import record_alignment_loss
 from regard.training.cross_entropy import cross_entropy
@@ -25,7 +26,7 @@ class Objective(nn.Module, Generic[Model, AnyBatch]):
     """A model with its loss. `generator` draws the target steps that get the true token (teacher forcing)."""
 
     model: Model
-    written_out: QueryGradient | None = None
+    fast_gradient: QueryGradient | None = None
     """Computes loss and gradients without autograd; None if the model has no such fast path."""
 
     def __init__(self, model: Model, settings: TrainingConfig, generator: torch.Generator) -> None:
@@ -44,19 +45,19 @@ class Objective(nn.Module, Generic[Model, AnyBatch]):
 class AnswerObjective(Objective[AnswerModel, Batch]):
     """Cross-entropy of the class of every output step.
 
-    If the model has a fast path (`models/query_gradient`) and no hook is set, the loss has no autograd graph: the
+    If the model has a fast path (`fast.query_gradient`) and no hook is set, the loss has no autograd graph: the
     forward pass has set the gradients already.
     """
 
     def __init__(self, model: AnswerModel, settings: TrainingConfig, generator: torch.Generator) -> None:
         super().__init__(model, settings, generator)
-        self.written_out = QueryGradient.of(model)
+        self.fast_gradient = model.fast_gradient()
 
     def forward(self, batch: Batch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, and which samples are right; `step` and `tokens` are not used."""
         del step, tokens
-        gradient = self.written_out
-        if gradient is None or batch.mask is not None or gradient.observed or not torch.is_grad_enabled():
+        gradient = self.fast_gradient
+        if gradient is None or batch.mask is not None or gradient.hooked or not torch.is_grad_enabled():
             logits = self.model(batch.inputs, batch.mask)
             return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), exact(logits, batch.targets)
         loss, logits, grads = gradient(batch.inputs, batch.targets)

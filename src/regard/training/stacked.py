@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from regard.attention import explicit
+from regard.attention import explicit_weights
 from regard.tasks import BatchSource
 from regard.training.config import RunConfig
 from regard.training.objective import exact
@@ -67,7 +67,7 @@ class StackedLearner:
         drawn = [source.draw(self.step) for source in self.batches]
         inputs, targets, mask = (_together(parts, self.device) for parts in zip(*drawn, strict=True))
         assert inputs is not None and targets is not None
-        with explicit(self.model):
+        with explicit_weights(self.model):
             logits = vmap(self._run, in_dims=(0, 0, None if mask is None else 0))(self.stacked, inputs, mask)
         losses = F.cross_entropy(logits.flatten(0, 2), targets.flatten(), reduction="none")
         losses = losses.view(len(self.states), -1).mean(1)

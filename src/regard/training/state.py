@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard import fast
 from regard.errors import InputError
+from regard.fast.adam import fused_lerp
 from regard.training.adam import Adam
 from regard.training.checkpoint import Checkpoint
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
@@ -78,9 +80,12 @@ class TrainingState:
         if self.average:
             decay = min(decay, (1 + self.step) / (10 + self.step))
             parameters = dict(self.model.named_parameters())
-            torch._foreach_lerp_(  # as in torch.optim.swa_utils
-                list(self.average.values()), [parameters[name] for name in self.average], 1 - decay
-            )
+            if fast.enabled():
+                current = [parameters[name] for name in self.average]
+                fused_lerp(list(self.average.values()), current, 1 - decay)
+            else:
+                for name, average in self.average.items():
+                    average.lerp_(parameters[name], 1 - decay)
 
     @contextmanager
     def averaged(self) -> Iterator[nn.Module]:

@@ -277,6 +277,6 @@ def _distribute(
             if isinstance(module, EncoderLayer | DecoderLayer):
                 module.compile(dynamic=True)
     if context.size > 1 and not settings.sharded:
-        objective.written_out = None  # DDP sums only gradients that come from autograd
+        objective.fast_gradient = None  # DDP sums only gradients that come from autograd
         return nn.parallel.DistributedDataParallel(objective)
     return objective

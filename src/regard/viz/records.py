@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from torch import nn
 
 from regard.attention import Record, short_name
-from regard.attention.intervening import interventions_in, interventions_suspended
+from regard.attention.interventions import active_interventions, suspend_interventions
 from regard.errors import InputError
 from regard.viz.attention_map import AttentionMap, Maps
 from regard.viz.maps import LayerMap
@@ -99,10 +99,10 @@ def attach_original(model: nn.Module, where: str, attend: Callable[[], Attention
     attention = label_map(model, where, attend())
     if not attention.interventions or not _original_wanted.get():
         return attention
-    with interventions_suspended():
+    with suspend_interventions():
         return dataclasses.replace(attention, original=label_map(model, where, attend()))
 
 
 def label_map(model: nn.Module, where: str, attention: AttentionMap) -> AttentionMap:
     """Return a map with the path or name of its model and the active interventions."""
-    return dataclasses.replace(attention, model=where, interventions=interventions_in(model))
+    return dataclasses.replace(attention, model=where, interventions=active_interventions(model))

@@ -1,0 +1,157 @@
+"""Hooks on attention layers, which record or change weights while a model runs.
+
+A layer holds one hook or none. A hook is immutable: nested contexts give the layer a new hook, and restore the
+previous one on exit.
+"""
+
+import dataclasses
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.layer_record import AttentionTrace
+from regard.attention.records import Recorder, plain_name, short_name
+from regard.attention.scores import Score
+from regard.errors import InputError
+
+Change = Callable[[Tensor, Tensor | None, int | None], Tensor]
+"""From weights (B, H, Tq, Tk), their mask and the step of all queries to changed weights. The step is None if the
+queries are all steps from the first on."""
+RowWeights = Callable[[Sequence[int]], tuple[Tensor, Tensor | None]]
+"""From query rows to their weights (B, H, rows, Tk) and mask."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionHook:
+    """Changes the weights of a layer, then records them. A layer with a hook computes its weights explicitly."""
+
+    changes: tuple[Change, ...] = ()
+    """Applied in order of registration."""
+    recorder: Recorder | None = None
+    """Stores the changed weights."""
+    name: str = ""
+    """Name of the layer for the recorder."""
+    watcher: Callable[[AttentionTrace], None] | None = None
+    """Called with the trace of each call."""
+
+    by_rows: Callable[[int, RowWeights], None] | None = None
+    """Called with the number of queries, and with a function that computes the weights of selected rows."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether only some heads or rows are needed, which can be computed next to the fused kernel."""
+        selects = self.by_rows is not None if self.recorder is None else self.recorder.partial
+        return selects and not self.changes and self.watcher is None
+
+    @property
+    def needs_trace(self) -> bool:
+        """Whether queries, keys, scores, values and contexts are needed besides the weights."""
+        return self.watcher is not None or (self.recorder is not None and self.recorder.inside)
+
+    def change(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
+        """Return the weights (B, H, Tq, Tk) after all changes."""
+        for change in self.changes:
+            weights = change(weights, mask, step)
+        return weights
+
+    def keep(
+        self, weights: Tensor, mask: Tensor | None, step: int | None, trace: AttentionTrace | None = None
+    ) -> None:
+        """Pass weights (B, H, Tq, Tk) of the selected heads and rows to the recorder."""
+        if self.watcher is not None and trace is not None:
+            self.watcher(trace)
+        if self.recorder is not None:
+            selected_mask = mask if mask is None else self.recorder.select(mask.expand_as(weights), step)
+            selected = self.recorder.select(weights, step)
+            self.recorder.keep(
+                self.name, selected, selected_mask, queries=weights.shape[2], step=step, inside=trace
+            )
+
+
+class AttentionLayer(nn.Module):
+    """Base of attention layers, whose weights can be recorded and changed by head."""
+
+    score: Score
+    """Similarity of queries and keys."""
+    hook: AttentionHook | None = None
+    """Present hook, set by `attach_hooks`."""
+    heads: int = 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for copying and pickling, without the hook."""
+        return {name: value for name, value in vars(self).items() if name != "hook"}
+
+
+def attention_layers(model: nn.Module) -> dict[str, AttentionLayer]:
+    """Return Regard's attention layers of a model by dotted name."""
+    return {plain_name(name): layer for name, layer in model.named_modules() if isinstance(layer, AttentionLayer)}
+
+
+def find_layer(model: nn.Module, name: str) -> AttentionLayer:
+    """Return one of Regard's attention layers by dotted name; `.layers` may be omitted from it.
+
+    Raises `InputError` for an unknown name.
+    """
+    layers = attention_layers(model)
+    for full_name, layer in layers.items():
+        if name in (full_name, short_name(full_name)):
+            return layer
+    known = ", ".join(map(short_name, layers))
+    raise InputError(f"layer {name!r} is not in the model: choose {known or 'none, for it has no attention'}")
+
+
+@contextmanager
+def attach_hooks(hooks: Mapping[AttentionLayer, AttentionHook]) -> Iterator[None]:
+    """Attach hooks to layers in the block, and restore the previous ones on exit."""
+    before = {layer: layer.hook for layer in hooks}
+    for layer, hook in hooks.items():
+        layer.hook = hook
+    try:
+        yield
+    finally:
+        for layer, previous in before.items():
+            layer.hook = previous
+
+
+@contextmanager
+def disable_compile() -> Iterator[None]:
+    """Run compiled modules eagerly in the block, because compiled code calls no hooks."""
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+        # Global hooks run twice for a compiled module; both have the same name, so records are not affected.
+        warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")
+        warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+        yield
+
+
+@contextmanager
+def explicit_weights(model: nn.Module) -> Iterator[None]:
+    """Compute all weights explicitly in the block, for code such as `torch.func.vmap` without a fused kernel."""
+    with attach_hooks({layer: layer.hook or AttentionHook() for layer in attention_layers(model).values()}):
+        yield
+
+
+@contextmanager
+def trace_layer(layer: AttentionLayer, watcher: Callable[[AttentionTrace], None]) -> Iterator[None]:
+    """Call `watcher` with the trace of each call of a layer in the block; other hooks stay in place."""
+    with attach_hooks({layer: dataclasses.replace(layer.hook or AttentionHook(), watcher=watcher)}):
+        yield
+
+
+def with_change(hook: AttentionHook | None, change: Change) -> AttentionHook:
+    """Return a hook with one more change, after the present ones."""
+    hook = hook or AttentionHook()
+    return dataclasses.replace(hook, changes=(*hook.changes, change))
+
+
+def with_recorder(hook: AttentionHook | None, recorder: Recorder, name: str) -> AttentionHook:
+    """Return a hook with another recorder."""
+    return dataclasses.replace(hook or AttentionHook(), recorder=recorder, name=name)

@@ -1,0 +1,207 @@
+"""Interventions: change what a head attends to while a model runs, and observe the effect on its output.
+
+    with intervene(model, "decoder.0.cross", heads=[2], to="uniform"):
+        model(inputs)
+
+Recording shows what a model attends to; an intervention tests whether that matters. A head is switched off
+(Michel et al. 2019, section 2.3) or made to attend uniformly, or one of its weights is set. Weights change after
+the softmax, so records show the changed ones. Interventions nest, and apply in the order of the contexts.
+"""
+
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.functional import tempered_weights, uniform_weights
+from regard.attention.hooks import attach_hooks, disable_compile, find_layer, with_change
+from regard.attention.records import check_indices, short_name
+from regard.errors import InputError
+
+To = Literal["off", "uniform"]
+
+
+class _Active(threading.local):
+    """The active interventions of this thread: models and descriptions."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[nn.Module, str]] = []
+        self.suspended = False
+
+
+_active = _Active()
+
+
+@contextmanager
+def note_intervention(model: nn.Module, description: str) -> Iterator[None]:
+    """Register an intervention in a model for the block, for the attention maps made in it."""
+    _active.all.append((model, description))
+    try:
+        yield
+    finally:
+        _active.all.remove((model, description))
+
+
+def active_interventions(model: nn.Module) -> tuple[str, ...]:
+    """Return descriptions of this thread's interventions in a model or in a part of it: `cross: head 1 off`."""
+    if not _active.all or _active.suspended:
+        return ()
+    parts = set(model.modules())
+    return tuple(description for owner, description in _active.all if owner in parts or model in owner.modules())
+
+
+@contextmanager
+def suspend_interventions() -> Iterator[None]:
+    """Run the block as if this thread had no active interventions."""
+    before, _active.suspended = _active.suspended, True
+    try:
+        yield
+    finally:
+        _active.suspended = before
+
+
+def _describe_heads(heads: Sequence[int] | None) -> str:
+    if heads is None:
+        return "all heads"
+    return f"head{'s' if len(heads) != 1 else ''} {', '.join(map(str, heads))}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervention:
+    """A change of the weights of some heads of a layer."""
+
+    heads: tuple[int, ...] | None = None
+    """None: every head."""
+    to: To | float = "off"
+    """off: zero weights, so that the heads add nothing. uniform: equal weights on all keys that may be attended.
+    A number from 0 to 1: the weight of `query` on `key`; its other weights keep their proportions."""
+    query: int | None = None
+    """Step of the query whose weight is set; with a number only."""
+    key: int | None = None
+    """Step of the key."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if the fields exclude each other."""
+        has_position = self.query is not None and self.key is not None
+        if isinstance(self.to, str):
+            if self.to not in ("off", "uniform"):
+                raise InputError(f"to {self.to!r} is unknown: choose off, uniform, or a weight from 0 to 1")
+            if self.query is not None or self.key is not None:
+                raise InputError(f"to {self.to!r} changes whole heads: leave out query and key")
+        elif not has_position:
+            raise InputError(f"to {self.to} is the weight of one query on one key: give both")
+        elif not (math.isfinite(self.to) and 0 <= self.to <= 1):
+            raise InputError(f"to {self.to} is out of range: a weight is from 0 to 1")
+
+    def describe(self, layer: str) -> str:
+        """Return the change of a layer in words.
+
+        >>> Intervention(heads=(1,)).describe("decoder.layers.0.cross")
+        'decoder.0.cross: head 1 off'
+        """
+        name = f"{short_name(layer)}: {_describe_heads(self.heads)}"
+        if isinstance(self.to, str):
+            return f"{name} {self.to}"
+        return f"{name}, weight of query {self.query} on key {self.key} set to {self.to:.6g}"
+
+    def apply(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
+        """Return changed weights (B, H, Tq, Tk).
+
+        `mask` broadcasts to them. `step`: that of all queries, None if they are all steps from the first on. A
+        row that may not attend to the key stays unchanged. Raises `InputError` for a head, query or key out of
+        range.
+        """
+        if _active.suspended:
+            return weights
+        heads = range(weights.shape[1]) if self.heads is None else self.heads
+        check_indices("head", heads, weights.shape[1])
+        chosen = torch.zeros(weights.shape[1], 1, 1, dtype=torch.bool, device=weights.device)
+        chosen[list(heads)] = True
+        if self.to == "off":
+            return weights.masked_fill(chosen, 0.0)
+        if self.to == "uniform":
+            return torch.where(chosen, uniform_weights(weights, mask), weights)
+        assert self.query is not None and self.key is not None and not isinstance(self.to, str)
+        check_indices("key", [self.key], weights.shape[3])
+        if step is None:
+            check_indices("query", [self.query], weights.shape[2])
+            rows = torch.arange(weights.shape[2], device=weights.device) == self.query
+        elif step == self.query:
+            rows = torch.ones(weights.shape[2], dtype=torch.bool, device=weights.device)
+        else:
+            return weights  # the query belongs to another step
+        return torch.where(chosen & rows.unsqueeze(-1), _set_weight(weights, mask, self.key, self.to), weights)
+
+
+def _set_weight(weights: Tensor, mask: Tensor | None, key: int, value: float) -> Tensor:
+    """Return rows whose weight on `key` is `value`, and whose other weights keep their proportions."""
+    is_key = torch.arange(weights.shape[-1], device=weights.device) == key
+    others = weights.masked_fill(is_key, 0.0)
+    total = others.sum(-1, keepdim=True)
+    # If all other weights are zero, there are no proportions to keep: they become equal.
+    even = uniform_weights(weights, ~is_key if mask is None else mask & ~is_key)
+    shares = torch.where(total > 0, others / total.clamp(min=torch.finfo(weights.dtype).tiny), even)
+    row_sum = weights.sum(-1, keepdim=True)  # below 1 in models with an attention sink
+    remainder = torch.where(row_sum > 0, row_sum, 1.0).clamp(min=value) - value
+    rows = torch.where(is_key, value, shares * remainder)
+    if mask is None:
+        return rows
+    # A row whose key is masked stays unchanged.
+    return torch.where(mask.expand_as(weights)[..., key : key + 1], rows, weights)
+
+
+@contextmanager
+def intervene(
+    model: nn.Module,
+    layer: str,
+    *,
+    heads: Sequence[int] | None = None,
+    to: To | float = "off",
+    query: int | None = None,
+    key: int | None = None,
+) -> Iterator[None]:
+    """Change what some `heads` of a layer attend to in the block; None for all heads.
+
+    `layer`: its name in the model, as in records; `.layers` may be omitted. `to`: "off", "uniform", or, with
+    `query` and `key`, the weight (0 to 1) of that query on that key, while the others keep their proportions. The
+    change applies to every input of a batch and every hypothesis of a search. Gradients flow as usual. Raises
+    `InputError` for an unknown layer, and, when the model runs, for a head or step out of range.
+    """
+    target = find_layer(model, layer)
+    change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
+    hook = with_change(target.hook, change.apply)
+    with disable_compile(), note_intervention(model, change.describe(layer)), attach_hooks({target: hook}):
+        yield
+
+
+@contextmanager
+def temper(
+    model: nn.Module, layer: str, temperature: float, *, heads: Sequence[int] | None = None
+) -> Iterator[None]:
+    """Divide the scores of some `heads` of a layer by a temperature in the block; None for all heads.
+
+    Above 1 their attention becomes more even, below 1 more peaked. Otherwise as `intervene`.
+    """
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise InputError(f"temperature {temperature} is out of range: give a number above 0")
+
+    def change(weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
+        del mask, step
+        if _active.suspended:
+            return weights
+        chosen = range(weights.shape[1]) if heads is None else heads
+        check_indices("head", chosen, weights.shape[1])
+        tempered = weights.clone()
+        tempered[:, list(chosen)] = tempered_weights(weights[:, list(chosen)], temperature)
+        return tempered
+
+    target = find_layer(model, layer)
+    description = f"{short_name(layer)}: {_describe_heads(heads)}, temperature {temperature:.6g}"
+    hook = with_change(target.hook, change)
+    with disable_compile(), note_intervention(model, description), attach_hooks({target: hook}):
+        yield

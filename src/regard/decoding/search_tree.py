@@ -1,0 +1,186 @@
+"""The tree of all prefixes that a search kept, with the alternatives for the next token."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from rich.text import Text
+from rich.tree import Tree
+from torch import Tensor
+
+from regard.data import EOS, PAD, Vocabulary, collate
+from regard.data.vocabulary import is_blank
+from regard.decoding.beam import Step, beam_search
+from regard.decoding.search import longest_answer
+from regard.errors import InputError, check_range
+from regard.models import Seq2Seq
+from regard.result import Result
+
+FOLLOWERS = 8
+"""Number of alternatives for the next token that are stored."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Possible(Result):
+    """An alternative for the next token."""
+
+    label: str
+    probability: float
+    """Probability after the prefix (0 to 1)."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Branch(Result):
+    """One token that a search added to a prefix."""
+
+    parent: int | None
+    """Number of the previous branch; None at the beginning."""
+    step: int
+    """Position of the token in the answer, from 0."""
+    label: str
+    token: int
+    probability: float
+    """Probability of the token after its prefix (0 to 1)."""
+    log_probability: float
+    """Natural logarithm of the probability of the whole prefix, including this token."""
+    ended: bool
+    """Whether the token is the end of the sequence."""
+    followers: list[Possible] = field(default_factory=list)
+    """Alternatives for the next token, the likeliest first; empty where the search stopped."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SearchTree(Result):
+    """All prefixes that a search kept."""
+
+    input: str
+    beam: int
+    begin: list[Possible]
+    """Alternatives for the first token."""
+    branches: list[Branch]
+    """All branches; each comes after its parent."""
+    best: list[int]
+    """Numbers of the answer's branches, from its first token on."""
+
+    def path(self, number: int) -> list[int]:
+        """Return the tokens up to a branch, without the end of sequence."""
+        tokens: list[int] = []
+        current: int | None = number
+        while current is not None:
+            tokens, current = [self.branches[current].token, *tokens], self.branches[current].parent
+        return tokens[:-1] if self.branches[number].ended else tokens
+
+    @property
+    def leaves(self) -> list[int]:
+        """Numbers of the branches without children."""
+        parents = {branch.parent for branch in self.branches}
+        return [number for number in range(len(self.branches)) if number not in parents]
+
+    def summary(self) -> str:
+        """Return input, beam and the numbers of tokens and answers in one line."""
+        ended = sum(branch.ended for branch in self.branches)
+        return f"{self.input!r}, beam {self.beam}: {len(self.branches)} tokens tried, {ended} answers"
+
+    def table(self) -> Tree:
+        """Return the tree with the answer's branches in bold."""
+        root = Tree(Text(self.input))
+        nodes: dict[int | None, Tree] = {None: root}
+        for number, branch in enumerate(self.branches):
+            style = "bold" if number in self.best else "dim"
+            nodes[number] = nodes[branch.parent].add(
+                Text(f"{branch.label} {branch.probability:.1%}", style=style)
+            )
+        return root
+
+
+def search_tree(
+    model: Seq2Seq,
+    source_vocabulary: Vocabulary,
+    target_vocabulary: Vocabulary,
+    text: str,
+    *,
+    beam: int,
+    length_penalty: float,
+    max_len: int,
+) -> SearchTree:
+    """Return the tree of a beam search for one text; a beam of 1 is greedy search.
+
+    Raises `InputError` for numbers out of range and for a blank text.
+    """
+    check_range("beam", beam, 1, 100)
+    if is_blank(text):
+        raise InputError("input is blank: its answer is empty, and there is no search to show; type a text")
+    model.eval()
+    indices = source_vocabulary.encode(text)
+    source = collate([indices]).to(next(model.parameters()).device)
+    builder = _TreeBuilder(target_vocabulary)
+    limit = longest_answer(indices, max_len)
+    [[best]] = beam_search(
+        model, source, source != PAD, width=beam, max_len=limit, alpha=length_penalty, on_step=builder.add_step
+    )
+    tree = SearchTree(input=text, beam=beam, begin=builder.begin, branches=builder.branches, best=[])
+    tree.best.extend(_answer_branches(tree, best.tokens, finished=best.finished))
+    return tree
+
+
+class _TreeBuilder:
+    """Collects the branches of a search step by step."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.begin: list[Possible] = []
+        self.branches: list[Branch] = []
+        self.alive: list[int | None] = [None]
+
+    def add_step(self, step: Step) -> None:
+        """Add one step of the search of one source."""
+        probabilities = step.log_probs[0].exp()
+        for prefix, number in enumerate(self.alive):
+            followers = self.begin if number is None else self.branches[number].followers
+            followers.extend(self._followers(probabilities[prefix]))
+        for _, parent, total in step.ends:
+            self._add_branch(parent, EOS, total, probabilities)
+        if step.last:
+            return
+        new_prefixes = zip(
+            step.parents[0].tolist(), step.tokens[0].tolist(), step.totals[0].tolist(), strict=True
+        )
+        self.alive = [
+            self._add_branch(parent, token, total, probabilities)
+            for parent, token, total in new_prefixes
+            if total > -torch.inf
+        ]
+
+    def _followers(self, probabilities: Tensor) -> list[Possible]:
+        shares, tokens = probabilities.topk(min(FOLLOWERS, len(probabilities)))
+        labels = [label for token in tokens.tolist() for label in self.vocabulary.labels([token])]
+        return [
+            Possible(label=label, probability=share) for label, share in zip(labels, shares.tolist(), strict=True)
+        ]
+
+    def _add_branch(self, parent: int, token: int, total: float, probabilities: Tensor) -> int:
+        previous = self.alive[parent]
+        [label] = self.vocabulary.labels([token])
+        self.branches.append(
+            Branch(
+                parent=previous,
+                step=0 if previous is None else self.branches[previous].step + 1,
+                label=label,
+                token=token,
+                probability=probabilities[parent, token].item(),
+                log_probability=total,
+                ended=token == EOS,
+            )
+        )
+        return len(self.branches) - 1
+
+
+def _answer_branches(tree: SearchTree, tokens: Sequence[int], *, finished: bool) -> list[int]:
+    """Return the branches of an answer, from its first token on."""
+    for number in tree.leaves:
+        if tree.branches[number].ended == finished and tree.path(number) == list(tokens):
+            numbers = [number]
+            while (parent := tree.branches[numbers[0]].parent) is not None:
+                numbers.insert(0, parent)
+            return numbers
+    return []

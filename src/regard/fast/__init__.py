@@ -1,0 +1,29 @@
+"""Fast paths: code that gives the results of the plain modules in less time.
+
+The plain path is complete and is the one to read: the modules of `attention` and `models`, autograd, PyTorch's
+optimizer, and a search through `Seq2Seq.step`. Each file here begins with the code that it replaces, its gain
+with the source of the figure, and the conditions under which it is not used.
+
+The environment variable `REGARD_REFERENCE=1` switches all fast paths off. This package imports no other package
+of Regard: it works on the tensors and modules that it receives. It is the only one that calls private functions
+of PyTorch.
+
+| file | replaces |
+|---|---|
+| `query_gradient`, `layer_gradients` | autograd in a training step of `QueryModel` |
+| `fused_rnn_attention`, `step_attention` | the loop over the steps of `RecurrentDecoder` |
+| `fast_transformer`, `transformer_layers`, `kv_cache` | `Transformer.encode` and `Transformer.step` in a search |
+| `additive` | the tensor of all pairs in additive scores |
+| `onednn` | large float32 matrix products by MKL |
+| `softmax` | softmax over rows of fewer than 16 numbers |
+| `topk` | `torch.topk` over a whole vocabulary |
+| `adam` | `torch.optim.Adam` and `torch.lerp` |
+| `memory`, `threads` | settings of the C library and of PyTorch |
+"""
+
+import os
+
+
+def enabled() -> bool:
+    """Return whether fast paths may be used; `REGARD_REFERENCE=1` switches them off."""
+    return os.environ.get("REGARD_REFERENCE", "") in ("", "0")

@@ -1,0 +1,52 @@
+"""Fused steps of Adam and of the moving average.
+
+Replaces: `torch.optim.Adam` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
+Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, 0.9 s of a training of Counting that
+  takes 1.2 s; around the step it does half as much work again for small models (docs/benchmarks.md, "The primer's
+  tasks").
+Not used: with `REGARD_REFERENCE=1`.
+
+The arithmetic is PyTorch's own fused kernel, so parameters are the same to the last bit as those of
+`torch.optim.Adam(fused=True)`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+Moments = Mapping[str, Tensor]
+"""`step`, the number of steps; `mean` and `square`, the moments."""
+
+
+@torch.no_grad()
+def fused_adam_step(
+    parameters: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    moments: Sequence[Moments],
+    *,
+    lr: float,
+    betas: tuple[float, float],
+    epsilon: float,
+) -> None:
+    """Update parameters and their first and second moments in place; `step` has been incremented already."""
+    torch._fused_adam_(
+        list(parameters),
+        list(grads),
+        [moment["mean"] for moment in moments],
+        [moment["square"] for moment in moments],
+        [],
+        [moment["step"] for moment in moments],
+        lr=lr,
+        beta1=betas[0],
+        beta2=betas[1],
+        weight_decay=0.0,
+        eps=epsilon,
+        amsgrad=False,
+        maximize=False,
+    )
+
+
+def fused_lerp(averages: Sequence[Tensor], parameters: Sequence[Tensor], weight: float) -> None:
+    """Move averages towards parameters by a share of the difference, in place, as PyTorch's `swa_utils` does."""
+    torch._foreach_lerp_(list(averages), list(parameters), weight)

@@ -1,0 +1,135 @@
+"""KV cache of a search: keys and values of the sources, and of all steps so far of their hypotheses.
+
+Replaces: `TransformerState`, which copies the keys and values of the surviving hypotheses at each step.
+Gain and conditions: see `fast_transformer`.
+
+The cache is one tensor with room for further steps. The hypotheses of a source share it, and an offset on the
+scores restricts each to the keys of its own ancestors: choosing prefixes moves no keys and values. A finished
+source leaves its place to another one.
+
+Letters: L layers, B sources, K hypotheses of each, N cached keys of each source, H heads, d width of a head.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.fast.softmax import LANES
+
+
+class LayerCache(NamedTuple):
+    """Keys and values that the queries of one layer attend to."""
+
+    keys: Tensor
+    """(B H, d, N), transposed for the product with queries."""
+    values: Tensor
+    """(B H, N, d)."""
+    offsets: Tensor | None
+    """Added to scores, broadcastable to (B H, K, N); None where all keys may be attended."""
+
+
+class SourceCache(NamedTuple):
+    """Keys and values of the sources, at least `LANES` steps each: a softmax over fewer is slow."""
+
+    states: Tensor
+    """Keys and values for each layer, (L, 2, B, H, Ts, d)."""
+    offsets: Tensor | None
+    """Added to scores, (B, H, 1, Ts); None where all keys may be attended."""
+
+    @classmethod
+    def masked(cls, states: Tensor, mask: Tensor) -> "SourceCache":
+        """Return keys and values (L, 2, B, H, Ts, d) that are hidden where `mask` (B, T) is False or ends."""
+        missing = states.shape[4] - mask.shape[1]
+        if not missing and mask.all():
+            return cls(states, None)
+        offsets = _offsets(F.pad(mask, (0, missing)), states)
+        return cls(states, offsets[:, None, None].repeat(1, states.shape[3], 1, 1))
+
+    def layers(self) -> list[LayerCache]:
+        """Return the keys and values of each layer."""
+        return _by_layer(self.states, None if self.offsets is None else self.offsets.flatten(0, 1))
+
+
+class KVCache:
+    """State between two steps of a search. A step changes it in place, so only the last one is valid."""
+
+    def __init__(self, memory: SourceCache) -> None:
+        self.memory, self.memory_layers = memory, memory.layers()
+        layers, sides, sources, heads, _, width = memory.states.shape
+        self.time = self.used = 0
+        """Steps so far, and keys of each source so far (N)."""
+        self.states = memory.states.new_zeros(layers, sides, sources, heads, LANES, width)
+        """Keys and values of all steps so far, (L, 2, B, H, capacity, d)."""
+        self.ancestors: Tensor | None = None
+        """Offsets that show each hypothesis its own ancestors, (B, K, N); None where it has all keys."""
+        self._first_offsets = _offsets(torch.arange(2 * LANES) < LANES, self.states)
+
+    def advance(self, count: int) -> tuple[Tensor, list[LayerCache]]:
+        """Begin a step of `count` hypotheses of each source.
+
+        Returns the place for its keys and values, (L, 2, B, H, K, d), and the keys and values that each layer
+        attends to: those of all steps, and at least `LANES`.
+        """
+        used, self.used, self.time = self.used, self.used + count, self.time + 1
+        if self.used > self.states.shape[4]:
+            *lead, _, width = self.states.shape
+            larger = self.states.new_empty(*lead, 2 * self.used, width)
+            larger[..., :used, :] = self.states[..., :used, :]
+            self.states = larger
+        place, keys_values = self.states[..., used : self.used, :], self.states[..., : max(self.used, LANES), :]
+        return place, _by_layer(keys_values, self._next_offsets(used, count))
+
+    def _next_offsets(self, used: int, count: int) -> Tensor | None:
+        missing = max(LANES - self.used, 0)
+        if self.ancestors is None and count == 1:
+            return self._first_offsets[missing : missing + LANES] if missing else None
+        sources, heads = self.states.shape[2:4]
+        earlier = self.states.new_zeros(sources, count, used) if self.ancestors is None else self.ancestors
+        own = _offsets(torch.eye(count, dtype=torch.bool), self.states)
+        self.ancestors = torch.cat([earlier, own.expand(sources, -1, -1)], dim=-1)
+        offsets = F.pad(self.ancestors, (0, missing), value=_lowest(self.states)) if missing else self.ancestors
+        return offsets.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1)
+
+    def choose(self, hypotheses: Tensor) -> "KVCache":
+        """Keep some hypotheses of each source, (B, K') int64."""
+        if self.ancestors is None:  # one hypothesis of each so far, and all have its past
+            self.ancestors = self.states.new_zeros(*hypotheses.shape, self.used)
+        else:
+            sources, count, _ = self.ancestors.shape
+            rows = hypotheses + torch.arange(sources).unsqueeze(1) * count
+            self.ancestors = self.ancestors.flatten(0, 1).index_select(0, rows.flatten()).view(*rows.shape, -1)
+        return self
+
+    def keep(self, sources: Tensor) -> "KVCache":
+        """Keep some of the sources, (B',) int64: the one at each place is the same as before, or a later one."""
+        moves = [(place, source) for place, source in enumerate(sources.tolist()) if place != source]
+        remaining = slice(len(sources))
+        states, offsets = self.states[..., : self.used, :], self.memory.offsets
+        for place, source in moves:
+            states[:, :, place] = states[:, :, source]
+            self.memory.states[:, :, place] = self.memory.states[:, :, source]
+            if offsets is not None:
+                offsets[place] = offsets[source]
+        self.states = self.states[:, :, remaining]
+        self.memory = SourceCache(
+            self.memory.states[:, :, remaining], None if offsets is None else offsets[remaining]
+        )
+        self.memory_layers = self.memory.layers()
+        self.ancestors = None if self.ancestors is None else self.ancestors[sources]
+        return self
+
+
+def _by_layer(states: Tensor, offsets: Tensor | None) -> list[LayerCache]:
+    keys, values = states.flatten(2, 3).unbind(1)
+    return [LayerCache(*layer, offsets) for layer in zip(keys.transpose(2, 3), values, strict=True)]
+
+
+def _offsets(mask: Tensor, like: Tensor) -> Tensor:
+    """Return offsets on scores: 0 where `mask` is True, and otherwise low enough that the weight is zero."""
+    return torch.zeros(mask.shape, dtype=like.dtype).masked_fill_(~mask, _lowest(like))
+
+
+def _lowest(like: Tensor) -> float:
+    return torch.finfo(like.dtype).min / 2

@@ -1,0 +1,222 @@
+"""Loss and gradient of a query model without autograd.
+
+Replaces: `QueryModel.forward`, the cross-entropy and `backward()` in a training step.
+Gain: with the fast paths of `onednn`, `adam`, `memory` and `threads`, a training of Signal 2 takes 3.7 s of
+  processor time until 99 % are right, the plain loop 32.8 s (docs/benchmarks.md, "The primer's tasks"). Losses
+  agree with autograd's to 3e-7 in the first 25 steps.
+Not used: while attention is recorded or changed, for padded batches, `vary_len`, frozen parameters, several
+  processes, other devices, scores other than `scaled_dot`, own layers or positions, and with `REGARD_REFERENCE=1`
+  (`QueryModel.fast_gradient` decides).
+
+The models are so small that autograd's bookkeeping of many small operations is most of a step. Three facts save
+work that autograd cannot know about:
+
+- The inputs are few distinct rows: one for each letter, or for each letter at each step. Each row is projected
+  once.
+- Without encoder and positions, a sample is a count of each letter, and the memory is the letters.
+- The queries are the same for every sample. So a query is moved to the memory, q · K m = (Kᵀ q) · m, and the
+  result is projected after it has been weighted, Σ w (V m) = V (Σ w m).
+
+Letters: B samples, T input steps, To output steps, N steps of all samples, H heads, d width of a head, D width.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.fast.layer_gradients import (
+    Backward,
+    Grads,
+    Projections,
+    Rows,
+    cross_entropy,
+    feed_forward,
+    layer_norm,
+    linear_backward,
+    self_attention,
+    softmax,
+)
+from regard.fast.softmax import LANES
+
+PooledBackward = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""From the gradient of pooled rows to those of the keys (H To, D) and of the memory's rows."""
+
+
+class QueryGradient:
+    """Loss, logits and gradient of one query model, which must be one of those named above.
+
+    `layers`: all attention layers of the model.
+    """
+
+    def __init__(self, model: Any, layers: Iterable[Any]) -> None:
+        self.model, self.layers = model, list(layers)
+
+    @property
+    def hooked(self) -> bool:
+        """Whether the model's attention is recorded or changed, so that its layers must run."""
+        return any(layer.hook is not None for layer in self.layers)
+
+    @torch.inference_mode()
+    def __call__(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Grads]:
+        """Return the mean cross-entropy in nats, logits (B, To, classes), and the gradient of every parameter.
+
+        inputs (B, T) and targets (B, To), int64.
+        """
+        model, grads, backwards = self.model, Grads(), list[Backward]()
+        states, backward = _embed(model, inputs, grads)
+        backwards.append(backward)
+        for layer in model.encoder:
+            outputs, backward = _encoder_layer(layer, states, inputs.shape, grads)
+            states = Rows(outputs, None)
+            backwards.append(backward)
+        outputs, backward = self._cross_attention(states, inputs, grads)
+        backwards.append(backward)
+        if model.self_attention is not None:
+            layer, norm = projections(model.self_attention), model.self_attention_norm
+            outputs, backward = self_attention(layer, norm, Rows(outputs, None), targets.shape, grads)
+            backwards.append(backward)
+        logits = torch.addmm(model.output.bias, outputs, model.output.weight.t())
+        loss, grad = cross_entropy(logits, targets.flatten())
+        grad = linear_backward(model.output, outputs, grad, grads)
+        for backward in reversed(backwards):
+            grad = backward(grad)
+        return loss, logits.view(*targets.shape, -1), grads
+
+    def _cross_attention(self, states: Rows, inputs: Tensor, grads: Grads) -> tuple[Tensor, Backward]:
+        """Return norm(queries + attention(queries, memory)), (B To, D)."""
+        model = self.model
+        cross = projections(model.cross)
+        keys, keys_backward = _project_queries(cross, model.queries, grads)
+        if model.encoder or model.positions is not None:
+            pooled, pooled_backward = _pool_steps(keys, states, inputs.shape)
+        else:
+            counts = model.one_hot.index_select(0, inputs.flatten()).view(*inputs.shape, -1).sum(1)
+            pooled, pooled_backward = _pool_letters(keys, states.rows, counts)
+        context, context_backward = _project_pooled(cross, pooled, grads)
+        outputs, norm_backward = layer_norm(model.cross_norm, context.add(model.queries).flatten(0, 1), grads)
+
+        def backward(grad: Tensor) -> Tensor:
+            grad = norm_backward(grad).view(context.shape)
+            grads[model.queries] = grad.sum(0)
+            to_keys, to_states = pooled_backward(context_backward(grad))
+            keys_backward(to_keys)
+            return to_states
+
+        return outputs, backward
+
+
+def projections(layer: nn.Module) -> Projections | None:
+    """Return a multi-head attention layer itself, and None for one head without projections."""
+    return cast(Projections, layer) if hasattr(layer, "output") else None
+
+
+def _embed(model: Any, inputs: Tensor, grads: Grads) -> tuple[Rows, Backward]:
+    """Return a row for each letter, or for each letter at each step, and the row of each of inputs (B, T)."""
+    embedding, positions, time = model.embedding, model.positions, inputs.shape[1]
+    rows, indices = embedding.weight.t().contiguous() + embedding.bias, inputs
+    if positions is not None:
+        rows = positions(rows.unsqueeze(1).expand(-1, time, -1)).flatten(0, 1)
+        indices = inputs * time + torch.arange(time)
+
+    def backward(grad: Tensor) -> Tensor:
+        if positions is not None:
+            by_step = grad.view(-1, time, grad.shape[1])
+            grad = by_step.sum(1)
+            learned = getattr(positions, "weight", None)
+            if learned is not None:
+                grads[learned] = F.pad(by_step.sum(0), (0, 0, 0, len(learned) - time))
+        grads[embedding.weight], grads[embedding.bias] = grad.t().contiguous(), grad.sum(0)
+        return grad
+
+    return Rows(rows, indices.flatten()), backward
+
+
+def _encoder_layer(layer: Any, states: Rows, shape: torch.Size, grads: Grads) -> tuple[Tensor, Backward]:
+    """Return self-attention and feed-forward over states, (N, D), each with its residual."""
+    attention = projections(layer.self_attention)
+    inner, inner_backward = self_attention(attention, layer.attention_residual.norm, states, shape, grads)
+    outputs, outer_backward = feed_forward(layer.feed_forward, layer.feed_forward_residual.norm, inner, grads)
+    return outputs, lambda grad: inner_backward(outer_backward(grad))
+
+
+def _project_queries(
+    layer: Projections | None, queries: Tensor, grads: Grads
+) -> tuple[Tensor, Callable[[Tensor], None]]:
+    """Return Kᵀ q of the queries of all heads, (H To, D), to be multiplied with the memory itself."""
+    if layer is None:
+        scale = float(queries.shape[1] ** -0.5)
+
+        def single_backward(grad: Tensor) -> None:
+            grads[queries].add_(grad, alpha=scale)
+
+        return queries * scale, single_backward
+    heads, scale = layer.heads, float(layer.head_width**-0.5)
+    key_weights = layer.key.weight.unflatten(0, (heads, -1))  # (H, d, D)
+    projected = (queries @ layer.query.weight.t()).unflatten(1, (heads, -1)).transpose(0, 1) * scale  # (H, To, d)
+
+    def backward(grad: Tensor) -> None:
+        by_head = grad.unflatten(0, (heads, -1))  # (H, To, D)
+        grads[layer.key.weight] = torch.bmm(projected.mT, by_head).flatten(0, 1)
+        to_projected = torch.bmm(by_head, key_weights.mT).mul_(scale).transpose(0, 1).flatten(1)  # (To, H d)
+        grads[layer.query.weight] = to_projected.t() @ queries
+        grads[queries].addmm_(to_projected, layer.query.weight)
+
+    return torch.bmm(projected, key_weights).flatten(0, 1), backward
+
+
+def _pool_letters(keys: Tensor, letters: Tensor, counts: Tensor) -> tuple[Tensor, PooledBackward]:
+    """Return the weighted sums (B, H To, D) of letters (R, D) with `counts` (B, R), for keys (H To, D).
+
+    A letter that occurs n times in a sample has n shares of the weight: softmax(score + log n).
+    """
+    # Rows are padded here once, so that the softmax need not do it at each call.
+    missing = max(LANES - len(letters), 0)
+    rows, shape = F.pad(letters, (0, 0, 0, missing)), (len(counts), len(keys), -1)
+    log_counts = F.pad(counts.log_(), (0, missing), value=-torch.inf).unsqueeze(1)
+    weights, softmax_backward = softmax(log_counts + keys @ rows.t())
+    flat = weights.flatten(0, 1)  # (B H To, R)
+
+    def backward(grad: Tensor) -> tuple[Tensor, Tensor]:
+        grad = grad.flatten(0, 1)
+        to_scores = softmax_backward((grad @ rows.t()).view(shape)).sum(0)
+        return to_scores @ rows, (flat.t() @ grad).addmm_(to_scores.t(), keys)[: len(letters)]
+
+    return (flat @ rows).view(shape), backward
+
+
+def _pool_steps(keys: Tensor, states: Rows, shape: torch.Size) -> tuple[Tensor, PooledBackward]:
+    """Return the weighted sums (B, H To, D) of the steps of each sample, for keys (H To, D)."""
+    flat = states.expand()
+    memory = flat.view(*shape, -1)
+    weights, softmax_backward = softmax((keys @ flat.t()).view(-1, *shape))  # (H To, B, T)
+    by_sample = weights.transpose(0, 1)
+
+    def backward(grad: Tensor) -> tuple[Tensor, Tensor]:
+        to_scores = softmax_backward(torch.bmm(grad, memory.mT).transpose(0, 1)).flatten(1)
+        to_memory = torch.bmm(by_sample.mT, grad).flatten(0, 1)
+        return to_scores @ flat, states.sum_by_row(to_memory.addmm_(to_scores.t(), keys))
+
+    return torch.bmm(by_sample, memory), backward
+
+
+def _project_pooled(layer: Projections | None, pooled: Tensor, grads: Grads) -> tuple[Tensor, Backward]:
+    """Return the context (B, To, D) of each head's weighted sums of the memory, (B, H To, D)."""
+    if layer is None:
+        return pooled, lambda grad: grad
+    heads, batch = layer.heads, len(pooled)
+    values = layer.value.weight.unflatten(0, (heads, -1))  # (H, d, D)
+    by_head = pooled.unflatten(1, (heads, -1)).transpose(0, 1).flatten(1, 2)  # (H, B To, D)
+    joined = torch.bmm(by_head, values.mT).transpose(0, 1).flatten(1)  # (B To, H d)
+
+    def backward(grad: Tensor) -> Tensor:
+        grad = grad.flatten(0, 1)
+        grads[layer.output.weight] = grad.t() @ joined
+        to_heads = (grad @ layer.output.weight).unflatten(1, (heads, -1)).transpose(0, 1)  # (H, B To, d)
+        grads[layer.value.weight] = torch.bmm(to_heads.mT, by_head).flatten(0, 1)
+        to_pooled = torch.bmm(to_heads, values).view(heads, batch, -1, values.shape[2])
+        return to_pooled.transpose(0, 1).flatten(1, 2)
+
+    return (joined @ layer.output.weight.t()).view(batch, -1, len(layer.output.weight)), backward

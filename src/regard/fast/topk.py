@@ -1,0 +1,60 @@
+"""The k best extensions of prefixes over a whole vocabulary.
+
+Replaces: `torch.topk` and `torch.argmax` over all tokens.
+Gain: 2 to 6 % of the time of a beam search (measured when it was introduced, history of this file).
+Not used: for small vocabularies, and with `REGARD_REFERENCE=1`.
+
+On a CPU `torch.topk` sorts all tokens, which takes longer than their softmax. A maximum costs next to nothing, so
+only the chunks with the largest maxima are sorted.
+"""
+
+import torch
+from torch import Tensor
+
+from regard.fast import enabled
+
+CHUNK = 64
+"""Tokens of one maximum."""
+
+
+def topk(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the `count` largest of `totals + values` of each source, largest first, and their indices.
+
+    values (B, K, V), the log-probability of each token after each prefix; totals (B, K). Both results are (B,
+    count). An index is int64 in K V: `index // V` is the prefix, `index % V` the token. `count`: 1 to K V. Among
+    equal values the choice is undefined.
+    """
+    prefixes, symbols = values.shape[1:]
+    chunks, rest = divmod(symbols, CHUNK)
+    if prefixes * chunks <= count or not enabled():
+        return (totals.unsqueeze(-1) + values).flatten(1).topk(count)
+    # Each result lies in one of the `count` chunks with the largest maxima, or in the rest after all chunks.
+    chunked = values[..., : chunks * CHUNK].unflatten(-1, (chunks, CHUNK))
+    maxima = (totals.unsqueeze(-1) + chunked.amax(-1)).flatten(1)
+    best = maxima.topk(count, sorted=False).indices
+    prefix = best // chunks
+    begin = prefix * symbols + best % chunks * CHUNK
+    indices = (begin.unsqueeze(-1) + torch.arange(CHUNK, device=values.device)).flatten(1)
+    near = values.flatten(1).gather(1, indices).unflatten(1, (count, CHUNK))
+    sums = (totals.gather(1, prefix).unsqueeze(-1) + near).flatten(1)
+    if rest:
+        all_indices = torch.arange(prefixes * symbols, device=values.device).view(prefixes, symbols)
+        indices = torch.cat([indices, all_indices[:, -rest:].flatten().expand(len(indices), -1)], dim=1)
+        sums = torch.cat([sums, (totals.unsqueeze(-1) + values[..., -rest:]).flatten(1)], dim=1)
+    sums, order = sums.topk(count)
+    return sums, indices.gather(1, order)
+
+
+def argmax(values: Tensor) -> Tensor:
+    """Return the index of the largest value of each row, (N, 1) int64, of values (N, V)."""
+    symbols = values.shape[1]
+    chunks = symbols // CHUNK
+    if chunks < 2 or not enabled():
+        return values.argmax(1, keepdim=True)
+    # The last chunk reaches back from the end, so that there is no rest.
+    maxima = values[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK)).amax(-1)
+    last = values[:, -CHUNK:].amax(-1, keepdim=True)
+    best = torch.cat([maxima, last], dim=1).argmax(1, keepdim=True)
+    begin = (best * CHUNK).clamp_(max=symbols - CHUNK)
+    indices = begin + torch.arange(CHUNK, device=values.device)
+    return begin + values.gather(1, indices).argmax(1, keepdim=True)

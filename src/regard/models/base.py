@@ -1,0 +1,82 @@
+"""Base classes of all models: the interface that training, testing and attention maps use.
+
+    logits = model(inputs, mask)        B x To x classes, of an `AnswerModel`
+
+`Seq2Seq`, the base of models that answer with text, is in `seq2seq`. Your own model derives from one of the two;
+`regard train TASK --model module:Class` trains it (docs/extending.md).
+
+Letters: B batch, T input steps, To output steps.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+from regard.attention import Positions, Rotary
+from regard.fast.query_gradient import QueryGradient
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Base of model configs.
+
+    Options that only some models have are class attributes here, with the value that describes all other models,
+    so that code can read them from any config.
+    """
+
+    dropout = 0.0
+    enc_layers = 0
+    layer = "standard"
+    positions = "none"
+    score = "none"
+
+
+class TaskModel(nn.Module):
+    """Base of `AnswerModel` and `Seq2Seq`."""
+
+    answers: ClassVar[Literal["numbers", "text"]]
+    """Kind of output."""
+    config_class: ClassVar[type[ModelConfig]] = ModelConfig
+    """Config of the model; its fields are command-line flags."""
+    compilable: ClassVar[bool] = False
+    """Whether its layers are blocks of `regard.attention`, which `torch.compile` accepts."""
+    cross_layers: tuple[str, ...] = ()
+    """Names of the attention layers from outputs to inputs; tests use the first one."""
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        """The module whose first output in a forward pass, (B, T, D), is the embedding of the inputs."""
+        raise NotImplementedError
+
+    @property
+    def input_positions(self) -> Positions | Rotary | None:
+        """Positional encoding of the input; None without one."""
+        return None
+
+    @property
+    def learned_positions(self) -> Tensor | None:
+        """Learned position vectors of the input, (T, D); None without them."""
+        return None
+
+
+class AnswerModel(TaskModel):
+    """Base of models that answer an input with a number for each output step.
+
+    The constructor takes an instance of `config_class` and properties of the task as keywords: the number of
+    `letters`, the largest number of input steps (`input_len`), the number of `outputs`, the number of `classes`
+    of each, and `vary_len`, whether sequence lengths vary.
+    """
+
+    answers = "numbers"
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end.
+
+        Inputs are -1 after the end.
+        """
+        raise NotImplementedError
+
+    def fast_gradient(self) -> QueryGradient | None:
+        """Return a function that computes loss and gradients faster than autograd; None if there is none."""
+        return None

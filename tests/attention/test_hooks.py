@@ -1,0 +1,127 @@
+"""Observers: one value on each layer, whatever is on top of what."""
+
+import dataclasses
+from contextlib import AbstractContextManager, ExitStack
+from itertools import permutations
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard import record
+from regard.attention import (
+    Attention,
+    AttentionHook,
+    AttentionLayer,
+    MultiHeadAttention,
+    Records,
+    attention_layers,
+    explicit_weights,
+    functional,
+    intervene,
+)
+
+
+@pytest.fixture
+def model() -> nn.ModuleDict:
+    torch.manual_seed(0)
+    return nn.ModuleDict({"cross": MultiHeadAttention(12, 3)})
+
+
+@pytest.fixture
+def states(generator: torch.Generator) -> Tensor:
+    return torch.randn(2, 5, 12, generator=generator)
+
+
+def test_a_layer_holds_one_observer_and_nothing_else_of_ours(model: nn.ModuleDict, states: Tensor) -> None:
+    layer = model["cross"]
+    before = dict(vars(layer))
+    assert isinstance(layer, AttentionLayer) and layer.hook is None
+    with record(model), intervene(model, "cross", heads=[1]), record(model, rows=[1]):
+        held = layer.hook
+        assert isinstance(held, AttentionHook) and len(held.changes) == 1
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            held.name = "other"
+        layer(states)
+        assert layer.hook is held
+        assert vars(layer).keys() - before.keys() <= {"hook"}
+    assert layer.hook is None
+    layer(states)
+    assert vars(layer) | {"hook": None} == before | {"hook": None}
+
+
+def test_every_layer_says_how_many_heads_it_has(model: nn.ModuleDict) -> None:
+    model["single"] = Attention()
+    assert {name: layer.heads for name, layer in attention_layers(model).items()} == {"cross": 3, "single": 1}
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_records_show_changed_weights_in_whatever_order_they_nest(
+    model: nn.ModuleDict, states: Tensor, order: tuple[int, ...]
+) -> None:
+    blocks: list[AbstractContextManager[Any]] = [
+        record(model, rows=[1, 3]),
+        intervene(model, "cross", heads=[0], to="uniform"),
+        intervene(model, "cross", heads=[2], to="off"),
+    ]
+    with ExitStack() as stack:
+        entered = {each: stack.enter_context(blocks[each]) for each in order}
+        changed = model["cross"](states)
+    weights = entered[0]["cross"].weights
+    torch.testing.assert_close(weights[:, 0], torch.full((2, 2, 5), 0.2))
+    assert not weights[:, 2].any() and weights[:, 1].unique().numel() > 10
+    assert not torch.allclose(changed, model["cross"](states))
+
+
+def test_changes_apply_in_the_order_in_which_they_were_made(model: nn.ModuleDict, states: Tensor) -> None:
+    with record(model) as records:
+        with intervene(model, "cross", to="off"), intervene(model, "cross", to="uniform"):
+            model["cross"](states)
+            assert (records["cross"].weights == 0.2).all()
+        with intervene(model, "cross", to="uniform"), intervene(model, "cross", to="off"):
+            model["cross"](states)
+            assert not records["cross"].weights.any()
+
+
+def test_explicit_is_an_observer_that_does_nothing(
+    model: nn.ModuleDict, states: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = model["cross"]
+    plain = layer(states)
+    monkeypatch.setattr(functional, "_kernel", None)  # nobody may call it
+    with explicit_weights(model):
+        assert layer.hook == AttentionHook()
+        torch.testing.assert_close(layer(states), plain, atol=1e-6, rtol=0)
+        with intervene(model, "cross"), explicit_weights(model):
+            assert not layer(states).any()
+    with pytest.raises(TypeError):
+        layer(states)
+
+
+def test_the_kernel_runs_once_beside_the_rows_that_are_asked_for(
+    model: nn.ModuleDict, states: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called, kernel = [], functional._kernel
+
+    def counted(*parts: Any) -> Tensor:
+        called.append(1)
+        return kernel(*parts)
+
+    monkeypatch.setattr(functional, "_kernel", counted)
+    for limits, calls in (({}, 0), ({"rows": [1]}, 1), ({"heads": [1]}, 1)):
+        called.clear()
+        with record(model, **limits):  # type: ignore[arg-type]
+            model["cross"](states)
+        assert len(called) == calls
+    called.clear()
+    with record(model, rows=[1]), intervene(model, "cross"):
+        model["cross"](states)
+    assert not called
+
+
+def test_records_are_of_one_kind_whoever_makes_them(model: nn.ModuleDict) -> None:
+    assert regard.Records is Records
+    with regard.record(model) as records:
+        assert type(records) is Records

@@ -1,0 +1,26 @@
+"""What several steps worked out is as if all had been taken at once."""
+
+import torch
+
+from regard.attention import AttentionTrace
+from regard.attention.layer_record import concat_traces
+
+
+def _step(number: int, generator: torch.Generator) -> AttentionTrace:
+    """One query over the keys that there are so far, of width 3, as a decoder with a cache takes it."""
+    query, key, value = (
+        torch.randn(1, 2, count, 3, generator=generator) for count in (1, number + 1, number + 1)
+    )
+    scores = query @ key.mT
+    weights = scores.softmax(-1)
+    return AttentionTrace(query, key, value, scores, None, weights, weights @ value, number)
+
+
+def test_a_key_that_came_later_has_no_score_before(generator: torch.Generator) -> None:
+    steps = [_step(number, generator) for number in range(3)]
+    weights = torch.cat([torch.nn.functional.pad(each.weights, (0, 2 - at)) for at, each in enumerate(steps)], 2)
+    found = concat_traces(steps, weights, None)
+    assert found.query.shape == found.context.shape == (1, 2, 3, 3)
+    torch.testing.assert_close(found.scores.softmax(-1), weights)
+    assert (found.scores[0, 0].isinf() == torch.ones(3, 3).triu(1).bool()).all()
+    assert found.key is steps[-1].key and found.value is steps[-1].value and found.step is None

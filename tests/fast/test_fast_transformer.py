@@ -1,0 +1,213 @@
+"""A Transformer written out for searches: against its own layers, and only where nobody looks on."""
+
+import math
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard import record
+from regard.attention import Positions, explicit_weights, intervene, keep_heads
+from regard.data import PAD, collate
+from regard.decoding import Hypothesis, beam_search, greedy_search, sample
+from regard.decoding.incremental import ModuleDecoder, compact_rows, make_decoder, supports
+from regard.fast import onednn
+from regard.fast.fast_transformer import FastTransformer
+from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
+
+SYMBOLS = 23
+KINDS: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "post-norm": {"pre_norm": False},
+    "biases": {"bias": True, "output_bias": True},
+    "rotary": {"positions": "rotary"},
+    "rotary with biases": {"positions": "rotary", "bias": True, "pre_norm": False},
+    "learned": {"positions": "learned"},
+    "concatenated": {"positions": "concatenated"},
+    "one's own": {"positions": "tests.fast.test_fast_transformer:Slope"},
+    "gelu": {"activation": "gelu", "norm_epsilon": 1e-3},
+    "swish, untied": {"activation": "swish", "tied": False},
+}
+
+
+class Slope(Positions):
+    """Positions of one's own."""
+
+    def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
+        """Return what grows with the step."""
+        steps = torch.arange(first, first + count, device=device, dtype=torch.float64)
+        return steps.unsqueeze(1) / torch.arange(2, self.width + 2, device=device)
+
+
+def make(seed: int = 0, **options: Any) -> Transformer:
+    """A model of odd sizes that writes at length, in float64."""
+    torch.manual_seed(seed)
+    config = TransformerConfig(
+        **{"hidden": 12, "heads": 3, "inner": 10, "enc_layers": 2, "dec_layers": 3, **options}
+    )
+    model = Transformer(config, source_symbols=SYMBOLS, target_symbols=SYMBOLS, longest=90).double().eval()
+    with torch.no_grad():
+        for name, each in model.named_parameters():
+            if each.ndim == 1 or "positions" in name:  # zeros and ones would show nothing
+                each.add_(torch.randn_like(each) / 4)
+        model.target_embedding.weight.mul_(2.0)
+    return model
+
+
+def sources(*lengths: int) -> Tensor:
+    """Sources of some lengths."""
+    generator = torch.Generator().manual_seed(5)
+    return collate([torch.randint(4, SYMBOLS, (length,), generator=generator).tolist() for length in lengths])
+
+
+def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    """Check that hypotheses are the same but for rounding."""
+    for one, other in zip(found, expected, strict=True):
+        assert (one.tokens, one.finished) == (other.tokens, other.finished)
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-9)
+
+
+LENGTHS = [(3, 1, 0, 7), (20, 17, 5), (70, 66)]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_answers_are_those_of_the_layers(kind: str, lengths: tuple[int, ...]) -> None:
+    model, source = make(**KINDS[kind]), sources(*lengths)
+    assert supports(model) and isinstance(make_decoder(model), FastTransformer)
+    plain, mask = ModuleDecoder(model), source != PAD
+    greedy = greedy_search(model, source, mask, max_len=40)
+    same(greedy, greedy_search(plain, source, mask, max_len=40))
+    for width in (1, 2, 5):
+        options: Any = {"width": width, "n_best": width, "alpha": 0.6, "max_len": 20}
+        found = beam_search(model, source, mask, **options)
+        for one, other in zip(found, beam_search(plain, source, mask, **options), strict=True):
+            same(one, other)
+    drawn = [
+        sample(each, source, mask, max_len=30, temperature=0.8, seeds=range(len(source)))
+        for each in (model, plain)
+    ]
+    same(*drawn)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.inference_mode()
+def test_states_are_those_of_the_layers_whoever_goes_on(kind: str) -> None:
+    model, source = make(**KINDS[kind]), sources(4, 18, 2, 7, 11)
+    generator = torch.Generator().manual_seed(3)
+    steppers = [make_decoder(model), ModuleDecoder(model)]
+    states = [each.start(each.encode(source, source != PAD)) for each in steppers]
+    count, left = 1, 5
+    for step in range(12):
+        tokens = torch.randint(4, SYMBOLS, (left, count), generator=generator)
+        both = [each.step(tokens, state) for each, state in zip(steppers, states, strict=True)]
+        torch.testing.assert_close(both[0][0], both[1][0], rtol=0, atol=1e-10)
+        states = [state for _, state in both]
+        if step >= 2:  # one hypothesis of each at first, as in greedy search
+            parents = torch.randint(0, count, (left, 3), generator=generator)
+            states, count = [each.choose(parents) for each in states], 3
+        if step in (1, 4, 7):
+            going = [row != step // 3 for row in range(left)]
+            rows = torch.tensor(compact_rows(going) if step < 7 else range(1, left))
+            states, left = [each.keep(rows) for each in states], left - 1
+
+
+def test_a_source_of_nothing_is_answered() -> None:
+    model, source = make(1), sources(4, 2)
+    mask = (source != PAD) & torch.tensor([[True], [False]])
+    same(
+        greedy_search(model, source, mask, max_len=9),
+        greedy_search(ModuleDecoder(model), source, mask, max_len=9),
+    )
+
+
+def test_large_matrices_are_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, source = make(bias=True, output_bias=True).float(), sources(9, 4, 4)
+    expected = beam_search(ModuleDecoder(model), source, source != PAD, width=3, max_len=20)
+    monkeypatch.setattr(onednn, "MIN_PACKED", 1)
+    found = beam_search(model, source, source != PAD, width=3, max_len=20)
+    for [one], [other] in zip(found, expected, strict=True):
+        assert one.tokens == other.tokens
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+
+
+def test_what_is_not_wanted_is_not_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, source = make(), sources(9, 4)
+    scored = greedy_search(model, source, source != PAD, max_len=20)
+    monkeypatch.setattr(torch, "log_softmax", None)
+    found = greedy_search(model, source, source != PAD, max_len=20, scored=False)
+    assert [each.tokens for each in found] == [each.tokens for each in scored]
+    assert all(math.isnan(each.log_probability) for each in found)
+
+
+@pytest.mark.parametrize(
+    "interference",
+    [
+        lambda model: record(model),
+        lambda model: record(model, layers=["encoder.1.self_attention"]),
+        lambda model: intervene(model, "decoder.0.cross", heads=[1]),
+        lambda model: explicit_weights(model),
+        lambda model: torch.autocast("cpu", torch.bfloat16),
+    ],
+)
+def test_who_looks_on_sees_the_layers(interference: Any) -> None:
+    model = make()
+    block: AbstractContextManager[Any] = interference(model)
+    with block:
+        assert isinstance(make_decoder(model), ModuleDecoder)
+    assert isinstance(make_decoder(model), FastTransformer)
+
+
+def test_a_record_is_of_what_the_search_did() -> None:
+    model, source = make(), sources(6, 6)
+    expected = greedy_search(model, source, source != PAD, max_len=12)
+    with record(model) as records:
+        same(greedy_search(model, source, source != PAD, max_len=12), expected)
+    assert records["decoder.2.cross"].weights.shape[-1] == source.shape[1]
+
+
+def test_hooks_are_called() -> None:
+    model, source, seen = make(), sources(6), []
+    with model.decoder.layers[0].register_forward_hook(lambda *_: seen.append(1)):
+        greedy_search(model, source, source != PAD, max_len=3)
+    assert seen
+
+
+class Derived(Transformer):
+    """A model that may do anything else."""
+
+
+def test_only_what_it_knows_is_written_out() -> None:
+    assert not supports(make().train())
+    assert isinstance(make_decoder(make(), 100), ModuleDecoder)
+    assert not supports(make(score="additive"))
+    assert not supports(make().bfloat16())
+    derived = make()
+    derived.__class__ = Derived
+    assert not supports(derived)
+    config = RecurrentConfig(hidden=8, embedding=4)
+    assert not supports(RecurrentSeq2Seq(config, source_symbols=7, target_symbols=7).eval())
+    pruned = make()
+    first: Any = pruned.decoder.layers[0]
+    keep_heads(first.cross, [0, 2])
+    assert not supports(pruned)
+    source = sources(5, 3)
+    assert greedy_search(pruned, source, source != PAD, max_len=9)
+
+
+def test_parameters_are_those_of_the_time_of_a_search() -> None:
+    model, source = make(), sources(5)
+    before = greedy_search(model, source, source != PAD, max_len=9)
+    layer: Any = model.decoder.layers[2]
+    with torch.no_grad():
+        layer.feed_forward.outer.weight.mul_(-3)
+    assert greedy_search(model, source, source != PAD, max_len=9) != before
+
+
+def test_those_from_behind_take_the_places() -> None:
+    assert compact_rows([True, False, True, False, True, True]) == [0, 4, 2, 5]
+    assert compact_rows([False, False]) == []
+    assert compact_rows([True, True]) == [0, 1]
+    assert compact_rows([False, True, False]) == [1]

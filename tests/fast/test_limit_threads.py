@@ -1,0 +1,54 @@
+"""In how many threads a model trains, and who decides it."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+from regard.fast import threads
+from regard.fast.threads import limit_threads
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine on which nobody has said anything."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(threads, "_defaults", lambda: (2, 1))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def inside(model: nn.Module) -> int:
+    with limit_threads(model):
+        return torch.get_num_threads()
+
+
+SMALL = nn.Linear(3, 5)
+
+
+def test_a_small_model_has_one_and_others_what_pytorch_has() -> None:
+    assert inside(SMALL) == 1
+    assert torch.get_num_threads() == 2
+    assert inside(nn.Linear(1000, 201, bias=False)) == 2
+
+
+def test_they_are_put_back_after_an_error() -> None:
+    with pytest.raises(RuntimeError):
+        with limit_threads(SMALL):
+            raise RuntimeError
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
+def test_what_the_environment_says_is_done(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "2")
+    assert inside(SMALL) == 2
+
+
+def test_what_pytorch_was_told_is_done() -> None:
+    torch.set_num_threads(3)
+    assert inside(SMALL) == 3

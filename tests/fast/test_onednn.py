@@ -1,0 +1,171 @@
+"""Products by oneDNN: against PyTorch's own in float64; and what is left to PyTorch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
+
+from regard.fast import onednn
+from regard.fast.onednn import OneDNNMode, onednn_matmul
+
+sizes = st.integers(1, 40)
+
+
+@pytest.fixture(autouse=True)
+def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
+    """Multiply small matrices as large ones are; yields the shapes of what went to oneDNN."""
+    monkeypatch.setattr(onednn, "MIN_MULTIPLICATIONS", 1)
+    seen: list[tuple[int, ...]] = []
+    multiplied = onednn.linear_by_onednn
+
+    def seeing(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        for each in (states, weight):  # of others it makes no speed
+            assert each.is_contiguous() or each.t().is_contiguous()
+        seen.append(tuple(states.shape))
+        return multiplied(states, weight, bias)
+
+    monkeypatch.setattr(onednn, "linear_by_onednn", seeing)
+    with torch.no_grad():
+        yield seen
+
+
+pytestmark = pytest.mark.skipif(not onednn.available(), reason="needs a PyTorch with oneDNN")
+
+
+@given(rows=sizes, depth=sizes, columns=sizes, turned=st.tuples(st.booleans(), st.booleans()), bias=st.booleans())
+def test_a_product(rows: int, depth: int, columns: int, turned: tuple[bool, bool], bias: bool) -> None:
+    left = torch.randn(depth, rows).t() if turned[0] else torch.randn(rows, depth)
+    right = torch.randn(columns, depth).t() if turned[1] else torch.randn(depth, columns)
+    offset = torch.randn(columns) if bias else None
+    expected = left.double() @ right.double() + (0 if offset is None else offset.double())
+    torch.testing.assert_close(onednn_matmul(left, right, offset), expected.float(), atol=1e-5, rtol=1e-5)
+
+
+@given(shape=st.lists(st.integers(1, 5), max_size=3), width=sizes, made=sizes, bias=st.booleans())
+def test_a_layer(shape: list[int], width: int, made: int, bias: bool) -> None:
+    layer, states = nn.Linear(width, made, bias=bias), torch.randn(*shape, width)
+    with OneDNNMode():
+        found = layer(states)
+    torch.testing.assert_close(found, layer.double()(states.double()).float(), atol=1e-5, rtol=1e-5)
+
+
+@given(rows=st.integers(0, 5000))
+def test_rows_are_filled_up_to_few_counts(rows: int) -> None:
+    given_rows = torch.ones(rows, 2)
+    found = onednn.pad_rows(given_rows)
+    assert torch.equal(found[:rows], given_rows) and not found[rows:].any()
+    assert len(found) < max(rows + onednn.ROW_MULTIPLE, rows * 1.25 + 1)
+
+
+def test_of_thousands_of_counts_few_are_left() -> None:
+    assert len({len(onednn.pad_rows(torch.empty(rows, 0))) for rows in range(1, 5000)}) < 40
+
+
+def test_parts_of_wider_matrices_are_copied_first(small_ones_too: list[tuple[int, ...]]) -> None:
+    wide, weight = torch.randn(7, 12), torch.randn(4, 12)
+    onednn_matmul(wide[:, :8], wide[:, 2:10].t())
+    onednn_matmul(wide[::2, :8], wide[:3, 2:10].t())
+    with OneDNNMode():
+        F.linear(wide[:, :8], weight[:, :8])
+        F.linear(wide.view(7, 3, 4).transpose(0, 1), torch.randn(5, 12)[:, ::3])
+    assert len(small_ones_too) == 4
+
+
+def test_large_products_go_to_onednn_and_small_ones_do_not(
+    small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states, weight = torch.randn(7, 8), torch.randn(4, 8)
+    for least, expected in ((7 * 8 * 4, [(16, 8), (7, 8)]), (7 * 8 * 4 + 1, [])):
+        small_ones_too.clear()
+        monkeypatch.setattr(onednn, "MIN_MULTIPLICATIONS", least)
+        with OneDNNMode():
+            F.linear(states, weight)
+        onednn_matmul(states, weight.t())
+        assert small_ones_too == expected
+
+
+BIASES = {
+    "with gaps": torch.randn(8)[::2],
+    "of one number": torch.tensor(5.0),
+    "expanded": torch.tensor([5.0]).expand(4),
+    "of one number, in a vector": torch.ones(1),
+    "of one row": torch.randn(1, 4),
+    "of all rows": torch.randn(7, 4),
+}
+
+
+@pytest.mark.parametrize("bias", BIASES.values(), ids=BIASES)
+def test_a_bias_of_another_form(bias: Tensor) -> None:
+    """Of these oneDNN would read what does not belong to them."""
+    states, weight = torch.randn(7, 8), torch.randn(4, 8)
+    expected = states @ weight.t() + bias
+    torch.testing.assert_close(onednn_matmul(states, weight.t(), bias), expected, atol=1e-5, rtol=1e-5)
+    if bias.dim() == 1:
+        with OneDNNMode():
+            torch.testing.assert_close(F.linear(states, weight, bias), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by forward_ad itself
+def test_gradients_are_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
+    states, weight = torch.randn(7, 8), torch.randn(4, 8, requires_grad=True)
+    with torch.enable_grad(), OneDNNMode():
+        (F.linear(states, weight).sum() + onednn_matmul(states, weight.t()).sum()).backward()
+    assert weight.grad is not None
+    with forward_ad.dual_level(), OneDNNMode():
+        dual = F.linear(forward_ad.make_dual(states, states), weight)
+        assert forward_ad.unpack_dual(dual).tangent is not None
+    assert not small_ones_too
+
+
+class _Watching(TorchFunctionMode):
+    """Notes which functions of PyTorch are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.called: list[Any] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.called.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_whoever_looks_on_sees_pytorchs_own_function(small_ones_too: list[tuple[int, ...]]) -> None:
+    states, layer = torch.randn(7, 8), nn.Linear(8, 4)
+    for outer, inner in ((_Watching(), OneDNNMode()), (OneDNNMode(), _Watching())):
+        with outer, inner:
+            layer(states)
+        watcher = outer if isinstance(outer, _Watching) else inner
+        assert F.linear in watcher.called  # type: ignore[union-attr]
+    assert len(small_ones_too) == 1  # where it stands outside, and is asked last
+
+
+def test_what_is_not_plain_is_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
+    states, layer = torch.randn(7, 8), nn.Linear(8, 4)
+    with OneDNNMode():
+        with torch.autocast("cpu", torch.bfloat16):
+            assert layer(states).dtype == torch.bfloat16
+        assert F.linear(states.double(), layer.weight.double()).dtype == torch.float64
+        stacked = torch.func.vmap(lambda weight: F.linear(states, weight))(layer.weight.expand(3, -1, -1))
+        assert stacked.shape == (3, 7, 4)
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            layer(torch.randn(7, 9))
+    assert not small_ones_too
+
+
+def test_without_onednn_all_is_as_before(
+    small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onednn, "available", lambda: False)
+    states, weight = torch.randn(7, 8), torch.randn(4, 8)
+    expected = F.linear(states, weight)
+    with OneDNNMode():
+        assert torch.equal(F.linear(states, weight), expected)
+    assert torch.equal(onednn_matmul(states, weight.t()), states @ weight.t())
+    assert not small_ones_too

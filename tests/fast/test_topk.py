@@ -1,0 +1,42 @@
+"""The best extensions of prefixes: against a sort of all of them."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.fast.topk import argmax, topk
+
+
+@given(
+    sources=st.integers(1, 3),
+    prefixes=st.integers(1, 4),
+    count=st.integers(1, 12),
+    more=st.integers(0, 2000),
+    levels=st.integers(1, 10_000),
+    seed=st.integers(0, 2**31),
+)
+def test_they_are_those_of_a_sort(
+    sources: int, prefixes: int, count: int, more: int, levels: int, seed: int
+) -> None:
+    # `levels`: how many different values there are, so that some or all may be equal; the least are infinite.
+    generator = torch.Generator().manual_seed(seed)
+    symbols = -(-count // prefixes) + more
+    values = torch.randint(levels, (sources, prefixes, symbols), generator=generator).float()
+    values[values < levels // 3] = -torch.inf
+    totals = torch.randint(levels, (sources, prefixes), generator=generator).float()
+    totals[:, 1:][totals[:, 1:] < levels // 5] = -torch.inf
+    found, places = topk(values, totals, count)
+    extended = (totals.unsqueeze(-1) + values).flatten(1)
+    assert torch.equal(found, extended.sort(-1, descending=True).values[:, :count])
+    assert torch.equal(extended.gather(1, places), found)
+    assert all(len(set(row)) == count for row in places.tolist())
+
+
+@pytest.mark.parametrize("symbols", [1, 63, 64, 127, 128, 129, 200, 1000])
+def test_the_largest_one_is_found_wherever_it_is(symbols: int) -> None:
+    values = torch.randn(symbols, symbols, generator=torch.Generator().manual_seed(symbols))
+    values.fill_diagonal_(9.0)
+    values[:, :3] -= 20  # the first stretch is no better than others
+    assert argmax(values)[3:, 0].tolist() == list(range(symbols))[3:]
+    assert argmax(torch.full((2, symbols), -torch.inf)).shape == (2, 1)
