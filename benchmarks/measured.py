@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.progress import track
 
-from regard.sweep.processes import in_processes
+from regard.sweep.processes import run_in_processes
 
 Flags = dict[str, Any]
 """Of one training."""
@@ -29,7 +29,7 @@ def measure_missing(cache: Path, work: Callable[[Flags], dict[str, Any]], jobs: 
     results: Results = json.loads(cache.read_text()) if cache.exists() else {}
     missing = [flags for flags in jobs if key_of(flags) not in results]
     if missing:
-        for flags, figures in track(in_processes(work, missing), "measuring", len(missing)):
+        for flags, figures in track(run_in_processes(work, missing), "measuring", len(missing)):
             results[key_of(flags)] = figures
             cache.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n")
     return results

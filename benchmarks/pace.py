@@ -19,7 +19,7 @@ from drawn import on_batch
 from multi30k import files
 from tables import markdown
 
-from regard.sweep.processes import in_processes
+from regard.sweep.processes import run_in_processes
 
 EVERY = 100
 """Steps between two measurements."""
@@ -59,7 +59,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.steps < EVERY:
         parser.error(f"--steps: at least {EVERY}")
-    found = dict(in_processes(partial(measure, args.data, args.steps), [False, True]))
+    found = dict(run_in_processes(partial(measure, args.data, args.steps), [False, True]))
     rows = [
         [
             f"{EVERY * (index + 1):,}",

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.interpret.importance import worth_data
+from regard.interpret.importance import importance_data
 from regard.server import Explorer
 from regard.viz import AttentionMap, LayerMap, Playback
 from regard.viz.page import write_page
@@ -146,7 +146,9 @@ def test_in_a_notebook(page: Any, address: str) -> None:
             document.getElementById("view").replaceChildren();
             widget.render({ model, el: document.getElementById("view") });
         }""",
-        view_json([_map()], packed=True, original=_map(), importance={"cross": worth_data([1.0, 2.0], None)}),
+        view_json(
+            [_map()], packed=True, original=_map(), importance={"cross": importance_data([1.0, 2.0], None)}
+        ),
     )
     _look_around(page)
     _unharmed(page, "signal2: ")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.interpret.importance import worth_by_layer
+from regard.interpret.importance import importance_by_layer
 from regard.viz.page import write_page
 from regard.viz.serialization import view_json
 from tests.browser.conftest import map_of, settle
@@ -130,7 +130,7 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
         [touched, attention],
         packed=True,
         original=attention,
-        importance=worth_by_layer(learned.importance()),
+        importance=importance_by_layer(learned.importance()),
         playback=playback.data(),
     )
     page.evaluate(

@@ -1,4 +1,4 @@
-"""Exact match."""
+"""Exact match of samples."""
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ def test_every_output_must_be_right() -> None:
 
 def test_counts_over_all_batches() -> None:
     class Half(QueryModel):
-        """Right where the first letter is null, wrong elsewhere."""
+        """A model that is right only for samples whose first letter has index 0."""
 
         def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
             right = Counting().answer(inputs)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.errors import InputError
-from regard.interpret.importance import worth_by_layer
+from regard.interpret.importance import importance_by_layer
 from tests.external.conftest import TEXTS
 from tests.external.test_intervention import without_head
 
@@ -443,7 +443,7 @@ def test_explorer_works_as_for_runs(model_of: Build, tokenizer: Any) -> None:
         assert not np.any(weights[0][0]) and np.any(weights[1][0])
         assert found["original"]["prediction"] == subject.attend(TEXTS[0]).prediction
         worth = client.get("/api/importance").json()
-        assert worth == worth_by_layer(subject.importance([TEXTS[0]]))
+        assert worth == importance_by_layer(subject.importance([TEXTS[0]]))
         unknown = {"input": "the cat", "interventions": [{"layer": "model.9.self_attn"}]}
         assert "is unknown" in client.post("/api/attend", json=unknown).json()["error"]
         assert client.post("/api/attend", json={"input": ""}).status_code == 422

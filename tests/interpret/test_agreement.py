@@ -1,35 +1,35 @@
-"""How well links agree with known ones, by hand."""
+"""Agreement of word links with reference links, computed by hand."""
 
 import numpy as np
 import pytest
 
 from regard.data.word_alignment import WordAlignment
-from regard.interpret.agreement import agreement, error_rate_of, tally
+from regard.interpret.agreement import agreement, alignment_error_rate, count_links
 
 
-def test_rates_by_hand() -> None:
+def test_rates_match_a_worked_example() -> None:
     """Och and Ney 2003, equations 11 to 13."""
     known = [WordAlignment.of([(0, 0), (1, 1)], [(2, 2)]), WordAlignment.of([(0, 0)])]
-    found = [frozenset({(0, 0), (2, 2), (3, 3)}), frozenset({(0, 0)})]
-    assert tally(found[0], known[0]) == (3, 2, 1, 2)
-    rates = agreement(found, known)
-    # In all: 4 found, 3 sure, 2 sure ones found, 3 possible ones.
+    predicted = [frozenset({(0, 0), (2, 2), (3, 3)}), frozenset({(0, 0)})]
+    assert count_links(predicted[0], known[0]) == (3, 2, 1, 2)
+    rates = agreement(predicted, known)
+    # In total: 4 predicted, 3 sure, 2 predicted sure, 3 predicted possible.
     assert rates.error_rate is not None and rates.error_rate.mean == pytest.approx(1 - (2 + 3) / (4 + 3))
     assert rates.precision is not None and rates.precision.mean == pytest.approx(3 / 4)
     assert rates.recall is not None and rates.recall.mean == pytest.approx(2 / 3)
-    for each in (rates.error_rate, rates.precision, rates.recall):
-        assert each.low <= each.mean <= each.high
+    for rate in (rates.error_rate, rates.precision, rates.recall):
+        assert rate.low <= rate.mean <= rate.high
 
 
-def test_what_is_alike_has_no_error_and_what_is_apart_has_all() -> None:
+def test_error_rate_is_0_for_equal_links_and_1_for_disjoint_links() -> None:
     known = [WordAlignment.of([(0, 0), (1, 1)])] * 3
-    same = agreement([each.sure for each in known], known)
+    same = agreement([links.sure for links in known], known)
     apart = agreement([frozenset({(0, 1)})] * 3, known)
     assert same.error_rate is not None and (same.error_rate.mean, same.error_rate.high) == (0, 0)
     assert apart.error_rate is not None and (apart.error_rate.mean, apart.error_rate.low) == (1, 1)
 
 
-def test_nothing_found_and_nothing_known() -> None:
+def test_without_any_links() -> None:
     nothing = agreement([frozenset()] * 3, [WordAlignment.of([])] * 3)
     assert (nothing.error_rate, nothing.precision, nothing.recall) == (None, None, None)
-    assert error_rate_of(np.zeros((2, 4), dtype=int)).tolist() == [1, 1]
+    assert alignment_error_rate(np.zeros((2, 4), dtype=int)).tolist() == [1, 1]

@@ -1,4 +1,4 @@
-"""Alignment against what is known of it."""
+"""Alignment error rates against known alignments."""
 
 import math
 
@@ -12,24 +12,24 @@ from regard.tasks import Pair
 
 
 def test_a_worked_example() -> None:
-    """Four target steps: a sure hit, a sure miss, a possible hit, and one of unknown origin."""
+    """Four target steps: a sure hit, a sure miss, a possible hit, and a step of unknown origin."""
     known = torch.tensor([[[1, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0]]], dtype=torch.bool)
     weights = torch.tensor([[[0.6, 0.3, 0.1], [0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.9, 0.1, 0.0]]])
     # |A| = 3, |S| = 2; A and S: 1; A and P: 2.
     assert error_rate(weights, known) == pytest.approx(1 - (1 + 2) / (3 + 2))
 
 
-def test_the_ends_of_the_scale() -> None:
+def test_limits_of_the_error_rate() -> None:
     known = torch.eye(3, dtype=torch.bool)[None]
     assert error_rate(torch.eye(3)[None], known) == 0.0
     assert error_rate(torch.eye(3)[None].roll(1, 2), known) == 1.0
     assert math.isnan(error_rate(torch.eye(3)[None], torch.zeros_like(known)))
 
 
-def test_of_a_model_equals_counting_by_hand(translator: regard.PairRun) -> None:
+def test_alignment_of_a_model_matches_a_loop(translator: regard.PairRun) -> None:
     generator = torch.Generator().manual_seed(0)
     pairs = translator.task.pairs(30, generator)
-    found = alignment(translator.model, translator.task, [pairs[:7], pairs[7:]])["decoder.cross"]
+    result = alignment(translator.model, translator.task, [pairs[:7], pairs[7:]])["decoder.cross"]
     hits = sure_hits = links = sure = 0
     share, uniform = [], []
     for pair in pairs:
@@ -44,9 +44,9 @@ def test_of_a_model_equals_counting_by_hand(translator: regard.PairRun) -> None:
             sure_hits += len(positions) == 1 and best in positions
             share.append(float(weights[step, list(positions)].sum()))
             uniform.append(len(positions) / (len(pair.source) + 1))
-    assert found.error_rate == pytest.approx(1 - (hits + sure_hits) / (links + sure), abs=1e-6)
-    assert found.share == pytest.approx(sum(share) / len(share), abs=1e-5)
-    assert found.uniform == pytest.approx(sum(uniform) / len(uniform), abs=1e-6)
+    assert result.error_rate == pytest.approx(1 - (hits + sure_hits) / (links + sure), abs=1e-6)
+    assert result.share == pytest.approx(sum(share) / len(share), abs=1e-5)
+    assert result.uniform == pytest.approx(sum(uniform) / len(uniform), abs=1e-6)
 
 
 def _weights(run: regard.PairRun, pair: Pair) -> torch.Tensor:
@@ -56,7 +56,7 @@ def _weights(run: regard.PairRun, pair: Pair) -> torch.Tensor:
     return records["decoder.cross"].weights[0, 0]
 
 
-def test_a_model_without_attention_has_none(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_model_without_attention_has_no_alignment(tmp_path_factory: pytest.TempPathFactory) -> None:
     run = regard.train(
         "copy",
         score="none",

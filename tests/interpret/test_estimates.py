@@ -1,19 +1,19 @@
-"""Intervals hold as often as they say, also of few samples, and of shares they stay within 0 and 1."""
+"""Coverage of intervals for few samples, and limits of intervals of shares."""
 
 import numpy as np
 import pytest
 
-from regard.interpret.estimates import drawn_counts, estimate
+from regard.interpret.estimates import estimate, resample_counts
 from regard.sweep.statistics import mean
 
 
 @pytest.mark.parametrize(("samples", "least"), [(5, 0.90), (20, 0.92)])
-def test_intervals_of_few_samples_hold(samples: int, least: float) -> None:
-    random, draw, held = np.random.default_rng(1), drawn_counts(samples, 0), 0
+def test_intervals_of_few_samples_have_their_coverage(samples: int, least: float) -> None:
+    random, draw, held = np.random.default_rng(1), resample_counts(samples, 0), 0
     for _ in range(200):
-        found = estimate(random.beta(4, 3, samples), draw)
-        assert found is not None and 0 <= found.low <= found.mean <= found.high <= 1
-        held += found.low <= 4 / 7 <= found.high
+        result = estimate(random.beta(4, 3, samples), draw)
+        assert result is not None and 0 <= result.low <= result.mean <= result.high <= 1
+        held += result.low <= 4 / 7 <= result.high
     assert held / 200 >= least
 
 

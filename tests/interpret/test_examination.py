@@ -1,4 +1,4 @@
-"""Examination: its figures on attention whose meaning is known, and the words for them."""
+"""Figures and sentences of an examination for attention with a known meaning."""
 
 import html
 import json
@@ -16,13 +16,13 @@ from hypothesis.extra.numpy import arrays
 import regard
 from regard.interpret import HeadImportance, Probe
 from regard.interpret.estimates import estimate
-from regard.interpret.examination import correlation, examination_of
+from regard.interpret.examination import correlation, make_examination
 
 SAMPLES, STEPS, INPUTS = 60, 2, 8
 
 
 def _examined(kind: str, importance: float = 0.5) -> Any:
-    """Examine one head: `right` looks at what is relevant, `place` always at input 0, `blind` nowhere."""
+    """Examine one head: `right` attends to the relevant inputs, `place` always to input 0, `blind` uniformly."""
     generator = np.random.default_rng(0)
     probes, relevance = [], []
     for _ in range(SAMPLES):
@@ -40,62 +40,65 @@ def _examined(kind: str, importance: float = 0.5) -> Any:
         probes.append(Probe(weights={"cross": weights[None]}, gradient=measure, ablation=measure))
         relevance.append(relevant)
     worth = HeadImportance(samples=10, loss=1.0, added={"cross": [importance]})
-    return examination_of(probes, relevance, worth, task="test", seed=0)
+    return make_examination(probes, relevance, worth, task="test", seed=0)
 
 
-def test_a_head_that_looks_where_it_should() -> None:
-    found = _examined("right")
-    [head] = found.heads
+def test_a_head_on_relevant_inputs() -> None:
+    result = _examined("right")
+    [head] = result.heads
     assert head.beyond_uniform.low > 0.3 and head.beyond_permuted.low > 0.2
     assert head.gradient.mean == pytest.approx(1) and head.gradient_permuted.high < 0.6
-    said = head.sentence()
-    assert "more than uniform attention and more than for another sample's inputs" in said
-    assert "it ranks the inputs closely as gradients do (1.00)" in said
-    assert found.uniform.mean == pytest.approx(3 / INPUTS)
+    sentence = head.sentence()
+    assert "more than with uniform attention and more than for another sample's inputs" in sentence
+    assert "it ranks the inputs closely as gradients do (1.00)" in sentence
+    assert result.uniform.mean == pytest.approx(3 / INPUTS)
 
 
-def test_a_head_that_looks_at_a_place() -> None:
-    said = _examined("place", importance=0.001).heads[0].sentence()
-    assert "it looks at places, whatever stands there" in said and "the model hardly needs it" in said
+def test_a_head_on_a_fixed_position() -> None:
+    sentence = _examined("place", importance=0.001).heads[0].sentence()
+    assert (
+        "it attends to fixed positions, independent of the input" in sentence
+        and "the model hardly needs it" in sentence
+    )
 
 
-def test_a_head_that_looks_nowhere() -> None:
+def test_a_uniform_head() -> None:
     [head] = _examined("blind").heads
     assert head.beyond_uniform.low < 0 < head.beyond_uniform.high
-    said = head.sentence()
-    assert "which is not more than uniform attention would have" in said
-    assert "its ranking of the inputs is not that of ablation" in said
+    sentence = head.sentence()
+    assert "which is not more than with uniform attention" in sentence
+    assert "its ranking of the inputs differs from that of ablation" in sentence
 
 
-def test_what_was_not_measured_is_unknown_and_nothing_is_said_of_it() -> None:
-    """Weights that are alike everywhere have no ranks: no correlation, no interval, no sentence."""
+def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
+    """Equal weights have no ranks, so there is no correlation, no interval and no sentence."""
     even, measure = np.full((1, STEPS, INPUTS), 1 / INPUTS), np.ones((STEPS, INPUTS))
     probes = [Probe(weights={"cross": even}, gradient=measure, ablation=measure) for _ in range(4)]
     worth = HeadImportance(samples=10, loss=1.0, added={"cross": [0.2]})
-    found = examination_of(probes, None, worth, task="test", seed=0)
-    [head] = found.heads
+    result = make_examination(probes, None, worth, task="test", seed=0)
+    [head] = result.heads
     assert head.gradient is None and head.ablation is None and head.relevance is None
     assert head.sentence() == "cross, head 0: switching it off adds 0.200 to the loss."
-    assert str(found).count("not measured") == 4 and found.json()["heads"][0]["gradient"] is None
+    assert str(result).count("not measured") == 4 and result.json()["heads"][0]["gradient"] is None
 
 
-def test_intervals_hold_what_they_say() -> None:
-    """Over many draws, about 95 of 100 intervals of the mean contain the true one."""
+def test_intervals_have_their_coverage() -> None:
+    """Over many draws, about 95 of 100 intervals contain the true mean."""
     generator = np.random.default_rng(1)
     draw = generator.multinomial(80, np.full(80, 1 / 80), size=1000)
     inside = 0
     for _ in range(300):
-        found = estimate(generator.normal(3.0, 2.0, 80), draw)
-        assert found is not None
-        inside += found.low <= 3.0 <= found.high
+        result = estimate(generator.normal(3.0, 2.0, 80), draw)
+        assert result is not None
+        inside += result.low <= 3.0 <= result.high
     assert 0.90 <= inside / 300 <= 0.985
 
 
 def test_samples_without_a_value_do_not_count() -> None:
     draw = np.random.default_rng(0).multinomial(3, np.full(3, 1 / 3), size=100)
-    found = estimate([1.0, float("nan"), 1.0], draw)
-    assert found is not None
-    assert (found.mean, found.low, found.high) == (1.0, 1.0, 1.0)
+    result = estimate([1.0, float("nan"), 1.0], draw)
+    assert result is not None
+    assert (result.mean, result.low, result.high) == (1.0, 1.0, 1.0)
     assert estimate([float("nan")] * 3, draw) is None
 
 
@@ -107,40 +110,40 @@ def test_rank_correlation_of_a_worked_example() -> None:
 
 
 @given(arrays(np.float64, (2, 6), elements=st.floats(0, 1, width=16)))
-def test_rank_correlation_knows_ranks_only(values: np.ndarray) -> None:
-    found = correlation(values, values**3 + 5)
-    assert np.isnan(found) or -1 - 1e-9 <= found <= 1 + 1e-9
+def test_rank_correlation_depends_on_ranks_only(values: np.ndarray) -> None:
+    result = correlation(values, values**3 + 5)
+    assert np.isnan(result) or -1 - 1e-9 <= result <= 1 + 1e-9
     reversed_ = correlation(values, -values)
     assert np.isnan(reversed_) or reversed_ == pytest.approx(-1)
 
 
 def test_a_run_is_examined_and_saved(trained: regard.AnswerRun, tmp_path: Path) -> None:
-    found = trained.examine(samples=12)
-    stored = json.loads(found.save(tmp_path / "examined.json").read_text())
-    assert [(each["layer"], each["head"]) for each in stored["heads"]] == [("cross", 0), ("cross", 1)]
-    assert stored["words"] == found.sentences and stored["samples"] == 12
-    assert trained.examine(samples=12) == found
-    assert "too narrow for 95 %: ask 50 or more" in str(found)
+    result = trained.examine(samples=12)
+    stored = json.loads(result.save(tmp_path / "examined.json").read_text())
+    assert [(head["layer"], head["head"]) for head in stored["heads"]] == [("cross", 0), ("cross", 1)]
+    assert stored["words"] == result.sentences and stored["samples"] == 12
+    assert trained.examine(samples=12) == result
+    assert "too narrow for 95 %: use 50 samples or more" in str(result)
     assert "mean (95 % interval over the samples)" in str(trained.examine(samples=50))
     report = trained.test(samples=5000)
     assert report.relevance is not None
-    # Of fewer samples, and of each sample alike: near, not equal.
-    for head, share in zip(found.heads, report.relevance.heads, strict=True):
+    # Close but not equal: fewer samples, and each sample counts equally.
+    for head, share in zip(result.heads, report.relevance.heads, strict=True):
         assert head.relevance is not None and head.relevance.mean == pytest.approx(share, abs=0.1)
 
 
 def test_a_run_with_a_known_alignment(translator: regard.PairRun) -> None:
-    found = translator.examine(samples=10)
-    assert set(found.alignment_error) == {"decoder.cross"} and found.uniform is not None
-    assert 0 <= found.alignment_error["decoder.cross"] <= 1
-    assert any("what a symbol was made from" in each for each in found.sentences)
+    result = translator.examine(samples=10)
+    assert set(result.alignment_error) == {"decoder.cross"} and result.uniform is not None
+    assert 0 <= result.alignment_error["decoder.cross"] <= 1
+    assert any("what a symbol was made from" in sentence for sentence in result.sentences)
 
 
-def test_a_run_on_text_knows_no_relevance(german: regard.TranslationRun) -> None:
-    found = german.examine(samples=6)
-    assert found.uniform is None and found.heads[0].relevance is None
-    assert {(each.layer, each.head) for each in found.heads} == {("decoder.0.cross", 0), ("decoder.0.cross", 1)}
-    assert set(found.importance.added) == {
+def test_a_run_on_text_has_no_relevance(german: regard.TranslationRun) -> None:
+    result = german.examine(samples=6)
+    assert result.uniform is None and result.heads[0].relevance is None
+    assert {(head.layer, head.head) for head in result.heads} == {("decoder.0.cross", 0), ("decoder.0.cross", 1)}
+    assert set(result.importance.added) == {
         *("encoder.0.self_attention", "encoder.1.self_attention"),
         *("decoder.0.self_attention", "decoder.0.cross"),
     }
@@ -155,15 +158,15 @@ def test_without_attention(tmp_path: Path) -> None:
 
 
 def test_a_report_page(trained: regard.AnswerRun, tmp_path: Path) -> None:
-    """It has every figure of the tables, opens offline, and leads into the explorer."""
-    found = trained.examine(samples=12)
-    path = found.to_html(tmp_path / "page.html", explorer="http://127.0.0.1:1/")
+    """The page has all figures of the tables, opens offline and links to the explorer."""
+    result = trained.examine(samples=12)
+    path = result.to_html(tmp_path / "page.html", explorer="http://127.0.0.1:1/")
     text = path.read_text(encoding="utf-8")
-    assert found.roles is not None and len(found.roles.heads) == 4
-    for each in found.sentences:
-        assert html.escape(each) in text
-    relevance = found.heads[0].relevance
-    assert relevance is not None and relevance.percent in text and str(found.heads[1].gradient) in text
+    assert result.roles is not None and len(result.roles.heads) == 4
+    for sentence in result.sentences:
+        assert html.escape(sentence) in text
+    relevance = result.heads[0].relevance
+    assert relevance is not None and relevance.percent in text and str(result.heads[1].gradient) in text
     assert text.count("data:image/svg+xml;base64,") == 4  # light and dark
     assert 'href="http://127.0.0.1:1/#layer=cross&amp;head=1"' in text
     assert not re.search(r"(?:src|href)=\"(?!data:|http://127)", text)

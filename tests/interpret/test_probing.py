@@ -1,4 +1,4 @@
-"""Probes: gradients and ablation against what can be worked out by hand."""
+"""Gradients and ablation of probes against values computed by hand."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from regard.data import PairBatch, collate
 from regard.interpret import probe
 
 
-def of(model: nn.Module) -> Any:
-    """What records layers of a model."""
+def recorder(model: nn.Module) -> Any:
+    """Return a function that records layers of a model."""
     return lambda layers: record(model, layers=layers)
 
 
@@ -33,11 +33,11 @@ class Weighted(nn.Module):
         return torch.stack([logit, torch.zeros_like(logit)], -1).unsqueeze(1)
 
 
-def test_against_the_derivative_worked_out_by_hand() -> None:
+def test_matches_the_derivative_computed_by_hand() -> None:
     model = Weighted()
     inputs = torch.tensor([[0, 1, 1, 2]])
-    found = probe(
-        of(model),
+    result = probe(
+        recorder(model),
         model.embedding,
         lambda count: model(inputs.expand(count, -1)),
         [],
@@ -45,31 +45,31 @@ def test_against_the_derivative_worked_out_by_hand() -> None:
     # logit z = 2 - 2 - 0.5 = -0.5, so class 1 is predicted, with log-probability -log(1 + e^z).
     z, embedded, factors = -0.5, np.array([1.0, 2.0, 2.0, -1.0]), model.factors.numpy()
     slope = 1 / (1 + np.exp(-z))
-    np.testing.assert_allclose(found.gradient, [np.abs(embedded * factors) * slope], rtol=1e-5)
+    np.testing.assert_allclose(result.gradient, [np.abs(embedded * factors) * slope], rtol=1e-5)
     left = z - embedded * factors
     change = np.abs(np.log1p(np.exp(left)) - np.log1p(np.exp(z)))
-    np.testing.assert_allclose(found.ablation, [change], rtol=1e-5)
-    assert found.weights == {}
+    np.testing.assert_allclose(result.ablation, [change], rtol=1e-5)
+    assert result.weights == {}
 
 
-def test_a_probe_leaves_the_model_as_it_was(trained: regard.AnswerRun) -> None:
+def test_a_probe_does_not_change_the_model(trained: regard.AnswerRun) -> None:
     model, inputs = trained.model, trained.task.parse("BCCCBAABACCCA")
     before = model(inputs)
-    found = probe(
-        of(model),
+    result = probe(
+        recorder(model),
         model.input_embedding,
         lambda count: model(inputs.expand(count, -1)),
         ["cross"],
     )
     assert torch.equal(model(inputs), before)
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert found.weights["cross"].shape == (2, 3, 13)
-    assert found.gradient.shape == found.ablation.shape == (3, 13)
+    assert result.weights["cross"].shape == (2, 3, 13)
+    assert result.gradient.shape == result.ablation.shape == (3, 13)
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_shared_embedding_is_changed_for_the_source_only(shared: bool) -> None:
-    """Where source and target share an embedding, only what the encoder reads counts as input."""
+    """If source and target share an embedding, only the input of the encoder is changed."""
     from regard.models import Transformer, TransformerConfig
 
     torch.manual_seed(0)
@@ -78,9 +78,9 @@ def test_a_shared_embedding_is_changed_for_the_source_only(shared: bool) -> None
     batch = PairBatch(collate([[4, 5, 6]]), collate([[5, 4]]))
 
     def run(count: int) -> Tensor:
-        parts = (each.expand(count, -1) for each in (batch.source, batch.source_mask, batch.target_in))
+        parts = (part.expand(count, -1) for part in (batch.source, batch.source_mask, batch.target_in))
         return model(*parts)
 
-    found = probe(of(model), model.input_embedding, run, list(model.cross_layers))
-    assert found.gradient.shape == found.ablation.shape == (3, 4)
-    assert (found.ablation > 0).all()
+    result = probe(recorder(model), model.input_embedding, run, list(model.cross_layers))
+    assert result.gradient.shape == result.ablation.shape == (3, 4)
+    assert (result.ablation > 0).all()

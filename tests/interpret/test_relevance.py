@@ -1,4 +1,4 @@
-"""Relevance shares: by hand, and against a head that attends to everything alike."""
+"""Relevance shares against values computed by hand and against uniform attention."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from regard.tasks import Batch, Counting, Task
 
 
 class Fixed(nn.Module):
-    """A model whose cross attention has the weights it is given, through scores that are their logarithms."""
+    """A model whose cross-attention has fixed weights: the scores are their logarithms."""
 
     def __init__(self, weights: Tensor) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def test_uniform_attention_has_the_uniform_share(generator: torch.Generator) -> 
         assert share.heads == [pytest.approx(share.uniform, abs=1e-6)]
 
 
-def test_the_step_to_rest_on_counts_as_not_relevant() -> None:
+def test_the_rest_step_is_not_relevant() -> None:
     model = QueryModel(QueryModelConfig(hidden=8), letters=4, input_len=10, outputs=3, classes=11, vary_len=True)
     task = Counting()
     share = relevance_share(model, task, [batch_of(task, "AAA")])
@@ -58,5 +58,5 @@ def test_the_step_to_rest_on_counts_as_not_relevant() -> None:
 
 def test_uniform_weights_respect_the_mask() -> None:
     mask = torch.tensor([[True, True, False]])
-    found = uniform_weights(torch.zeros(1, 2, 5, 3), mask[:, None, None])
-    assert found.tolist() == torch.tensor([0.5, 0.5, 0.0]).expand(1, 2, 5, 3).tolist()
+    result = uniform_weights(torch.zeros(1, 2, 5, 3), mask[:, None, None])
+    assert result.tolist() == torch.tensor([0.5, 0.5, 0.0]).expand(1, 2, 5, 3).tolist()

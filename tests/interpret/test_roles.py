@@ -1,4 +1,4 @@
-"""What heads do: planted heads are named rightly, and heads before training are not named at all."""
+"""Roles of heads: planted heads get their role, and heads before training get none."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,31 +16,30 @@ ENCODER, CROSS = "encoder.0.self_attention", "cross"
 
 
 def _look(role: str, letters: list[str]) -> np.ndarray:
-    """Return which inputs each input, or output, looks at, (T, T) bool: each role written out with loops."""
+    """Return the keys of a role for each query, (T, T) bool, computed with loops."""
     length = len(letters)
-    found = np.zeros((length, length), dtype=bool)
+    result = np.zeros((length, length), dtype=bool)
     for query in range(length):
         for key in range(length):
-            found[query, key] = {
+            result[query, key] = {
                 "its own step": key == query,
                 "the previous step": key == query - 1,
                 "the next step": key == query + 1,
                 "the first step": key == 0,
-                "step 3, whatever stands there": key == 3,
+                "step 3, with any symbol": key == 3,
                 "the end of the sequence": letters[key] == "</s>",
-                "the symbol 'B', wherever it stands": letters[key] == "B",
+                "the symbol 'B', at any step": letters[key] == "B",
                 "other steps with the same symbol": key != query and letters[key] == letters[query],
                 "what followed the same symbol before": 0 < key < query and letters[key - 1] == letters[query],
-                "the same place in the input, as it goes along": key
-                == round(query * (length - 2) / (OUTPUTS - 1)),
-                "the input from its end, as it goes along": key
+                "the same relative position in the input": key == round(query * (length - 2) / (OUTPUTS - 1)),
+                "the same relative position from the end of the input": key
                 == length - 2 - round(query * (length - 2) / (OUTPUTS - 1)),
                 "what the answer depends on": letters[key] == LETTERS[query % 2] or key == query,
-                "the input with the output's own number": key == query,
+                "the input with the output's index": key == query,
                 "everything alike": True,
                 "no role found": False,
             }[role]
-    return found
+    return result
 
 
 ENCODER_ROLES = [
@@ -48,9 +47,9 @@ ENCODER_ROLES = [
     "the previous step",
     "the next step",
     "the first step",
-    "step 3, whatever stands there",
+    "step 3, with any symbol",
     "the end of the sequence",
-    "the symbol 'B', wherever it stands",
+    "the symbol 'B', at any step",
     "other steps with the same symbol",
     "what followed the same symbol before",
     "everything alike",
@@ -58,17 +57,17 @@ ENCODER_ROLES = [
 ]
 CROSS_ROLES = [
     "what the answer depends on",
-    "the input with the output's own number",
-    "the same place in the input, as it goes along",
-    "the input from its end, as it goes along",
-    "the symbol 'B', wherever it stands",
+    "the input with the output's index",
+    "the same relative position in the input",
+    "the same relative position from the end of the input",
+    "the symbol 'B', at any step",
     "everything alike",
     "no role found",
 ]
 
 
 def _planted(role: str, letters: list[str], random: np.random.Generator) -> np.ndarray:
-    """Return weights (T, T): nine tenths on what the role looks at, the rest anywhere."""
+    """Return weights (T, T): nine tenths on the keys of the role, the rest at random."""
     length = len(letters)
     anywhere = random.dirichlet(np.ones(length), size=length)
     if role == "everything alike":
@@ -81,7 +80,7 @@ def _planted(role: str, letters: list[str], random: np.random.Generator) -> np.n
 
 @dataclass
 class Planted:
-    """A subject whose heads have been planted, one for each role."""
+    """A subject with one planted head for each role."""
 
     planted: bool = True
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
@@ -118,34 +117,34 @@ class Planted:
                 key_labels=letters,
             )
 
-        found = {ENCODER: layer(ENCODER, ENCODER_ROLES), CROSS: layer(CROSS, CROSS_ROLES)}
-        return type("Map", (), {"layers": found})()
+        result = {ENCODER: layer(ENCODER, ENCODER_ROLES), CROSS: layer(CROSS, CROSS_ROLES)}
+        return type("Map", (), {"layers": result})()
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
+def result() -> Any:
     return head_roles(Planted(), samples=SAMPLES)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("head", range(len(ENCODER_ROLES)), ids=ENCODER_ROLES)
-def test_planted_heads_are_named(found: Any, head: int) -> None:
-    told = found.of(ENCODER, head)
-    assert told.description == ENCODER_ROLES[head]
-    if told.role not in (None, "everything alike"):
-        assert told.strength.low > max(0.5, told.untrained) and told.strength.low <= told.strength.mean
+def test_finds_planted_roles(result: Any, head: int) -> None:
+    role = result.of(ENCODER, head)
+    assert role.description == ENCODER_ROLES[head]
+    if role.role not in (None, "everything alike"):
+        assert role.strength.low > max(0.5, role.untrained) and role.strength.low <= role.strength.mean
 
 
 @pytest.mark.parametrize("head", range(len(CROSS_ROLES)), ids=CROSS_ROLES)
-def test_planted_heads_that_read_are_named(found: Any, head: int) -> None:
-    assert found.of(CROSS, head).description == CROSS_ROLES[head]
+def test_finds_planted_cross_attention_roles(result: Any, head: int) -> None:
+    assert result.of(CROSS, head).description == CROSS_ROLES[head]
 
 
-def test_the_table_is_sorted_by_what_heads_are_worth(found: Any) -> None:
+def test_the_table_is_sorted_by_importance(result: Any) -> None:
     added = {ENCODER: [0.1] * len(ENCODER_ROLES), CROSS: [0.0, 0.5, *[0.0] * (len(CROSS_ROLES) - 2)]}
-    assert (found.sorted(added)[0].layer, found.sorted(added)[0].head) == (CROSS, 1)
-    lines = str(found).splitlines()
+    assert (result.sorted(added)[0].layer, result.sorted(added)[0].head) == (CROSS, 1)
+    lines = str(result).splitlines()
     assert "untrained" in lines[1] and sum(" 0." in line for line in lines) == 16
-    by_layer = found.by_layer()
+    by_layer = result.by_layer()
     assert by_layer[ENCODER][0]["role"] == "its own step" and set(by_layer[CROSS][0]["strength"]) == {
         "mean",
         "low",
@@ -154,10 +153,10 @@ def test_the_table_is_sorted_by_what_heads_are_worth(found: Any) -> None:
 
 
 @pytest.mark.parametrize("task", ["signal2", "reverse"])
-def test_heads_before_training_are_not_named(
+def test_heads_before_training_have_no_role(
     task: str, trained: regard.AnswerRun, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Ten models each of two kinds, 20 in all."""
+    """Ten models of each of two kinds."""
     run: Any = trained
     if task == "reverse":
         run = regard.train(
@@ -172,5 +171,5 @@ def test_heads_before_training_are_not_named(
             progress=False,
         )
     for seed in range(10):
-        told = run.untrained(100 + seed).roles(samples=10, seed=seed)
-        assert [each.role for each in told.heads] == [None] * len(told.heads), (seed, str(told))
+        roles = run.untrained(100 + seed).roles(samples=10, seed=seed)
+        assert [head.role for head in roles.heads] == [None] * len(roles.heads), (seed, str(roles))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.interpret.importance import worth_by_layer
+from regard.interpret.importance import importance_by_layer
 from regard.viz import AttentionMap
 from regard.viz.page import VIEW, modules
 from tests.packed import unpack
@@ -89,7 +89,7 @@ def test_random_inputs(client: Client) -> None:
 
 
 def test_importance(client: Client, trained: regard.AnswerRun) -> None:
-    assert client.request("GET", "/api/importance").json() == worth_by_layer(trained.importance())
+    assert client.request("GET", "/api/importance").json() == importance_by_layer(trained.importance())
 
 
 def test_explain(client: Client, trained: regard.AnswerRun) -> None:

@@ -1,4 +1,4 @@
-"""What stands in for a cluster in tests: trainings in this process, which can be lost at a checkpoint."""
+"""Helpers for cluster tests: small trainings in this process that can be lost at a checkpoint."""
 
 from pathlib import Path
 from typing import Any
@@ -9,30 +9,30 @@ from regard.sweep.job import Job, make_job
 from regard.training import Checkpoint, RunFolder, make_config, trainer
 
 CHECKPOINT = 10
-"""Steps between two checkpoints, where `short_checkpoints` has been called."""
+"""Steps between two checkpoints after `short_checkpoints`."""
 
 
 class LostError(Exception):
-    """The end of a machine."""
+    """A machine is lost."""
 
 
 def job(folder: Path, task: str = "counting", **flags: Any) -> Job:
-    """A small training."""
+    """Return a small training."""
     return make_job(make_config(task, {"steps": 30, "hidden": 4, "batchsize": 8, **flags}), folder)
 
 
 def short_checkpoints(patch: pytest.MonkeyPatch) -> None:
-    """Have trainings save every ten steps."""
+    """Make trainings save every ten steps."""
     patch.setattr(trainer, "CHECKPOINT_EVERY", CHECKPOINT)
 
 
 def lose_at(step: int, patch: pytest.MonkeyPatch) -> None:
-    """Have a training in this process end with `LostError` when it has saved what it is at `step`."""
+    """Make a training in this process raise `LostError` after it has saved its state at `step`."""
     write = Checkpoint.save_training
 
-    def last(self: Checkpoint, folder: RunFolder) -> None:
+    def write_and_fail(self: Checkpoint, folder: RunFolder) -> None:
         write(self, folder)
         if self.step == step:
             raise LostError
 
-    patch.setattr(Checkpoint, "save_training", last)
+    patch.setattr(Checkpoint, "save_training", write_and_fail)

@@ -1,4 +1,4 @@
-"""Comparing variants: what is trained, what is kept, what is said."""
+"""Comparison of variants: trainings, saved files and messages."""
 
 import csv
 import dataclasses
@@ -11,8 +11,8 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.sweep import Measured, Variant, compare, here, job, make_variants
-from regard.sweep.report import spread
+from regard.sweep import Measured, Variant, compare, job, local, make_variants
+from regard.sweep.report import format_mean
 from tests.conftest import TINY
 from tests.german import write
 
@@ -22,13 +22,13 @@ SMALL = ("--steps", "20", "--hidden", "4", "--batchsize", "8", "--seeds", "2")
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run jobs here: starting processes takes seconds each."""
+    """Run jobs in this process, because a new process takes seconds to start."""
 
     def one_by_one(work: Callable[[Any], Any], jobs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-        for each in jobs:
-            yield each, work(each)
+        for task in jobs:
+            yield task, work(task)
 
-    monkeypatch.setattr(here, "in_processes", one_by_one)
+    monkeypatch.setattr(local, "run_in_processes", one_by_one)
 
 
 def test_variants_are_all_combinations() -> None:
@@ -40,7 +40,7 @@ def test_variants_are_all_combinations() -> None:
     ]
 
 
-def test_a_page_leads_into_the_explorer(command: Command, tmp_path: Path) -> None:
+def test_a_page_links_to_the_explorer(command: Command, tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     argv = ("compare", "recall", "--vary", "pooling=last,attention", *SMALL, "--steps", "2", "--html", page)
     status, _, err = command(*argv, "--savepath", tmp_path / "kept", "--explorer", "http://127.0.0.1:9/")
@@ -58,7 +58,7 @@ def test_a_page_leads_into_the_explorer(command: Command, tmp_path: Path) -> Non
     assert all((folder / "config.json").exists() for folder in folders)
 
 
-def test_by_command(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_command(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "150")
     argv = ("compare", "recall", "--vary", "pooling=last,attention", "--vary=max_len=6,8", *SMALL)
     status, out, err = command(*argv, "--savepath", tmp_path)
@@ -73,8 +73,8 @@ def test_by_command(command: Command, tmp_path: Path, monkeypatch: pytest.Monkey
         ]
     for picture in ("curves.png", "values.png"):
         assert (tmp_path / "recall" / picture).read_bytes().startswith(b"\x89PNG")
-    found = json.loads((tmp_path / "recall" / "summary.json").read_text())
-    assert len(found["means"]) == 4 and len(found["differences"]["exact_match"]) == 6
+    result = json.loads((tmp_path / "recall" / "summary.json").read_text())
+    assert len(result["means"]) == 4 and len(result["differences"]["exact_match"]) == 6
     assert "Differences in exact match (95 % intervals that hold for all 6 at once)" in out
     assert "Exact match by max_len" in out and "max_len=8" in out
     assert all(line["relevance"] is None for line in lines[:4]) and all(line["relevance"] for line in lines[4:])
@@ -83,12 +83,12 @@ def test_by_command(command: Command, tmp_path: Path, monkeypatch: pytest.Monkey
     assert again == (status, out, "")
 
 
-def test_flags_are_read_beside_those_that_vary(command: Command, tmp_path: Path) -> None:
+def test_fixed_flags_are_checked_with_the_varied_ones(command: Command, tmp_path: Path) -> None:
     """By default reverse feeds the context to the cell, which excludes input feeding and the current state."""
     argv = ("--vary", "context=output", "--vary", "query=current,previous", "--input_feeding", *SMALL)
     status, _, err = command("compare", "reverse", *argv, "--savepath", tmp_path)
     assert status == 0, err
-    folders = {each.name for each in (tmp_path / "reverse").iterdir() if each.is_dir()}
+    folders = {path.name for path in (tmp_path / "reverse").iterdir() if path.is_dir()}
     assert folders == {"context=output,query=current", "context=output,query=previous"}
     config = json.loads(
         (tmp_path / "reverse" / "context=output,query=previous/seed-1/reverse/config.json").read_text()
@@ -100,20 +100,20 @@ def test_flags_are_read_beside_those_that_vary(command: Command, tmp_path: Path)
     )
 
 
-def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(
+def test_measured_jobs_are_reused_and_interrupted_ones_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags: dict[str, Any] = {"steps": 20, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path / "a"}
     whole = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     flags["savepath"] = tmp_path / "b"
-    stopped = job.train
+    train = job.train
 
-    def dying(*args: Any, **kwargs: Any) -> Any:
-        stopped(*args, **kwargs)
+    def interrupted_train(*args: Any, **kwargs: Any) -> Any:
+        train(*args, **kwargs)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "train", dying)
+        patch.setattr(job, "train", interrupted_train)
         with pytest.raises(KeyboardInterrupt):
             compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     parts = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
@@ -121,18 +121,16 @@ def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(
     assert measured.seconds is None and dataclasses.replace(expected, seconds=None) == measured
 
 
-def test_an_interrupted_run_that_was_edited_is_refused_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refuses_an_edited_interrupted_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags: dict[str, Any] = {"steps": 4, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path}
-    stopped = job.train
+    train = job.train
 
-    def dying(*args: Any, **kwargs: Any) -> Any:
-        stopped(*args, **kwargs)
+    def interrupted_train(*args: Any, **kwargs: Any) -> Any:
+        train(*args, **kwargs)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "train", dying)
+        patch.setattr(job, "train", interrupted_train)
         with pytest.raises(KeyboardInterrupt):
             compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     [config] = tmp_path.rglob("reverse/config.json")
@@ -141,12 +139,10 @@ def test_an_interrupted_run_that_was_edited_is_refused_with_what_to_do(
     config.write_text(json.dumps(stored))
     with pytest.raises(InputError) as caught:
         compare("reverse", {"score": ["dot"]}, progress=False, **flags)
-    assert "batchsize is 9" in str(caught.value) and str(caught.value).endswith(
-        "seed-0', and it is trained again"
-    )
+    assert "batchsize is 9" in str(caught.value) and str(caught.value).endswith("seed-0' to train it again")
 
 
-def test_a_measurement_with_other_flags_is_refused(tmp_path: Path) -> None:
+def test_refuses_a_measurement_with_other_flags(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
     compare("copy", {"score": ["dot"]}, steps=2, **flags)
     with pytest.raises(InputError, match="holds a measurement with other flags: choose another --savepath"):
@@ -168,7 +164,7 @@ def test_a_measurement_with_other_flags_is_refused(tmp_path: Path) -> None:
         (("--vary",), "flag --vary has no value"),
     ],
 )
-def test_what_cannot_be_compared_is_said_before_anything_is_trained(
+def test_refuses_invalid_variants_before_training(
     command: Command, tmp_path: Path, argv: tuple[str, ...], message: str
 ) -> None:
     status, out, err = command("compare", "reverse", "--savepath", tmp_path / "new", *argv)
@@ -176,7 +172,7 @@ def test_what_cannot_be_compared_is_said_before_anything_is_trained(
     assert not (tmp_path / "new").exists()
 
 
-def test_translations_are_not_compared_without_a_test(command: Command, tmp_path: Path) -> None:
+def test_refuses_translation_without_a_test_text(command: Command, tmp_path: Path) -> None:
     text = write(tmp_path)
     flags = [word for name in ("train", "valid") for word in (f"--{name}", *map(str, text[name]))]
     kept = tmp_path / "kept"
@@ -185,7 +181,7 @@ def test_translations_are_not_compared_without_a_test(command: Command, tmp_path
     assert not kept.exists()
 
 
-def test_a_damaged_measurement_is_told(tmp_path: Path) -> None:
+def test_refuses_a_damaged_measurement(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
     compare("copy", {"score": ["dot"]}, steps=2, **flags)
     (tmp_path / "copy" / "score=dot" / "seed-0" / "measured.json").write_text("{")
@@ -193,13 +189,13 @@ def test_a_damaged_measurement_is_told(tmp_path: Path) -> None:
         compare("copy", {"score": ["dot"]}, steps=2, **flags)
 
 
-def test_spread() -> None:
-    assert spread([0.5, 0.25, 1.0], "{:.2f}".format) == "0.58 (0.00 to 1.53)"
-    assert spread([0.5, 0.5], "{:.2f}".format) == "0.50"
-    assert spread([], "{:.2f}".format) == ""
+def test_format_mean() -> None:
+    assert format_mean([0.5, 0.25, 1.0], "{:.2f}".format) == "0.58 (0.00 to 1.53)"
+    assert format_mean([0.5, 0.5], "{:.2f}".format) == "0.50"
+    assert format_mean([], "{:.2f}".format) == ""
 
 
-def test_a_comparison_gives_its_values() -> None:
+def test_values_of_a_comparison() -> None:
     measured = Measured(
         exact_match=0.5,
         steps_to_99=None,
@@ -218,26 +214,26 @@ def test_a_comparison_gives_its_values() -> None:
 
 def test_translation_is_compared_by_bleu(tmp_path: Path) -> None:
     flags: dict[str, Any] = {**TINY, "steps": 2, "validate_every": 2}
-    found = compare(
+    result = compare(
         "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **{**flags, **write(tmp_path)}
     )
-    [variant] = found.variants
+    [variant] = result.variants
     run = regard.load(tmp_path / "translation" / "heads=1" / "seed-0" / "translation")
     assert isinstance(run, regard.TranslationRun)
-    assert found.values(variant, "bleu") == [run.test().quality.bleu]
+    assert result.values(variant, "bleu") == [run.test().quality.bleu]
     again = compare(
         "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **{**flags, **write(tmp_path)}
     )
-    assert again == found
+    assert again == result
 
 
-def test_a_translator_of_lower_case_is_compared_without_regard_to_case(tmp_path: Path) -> None:
+def test_a_lowercase_translator_is_compared_by_lowercase_bleu(tmp_path: Path) -> None:
     flags: dict[str, Any] = {**TINY, "steps": 150, "validate_every": 150, "lowercase": True}
-    found = compare(
+    result = compare(
         "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **flags, **write(tmp_path)
     )
     run = regard.load(tmp_path / "translation" / "heads=1" / "seed-0" / "translation")
     assert isinstance(run, regard.TranslationRun)
     scores = run.test().quality
-    assert found.values(found.variants[0], "bleu") == [scores.bleu_lowercase]
+    assert result.values(result.variants[0], "bleu") == [scores.bleu_lowercase]
     assert scores.bleu is None and str(run.test()).startswith(f"BLEU {scores.bleu_lowercase:.2f}")

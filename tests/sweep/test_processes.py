@@ -1,4 +1,4 @@
-"""Comparisons that are stopped: their processes end, and what they have goes on."""
+"""Stopped comparisons: processes end cleanly, and runs can be resumed."""
 
 import multiprocessing
 import os
@@ -13,11 +13,11 @@ import pytest
 
 import regard
 from regard.io.locking import hold_lock
-from regard.sweep.processes import in_processes
+from regard.sweep.processes import run_in_processes
 
 
-def runs(folder: Path) -> list[Path]:
-    """The runs that have begun to write metrics."""
+def started_runs(folder: Path) -> list[Path]:
+    """Return the runs that have written metrics."""
     return [metrics.parent for metrics in folder.rglob("metrics.jsonl")]
 
 
@@ -30,13 +30,13 @@ def runs(folder: Path) -> list[Path]:
         (signal.SIGKILL, False, -signal.SIGKILL),
     ],
 )
-def test_a_comparison_ends_with_its_processes(
+def test_stopping_a_comparison_ends_its_processes(
     tmp_path: Path, sent: signal.Signals, to_all: bool, status: int
 ) -> None:
     cores = len(os.sched_getaffinity(0))
-    asked = f"--vary lr=0.01,0.02 --seeds {cores} --steps 10000000".split()
+    flags = f"--vary lr=0.01,0.02 --seeds {cores} --steps 10000000".split()
     process = subprocess.Popen(
-        [sys.executable, "-m", "regard", "compare", "counting", *asked, "--savepath", str(tmp_path)],
+        [sys.executable, "-m", "regard", "compare", "counting", *flags, "--savepath", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -44,10 +44,10 @@ def test_a_comparison_ends_with_its_processes(
     )
     try:
         deadline = time.monotonic() + 120
-        while len(runs(tmp_path)) < cores and time.monotonic() < deadline:
+        while len(started_runs(tmp_path)) < cores and time.monotonic() < deadline:
             time.sleep(0.1)
         (os.killpg if to_all else os.kill)(process.pid, sent)
-        # Which lasts until the last of its processes has closed its output.
+        # Returns when the last process has closed its output.
         out, _ = process.communicate(timeout=60)
     finally:
         if process.poll() is None:
@@ -56,15 +56,15 @@ def test_a_comparison_ends_with_its_processes(
     assert "Traceback" not in out
     if sent == signal.SIGINT:
         assert out.splitlines()[-1] == "regard: stopped; repeat the command to continue"
-    # Nothing else was begun, and each was saved at the step where it was.
-    assert len(runs(tmp_path)) == cores
-    for run in runs(tmp_path):
-        found = regard.load(run)
-        assert 0 <= found.step - found.metrics[-1]["step"] < 10
+    # No further job started, and each run was saved at its current step.
+    assert len(started_runs(tmp_path)) == cores
+    for run in started_runs(tmp_path):
+        loaded = regard.load(run)
+        assert 0 <= loaded.step - loaded.metrics[-1]["step"] < 10
 
 
 def square_or_die(number: int) -> int:
-    """A job; for some numbers the process that does it is ended, or the job fails."""
+    """Square a number; 3 kills the process, 100 raises an error."""
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     if number == 100:
@@ -72,8 +72,8 @@ def square_or_die(number: int) -> int:
     return number**2
 
 
-def test_a_signal_right_after_a_process_begins_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it is known to the one that started it."""
+def test_a_signal_right_after_a_start_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal arrives before the parent has registered the process."""
     start = SpawnProcess.start
 
     def begin(process: SpawnProcess) -> None:
@@ -82,17 +82,17 @@ def test_a_signal_right_after_a_process_begins_leaves_none(monkeypatch: pytest.M
 
     monkeypatch.setattr(SpawnProcess, "start", begin)
     with pytest.raises(KeyboardInterrupt):
-        list(in_processes(square_or_die, [1, 2]))
+        list(run_in_processes(square_or_die, [1, 2]))
     assert not multiprocessing.active_children()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def hold(folder: Path) -> None:
-    """A job that takes a lock, and fails in one of two folders while the other still works."""
+    """Take a lock; fail in folder 0 while the other job still works."""
     with hold_lock(folder / "run"):
         (folder / "held").touch()
         deadline = time.monotonic() + 60
-        while not all((each / "held").exists() for each in folder.parent.iterdir()):
+        while not all((other / "held").exists() for other in folder.parent.iterdir()):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         if folder.name == "0":
@@ -101,22 +101,22 @@ def hold(folder: Path) -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two jobs at once need two cores")
-def test_one_that_is_stopped_between_trainings_leaves_no_lock(tmp_path: Path) -> None:
+def test_a_stopped_worker_leaves_no_lock(tmp_path: Path) -> None:
     for name in ("0", "1"):
         (tmp_path / name).mkdir()
     with pytest.raises(regard.InputError, match="one fails"):
-        list(in_processes(hold, [tmp_path / "0", tmp_path / "1"]))
-    assert sorted(each.name for each in tmp_path.rglob("*") if each.is_file()) == ["held", "held"]
+        list(run_in_processes(hold, [tmp_path / "0", tmp_path / "1"]))
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["held", "held"]
 
 
-def test_a_process_that_is_killed_costs_its_own_job() -> None:
-    found: dict[int, int] = {}
-    with pytest.raises(regard.MachineError, match="1 of 6 processes ended from outside .* goes on with what"):
-        for number, result in in_processes(square_or_die, range(6)):
-            found[number] = result
-    assert found == {0: 0, 1: 1, 2: 4, 4: 16, 5: 25}
+def test_a_killed_process_loses_only_its_job() -> None:
+    results: dict[int, int] = {}
+    with pytest.raises(regard.MachineError, match="1 of 6 processes were terminated .* to train the missing"):
+        for number, result in run_in_processes(square_or_die, range(6)):
+            results[number] = result
+    assert results == {0: 0, 1: 1, 2: 4, 4: 16, 5: 25}
 
 
-def test_what_a_job_raises_is_raised_here() -> None:
+def test_errors_of_jobs_are_raised() -> None:
     with pytest.raises(regard.InputError, match="100 is out of range"):
-        list(in_processes(square_or_die, [1, 100]))
+        list(run_in_processes(square_or_die, [1, 100]))

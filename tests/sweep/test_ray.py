@@ -1,4 +1,4 @@
-"""Comparing on a Ray cluster: what is sent and comes back, what is lost, what is said."""
+"""The Ray backend: transferred files, lost machines and messages."""
 
 import contextlib
 import importlib.util
@@ -22,9 +22,9 @@ import pytest
 import regard
 from regard.errors import InputError, MachineError
 from regard.sweep import Ray, compare, ray
-from regard.sweep.carrying import Code, Files, measure_with, pack, step_of
+from regard.sweep.file_transfer import Code, Files, measure_with_code, pack, read_last_step
 from regard.sweep.job import Job
-from regard.sweep.trainer import News
+from regard.sweep.trainer import TrainingUpdate
 from regard.training import RunFolder
 from tests.sweep.cluster import LostError, lose_at, short_checkpoints
 
@@ -33,8 +33,10 @@ SMALL: dict[str, Any] = {"steps": 30, "hidden": 4, "batchsize": 8, "seeds": 2, "
 
 
 class Machine:
-    """A trainer in this process; `ends` says at which step each that is begun is lost, 0 before the first answer,
-    None not at all."""
+    """A trainer in this process.
+
+    `ends`: the step at which each started trainer is lost; 0: before the first reply, None: never.
+    """
 
     ends: list[int | None]
     begun: list[list[str]]
@@ -42,7 +44,9 @@ class Machine:
     fails: Exception | None
     folder: Path
 
-    def begin(self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int) -> News:
+    def begin(
+        self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int
+    ) -> TrainingUpdate:
         end = Machine.ends.pop(0) if Machine.ends else None
         Machine.begun.append(sorted(Path(name).name for name in files if "trainer" in name))
         if end == 0:
@@ -51,33 +55,36 @@ class Machine:
         for name, content in files.items():
             (self.job.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.job.folder / name).write_bytes(content)
-        self.news_left: list[News | Exception] = []
+        self.updates: list[TrainingUpdate | Exception] = []
         with pytest.MonkeyPatch.context() as patch:
             if end is not None:
                 lose_at(end, patch)
             try:
-                measured = measure_with(([], None), self.job)
+                measured = measure_with_code(([], None), self.job)
             except LostError:
-                self.news_left = [News(files=pack(self.job.folder, {})[0]), FakeRay.exceptions.RayError()]
+                self.updates = [
+                    TrainingUpdate(files=pack(self.job.folder, {})[0]),
+                    FakeRay.exceptions.RayError(),
+                ]
             else:
-                self.news_left = [News(files=pack(self.job.folder, {})[0], measured=measured)]
+                self.updates = [TrainingUpdate(files=pack(self.job.folder, {})[0], measured=measured)]
         if Machine.fails is not None:
-            self.news_left = [News(error=Machine.fails)]
-        return News()
+            self.updates = [TrainingUpdate(error=Machine.fails)]
+        return TrainingUpdate()
 
-    def news(self, seconds: float) -> News:
-        news = self.news_left.pop(0)
-        if isinstance(news, Exception):
-            raise news
-        return news
+    def poll(self, seconds: float) -> TrainingUpdate:
+        update = self.updates.pop(0)
+        if isinstance(update, Exception):
+            raise update
+        return update
 
-    def stop(self) -> News:
+    def stop(self) -> TrainingUpdate:
         Machine.stopped += 1
-        return News(files=pack(self.job.folder, {})[0], ended=True)
+        return TrainingUpdate(files=pack(self.job.folder, {})[0], ended=True)
 
 
 class FakeRay:
-    """As much of Ray as is asked: everything happens at once, in this process."""
+    """The used part of Ray's interface; all calls run at once in this process."""
 
     exceptions = SimpleNamespace(
         RayError=type("RayError", (Exception,), {}), RayTaskError=type("No", (Exception,), {})
@@ -93,23 +100,23 @@ class FakeRay:
             def call(name: str) -> Any:
                 return SimpleNamespace(remote=lambda *args: FakeRay.done(getattr(made, name), *args))
 
-            return SimpleNamespace(**{name: call(name) for name in ("begin", "news", "stop")})
+            return SimpleNamespace(**{name: call(name) for name in ("begin", "poll", "stop")})
 
         return SimpleNamespace(options=lambda num_cpus: SimpleNamespace(remote=make))
 
     @staticmethod
     def done(method: Callable[..., Any], *args: Any) -> Any:
         try:
-            found = method(*args)
+            value = method(*args)
         except Exception as error:
             return SimpleNamespace(error=error)
-        return SimpleNamespace(error=None, found=found)
+        return SimpleNamespace(error=None, value=value)
 
     @staticmethod
     def get(answer: Any, timeout: float | None) -> Any:
         if answer.error is not None:
             raise answer.error
-        return answer.found
+        return answer.value
 
     @staticmethod
     def wait(answers: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
@@ -144,7 +151,7 @@ def _fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     short_checkpoints(monkeypatch)
     monkeypatch.setattr(ray, "Trainer", Machine)
     yield
-    assert FakeRay.held == 0  # no machine is kept
+    assert FakeRay.held == 0  # all machines are released
 
 
 @pytest.fixture
@@ -152,24 +159,24 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", FakeRay)
 
 
-def losses(found: regard.Comparison) -> list[tuple[float, float]]:
-    return [(each.loss, each.exact_match) for seeds in found.measured.values() for each in seeds]
+def losses(comparison: regard.Comparison) -> list[tuple[float, float]]:
+    return [(seed.loss, seed.exact_match) for seeds in comparison.measured.values() for seed in seeds]
 
 
 @pytest.mark.usefixtures("faked")
-def test_what_a_lost_machine_had_saved_goes_on_elsewhere(
+def test_trainings_of_a_lost_machine_resume(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Machine.ends = [20, None, None]
     flags = {**SMALL, "progress": True}
-    found = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "ray", on=Ray(), **flags)
+    result = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "ray", on=Ray(), **flags)
     err = capsys.readouterr().err
     assert "Ray cluster at 10.0.0.1:6379: 1 machine, 1 core" in err
-    assert "score=dot, seed-0: ended, as where a machine is lost; goes on from step 20" in err
+    assert "score=dot, seed-0: process or machine lost; resumes from step 20" in err
     assert Machine.begun[:2] == [[], []] and "step-20.safetensors" in Machine.begun[2]
     assert err.splitlines()[-1] == "compare: 2 of 2 done"
     here = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "here", on=_InThisProcess(), **SMALL)
-    assert losses(found) == losses(here)
+    assert losses(result) == losses(here)
     names = {str(path.relative_to(tmp_path / "ray")) for path in (tmp_path / "ray").rglob("*")}
     assert names == {str(path.relative_to(tmp_path / "here")) for path in (tmp_path / "here").rglob("*")}
 
@@ -177,36 +184,36 @@ def test_what_a_lost_machine_had_saved_goes_on_elsewhere(
 class _InThisProcess:
     def run(self, jobs: Any, tell: Any) -> Iterator[Any]:
         for job in jobs:
-            yield job, measure_with(([], None), job)
+            yield job, measure_with_code(([], None), job)
 
 
 @pytest.mark.usefixtures("faked")
-def test_one_that_is_lost_again_and_again_is_given_up(tmp_path: Path) -> None:
+def test_gives_up_after_repeated_losses(tmp_path: Path) -> None:
     Machine.ends = [0, None, 0, 0]
-    with pytest.raises(MachineError, match="1 of 2 trainings were lost 3 times with nothing new saved"):
+    with pytest.raises(MachineError, match="1 of 2 trainings were lost 3 times without a new checkpoint"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
-    found = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
-    assert len(Machine.begun) == 5 and len(losses(found)) == 2
+    result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
+    assert len(Machine.begun) == 5 and len(losses(result)) == 2
 
 
 @pytest.mark.usefixtures("faked")
-def test_who_stops_has_what_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_fetches_saved_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
     Machine.ends = [10, 20]
     with monkeypatch.context() as patch:
-        patch.setattr(ray, "step_of", stop)
+        patch.setattr(ray, "read_last_step", stop)
         with pytest.raises(KeyboardInterrupt):
             compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
     assert Machine.stopped == 1
     folders = [tmp_path / "counting" / "score=dot" / f"seed-{seed}" / "counting" for seed in range(2)]
-    assert [step_of(RunFolder(folder)) for folder in folders] == [10, 20]
-    assert not [path for path in tmp_path.rglob(".*") if path.is_file()]  # nobody holds a run
+    assert [read_last_step(RunFolder(folder)) for folder in folders] == [10, 20]
+    assert not [path for path in tmp_path.rglob(".*") if path.is_file()]  # no run is locked
 
 
 @pytest.mark.usefixtures("faked")
-def test_what_a_training_raises_is_raised_here(tmp_path: Path) -> None:
+def test_errors_of_trainings_are_raised(tmp_path: Path) -> None:
     Machine.fails = InputError("on node-7: file '/data/de.txt' does not exist")
     with pytest.raises(InputError, match="on node-7: file"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
@@ -224,7 +231,7 @@ def test_what_a_training_raises_is_raised_here(tmp_path: Path) -> None:
         (("--on", "ray", "--vary", "score=dto"), "score 'dto' is unknown"),
     ],
 )
-def test_where_nothing_can_run_is_said_before_anything_is_written(
+def test_refuses_an_unavailable_cluster_before_writing(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], message: str
 ) -> None:
     connected = SimpleNamespace(is_initialized=lambda: False)
@@ -246,7 +253,7 @@ def test_without_ray(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def cluster() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A cluster of two machines, of one core each, on this one: its address, and the one that is not its head."""
+    """Start a cluster of two single-core nodes; yield its address and the process of the worker node."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -281,16 +288,16 @@ def cluster() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
-def test_a_machine_that_is_killed_costs_what_its_training_did_since_its_checkpoint(
+def test_a_killed_machine_loses_only_the_steps_since_the_checkpoint(
     tmp_path: Path, cluster: tuple[str, subprocess.Popen[bytes]]
 ) -> None:
     address, other = cluster
-    # A step takes so long that the machine can be killed before the training is done.
+    # Slow steps, so that the machine can be killed before the training ends.
     (tmp_path / "slow.py").write_text(SLOW)
     argv = ["compare", "slow.py", "--vary", "lr=0.01", "--seeds", "2", "--steps", "1000", "--hidden", "4"]
-    asked = [sys.executable, "-m", "regard", *argv]
+    command = [sys.executable, "-m", "regard", *argv]
     process = subprocess.Popen(
-        [*asked, "--on", "ray", "--address", address, "--savepath", "ray"],
+        [*command, "--on", "ray", "--address", address, "--savepath", "ray"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -300,7 +307,7 @@ def test_a_machine_that_is_killed_costs_what_its_training_did_since_its_checkpoi
     runs = [RunFolder(kept / f"seed-{seed}" / "slow") for seed in range(2)]
     try:
         deadline = time.monotonic() + 180
-        while not all(run.exists() and step_of(run) >= 500 for run in runs):
+        while not all(run.exists() and read_last_step(run) >= 500 for run in runs):
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.1)
         os.killpg(other.pid, signal.SIGKILL)
@@ -309,9 +316,9 @@ def test_a_machine_that_is_killed_costs_what_its_training_did_since_its_checkpoi
         process.kill()
         process.wait()
     assert process.returncode == 0, out
-    assert re.search(r"seed-[01]: ended, as where a machine is lost; goes on from step 500\b", out), out
+    assert re.search(r"seed-[01]: process or machine lost; resumes from step 500\b", out), out
     assert "compare: 2 of 2 done" in out and "Traceback" not in out
-    subprocess.run([*asked, "--savepath", "here"], cwd=tmp_path, capture_output=True, check=True, timeout=240)
+    subprocess.run([*command, "--savepath", "here"], cwd=tmp_path, capture_output=True, check=True, timeout=240)
     summaries = [
         json.loads((tmp_path / place / "slow" / "summary.json").read_text()) for place in ("ray", "here")
     ]
@@ -331,7 +338,7 @@ from regard.tasks.counting import Counting
 
 
 class Slow(Counting):
-    \"\"\"Counting, a step of which takes its time.\"\"\"
+    \"\"\"Counting with slow steps.\"\"\"
 
     name = "slow"
 

@@ -1,4 +1,4 @@
-"""Comparing on Slurm: what is submitted, what comes of it, what goes on."""
+"""The Slurm backend: submitted jobs, their results, and resumed trainings."""
 
 import importlib.util
 import pickle
@@ -16,7 +16,7 @@ import pytest
 import regard
 from regard.errors import InputError, MachineError
 from regard.sweep import Slurm, compare, slurm
-from regard.sweep.carrying import step_of
+from regard.sweep.file_transfer import read_last_step
 from regard.sweep.job import Job, measure
 from tests.sweep.cluster import job
 
@@ -28,7 +28,7 @@ needs_submitit = pytest.mark.skipif(
 
 
 class FakeTask:
-    """A task that has a result in the folder, or a number in the queue."""
+    """A task with a result file in the folder, or a number in the queue."""
 
     def __init__(self, folder: Path, job_id: str) -> None:
         self.job_id, self.folder = job_id, folder
@@ -39,7 +39,7 @@ class FakeTask:
 
 
 class FakeSlurm:
-    """As much of submitit, and of Slurm's commands, as is asked: all is done when it is looked for."""
+    """The used part of submitit and of Slurm's commands; all jobs run when the queue is queried."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.core = SimpleNamespace(
@@ -51,12 +51,12 @@ class FakeSlurm:
         self.parameters: dict[str, Any] = {}
         self.cancelled: list[str] = []
         self.ends: set[str] = set()
-        """Numbers of the tasks that end without a result."""
+        """Tasks that end without a result."""
         self.keeps: set[str] = set()
-        """Numbers of those that stay in the queue."""
+        """Tasks that stay in the queue."""
         monkeypatch.setitem(sys.modules, "submitit", self)
         monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-        monkeypatch.setattr(slurm, "EVERY", 0.0)
+        monkeypatch.setattr(slurm, "POLL_INTERVAL", 0.0)
         monkeypatch.setattr(slurm.subprocess, "run", self.run)
 
     def AutoExecutor(self, folder: Path, **options: Any) -> Any:  # noqa: N802
@@ -64,7 +64,7 @@ class FakeSlurm:
             folder.mkdir(parents=True, exist_ok=True)
             self.submitted.append(list(jobs))
             tasks = [FakeTask(folder, f"{len(self.submitted)}_{number}") for number in range(len(jobs))]
-            self.queue |= {task.job_id: (folder, each) for task, each in zip(tasks, jobs, strict=True)}
+            self.queue |= {task.job_id: (folder, training) for task, training in zip(tasks, jobs, strict=True)}
             return tasks
 
         return SimpleNamespace(update_parameters=self.parameters.update, map_array=map_array)
@@ -77,13 +77,13 @@ class FakeSlurm:
         for number in shown:
             if number in self.keeps:
                 continue
-            folder, asked = self.queue.pop(number)
+            folder, training = self.queue.pop(number)
             if number not in self.ends:
                 try:
-                    found: Any = (None, measure(asked))
+                    outcome: Any = (None, measure(training))
                 except InputError as error:
-                    found = (error, None)
-                (folder / f"{number}.pkl").write_bytes(pickle.dumps(found))
+                    outcome = (error, None)
+                (folder / f"{number}.pkl").write_bytes(pickle.dumps(outcome))
         return SimpleNamespace(returncode=0, stdout="\n".join(self.queue))
 
 
@@ -92,14 +92,14 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     return FakeSlurm(monkeypatch)
 
 
-def test_a_comparison_is_an_array(tmp_path: Path, faked: FakeSlurm) -> None:
+def test_a_comparison_is_a_job_array(tmp_path: Path, faked: FakeSlurm) -> None:
     on = Slurm(partition="long", time=90, memory=3, cpus=2)
-    found = compare("counting", {"score": ["dot", "additive"]}, savepath=tmp_path, on=on, **SMALL)
-    assert [len(jobs) for jobs in faked.submitted] == [4] and len(found.measured["score=dot"]) == 2
-    asked = {
+    result = compare("counting", {"score": ["dot", "additive"]}, savepath=tmp_path, on=on, **SMALL)
+    assert [len(jobs) for jobs in faked.submitted] == [4] and len(result.measured["score=dot"]) == 2
+    parameters = {
         name: faked.parameters[name] for name in ("timeout_min", "mem_gb", "cpus_per_task", "slurm_partition")
     }
-    assert asked == {"timeout_min": 90, "mem_gb": 3, "cpus_per_task": 2, "slurm_partition": "long"}
+    assert parameters == {"timeout_min": 90, "mem_gb": 3, "cpus_per_task": 2, "slurm_partition": "long"}
     assert not list(tmp_path.rglob(slurm.NOTE))
 
 
@@ -111,15 +111,15 @@ def test_large_comparisons_are_several_arrays(
     assert [len(jobs) for jobs in faked.submitted] == [3, 1]
 
 
-def test_what_is_ended_from_outside_is_told_once_all_others_are_done(tmp_path: Path, faked: FakeSlurm) -> None:
+def test_reports_terminated_trainings_after_all_others(tmp_path: Path, faked: FakeSlurm) -> None:
     faked.ends = {"1_0"}
-    with pytest.raises(MachineError, match=r"1 of 2 trainings were ended from outside.*1_0\.err"):
+    with pytest.raises(MachineError, match=r"1 of 2 trainings were terminated.*1_0\.err"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
     compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
     assert [len(jobs) for jobs in faked.submitted] == [2, 1]
 
 
-def test_what_a_training_raises_stops_the_others(tmp_path: Path, faked: FakeSlurm) -> None:
+def test_an_error_stops_the_other_trainings(tmp_path: Path, faked: FakeSlurm) -> None:
     faked.keeps = {"1_1"}
     (tmp_path / "counting" / "score=dot" / "seed-0" / "counting").mkdir(parents=True)
     (tmp_path / "counting" / "score=dot" / "seed-0" / "counting" / "thesis.txt").touch()
@@ -128,11 +128,11 @@ def test_what_a_training_raises_stops_the_others(tmp_path: Path, faked: FakeSlur
     assert faked.cancelled == ["1_1"] and not list(tmp_path.rglob(slurm.NOTE))
 
 
-def test_who_comes_back_finds_what_waits_or_runs(
+def test_the_same_command_finds_submitted_trainings(
     tmp_path: Path, faked: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class GoneError(BaseException):
-        """A process that is killed tells nobody."""
+        """The submitting process is killed."""
 
     def gone(seconds: float) -> None:
         raise GoneError
@@ -143,19 +143,19 @@ def test_who_comes_back_finds_what_waits_or_runs(
         with pytest.raises(GoneError):
             compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
     assert len(list(tmp_path.rglob(slurm.NOTE))) == 2
-    del faked.queue["1_1"]  # as by scancel
+    del faked.queue["1_1"]  # like scancel
     faked.keeps = {"1_0"}
-    looked = 0
+    queries = 0
 
-    def look(seconds: float) -> None:
-        nonlocal looked
-        looked += 1
+    def count_query(seconds: float) -> None:
+        nonlocal queries
+        queries += 1
         faked.keeps = set()
 
-    monkeypatch.setattr(slurm.time, "sleep", look)
-    found = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
-    assert looked and [len(jobs) for jobs in faked.submitted] == [2, 1]
-    assert faked.submitted[1][0].folder.name == "seed-1" and len(found.measured["score=dot"]) == 2
+    monkeypatch.setattr(slurm.time, "sleep", count_query)
+    result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    assert queries and [len(jobs) for jobs in faked.submitted] == [2, 1]
+    assert faked.submitted[1][0].folder.name == "seed-1" and len(result.measured["score=dot"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ def test_who_comes_back_finds_what_waits_or_runs(
         ((), "this machine has no sbatch and srun"),
     ],
 )
-def test_where_nothing_can_run_is_said_before_anything_is_written(
+def test_refuses_an_unavailable_cluster_before_writing(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace())
-    asked = ("--vary", "lr=0.1", "--on", "slurm", "--savepath", tmp_path / "new")
-    status, out, err = command("compare", "counting", *asked, *argv)
+    flags = ("--vary", "lr=0.1", "--on", "slurm", "--savepath", tmp_path / "new")
+    status, out, err = command("compare", "counting", *flags, *argv)
     assert (status, out) == (2, "") and message in err and err.count("\n") == 1
     assert not (tmp_path / "new").exists()
 
@@ -186,24 +186,24 @@ def test_without_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.slow
 @needs_submitit
-def test_by_submitit_in_processes_here(tmp_path: Path) -> None:
-    found = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(executor="local"), **SMALL)
-    measured = found.measured["score=dot"][1]
+def test_submitit_with_local_processes(tmp_path: Path) -> None:
+    result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(executor="local"), **SMALL)
+    measured = result.measured["score=dot"][1]
     assert measure(job(tmp_path / "alone", seed=1, score="dot")).loss == measured.loss
 
 
 @pytest.mark.slow
 @needs_submitit
-def test_time_that_is_over_saves_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    asked = job(tmp_path, steps=1_000_000)
+def test_the_time_limit_saves_and_requeues(tmp_path: Path) -> None:
+    long_job = job(tmp_path, steps=1_000_000)
     training = slurm._Training(threads=1)
-    found: list[Any] = []
+    submissions: list[Any] = []
 
     def soon() -> None:
-        while not (asked.run.exists() and asked.run.metrics_file.exists()):
+        while not (long_job.run.exists() and long_job.run.metrics_file.exists()):
             time.sleep(0.1)
         time.sleep(0.5)
-        found.append(training.checkpoint(asked))
+        submissions.append(training.checkpoint(long_job))
 
     timer = threading.Thread(target=soon)
     timer.start()
@@ -211,18 +211,18 @@ def test_time_that_is_over_saves_and_the_next_one_goes_on(tmp_path: Path) -> Non
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(slurm, "GRACE", 0.0)
             with pytest.raises((slurm.EndedError, OSError)):
-                training(asked)
+                training(long_job)
     finally:
         timer.join()
-    step = step_of(asked.run)
-    assert step > 0 and step == regard.load(asked.run.path).step
-    [submission] = found
+    step = read_last_step(long_job.run)
+    assert step > 0 and step == regard.load(long_job.run.path).step
+    [submission] = submissions
     again: Any = pickle.loads(pickle.dumps(submission.function))
-    assert isinstance(again, slurm._Training) and submission.args == (asked,)
+    assert isinstance(again, slurm._Training) and submission.args == (long_job,)
 
 
-def test_the_signal_that_time_is_short_is_not_for_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slurm sends it to all processes of a job."""
+def test_trainings_ignore_the_time_limit_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm sends the signal to all processes of a job."""
     seen: list[Any] = []
     monkeypatch.setattr(slurm, "measure", lambda job: seen.append(signal.getsignal(signal.SIGUSR2)))
     before = signal.getsignal(signal.SIGUSR2)

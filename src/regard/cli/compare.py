@@ -12,7 +12,7 @@ from regard.cli.train import model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, write_json
 from regard.io.reading import is_folder, read_text
-from regard.sweep import COMPARISONS, Here, Machines, Ray, Slurm, compare
+from regard.sweep import COMPARISONS, Backend, Local, Ray, Slurm, compare
 from regard.tasks import TASKS
 from regard.training import changed_flags, make_config
 
@@ -28,7 +28,7 @@ FOLDERS = "Compare two Hugging Face models on the same texts: losses, answers, a
 BACKEND_FLAGS = ("address", "cpus", "memory", "time", "partition")
 """Flags of the machines that run the trainings."""
 OWN = tuple(f"--{name}" for name in ("seeds", "html", "explorer", "savepath", "on", *BACKEND_FLAGS))
-MACHINES: dict[str, type[Here | Ray | Slurm]] = {"here": Here, "ray": Ray, "slurm": Slurm}
+MACHINES: dict[str, type[Local | Ray | Slurm]] = {"here": Local, "ray": Ray, "slurm": Slurm}
 PIPE_WIDTH = 200
 """Columns of the table if it is not printed to a terminal."""
 
@@ -131,7 +131,7 @@ def run(argv: list[str]) -> None:
     sys.stdout.write("".join(f"Saved {path}\n" for path in saved))
 
 
-def _machines(flags: CompareFlags) -> Machines:
+def _machines(flags: CompareFlags) -> Backend:
     """Return the machines that run the trainings; raises `InputError` for a flag of other machines."""
     chosen = MACHINES[flags.on]
     accepted = {field.name for field in fields(chosen)}

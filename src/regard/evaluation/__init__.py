@@ -1,4 +1,4 @@
-"""Evaluation: how good the answers are."""
+"""Evaluation: exact match, BLEU, chrF, validation, and log-probabilities of targets."""
 
 from typing import TYPE_CHECKING
 

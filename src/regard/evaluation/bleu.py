@@ -1,4 +1,4 @@
-"""How good translations are: BLEU and chrF by sacrebleu, with the signatures that make figures comparable."""
+"""Translation quality: BLEU and chrF by sacrebleu, with the signatures that make scores comparable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,48 +11,47 @@ class Quality:
     """Scores of translations against one reference each."""
 
     bleu: float | None
-    """BLEU (Papineni et al. 2002), 0 to 100, on text as `tokenizer` cuts it; None for a model that writes
-    lower case alone, of which it says nothing."""
+    """BLEU (Papineni et al. 2002), 0 to 100, case-sensitive; None for a model that writes lower case only."""
     bleu_lowercase: float
-    """The same without regard to case."""
+    """Case-insensitive BLEU."""
     chrf: float
-    """chrF2 (Popović 2015), 0 to 100; without regard to case for a model that writes lower case alone."""
+    """chrF2 (Popović 2015), 0 to 100; case-insensitive for a model that writes lower case only."""
     exact_match: float
-    """Share (0 to 1) of translations that are the reference to the last character; case as in `chrf`."""
+    """Share (0 to 1) of translations that equal the reference; case as in `chrf`."""
     signatures: dict[str, str]
-    """How sacrebleu worked out each of the first three, by its name."""
+    """sacrebleu's signature of each of the first three scores, by name."""
     tokenizer: str
-    """sacrebleu's tokenizer that BLEU was worked out with."""
+    """sacrebleu's tokenizer for BLEU."""
 
     @property
     def main(self) -> float:
-        """The BLEU that the model is judged by."""
+        """The main score: `bleu`, or `bleu_lowercase` if that is None."""
         return self.bleu_lowercase if self.bleu is None else self.bleu
 
     @property
     def warning(self) -> str:
-        """What is odd about BLEU; empty where nothing is."""
+        """A warning about a suspicious BLEU; empty otherwise."""
         return bleu_warning(self.main, self.exact_match, self.tokenizer)
 
     def lines(self) -> list[str]:
-        """Write the scores, the one that the model is judged by first."""
-        found = [
+        """Return the scores as lines of text, the main score first."""
+        scores = [
             ("bleu", "BLEU", self.bleu),
             ("bleu_lowercase", "BLEU", self.bleu_lowercase),
             ("chrf", "chrF", self.chrf),
         ]
         return [
-            f"{name} {score:.2f}   ({self.signatures[key]})" for key, name, score in found if score is not None
+            f"{name} {score:.2f}   ({self.signatures[key]})" for key, name, score in scores if score is not None
         ]
 
 
 def bleu_warning(bleu: float, exact_match: float, tokenizer: str) -> str:
-    """Return what to say where BLEU is 0 though answers are right to the last character; empty elsewhere."""
+    """Return a warning if BLEU is 0 although some answers equal their references; empty otherwise."""
     if bleu >= 0.005 or not exact_match:
         return ""
     return (
-        f"BLEU is 0.00 though {exact_match:.1%} of the answers are right to the last character: tokenizer "
-        f"{tokenizer} finds no four words in a row; try --bleu_tokenize char"
+        f"BLEU is 0.00 although {exact_match:.1%} of the answers equal their references: tokenizer "
+        f"{tokenizer} finds no sequence of four words; try --bleu_tokenize char"
     )
 
 
@@ -63,23 +62,26 @@ def bleu(
     lowercase: bool = False,
     tokenize: str | None = None,
 ) -> float:
-    """Return the BLEU of translations against a reference each, 0 to 100.
+    """Return the BLEU of translations against one reference each, 0 to 100.
 
-    `tokenize`: a tokenizer of sacrebleu's; None: what fits the references (see `choose_bleu_tokenizer`).
+    `tokenize`: a tokenizer of sacrebleu; default one for the script of the references (`choose_bleu_tokenizer`).
+
+    >>> round(bleu(["a b c d e"], ["a b c d e"]))
+    100
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    metric = BLEU(lowercase=lowercase, tokenize=_checked(tokenize, references))
+    metric = BLEU(lowercase=lowercase, tokenize=_choose_tokenizer(tokenize, references))
     return float(metric.corpus_score(list(translations), [list(references)]).score)
 
 
 def exact_share(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
-    """Return the share (0 to 1) of translations that are the reference to the last character."""
+    """Return the share (0 to 1) of translations that equal their reference."""
     expected = [reference.lower() for reference in references] if lowercase else references
     return sum(map(str.__eq__, translations, expected)) / len(references)
 
 
-def _checked(tokenize: str | None, references: Sequence[str]) -> str:
+def _choose_tokenizer(tokenize: str | None, references: Sequence[str]) -> str:
     if tokenize is None:
         return choose_bleu_tokenizer(references)
     check_bleu_tokenizer(tokenize)
@@ -93,15 +95,15 @@ def quality(
     lowercase: bool = False,
     tokenize: str | None = None,
 ) -> Quality:
-    """Return all scores of translations against a reference each.
+    """Return all scores of translations against one reference each.
 
-    `lowercase`: the translations are in lower case throughout, as their model's text was. `tokenize`: as in
+    `lowercase`: the model was trained on lower case, so all translations are in lower case. `tokenize`: as in
     `bleu`.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    tokenizer = _checked(tokenize, references)
+    tokenizer = _choose_tokenizer(tokenize, references)
     metrics: dict[str, BLEU | CHRF] = {
         "bleu_lowercase": BLEU(lowercase=True, tokenize=tokenizer),
         "chrf": CHRF(lowercase=lowercase),

@@ -1,4 +1,4 @@
-"""Exact match: the share of samples of which every output is right."""
+"""Exact match: the share of samples with all outputs right."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from regard.tasks import Batch, Task
 from regard.training import exact
 
 CHUNK = 1000
-"""Samples that run through the model at once."""
+"""Samples of a batch."""
 
 
 def fresh_batches(
@@ -22,7 +22,7 @@ def fresh_batches(
     vary_len: bool = False,
     signal: str | None = None,
 ) -> Iterator[Batch]:
-    """Draw `samples` samples in batches of at most `CHUNK`; the rest is as in `Task.sample`."""
+    """Yield `samples` samples in batches of at most `CHUNK`; other arguments as in `Task.sample`."""
     for done in range(0, samples, CHUNK):
         size = min(CHUNK, samples - done)
         yield task.sample(size, generator, sample_len=sample_len, vary_len=vary_len, signal=signal)
@@ -30,7 +30,7 @@ def fresh_batches(
 
 @torch.inference_mode()
 def exact_match(model: AnswerModel, batches: Iterator[Batch]) -> float:
-    """Return the share of samples (0 to 1) that `model` answers without any error."""
+    """Return the share of samples (0 to 1) that `model` answers without an error."""
     model.eval()
     with OneDNNMode():
         right = torch.cat([exact(model(inputs, mask), targets) for inputs, targets, mask in batches])

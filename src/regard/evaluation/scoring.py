@@ -1,4 +1,4 @@
-"""How likely a model finds given targets: for filtering corpora, and for asking what it knows."""
+"""Log-probabilities of given targets under a model, for filtering corpora and for probing models."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,22 +14,22 @@ from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
 
-SOME = 128
-"""Steps whose logits are there at once."""
+STEPS_AT_ONCE = 128
+"""Steps whose logits are computed together; more would need more memory."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Scored(Result):
-    """One target, given its source."""
+    """The score of one target given its source."""
 
     log_probability: float
-    """Of all tokens and the end of sequence: natural logarithm."""
+    """Natural logarithm of the probability of all tokens and the end of sequence."""
     tokens: int
-    """How many these are."""
+    """Number of tokens, including the end of sequence."""
 
     @property
     def per_token(self) -> float:
-        """The mean over the tokens, which does not favour short targets; NaN of 0 tokens."""
+        """Mean log-probability per token, which does not favour short targets; NaN for 0 tokens."""
         return self.log_probability / self.tokens if self.tokens else math.nan
 
     def __str__(self) -> str:
@@ -44,20 +44,19 @@ def score_pairs(
     *,
     batchsize: int = 64,
 ) -> list[Scored]:
-    """Return the log-probability of each target given its source, in order.
+    """Return the log-probability of each target given its source, in the order of the pairs.
 
-    What the vocabularies do not know counts as one unknown symbol. A blank target is scored as an empty answer; a
-    blank source has no other, so its pair has no score: NaN, of 0 tokens. Pairs of like length go through the
-    model together, `batchsize` at once, and on a CPU such batches side by side, in as many threads as PyTorch may
-    use.
+    Unknown text counts as the unknown symbol. A blank target is scored as an empty answer. A pair with a blank
+    source has no score (NaN, 0 tokens), because a blank source is always answered with an empty target. Batches
+    hold `batchsize` pairs of similar length; on a CPU they run in parallel on PyTorch's threads.
     """
     model.eval()
     encoded = [
         (source_vocabulary.encode(source), target_vocabulary.encode(empty_if_blank(target)))
         for source, target in pairs
     ]
-    asked = [index for index, (source, _) in enumerate(pairs) if not is_blank(source)]
-    order = sorted(asked, key=lambda index: tuple(map(len, encoded[index])))
+    scorable = [index for index, (source, _) in enumerate(pairs) if not is_blank(source)]
+    order = sorted(scorable, key=lambda index: tuple(map(len, encoded[index])))
     batches = [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
     logits = packed_logits(model)
 
@@ -65,27 +64,29 @@ def score_pairs(
         sources, targets = zip(*(encoded[index] for index in indices), strict=True)
         return _score(model, logits, PairBatch(collate(sources), collate(targets)))
 
-    found: dict[int, Scored] = {}
-    for indices, scored in zip(batches, map_in_threads(model, score, batches), strict=True):
-        found.update(zip(indices, scored, strict=True))
-    none = Scored(log_probability=math.nan, tokens=0)
-    return [found.get(index, none) for index in range(len(pairs))]
+    scores: dict[int, Scored] = {}
+    for indices, batch_scores in zip(batches, map_in_threads(model, score, batches), strict=True):
+        scores.update(zip(indices, batch_scores, strict=True))
+    no_score = Scored(log_probability=math.nan, tokens=0)
+    return [scores.get(index, no_score) for index in range(len(pairs))]
 
 
 @torch.inference_mode()
 def _score(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> list[Scored]:
-    """Score a batch; `logits` is the model's vocabulary layer, applied where there is a target."""
+    """Score a batch; `logits`: the model's vocabulary layer, applied only to steps with a target."""
     batch = batch.to(next(model.parameters()).device)
     with OneDNNMode():
         states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask))
-    there = batch.target != PAD
+    valid = batch.target != PAD
     parts = []
-    for some, target in zip(states[there].split(SOME), batch.target[there].split(SOME), strict=True):
-        found = logits(some)
-        parts.append(torch.log_softmax(found, -1, out=found).gather(1, target.unsqueeze(1)).squeeze(1))
-    each = torch.zeros(there.shape, dtype=torch.float64, device=there.device)
-    each[there] = torch.cat(parts).double()
+    for chunk, target in zip(
+        states[valid].split(STEPS_AT_ONCE), batch.target[valid].split(STEPS_AT_ONCE), strict=True
+    ):
+        scores = logits(chunk)
+        parts.append(torch.log_softmax(scores, -1, out=scores).gather(1, target.unsqueeze(1)).squeeze(1))
+    log_probabilities = torch.zeros(valid.shape, dtype=torch.float64, device=valid.device)
+    log_probabilities[valid] = torch.cat(parts).double()
     return [
         Scored(log_probability=total, tokens=tokens)
-        for total, tokens in zip(each.sum(1).tolist(), there.sum(1).tolist(), strict=True)
+        for total, tokens in zip(log_probabilities.sum(1).tolist(), valid.sum(1).tolist(), strict=True)
     ]

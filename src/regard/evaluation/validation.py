@@ -1,4 +1,4 @@
-"""Validation: what a training asks of its model now and then, to keep the best one."""
+"""Validation during training, to keep the best model."""
 
 from typing import cast
 
@@ -14,16 +14,16 @@ from regard.tasks import AnyTask, Translation
 
 
 class Validation:
-    """What validates models on the validation text of a task, by greedy search.
+    """Measures the BLEU of models on the validation text of a task, with greedy search.
 
-    `tokenize`: the tokenizer for BLEU; None: what fits the text. It is the same for all validations. `show`: say
-    what is validated on. Raises `InputError` where the text cannot be read.
+    `tokenize`: the tokenizer for BLEU, the same for all validations; default one for the script of the text.
+    `show`: print what is used for validation. Raises `InputError` if the text cannot be read.
     """
 
     def __init__(
         self, task: Translation, text: PairSource, *, tokenize: str | None = None, show: bool = False
     ) -> None:
-        from regard.data.prepare import read_pairs  # which brings the library of subwords
+        from regard.data.prepare import read_pairs  # imports the library of subwords, so not at the top
 
         pairs = read_pairs(text, "validation")
         self.task, self.warned = task, False
@@ -34,17 +34,17 @@ class Validation:
         print_status(f"Validating on {text.counts}, by BLEU with tokenizer {self.tokenizer}", show=show)
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        """Return the BLEU of a model, as metrics."""
+        """Return the BLEU of a model as metrics."""
         task = self.task
-        found = translate(
-            cast(Seq2Seq, model),  # which training knows as a module
+        translations = translate(
+            cast(Seq2Seq, model),
             task.source_vocabulary,
             task.target_vocabulary,
             self.sources,
             Search(),
             max_len=task.longest_target,
         )
-        answers, lowercase = [best.text for best, *_ in found], task.config.lowercase
+        answers, lowercase = [best.text for best, *_ in translations], task.config.lowercase
         score = bleu(answers, self.references, lowercase=lowercase, tokenize=self.tokenizer)
         right = exact_share(answers, self.references, lowercase=lowercase)
         if (warning := bleu_warning(score, right, self.tokenizer)) and not self.warned:
@@ -54,9 +54,10 @@ class Validation:
 
 
 def validation(task: AnyTask, *, tokenize: str | None = None, show: bool = False) -> Validation | None:
-    """Return what validates models of a task; None where it has no validation text.
+    """Return the validation of a task; None if the task has no validation text.
 
-    `tokenize`: the tokenizer of earlier validations, where its config names none. The rest is as in `Validation`.
+    `tokenize`: the tokenizer to use if the config names none, for example that of earlier validations. `show`: as
+    in `Validation`.
     """
     if not isinstance(task, Translation) or (text := task.config.text("valid")) is None:
         return None

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from regard.errors import InputError
 from regard.interpret import HeadRoles, head_importance
-from regard.interpret.roles import FEWEST
+from regard.interpret.roles import MIN_SAMPLES
 from regard.result import Result, to_plain
 from regard.viz import AttentionMap
 from regard.viz.subject import check_comparable, match_layers
@@ -130,7 +130,7 @@ def compare_models(first: Any, second: Any, inputs: Sequence[Any]) -> ModelCompa
         predictions=[(_text(one.prediction), _text(two.prediction)) for one, two in zip(*maps, strict=True)],
         apart={name: _distance(maps, name, other) for name, other in shared.items()},
         alike=shared,
-        roles=(first.roles(), second.roles()) if len(inputs) >= FEWEST else None,
+        roles=(first.roles(), second.roles()) if len(inputs) >= MIN_SAMPLES else None,
         maps=(maps[0], maps[1]),
     )
 

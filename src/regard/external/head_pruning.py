@@ -30,7 +30,7 @@ from regard.external.shrinking import (
     projection_width,
     shrink,
 )
-from regard.interpret import Pruned, take_out
+from regard.interpret import Pruned, prune_heads
 from regard.io import new_folder, write_file
 from regard.result import to_plain
 from regard.viz import Layer
@@ -248,7 +248,7 @@ def prune_model(whole: Any, heads: int, output: Path, *, samples: int, overwrite
     check_prunable(whole.model)
     subject = dataclasses.replace(copy.deepcopy(whole), prepared=tuple(whole.unseen(samples, 0)))
     with new_folder(output) as folder:
-        removal = take_out(subject, heads)
+        removal = prune_heads(subject, heads)
         save_pruned(subject.model, whole.layers, removal.left, subject.layers, folder)
         if hasattr(whole.tokenizer, "save_pretrained"):
             whole.tokenizer.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Examination: what attention means. Shares on what is relevant, importance of heads, probing, alignment."""
+"""Interpretation: test whether attention is meaningful, by relevance, ablation, probing and alignment."""
 
 from typing import TYPE_CHECKING
 
@@ -7,21 +7,28 @@ from regard.late import late
 if TYPE_CHECKING:
     from regard.interpret.agreement import Agreement
     from regard.interpret.alignment import Alignment, alignment, error_rate
-    from regard.interpret.choosing import AligningHeads, AlignmentChoice, By, KeptHeads, choose_heads, combined
     from regard.interpret.estimates import Estimate
     from regard.interpret.examination import Examination, examine
-    from regard.interpret.explained import Answered, Explanation
     from regard.interpret.explanation import explain
+    from regard.interpret.explanation_result import Explanation, StepAnswer
     from regard.interpret.findings import HeadFindings
-    from regard.interpret.importance import HeadImportance, Taken, head_importance, take_out
-    from regard.interpret.kept import examined_in
-    from regard.interpret.linking import Head, all_weights, links_of, reading_heads, word_weights
+    from regard.interpret.head_selection import (
+        AligningHeads,
+        AlignmentChoice,
+        By,
+        KeptHeads,
+        choose_heads,
+        combine_heads,
+    )
+    from regard.interpret.importance import HeadImportance, PrunedHeads, head_importance, prune_heads
+    from regard.interpret.intermediates import with_sums
     from regard.interpret.probing import Probe, probe
-    from regard.interpret.pruned import Pruned
-    from regard.interpret.relevance import RelevanceShare, mass_on, relevance_share
+    from regard.interpret.pruning_result import Pruned
+    from regard.interpret.relevance import RelevanceShare, attention_mass, relevance_share
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
-    from regard.interpret.sums import with_sums
+    from regard.interpret.saved_examination import load_examination
+    from regard.interpret.word_links import Head, all_weights, cross_attention_heads, extract_links, word_weights
 
 late(__name__)
 
@@ -30,7 +37,6 @@ __all__ = [
     "AligningHeads",
     "Alignment",
     "AlignmentChoice",
-    "Answered",
     "By",
     "Estimate",
     "Examination",
@@ -45,25 +51,26 @@ __all__ = [
     "KeptHeads",
     "Probe",
     "Pruned",
+    "PrunedHeads",
     "RelevanceShare",
-    "Taken",
+    "StepAnswer",
     "alignment",
     "all_weights",
+    "attention_mass",
     "choose_heads",
-    "combined",
+    "combine_heads",
+    "cross_attention_heads",
     "error_rate",
     "examine",
-    "examined_in",
     "explain",
+    "extract_links",
     "head_importance",
     "head_roles",
     "head_samples",
-    "links_of",
-    "mass_on",
+    "load_examination",
     "probe",
-    "reading_heads",
+    "prune_heads",
     "relevance_share",
-    "take_out",
     "with_sums",
     "word_weights",
 ]

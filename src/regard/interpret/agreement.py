@@ -1,10 +1,10 @@
-"""How well links agree with known ones: error rate, precision and recall, with intervals over the sentences.
+"""Compare word links with reference links: alignment error rate, precision and recall.
 
     precision = |A and P| / |A|      recall = |A and S| / |S|
     alignment error rate = 1 - (|A and S| + |A and P|) / (|A| + |S|)      Och and Ney 2003, equations 11 to 13
 
-A links found, S sure ones, P possible ones. All sentences are counted together; intervals are of a bootstrap over
-them, as translations' scores have theirs (Koehn 2004).
+A are the predicted links, S the sure and P the possible reference links. Counts are summed over all sentences.
+Intervals come from a bootstrap over the sentences, as for translation scores (Koehn 2004).
 """
 
 from collections.abc import Sequence
@@ -13,55 +13,60 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.word_alignment import Link, WordAlignment
-from regard.interpret.estimates import LEVEL, Estimate, drawn_counts
+from regard.interpret.estimates import LEVEL, Estimate, resample_counts
 from regard.result import Result
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Agreement(Result):
-    """How well some links agree with known ones; None where nothing was found, or nothing is sure."""
+    """Agreement of predicted links with reference links; None where a ratio has no denominator."""
 
     error_rate: Estimate | None
-    """0: all that is sure was found, and nothing that is not possible; 1: nothing right was found."""
+    """0: all sure links and only possible links were predicted; 1: no predicted link is right."""
     precision: Estimate | None
-    """Share (0 to 1) of what was found that is possible."""
+    """Share (0 to 1) of the predicted links that are possible."""
     recall: Estimate | None
-    """Share (0 to 1) of what is sure that was found."""
+    """Share (0 to 1) of the sure links that were predicted."""
 
 
-def tally(found: frozenset[Link], known: WordAlignment) -> tuple[int, int, int, int]:
-    """Return |A|, |S|, |A and S| and |A and P| of one pair of sentences."""
-    return len(found), len(known.sure), len(found & known.sure), len(found & known.possible)
+def count_links(predicted: frozenset[Link], known: WordAlignment) -> tuple[int, int, int, int]:
+    """Return |A|, |S|, |A and S| and |A and P| of one sentence pair."""
+    return len(predicted), len(known.sure), len(predicted & known.sure), len(predicted & known.possible)
 
 
-def error_rate_of(counts: np.ndarray) -> np.ndarray:
-    """Return the error rate of counts (..., 4) as `tally` has them, summed over sentences; 1 where there is
-    nothing to be found, and nothing was."""
-    found, sure, hits, possible = np.moveaxis(counts, -1, 0)
-    total = found + sure
+def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
+    """Return the error rate of counts (..., 4), as `count_links` returns them, summed over sentences.
+
+    Without any predicted or sure link the rate is 1.
+    """
+    predicted, sure, hits, possible = np.moveaxis(counts, -1, 0)
+    total = predicted + sure
     rate: np.ndarray = 1 - np.divide(hits + possible, total, out=np.zeros(total.shape), where=total > 0)
     return rate
 
 
-def agreement(found: Sequence[frozenset[Link]], known: Sequence[WordAlignment], *, seed: int = 0) -> Agreement:
-    """Return how well links agree with known ones, over pairs of sentences."""
-    return agreement_of(np.array([tally(*each) for each in zip(found, known, strict=True)]), seed=seed)
+def agreement(
+    predicted: Sequence[frozenset[Link]], known: Sequence[WordAlignment], *, seed: int = 0
+) -> Agreement:
+    """Compare the links of sentence pairs with their reference links."""
+    counts = np.array([count_links(*pair) for pair in zip(predicted, known, strict=True)])
+    return agreement_from_counts(counts, seed=seed)
 
 
-def agreement_of(counts: np.ndarray, *, seed: int = 0) -> Agreement:
-    """Return the same of what `tally` found of each pair, (N, 4)."""
-    found, sure, hits, possible = counts.T.astype(np.float64)
-    draw = drawn_counts(len(counts), seed)
-    wrong = found + sure - hits - possible
+def agreement_from_counts(counts: np.ndarray, *, seed: int = 0) -> Agreement:
+    """Return the agreement for counts (N, 4), as `count_links` returns them for each sentence pair."""
+    predicted, sure, hits, possible = counts.T.astype(np.float64)
+    draw = resample_counts(len(counts), seed)
+    wrong = predicted + sure - hits - possible
     return Agreement(
-        error_rate=_ratio(wrong, found + sure, draw),
-        precision=_ratio(possible, found, draw),
+        error_rate=_ratio(wrong, predicted + sure, draw),
+        precision=_ratio(possible, predicted, draw),
         recall=_ratio(hits, sure, draw),
     )
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray, draw: np.ndarray) -> Estimate | None:
-    """Return the ratio of two sums over sentences, and its interval by `draw` (R, N): how often each is drawn."""
+    """Return the ratio of two sums over sentences with its interval; `draw` (R, N) as in `resample_counts`."""
     if not whole.sum() or len(whole) < 2:
         return None
     wholes = draw @ whole

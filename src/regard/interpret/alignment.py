@@ -1,8 +1,8 @@
-"""Alignment: does the largest weight of each target step point at what it was made from?
+"""Measure whether the largest weight of each target step is on the source step that it was made from.
 
-Letters: A the links found, one for each target step whose origin is known: the source step of its largest weight.
-P the possible links: all source steps that the target step was made from. S the sure ones: those of target steps
-with a single origin.
+A are the predicted links: for each target step with a known origin, the source step with the largest weight.
+P are the possible links: all source steps that the target step was made from. S are the sure links: the possible
+links of target steps with a single origin.
 
     alignment error rate = 1 - (|A and S| + |A and P|) / (|A| + |S|)      Och and Ney 2003, equation 13
 """
@@ -15,39 +15,39 @@ from torch import Tensor
 
 from regard.attention.recording import record_own
 from regard.errors import InputError
-from regard.interpret.relevance import mass_on
+from regard.interpret.relevance import attention_mass
 from regard.models import Seq2Seq
 from regard.tasks import Pair, PairTask, alignment_mask
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """How well one attention layer's weights agree with a known alignment."""
+    """Agreement of one attention layer's weights with a known alignment."""
 
     error_rate: float
     """0: every largest weight is on a right source step; 1: none is."""
     share: float
     """Mean attention mass (0 to 1) on the possible links."""
     uniform: float
-    """The share of attention that is alike everywhere."""
+    """The same share for uniform attention."""
 
 
 def error_rate(weights: Tensor, known: Tensor) -> float:
     """Return the alignment error rate of weights (B, Tt, Ts) against known links (B, Tt, Ts) bool.
 
-    Target steps without known links do not count; NaN where no step has any.
+    Target steps without known links do not count. Returns NaN if no step has any.
     """
-    found = torch.zeros_like(known).scatter_(2, weights.argmax(-1, keepdim=True), True)
-    found &= known.any(-1, keepdim=True)
+    predicted = torch.zeros_like(known).scatter_(2, weights.argmax(-1, keepdim=True), True)
+    predicted &= known.any(-1, keepdim=True)
     sure = known & (known.sum(-1, keepdim=True) == 1)
-    hits = (found & sure).sum() + (found & known).sum()
-    total = found.sum() + sure.sum()
+    hits = (predicted & sure).sum() + (predicted & known).sum()
+    total = predicted.sum() + sure.sum()
     return float("nan") if not total else 1.0 - (hits / total).item()
 
 
 @torch.inference_mode()
 def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> dict[str, Alignment]:
-    """Return, for each layer in which the target attends to the source, how well it agrees with the alignment.
+    """Measure the agreement with the known alignment for each cross-attention layer.
 
     The decoder is fed the true targets, whose origin is known. Heads are averaged.
     """
@@ -60,16 +60,17 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
         lengths = batch.source_mask.sum(1, keepdim=True).expand_as(counted)[counted]
         with record_own(model, layers=model.cross_layers) as records:
             model(batch.source, batch.source_mask, batch.target_in)
-        for name, found in layers.items():
+        for name, parts in layers.items():
             weights = records[name].weights.mean(1)
             if weights.shape[:2] != counted.shape:
-                taken, there = tuple(weights.shape[:2]), tuple(counted.shape)
+                recorded, expected = tuple(weights.shape[:2]), tuple(counted.shape)
                 raise InputError(
-                    f"layer {name} was recorded at {taken} steps of {there}: where it takes one after the other, "
-                    f"call it with step=, the number of the target step"
+                    f"layer {name} was recorded at {recorded} steps of {expected}: if it runs step by step, "
+                    f"call it with step=, the index of the target step"
                 )
-            # Steps of all batches are laid end to end, so source steps past the widest batch do not matter.
-            found.append((weights[counted], known[counted], lengths))
+            # The target steps of all batches are concatenated; zeros fill the source steps up to the widest
+            # batch.
+            parts.append((weights[counted], known[counted], lengths))
     result = {}
     for name, parts in layers.items():
         widest = max(weights.shape[-1] for weights, _, _ in parts)
@@ -80,7 +81,7 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
         lengths = torch.cat([part[2] for part in parts])
         result[name] = Alignment(
             error_rate=error_rate(weights.unsqueeze(0), known.unsqueeze(0)),
-            share=mass_on(weights, known).double().mean().item(),
+            share=attention_mass(weights, known).double().mean().item(),
             uniform=(known.sum(-1) / lengths).double().mean().item(),
         )
     return result

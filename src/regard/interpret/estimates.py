@@ -1,4 +1,4 @@
-"""Means over samples, with how far they can be trusted: bootstrap over the samples (Efron 1979)."""
+"""Means over samples with bootstrap intervals (Efron 1979)."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -8,8 +8,8 @@ import numpy as np
 
 RESAMPLES = 2000
 LEVEL = 0.95
-ENOUGH = 50
-"""Samples that an interval needs to hold the mean about as often as it says, of skewed values too."""
+MIN_SAMPLES = 50
+"""Samples from which on an interval contains the mean about as often as it claims, for skewed values too."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -28,35 +28,35 @@ class Estimate:
 
     @property
     def percent(self) -> str:
-        """The same in percent."""
+        """The estimate as a percentage."""
         return f"{self.mean:.1%} ({self.low:.1%} to {self.high:.1%})"
 
 
-def interval_over(samples: int) -> str:
-    """Say what the intervals of so many samples are."""
-    if samples >= ENOUGH:
+def describe_interval(samples: int) -> str:
+    """Return a caption for the intervals over `samples` samples."""
+    if samples >= MIN_SAMPLES:
         return "95 % interval over the samples"
-    return f"interval over the samples, too narrow for 95 %: ask {ENOUGH} or more"
+    return f"interval over the samples, too narrow for 95 %: use {MIN_SAMPLES} samples or more"
 
 
 NOT_MEASURED = "not measured"
 
 
-def said(found: Estimate | None, form: Callable[[Estimate], str] = str) -> str:
-    """Write an estimate, or that there is none."""
-    return NOT_MEASURED if found is None else form(found)
+def format_estimate(estimate: Estimate | None, form: Callable[[Estimate], str] = str) -> str:
+    """Format an estimate, or return "not measured"."""
+    return NOT_MEASURED if estimate is None else form(estimate)
 
 
-def drawn_counts(samples: int, seed: int) -> np.ndarray:
-    """Return (R, N): how often each of N samples is drawn in each of R resamples."""
+def resample_counts(samples: int, seed: int) -> np.ndarray:
+    """Return how often each of N samples is drawn in each of R resamples, (R, N)."""
     random = np.random.default_rng(seed)
     return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES)
 
 
 def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate | None:
-    """Return the mean of values and its interval by `draw` (R, N): how often each of N samples is drawn.
+    """Return the mean of values (N) and its interval; `draw` (R, N) as `resample_counts` returns it.
 
-    A sample without a value (NaN) counts in neither. Of fewer than two samples nothing is known: None.
+    Samples without a value (NaN) do not count. With fewer than two values the result is None.
     """
     values = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(values)
@@ -66,9 +66,9 @@ def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate
     total = counts.sum(1)
     means = (counts @ values[known])[total > 0] / total[total > 0]
     mean, count = float(values[known].mean()), int(known.sum())
-    wider = _wider(count)
+    factor = _widening_factor(count)
     low, high = (
-        mean + wider * (float(end) - mean) for end in np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        mean + factor * (float(end) - mean) for end in np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     )
     if values[known].min() >= 0 and values[known].max() <= 1:  # shares
         low, high = max(low, 0.0), min(high, 1.0)
@@ -76,10 +76,14 @@ def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate
 
 
 @functools.cache
-def _wider(count: int) -> float:
-    """Return how much wider an interval of few samples has to be than the bootstrap's: what Student's is beyond
-    the normal distribution's, and what a variance loses that is taken around the samples' own mean."""
-    from scipy import special  # of which scipy.stats makes the same, in half a second more
+def _widening_factor(count: int) -> float:
+    """Return the factor by which the bootstrap interval of few samples is widened.
+
+    A bootstrap interval of few samples is too narrow for two reasons. It uses the normal distribution where
+    Student's would be right, and its variance is taken around the samples' own mean, so it is too small by
+    (n - 1) / n.
+    """
+    from scipy import special  # scipy.stats gives the same numbers, but its import takes half a second longer
 
     student, normal = special.stdtrit(count - 1, (1 + LEVEL) / 2), special.ndtri((1 + LEVEL) / 2)
     return float(student / normal * (count / (count - 1)) ** 0.5)

@@ -1,16 +1,16 @@
-"""Examination: does the attention of a subject mean anything, and how far do the figures carry?
+"""Examine whether the attention of a model is meaningful, and how far the figures support it.
 
-Three questions to every head that reads the input, each answered over many samples with a 95 % interval
-(bootstrap over the samples, Efron 1979):
+Every head that attends to the inputs is tested in three ways. Each figure is a mean over many samples with a 95 %
+interval (bootstrap over the samples, Efron 1979):
 
-- Is it where it should be? The share of its attention on the inputs that the answer depends on, beside that of
-  uniform attention, and beside the same head's share on the relevant inputs of another sample: a head that looks
-  at the same places whatever the input is has that one too.
-- Does it rank the inputs as the answer's dependence on them does? Spearman's rank correlation of the weights
-  with gradient times input and with ablation (see `probing`), beside those of another sample.
-- Does the head matter at all? What the loss gains when it is switched off (see `importance`).
+- Relevance: the share of its attention on the inputs that the answer depends on. It is compared with the share of
+  uniform attention, and with the same head's share on the relevant inputs of another sample. A head that attends
+  to fixed positions, whatever the input, scores as high on another sample.
+- Ranking: Spearman's rank correlation of the weights with gradient times input and with ablation (see `probing`),
+  compared with the correlation with another sample's values.
+- Importance: the loss increase when the head is switched off (see `importance`).
 
-What nothing was measured of is unknown: it is None, and no sentence is made of it.
+A figure that was not measured is None, and the text says nothing about it.
 """
 
 import dataclasses
@@ -25,92 +25,99 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.errors import InputError, check_range
-from regard.interpret.estimates import Estimate, drawn_counts, estimate, interval_over, said
+from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
 from regard.interpret.findings import HeadFindings
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import Probe, probe
-from regard.interpret.relevance import mass_on
-from regard.interpret.roles import FEWEST, HeadRoles, head_roles
+from regard.interpret.relevance import attention_mass
+from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
 from regard.io import write_file, write_json
 from regard.result import Result
 from regard.training import RunFolder
 from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
 
-_WORTH = "Bars: what is added to the loss when each head is off; the table below has the numbers"
-_PLACED = "Points: the share of each head on what the answer depends on; the table below has the numbers"
-MOST = 60
-"""Samples that roles are found over, at most."""
+_IMPORTANCE_CAPTION = "Bars: loss increase when each head is off; the table below has the numbers"
+_RELEVANCE_CAPTION = "Points: each head's share on what the answer depends on; the table below has the numbers"
+MAX_ROLE_SAMPLES = 60
+"""Largest number of samples that roles are found over: roles need a full map of each."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Examination(Result):
-    """What is known of a run's attention."""
+    """The figures of a model's attention, and sentences that explain them."""
 
     task: str
     samples: int
     seed: int
     uniform: Estimate | None
-    """Share of uniform attention on relevant inputs; None where the task does not know them."""
+    """Share of uniform attention on relevant inputs; None if the task does not know them."""
     heads: list[HeadFindings]
     importance: HeadImportance
     alignment_error: dict[str, float] = field(default_factory=dict)
-    """Alignment error rate (0 to 1) of each layer, where the alignment is known."""
+    """Alignment error rate (0 to 1) by layer, if the alignment is known."""
     roles: HeadRoles | None = None
-    """What each head does; None where nobody has asked."""
+    """The role of each head; None if roles were not determined."""
     unanswered: list[str] = field(default_factory=list)
-    """What could not be asked, a sentence each."""
+    """One sentence for each measurement that was not possible."""
     over: str = "unseen samples"
-    """What the inputs are, for people."""
+    """What the inputs are, as text for tables."""
 
     @property
     def sentences(self) -> list[str]:
-        """What the figures support and what they do not, a sentence or two for each head."""
-        found = [each.sentence() for each in self.heads]
+        """What the figures support and what they do not: one sentence for each head, then general remarks."""
+        sentences = [head.sentence() for head in self.heads]
         for layer, rate in self.alignment_error.items():
             quality = "nearly always points" if rate < 0.1 else "often points" if rate < 0.4 else "seldom points"
-            found.append(
-                f"{layer}: the largest weight {quality} at what a symbol was made from (error {rate:.1%})."
+            sentences.append(
+                f"{layer}: the largest weight {quality} to what a symbol was made from (error {rate:.1%})."
             )
-        found += self.unanswered
-        found.append(
-            "Gradients and ablation are measures of their own, with faults of their own: where they disagree "
-            "with the weights, that does not say which is right. Only switching a head off shows what the model "
-            "does with it, and only for this run: train more seeds before saying it of the mechanism."
+        sentences += self.unanswered
+        sentences.append(
+            "Gradients and ablation are independent measures with their own weaknesses: where they disagree "
+            "with the weights, this does not show which is right. Only switching a head off shows what the model "
+            "does with it, and only for this run: train more seeds before drawing conclusions about the "
+            "mechanism."
         )
-        return found
+        return sentences
 
     def table(self) -> RenderableType:
         """Return the figures as tables."""
         parts: list[RenderableType] = []
         if self.uniform is not None:
-            shares = _table("Attention on what the answer depends on", "share", "less uniform", "less another's")
-            for each in self.heads:
-                found = (each.relevance, each.beyond_uniform, each.beyond_permuted)
-                percents = (said(estimate, lambda known: known.percent) for estimate in found)
-                shares.add_row(each.layer, str(each.head), *percents)
+            columns = ("share", "minus uniform", "minus another's")
+            shares = _table("Attention on what the answer depends on", *columns)
+            for head in self.heads:
+                estimates = (head.relevance, head.beyond_uniform, head.beyond_permuted)
+                percents = (format_estimate(share, lambda known: known.percent) for share in estimates)
+                shares.add_row(head.layer, str(head.head), *percents)
             parts += [shares, Text(f"Uniform attention: {self.uniform.percent}"), ""]
         gradient = _table(
             "Rank correlation of the weights with gradient times input", "this input's", "another's"
         )
         ablation = _table("Rank correlation of the weights with ablation", "this input's", "another's")
-        for each in self.heads:
-            gradient.add_row(each.layer, str(each.head), said(each.gradient), said(each.gradient_permuted))
-            ablation.add_row(each.layer, str(each.head), said(each.ablation), said(each.ablation_permuted))
+        for head in self.heads:
+            name = head.layer, str(head.head)
+            gradient.add_row(*name, *map(format_estimate, (head.gradient, head.gradient_permuted)))
+            ablation.add_row(*name, *map(format_estimate, (head.ablation, head.ablation_permuted)))
         if self.roles is not None:
             parts += [self.roles.table(self.importance.added), ""]
-        about = f"{self.task}: {self.samples:,} {self.over}, mean ({interval_over(self.samples)})"
-        return Group(about, "", *parts, gradient, "", ablation, "", self.importance.table())
+        title = f"{self.task}: {self.samples:,} {self.over}, mean ({describe_interval(self.samples)})"
+        return Group(title, "", *parts, gradient, "", ablation, "", self.importance.table())
 
     def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
-        """Write a page with all tables, plots and words; raises `MachineError` where that cannot be.
+        """Write a page with all tables, plots and sentences, and return its path.
 
-        `explorer`: where `regard show` serves the subject, so that each head has a link into it.
+        `explorer`: the address at which `regard show` serves the model; each head then has a link to it. Raises
+        `MachineError` if the file cannot be written.
         """
-        parts: list[Part] = [Group(*self.sentences), Plot(lambda: importance_plot(self.importance), _WORTH)]
+        parts: list[Part] = [
+            Group(*self.sentences),
+            Plot(lambda: importance_plot(self.importance), _IMPORTANCE_CAPTION),
+        ]
         if (uniform := self.uniform) is not None:
-            parts.append(Plot(lambda: relevance_plot(self.heads, uniform), _PLACED))
+            parts.append(Plot(lambda: relevance_plot(self.heads, uniform), _RELEVANCE_CAPTION))
         table = self.table()
         assert isinstance(table, Group)
         parts.append(table)
@@ -126,13 +133,14 @@ class Examination(Result):
         return {**super().json(), "words": self.sentences}
 
     def summary(self) -> str:
-        """Say what was asked."""
+        """Return the task, the number of heads and the number of samples."""
         return f"{self.task}, {len(self.heads)} heads, {self.samples:,} {self.over}"
 
     def save(self, path: str | Path) -> Path:
-        """Write all figures as JSON, and the sentences; raises `MachineError` where that cannot be.
+        """Write the figures and sentences as JSON, and return the path.
 
-        In the folder of a run the file also says of which model it is, which is checked when it is read.
+        In the folder of a run the file also names the model, which is checked when the file is read. Raises
+        `MachineError` if the file cannot be written.
         """
         path = Path(path)
         if (run := RunFolder(path.parent)).exists():
@@ -147,19 +155,22 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Examination:
-    """Ask what the attention of a subject to its inputs means, over `samples` unseen ones.
+    """Examine whether the attention of a subject is meaningful, over `samples` unseen inputs.
 
-    Raises `InputError` for a model without attention, or where there are no such inputs.
+    >>> result = regard.examine(regard.load("runs/signal2"))    # doctest: +SKIP
+    >>> print(result.sentences[0])    # doctest: +SKIP
+
+    Raises `InputError` for a model without attention, or if there are no unseen inputs.
     """
     check_range("samples", samples, 2, 10**5)
     importance = head_importance(subject, seed=seed)
     inputs = subject.unseen(samples, seed)
     trials = [trial for trial in map(subject.trial, inputs) if trial is not None]
-    probes = [probe(subject.recording, each.embedding, each.run, each.layers) for each in trials]
-    known = [each.relevant for each in trials if each.relevant is not None]
-    found = examination_of(
+    probes = [probe(subject.recording, trial.embedding, trial.run, trial.layers) for trial in trials]
+    relevance = [trial.relevant for trial in trials if trial.relevant is not None]
+    examination = make_examination(
         probes,
-        known if known and len(known) == len(probes) else None,
+        relevance if relevance and len(relevance) == len(probes) else None,
         importance,
         task=subject.name,
         seed=seed,
@@ -167,18 +178,18 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
         alignment_error=subject.alignment_error(inputs),
         unanswered=subject.unanswered,
     )
-    return dataclasses.replace(found, roles=_roles(subject, samples, seed))
+    return dataclasses.replace(examination, roles=_find_roles(subject, samples, seed))
 
 
-def _roles(subject: Subject[Input], samples: int, seed: int) -> HeadRoles | None:
-    """Return what each head does; None of somebody's model that cannot be drawn anew, and so has no null."""
+def _find_roles(subject: Subject[Input], samples: int, seed: int) -> HeadRoles | None:
+    """Return the role of each head; None for a model that cannot be initialised again, so that no null exists."""
     try:
-        return head_roles(subject, samples=min(max(samples, FEWEST), MOST), seed=seed)
+        return head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
     except InputError:
         return None
 
 
-def examination_of(
+def make_examination(
     probes: Sequence[Probe],
     relevance: Sequence[np.ndarray] | None,
     importance: HeadImportance,
@@ -189,41 +200,39 @@ def examination_of(
     alignment_error: dict[str, float] | None = None,
     unanswered: Sequence[str] = (),
 ) -> Examination:
-    """Work out all figures; `relevance`: (Tq, Tk) bool for each probe, None where the task does not know it.
+    """Compute all figures from probes.
 
-    Without probes, of which there are as many as samples otherwise, importance is all that is told of a head.
+    `relevance`: (Tq, Tk) bool for each probe; None if the task does not know it. `samples`: None for one sample
+    per probe. Without probes, only the importance of each head is known.
     """
-    # Each sample beside the next one: as good as any other, and never itself.
+    # Each sample is compared with the next one: any other sample would do, and it is never the sample itself.
     others = [*range(1, len(probes)), 0]
-    draw = drawn_counts(max(len(probes), 1), seed)
+    draw = resample_counts(max(len(probes), 1), seed)
     even = (
         None if relevance is None else np.array([_share(np.full(r.shape, 1 / r.shape[1]), r) for r in relevance])
     )
     heads = []
     if not probes:
         heads = [
-            _unprobed(layer, head, importance)
-            for layer, all in importance.added.items()
-            for head in range(len(all))
+            _importance_only(layer, head, importance)
+            for layer, added in importance.added.items()
+            for head in range(len(added))
         ]
     for layer, first in probes[0].weights.items() if probes else ():
         for head in range(len(first)):
-            weights = [each.weights[layer][head] for each in probes]
-            placing = {}
+            weights = [sample.weights[layer][head] for sample in probes]
+            shares = {}
             if relevance is not None and even is not None:
-                placing = _placing(weights, relevance, even, others, draw)
-            worth = importance.added[layer][head]
-            ranking = _ranking(weights, probes, others, draw)
-            moved = _moved(weights, others)
+                shares = _measure_relevance(weights, relevance, even, others, draw)
             heads.append(
                 HeadFindings(
                     layer=layer,
                     head=head,
-                    importance=worth,
+                    importance=importance.added[layer][head],
                     measure=importance.measure,
-                    moved=moved,
-                    **ranking,
-                    **placing,
+                    moved=_measure_movement(weights, others),
+                    **_measure_ranking(weights, probes, others, draw),
+                    **shares,
                 )
             )
     return Examination(
@@ -238,7 +247,7 @@ def examination_of(
     )
 
 
-def _unprobed(layer: str, head: int, importance: HeadImportance) -> HeadFindings:
+def _importance_only(layer: str, head: int, importance: HeadImportance) -> HeadFindings:
     return HeadFindings(
         layer=layer,
         head=head,
@@ -251,14 +260,14 @@ def _unprobed(layer: str, head: int, importance: HeadImportance) -> HeadFindings
     )
 
 
-def _placing(
+def _measure_relevance(
     weights: list[np.ndarray],
     relevance: Sequence[np.ndarray],
     even: np.ndarray,
     others: list[int],
     draw: np.ndarray,
 ) -> dict[str, Estimate | None]:
-    """Say how much of a head's attention is on what is relevant; `even`: the share of uniform attention."""
+    """Return how much of a head's attention is on relevant inputs; `even`: the share of uniform attention (N)."""
     shares = [_share(w, r) for w, r in zip(weights, relevance, strict=True)]
     permuted = [_share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
     return {
@@ -268,58 +277,64 @@ def _placing(
     }
 
 
-def _moved(weights: list[np.ndarray], others: list[int]) -> float:
-    """Say how much of a head's attention stands elsewhere on another sample, as far as both go: half the sum of
-    the differences, in the mean."""
-    found = []
-    for own, other in zip(weights, (weights[each] for each in others), strict=True):
+def _measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
+    """Return the mean share of a head's attention that differs between samples: half the summed differences."""
+    shares = []
+    for own, other in zip(weights, (weights[index] for index in others), strict=True):
         steps, inputs = (min(sizes) for sizes in zip(own.shape, other.shape, strict=True))
-        found.append(float(np.abs(own[:steps, :inputs] - other[:steps, :inputs]).sum(1).mean()) / 2)
-    return float(np.mean(found))
+        shares.append(float(np.abs(own[:steps, :inputs] - other[:steps, :inputs]).sum(1).mean()) / 2)
+    return float(np.mean(shares))
 
 
-def _ranking(
+def _measure_ranking(
     weights: list[np.ndarray], probes: Sequence[Probe], others: list[int], draw: np.ndarray
 ) -> dict[str, Estimate | None]:
-    """Say how far a head ranks the inputs as gradients and ablation do."""
-    found: dict[str, Estimate | None] = {}
+    """Return the rank correlation of a head's weights with gradients and with ablation."""
+    estimates: dict[str, Estimate | None] = {}
     for name, measures in (
-        ("gradient", [each.gradient for each in probes]),
-        ("ablation", [each.ablation for each in probes]),
+        ("gradient", [sample.gradient for sample in probes]),
+        ("ablation", [sample.ablation for sample in probes]),
     ):
         own = [correlation(w, m) for w, m in zip(weights, measures, strict=True)]
-        another = [correlation(w, measures[other]) for w, other in zip(weights, others, strict=True)]
-        found |= {name: estimate(own, draw), f"{name}_permuted": estimate(another, draw)}
-    return found
+        permuted = [correlation(w, measures[other]) for w, other in zip(weights, others, strict=True)]
+        estimates |= {name: estimate(own, draw), f"{name}_permuted": estimate(permuted, draw)}
+    return estimates
 
 
 def _share(weights: np.ndarray, relevant: np.ndarray) -> float:
-    """Return the mean mass on relevant inputs over the steps that depend on some; of two samples of different
-    lengths, as far as both go."""
+    """Return the mean mass on relevant inputs over the steps that depend on some input; NaN if none does."""
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
     relevant = relevant[:steps, :inputs]
     counted = relevant.any(1)
-    return float(mass_on(weights[:steps, :inputs], relevant)[counted].mean()) if counted.any() else float("nan")
+    return (
+        float(attention_mass(weights[:steps, :inputs], relevant)[counted].mean())
+        if counted.any()
+        else float("nan")
+    )
 
 
 def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
-    """Return Spearman's rank correlation of weights and measure (Tq, Tk) over the inputs, mean over the steps.
+    """Return Spearman's rank correlation of weights and measure (Tq, Tk) over the inputs, averaged over the
+    steps.
 
-    Of two samples of different lengths, as far as both go. Steps at which one of them is constant do not count;
-    NaN where none is left.
+    If the two come from samples of different lengths, only the common steps and inputs count. Steps at which one
+    of them is constant do not count. Returns NaN if no step counts.
     """
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, measure.shape, strict=True))
-    one, other = _ranks(weights[:steps, :inputs]), _ranks(measure[:steps, :inputs])
-    one, other = one - one.mean(1, keepdims=True), other - other.mean(1, keepdims=True)
-    size = np.sqrt((one**2).sum(1) * (other**2).sum(1))
+    x, y = _ranks(weights[:steps, :inputs]), _ranks(measure[:steps, :inputs])
+    x, y = x - x.mean(1, keepdims=True), y - y.mean(1, keepdims=True)
+    size = np.sqrt((x**2).sum(1) * (y**2).sum(1))
     counted = size > 0
     if not counted.any():
         return float("nan")
-    return float(((one * other).sum(1)[counted] / size[counted]).mean())
+    return float(((x * y).sum(1)[counted] / size[counted]).mean())
 
 
 def _ranks(rows: np.ndarray) -> np.ndarray:
-    """Return the rank of each value in its row; those that are alike to six decimals share the mean of theirs."""
+    """Return the rank of each value in its row; ties share the mean of their ranks.
+
+    Values count as tied if they are equal to six decimals, because rounding noise would rank equal weights.
+    """
     ranks = np.empty(rows.shape)
     for row, values in zip(ranks, rows.round(6), strict=True):
         _, which, counts = np.unique(values, return_inverse=True, return_counts=True)

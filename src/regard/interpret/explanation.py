@@ -1,14 +1,14 @@
-"""How one weight comes about, and what becomes of it: the sum, number by number.
+"""Explain how one attention weight is computed, and how it contributes to the answer.
 
-    score   = the score's own steps, from one query and one key     scaled_dot: Σ q_d k_d / √D
-    weights = softmax(scores + mask)                                over the row of this query
+    score   = f(query, key)                 scaled_dot: Σ q_d k_d / √D
+    weights = softmax(scores + mask)        over the keys of this query
     context = Σ_j weights_j values_j
-    added   = context W^O                                           of all heads together
-    state   = norm(what was there + added)
-    logits  = W state + b, after whatever layers follow
+    added   = context W^O                   of all heads together
+    state   = norm(residual + added)
+    logits  = W state + b                   after all following layers
 
-(Vaswani et al. 2017, sections 3.1 and 3.2, for the query model and the Transformer; a recurrent decoder has no
-residual, and its context goes where the model says.) All numbers are the model's own, read while it answered.
+(Vaswani et al. 2017, sections 3.1 and 3.2, for the query model and the Transformer. A recurrent decoder has no
+residual; its model decides where the context goes.) All numbers are read from the model while it answers.
 """
 
 from typing import Any
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from regard.attention import AttentionLayer, MultiHeadAttention, short_name
 from regard.errors import InputError, check_range
-from regard.interpret.explained import Answered, Explanation
-from regard.interpret.following import Events, LayerRow, follow, row_of
+from regard.interpret.answer_trace import AnswerTrace, LayerRow, read_layer_row, trace_answer
+from regard.interpret.explanation_result import Explanation, StepAnswer
 from regard.viz.maps import CROSS, Map
 from regard.viz.subject import Input, Subject
 
-MOST_CLASSES = 20
-"""Classes of which all logits are told; of more, the likeliest."""
+MAX_CLASSES = 20
+"""Largest number of classes whose logits are returned, the likeliest first."""
 
 
 def explain(
@@ -37,39 +37,44 @@ def explain(
     temperature: float = 1.0,
     seed: int = 0,
 ) -> Explanation:
-    """Return how a head of a layer came to its weights for one query, while the subject answers an input.
+    """Explain the attention weights of one head for one query, while the subject answers an input.
 
-    `input` None: one drawn by `seed`. `layer` None: the first in which outputs look at inputs, or the first of
-    all. `output`: the step that looks, from 0. `key`: the step looked at; None: the one with the largest weight.
-    `temperature`: what the head's scores are divided by before the softmax; above 1 its weights are more even.
-    Raises `InputError` for a layer, head or step that is not there, and where layers are not Regard's.
+    `input`: default one drawn by `seed`. `layer`: default the first layer in which outputs attend to inputs, else
+    the first layer. `output`: index of the query, from 0. `key`: index of the explained key, from 0; default the
+    one with the largest weight. `temperature`: divides the head's scores before the softmax; above 1 the weights
+    are more even.
+
+    >>> run = regard.load("runs/signal2")    # doctest: +SKIP
+    >>> print(regard.explain(run, head=1, output=2))    # doctest: +SKIP
+
+    Raises `InputError` for an unknown layer, head or step, and for layers that are not Regard's.
     """
-    name = _chosen(subject, layer)
-    followed = follow(subject, input, [name], seed=seed, temperature=temperature, head=head)
-    [(found, events)] = followed.layers
-    return explanation_of(
-        subject, followed.shown, name, found, events, head=head, output=output, key=key, temperature=temperature
+    name = _choose_layer(subject, layer)
+    answer = trace_answer(subject, input, [name], seed=seed, temperature=temperature, head=head)
+    [(module, trace)] = answer.layers
+    return make_explanation(
+        subject, answer.shown, name, module, trace, head=head, output=output, key=key, temperature=temperature
     )
 
 
-def explanation_of(
+def make_explanation(
     subject: Subject[Input],
     shown: Map,
     name: str,
     layer: AttentionLayer,
-    events: Events,
+    trace: AnswerTrace,
     *,
     head: int,
     output: int,
     key: int | None = None,
     temperature: float = 1.0,
 ) -> Explanation:
-    """Return what `explain` does of an answer that was followed, in a layer called `name`.
+    """Explain one weight of a traced answer, in the layer called `name`; see `explain`.
 
-    Raises `InputError` for a step that is not there.
+    Raises `InputError` for an unknown step.
     """
-    row = row_of(events.insides, output)
-    mapped = shown.layers[short_name(name)]
+    row = read_layer_row(trace.insides, output)
+    layer_map = shown.layers[short_name(name)]
     weights = row.weights[head]
     if key is None:
         key = int(weights.argmax())
@@ -82,68 +87,71 @@ def explanation_of(
         head=head,
         query=output,
         key=key,
-        query_label=mapped.query_labels[output],
-        key_labels=mapped.key_labels[: len(weights)],
-        steps={each: _listed(values) for each, values in steps.items()},
+        query_label=layer_map.query_labels[output],
+        key_labels=layer_map.key_labels[: len(weights)],
+        steps={step: _to_list(values) for step, values in steps.items()},
         scale=score.scale(row.query.shape[-1]),
-        scores=_listed(row.scores[head]),
+        scores=_to_list(row.scores[head]),
         may_see=[True] * len(weights) if row.mask is None else row.mask[head].tolist(),
         temperature=temperature,
-        weights=_listed(weights),
-        values=_listed(row.value[head]),
-        context=_listed(row.context[head]),
-        **_after(layer, events, row, output, head),
+        weights=_to_list(weights),
+        values=_to_list(row.value[head]),
+        context=_to_list(row.context[head]),
+        **_explain_output(layer, trace, row, output, head),
         note=shown.note,
-        answered=None if mapped.kind == "encoder" else _answered(subject, events, shown, output),
+        answered=None if layer_map.kind == "encoder" else _explain_answer(subject, trace, shown, output),
     )
 
 
-def _chosen(subject: Subject[Input], layer: str | None) -> str:
-    """Return the layer asked for, or the first in which outputs look at inputs."""
+def _choose_layer(subject: Subject[Input], layer: str | None) -> str:
+    """Return the requested layer, or the first one in which outputs attend to inputs."""
     if layer is not None:
         return layer
     if not subject.layers:
         raise InputError("the model has no attention to explain: train it with attention")
-    return next((each.name for each in subject.layers if each.kind == CROSS), subject.layers[0].name)
+    return next((module.name for module in subject.layers if module.kind == CROSS), subject.layers[0].name)
 
 
-def _after(layer: AttentionLayer, events: Events, row: LayerRow, output: int, head: int) -> dict[str, Any]:
-    """Return what becomes of the context of one query."""
+def _explain_output(
+    layer: AttentionLayer, trace: AnswerTrace, row: LayerRow, output: int, head: int
+) -> dict[str, Any]:
+    """Return the fields for the steps that follow the context of one query."""
     added, own = row.context.flatten(), None
-    if isinstance(layer, MultiHeadAttention) and events.added is not None:
-        added = events.added[0, output]
+    if isinstance(layer, MultiHeadAttention) and trace.added is not None:
+        added = trace.added[0, output]
+        # W^O is linear, so its columns of this head give the head's own part of the sum.
         matrix = layer.output.weight.double().cpu().unflatten(1, (layer.heads, -1))[:, head]
-        own = _listed(matrix @ row.context[head])
-    before, after = events.norm or (None, None)
+        own = _to_list(matrix @ row.context[head])
+    before, after = trace.norm or (None, None)
     return {
-        "added": _listed(added),
+        "added": _to_list(added),
         "own_part": own,
-        "before_norm": None if before is None else _listed(before[0, output]),
-        "after_norm": None if after is None else _listed(after[0, output]),
+        "before_norm": None if before is None else _to_list(before[0, output]),
+        "after_norm": None if after is None else _to_list(after[0, output]),
     }
 
 
-def _answered(subject: Subject[Input], events: Events, shown: Map, output: int) -> Answered | None:
-    """Return what the model answers at an output step."""
-    if events.logits is None or events.state is None:
+def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, output: int) -> StepAnswer | None:
+    """Return the model's answer at an output step."""
+    if trace.logits is None or trace.state is None:
         return None
-    logits = events.logits[0].double().cpu()
-    states = events.state.reshape(-1, events.state.shape[-1])
-    shares = logits[output].softmax(-1)
-    likely = shares.argsort(descending=True)[:MOST_CLASSES]
+    logits = trace.logits[0].double().cpu()
+    states = trace.state.reshape(-1, trace.state.shape[-1])
+    probabilities = logits[output].softmax(-1)
+    likely = probabilities.argsort(descending=True)[:MAX_CLASSES]
     prediction = shown.prediction
-    return Answered(
+    return StepAnswer(
         answer=shown.outputs[output]
         if prediction is None or isinstance(prediction, str)
         else str(prediction[output]),
         probability=shown.probabilities[output],
-        state=_listed(states[output if len(states) == len(logits) else 0]),
+        state=_to_list(states[output if len(states) == len(logits) else 0]),
         classes=subject.called(likely.tolist()),
-        logits=_listed(logits[output, likely]),
-        probabilities=_listed(shares[likely]),
+        logits=_to_list(logits[output, likely]),
+        probabilities=_to_list(probabilities[likely]),
     )
 
 
-def _listed(values: Tensor) -> list[Any]:
-    found: list[Any] = values.detach().double().cpu().tolist()
-    return found
+def _to_list(values: Tensor) -> list[Any]:
+    numbers: list[Any] = values.detach().double().cpu().tolist()
+    return numbers

@@ -1,4 +1,4 @@
-"""Head importance: by how much the loss rises when a head is switched off (Michel et al. 2019, section 3.2)."""
+"""Head importance: the loss increase when a head is switched off (Michel et al. 2019, section 3.2)."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -12,42 +12,43 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.errors import InputError, check_range
-from regard.interpret.estimates import Estimate, drawn_counts, estimate, interval_over
+from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
 from regard.result import Result
 from regard.viz.data import WorthData
 from regard.viz.subject import Input, Subject
 
 GROUPS = 1000
-"""Of more inputs, an interval is over so many groups of them: drawing each would take long."""
+"""Largest number of units that an interval resamples. More inputs are summed into groups: drawing each takes
+long."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadImportance(Result):
-    """What each head is worth, over a sample that training has not seen."""
+    """The importance of each head, over inputs that were not used in training."""
 
     samples: int
     loss: float
     """Mean cross-entropy of all output steps with every head on, in nats."""
     added: dict[str, list[float]]
-    """By layer: what is added to the loss when each head is off. Below 0: the model does better without."""
+    """By layer: the loss increase when each head is off. Below 0: the model is better without the head."""
     intervals: dict[str, list[Estimate | None]] = field(default_factory=dict)
-    """The same as `added` with its 95 % interval, by bootstrap over the samples; None of a single one."""
+    """`added` with 95 % intervals (bootstrap over the samples); None for a single sample."""
     measure: str = "loss"
-    """What `loss` is, where it is not that of a known truth."""
+    """The name of `loss`, if it is not the loss against a known truth."""
 
     def ranked(self) -> list[tuple[float, str, int]]:
-        """Return every head with what it is worth and its layer, the least important first."""
+        """Return the loss increase, layer and index of every head, the least important first."""
         return sorted(
             (value, layer, head) for layer, values in self.added.items() for head, value in enumerate(values)
         )
 
     def summary(self) -> str:
-        """Name the most important head."""
+        """Return the most important head."""
         value, layer, head = self.ranked()[-1]
         return f"{layer} head {head} adds most when off, {value:+.4f} to a {self.measure} of {self.loss:.4f}"
 
     def table(self) -> RenderableType:
-        """Return a table, a line for each layer."""
+        """Return a table with one row for each layer."""
         most = max(map(len, self.added.values()))
         over = f"({self.loss:.4f} with all on, {self.samples:,} samples)"
         title = f"{self.measure.capitalize()} added when a head is off {over}"
@@ -57,33 +58,36 @@ class HeadImportance(Result):
             known = self.intervals.get(layer, [None] * len(values))
             table.add_row(layer, *map(_cell, values, known))
         parts: list[RenderableType] = [Text(title, style="italic"), table]
-        if any(each is not None and _maybe_nothing(each) for some in self.intervals.values() for each in some):
-            parts.append(Text(f"(in brackets: 0 is in the {interval_over(self.samples)})", style="dim"))
+        if any(_includes_zero(interval) for intervals in self.intervals.values() for interval in intervals):
+            parts.append(Text(f"(in brackets: 0 is inside the {describe_interval(self.samples)})", style="dim"))
         return Group(*parts)
 
 
-def worth_by_layer(found: HeadImportance) -> dict[str, list[WorthData]]:
-    """Return what each head is worth, as the page takes it."""
-    return {layer: worth_data(added, found.intervals.get(layer)) for layer, added in found.added.items()}
+def importance_by_layer(importance: HeadImportance) -> dict[str, list[WorthData]]:
+    """Return the importance of each head by layer, as the page expects it."""
+    return {
+        layer: importance_data(added, importance.intervals.get(layer))
+        for layer, added in importance.added.items()
+    }
 
 
-def worth_data(added: Sequence[float], intervals: Sequence[Estimate | None] | None) -> list[WorthData]:
-    """Return what the heads of a layer are worth, with their intervals where those are known."""
+def importance_data(added: Sequence[float], intervals: Sequence[Estimate | None] | None) -> list[WorthData]:
+    """Return the importance of a layer's heads as the page expects it, with intervals if they are known."""
     known = intervals or [None] * len(added)
     return [
         {"added": value, "low": None, "high": None}
-        if each is None
-        else {"added": value, "low": each.low, "high": each.high}
-        for value, each in zip(added, known, strict=True)
+        if interval is None
+        else {"added": value, "low": interval.low, "high": interval.high}
+        for value, interval in zip(added, known, strict=True)
     ]
 
 
 def _cell(value: float, known: Estimate | None) -> str:
-    return f"({value:+.4f})" if known is not None and _maybe_nothing(known) else f"{value:+.4f}"
+    return f"({value:+.4f})" if _includes_zero(known) else f"{value:+.4f}"
 
 
-def _maybe_nothing(found: Estimate) -> bool:
-    return found.low <= 0 <= found.high
+def _includes_zero(interval: Estimate | None) -> bool:
+    return interval is not None and interval.low <= 0 <= interval.high
 
 
 @torch.inference_mode()
@@ -92,12 +96,17 @@ def head_importance(
     *,
     samples: int | None = None,
     seed: int = 0,
-    told: Callable[[int, int], None] = lambda done, heads: None,
+    on_progress: Callable[[int, int], None] = lambda done, heads: None,
 ) -> HeadImportance:
-    """Return the importance of every head of a subject, over unseen inputs (None: as many as is usual for it),
-    the same ones each time. `told` hears after each head how many are done, of how many.
+    """Measure the importance of every head of a subject, over unseen inputs.
 
-    Raises `InputError` for a model without attention, or where there are no such inputs.
+    `samples`: the number of inputs; default `subject.importance_samples`. The same `seed` draws the same inputs.
+    `on_progress` is called after each head with the number of finished heads and their total.
+
+    >>> importance = regard.head_importance(regard.load("runs/signal2"), samples=500)    # doctest: +SKIP
+    >>> importance.ranked()[-1]    # doctest: +SKIP
+
+    Raises `InputError` for a model without attention, or if there are no unseen inputs.
     """
     samples = subject.importance_samples if samples is None else samples
     check_range("samples", samples, 1, 10**7)
@@ -109,16 +118,16 @@ def head_importance(
     outputs = max(base[:, 1].sum(), 1)
     intervals = {}
     heads, done = sum(layer.heads for layer in subject.layers), 0
-    told(done, heads)
+    on_progress(done, heads)
     for layer in subject.layers:
         values, estimates = [], []
         for head in range(layer.heads):
             with subject.intervene(layer.name, heads=[head]):
-                more = subject.losses(inputs)[:, 0] - base[:, 0]
-            values.append(float(more.sum() / outputs))
-            estimates.append(_interval(more, base[:, 1], seed))
+                increase = subject.losses(inputs)[:, 0] - base[:, 0]
+            values.append(float(increase.sum() / outputs))
+            estimates.append(_interval(increase, base[:, 1], seed))
             done += 1
-            told(done, heads)
+            on_progress(done, heads)
         added[layer.name], intervals[layer.name] = values, estimates
     return HeadImportance(
         samples=len(inputs),
@@ -129,68 +138,72 @@ def head_importance(
     )
 
 
-def _interval(more: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | None:
-    """Return the mean of what is added to an output, `more` (N,) being added to so many `outputs` (N,) of each
-    input.
+def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | None:
+    """Return the mean loss increase per output step with its interval.
 
-    A ratio of two sums is drawn anew as the mean of what each input brings to it (Cochran 1977, section 6.4).
+    `increase` (N,): the loss increase of each input, summed over its output steps. `outputs` (N,): their number.
     """
-    size = -(-len(more) // GROUPS)
+    size = -(-len(increase) // GROUPS)
     if size > 1:
-        starts = np.arange(0, len(more), size)
-        more, outputs = np.add.reduceat(more, starts), np.add.reduceat(outputs, starts)
-    mean = more.sum() / max(outputs.sum(), 1)
-    brought = mean + (more - mean * outputs) / max(outputs.mean(), 1e-9)
-    return estimate(brought, _counts(len(brought), seed))
+        starts = np.arange(0, len(increase), size)
+        increase, outputs = np.add.reduceat(increase, starts), np.add.reduceat(outputs, starts)
+    mean = increase.sum() / max(outputs.sum(), 1)
+    # A ratio of two sums is resampled as a mean of linearised contributions (Cochran 1977, section 6.4): one
+    # matrix product instead of two.
+    contributions = mean + (increase - mean * outputs) / max(outputs.mean(), 1e-9)
+    return estimate(contributions, _cached_counts(len(contributions), seed))
 
 
 @functools.lru_cache(maxsize=2)
-def _counts(samples: int, seed: int) -> np.ndarray:
-    return drawn_counts(samples, seed)
+def _cached_counts(samples: int, seed: int) -> np.ndarray:
+    return resample_counts(samples, seed)
 
 
-class Taken(NamedTuple):
-    """What taking heads out of a model for good came to."""
+class PrunedHeads(NamedTuple):
+    """The heads that `prune_heads` removed, and the importance of heads before and after."""
 
     removed: list[tuple[str, int]]
-    """Layer and head, as the model had them, in the order in which they went."""
+    """Layer and head, numbered as in the original model, in the order of removal."""
     left: dict[str, list[int]]
-    """By layer: the heads that stay, in ascending order; of the layers from which heads can be taken."""
+    """The remaining heads in ascending order, by layer, of the layers that can be pruned."""
     before: HeadImportance
     after: HeadImportance
 
 
-def take_out(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> Taken:
-    """Take the `heads` least important heads out of a subject's model, for good.
+def prune_heads(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> PrunedHeads:
+    """Remove the `heads` least important heads from a subject's model, permanently.
 
-    One head goes at a time, or those that share their keys, and what the others are worth is asked anew after
-    each, for two heads that do the same both look as if they were of no use. Every layer keeps one head at least.
-    Raises `InputError` where there are not so many heads to take away.
+    Heads are removed one at a time, or in the group that shares keys. Importance is measured again after each
+    removal, because two heads with the same function both look useless. Every layer keeps at least one head.
+
+    Raises `InputError` if there are fewer heads to remove.
     """
-    together = subject.removable
-    left = {layer: [head for some in groups for head in some] for layer, groups in together.items()}
-    spare = sum(len(groups) - 1 for groups in together.values())
+    removable = subject.removable
+    left = {layer: [head for group in groups for head in group] for layer, groups in removable.items()}
+    spare = sum(len(groups) - 1 for groups in removable.values())
     check_range("heads", heads, 1, max(spare, 1))
     if not spare:
-        raise InputError(f"{subject.where!r} has no layer with two heads or more: there is nothing to prune")
+        raise InputError(f"{subject.where!r} has no layer with two or more heads: there is nothing to prune")
     before = after = head_importance(subject, seed=seed)
     removed = []
     for _ in range(heads):
-        layer, places = _least(after, subject.removable)
-        subject.keep_heads(layer, [each for each in range(len(left[layer])) if each not in places])
-        removed += [(layer, left[layer][place]) for place in places]
-        left[layer] = [head for place, head in enumerate(left[layer]) if place not in places]
+        layer, indices = _least_important(after, subject.removable)
+        subject.keep_heads(layer, [index for index in range(len(left[layer])) if index not in indices])
+        removed += [(layer, left[layer][index]) for index in indices]
+        left[layer] = [head for index, head in enumerate(left[layer]) if index not in indices]
         after = head_importance(subject, seed=seed)
-    return Taken(removed, left, before, after)
+    return PrunedHeads(removed, left, before, after)
 
 
-def _least(found: HeadImportance, removable: Mapping[str, Sequence[Sequence[int]]]) -> tuple[str, Sequence[int]]:
-    """Return the layer and the heads that go next: of those that go together, the sum counts."""
-    worth = (
-        (sum(found.added[layer][head] for head in some), layer, some)
+def _least_important(
+    importance: HeadImportance, removable: Mapping[str, Sequence[Sequence[int]]]
+) -> tuple[str, Sequence[int]]:
+    """Return the layer and the group of heads with the smallest summed importance."""
+    candidates = (
+        (sum(importance.added[layer][head] for head in group), layer, group)
         for layer, groups in removable.items()
-        for some in groups
+        for group in groups
         if len(groups) > 1
     )
-    _, layer, some = min(worth)
-    return layer, some
+    _, layer, group = min(candidates)
+    return layer, group

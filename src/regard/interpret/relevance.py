@@ -1,8 +1,8 @@
-"""Relevance: how much of the attention is on the inputs that the answer depends on?
+"""Measure how much attention is on the inputs that the answer depends on.
 
-A task knows which inputs each output depends on. The share of a head is the attention mass on those inputs;
-a head that attends to everything alike would have the share that they are of the sequence. Output steps that
-depend on no input of the sample (the count of a letter that does not occur) have no share and are left out.
+A task knows which inputs each output depends on. A head's share is its attention mass on these inputs. For
+uniform attention this is their share of the sequence. Output steps that depend on no input of the sample (the
+count of a letter that does not occur) have no share and are left out.
 """
 
 from collections.abc import Iterable
@@ -27,22 +27,22 @@ class RelevanceShare:
     """Mean attention mass (0 to 1) on the relevant inputs."""
 
     heads: list[float]
-    """One for each head."""
+    """The share of each head."""
     uniform: float
-    """What a head would have that attends to every key alike."""
+    """The share of uniform attention."""
 
 
-def mass_on(weights: Array, relevant: Array) -> Array:
-    """Return the mass (..., Tq) that weights (..., Tq, Tk) put on what is relevant, (..., Tq, Tk) bool."""
-    found: Array = (weights * relevant).sum(-1)
-    return found
+def attention_mass(weights: Array, relevant: Array) -> Array:
+    """Return the mass (..., Tq) of weights (..., Tq, Tk) on the keys that `relevant` (..., Tq, Tk) bool marks."""
+    mass: Array = (weights * relevant).sum(-1)
+    return mass
 
 
 @torch.inference_mode()
 def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) -> RelevanceShare:
-    """Return the share of each head, over all output steps of all samples that depend on some input.
+    """Return the share of each head, averaged over all output steps that depend on some input.
 
-    Of the model's first layer in which outputs attend to inputs.
+    Measures the first layer of the model in which outputs attend to inputs.
     """
     layer, heads, uniform = model.cross_layers[0], [], []
     for inputs, _, mask in batches:
@@ -51,13 +51,13 @@ def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) ->
         cross = records[layer]
         relevant = pad_keys(task.relevance(inputs), cross.weights.shape[-1])
         counted = relevant.any(-1)
-        heads.append(mass_on(cross.weights, relevant.unsqueeze(1)).transpose(1, 2)[counted])
-        uniform.append(mass_on(uniform_weights(cross.weights, cross.mask)[:, 0], relevant)[counted])
+        heads.append(attention_mass(cross.weights, relevant.unsqueeze(1)).transpose(1, 2)[counted])
+        uniform.append(attention_mass(uniform_weights(cross.weights, cross.mask)[:, 0], relevant)[counted])
     return RelevanceShare(
         heads=torch.cat(heads).double().mean(0).tolist(), uniform=torch.cat(uniform).double().mean().item()
     )
 
 
 def pad_keys(relevance: Tensor, keys: int) -> Tensor:
-    """Extend relevance (B, To, T) to all keys of the memory: the step that it rests on is not relevant."""
+    """Extend relevance (B, To, T) to all keys of the memory; the added keys (the rest step) are not relevant."""
     return F.pad(relevance, (0, keys - relevance.shape[-1]), value=False)

@@ -1,15 +1,16 @@
-"""What each head does: a description of it, found over samples, with how sure that is.
+"""Describe what each head attends to, with the evidence for it.
 
-A role says which keys a head of that role looks at, such as the previous step, or the inputs that the answer
-depends on. How far a head has it is measured sample by sample, as the part of the way from even attention to that
-role alone:
+A role is a set of keys that a head of that role attends to, such as the previous step or the inputs that the
+answer depends on. The strength of a role is measured for each sample, as the part of the way from uniform
+attention to attention on these keys only:
 
-    (mass on the role's keys - share of these keys) / (1 - share of these keys)      0: by chance, 1: nothing else
+    (mass on the role's keys - share of these keys) / (1 - share of these keys)    0: uniform, 1: these keys only
 
-A head that shuffled its weights over the keys would have 0. Roles that are searched for (which place, which
-symbol) are chosen on one half of the samples and measured on the other. Looking at what the answer depends on has
-to be more than looking at what another sample's answer depends on. A head is only described where the 95 %
-interval lies above `LEAST`, and above whatever a head of the same model before training has.
+A head that shuffles its weights over the keys has strength 0. Some roles are searched for (which position, which
+symbol). They are chosen on one half of the samples and measured on the other half. For the role "what the answer
+depends on", attention to the relevant inputs must exceed attention to another sample's relevant inputs. A head is
+described only if the 95 % interval lies above `MIN_STRENGTH` and above the strength of every head of the same
+model before training.
 """
 
 import dataclasses
@@ -23,86 +24,89 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.errors import InputError, check_range
-from regard.interpret.estimates import Estimate, drawn_counts, estimate
+from regard.interpret.estimates import Estimate, estimate, resample_counts
 from regard.interpret.patterns import FIXED, RELEVANT, Targets, searched_roles
 from regard.result import Result, to_plain
 from regard.viz.maps import LayerMap
 from regard.viz.subject import Input, Subject
 
-LEAST = 0.3
-"""Part of the way from even attention to a role, above which a head is described by it."""
+MIN_STRENGTH = 0.3
+"""Strength above which a role describes a head."""
 EVEN = 0.02
-"""Share of its weight that a head may have elsewhere than even attention has it, and still be called even."""
-FEWEST = 10
-"""Samples that roles can be found over."""
+"""Largest share of a head's weight that may differ from uniform attention if the head counts as uniform."""
+MIN_SAMPLES = 10
+"""Smallest number of samples."""
 UNTRAINED = 2
-"""Models before training that a head is compared with."""
+"""Number of models before training that a head is compared with."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadRole:
-    """What is known of one head."""
+    """The role of one head."""
 
     layer: str
     head: int
     role: str | None
-    """What it does; None where nothing was found that is sure."""
+    """What the head attends to; None if no role has enough evidence."""
     strength: Estimate | None
-    """Part of the way (0 to 1) from even attention to the role alone; None without a role. Of a head that attends
-    evenly: the share of its weight that is elsewhere."""
+    """Part of the way (0 to 1) from uniform attention to the role's keys only; None without a role. For a uniform
+    head: the share of its weight that differs from uniform attention."""
     untrained: float
-    """The largest strength of that role, over all heads of the layer before training."""
+    """The largest strength of that role over all heads of the layer before training."""
 
     @property
     def description(self) -> str:
-        """What it does, in words."""
+        """The role as text."""
         return "no role found" if self.role is None else self.role
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadRoles(Result):
-    """What the heads of a model do."""
+    """The roles of a model's heads."""
 
     task: str
     samples: int
     heads: list[HeadRole]
 
     def of(self, layer: str, head: int) -> HeadRole:
-        """Return what is known of a head; raises `InputError` where there is none of that name."""
-        for each in self.heads:
-            if (each.layer, each.head) == (layer, head):
-                return each
+        """Return the role of one head; raises `InputError` for an unknown head."""
+        for role in self.heads:
+            if (role.layer, role.head) == (layer, head):
+                return role
         raise InputError(f"{layer} head {head} is not in the model")
 
     def summary(self) -> str:
-        """Say how many heads have a description."""
-        named = sum(each.role is not None for each in self.heads)
-        return f"{self.task}: {named} of {len(self.heads)} heads have a role, over {self.samples} samples"
+        """Return how many heads have a role."""
+        described = sum(role.role is not None for role in self.heads)
+        return f"{self.task}: {described} of {len(self.heads)} heads have a role, over {self.samples} samples"
 
     def table(self, added: Mapping[str, Sequence[float]] | None = None) -> Table:
-        """Return a line for each head; given the loss that is `added` when each is off, by layer, with that, and
-        the most important first."""
-        columns = ["layer", "head", *(["off: loss"] if added else []), "looks at", "how purely", "untrained"]
+        """Return a table with one row for each head.
+
+        `added`: by layer, the loss increase when each head is off. It becomes a column, and the most important
+        heads come first.
+        """
+        columns = ["layer", "head", *(["off: loss"] if added else []), "attends to", "strength", "untrained"]
         table = Table(*columns, box=None, pad_edge=False)
-        table.title, table.title_justify = "What each head does (0: as even attention; 1: nothing else)", "left"
-        for each in self.sorted(added) if added else self.heads:
-            sure = "" if each.strength is None or each.role is None else str(each.strength)
-            null = f"{each.untrained:.3f}" if sure else ""
-            worth = [f"{added[each.layer][each.head]:+.4f}"] if added else []
-            table.add_row(each.layer, str(each.head), *worth, Text(each.description), sure, null)
+        table.title, table.title_justify = "What each head does (0: uniform attention; 1: nothing else)", "left"
+        for role in self.sorted(added) if added else self.heads:
+            strength = "" if role.strength is None or role.role is None else str(role.strength)
+            null = f"{role.untrained:.3f}" if strength else ""
+            loss = [f"{added[role.layer][role.head]:+.4f}"] if added else []
+            table.add_row(role.layer, str(role.head), *loss, Text(role.description), strength, null)
         return table
 
     def sorted(self, added: Mapping[str, Sequence[float]]) -> list[HeadRole]:
-        """Return the heads by the loss that is added when each is off, the most important first."""
-        return sorted(self.heads, key=lambda each: -added[each.layer][each.head])
+        """Return the heads by the loss increase when each is off, the most important first."""
+        return sorted(self.heads, key=lambda role: -added[role.layer][role.head])
 
     def by_layer(self) -> dict[str, list[dict[str, Any]]]:
-        """Return what the view shows of each layer's heads: `RoleData` of `regard.viz.data`."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for each in self.heads:
-            told = {"role": each.role, "strength": to_plain(each.strength), "untrained": each.untrained}
-            found.setdefault(each.layer, []).append(told)
-        return found
+        """Return the roles by layer as the view expects them: `RoleData` of `regard.viz.data`."""
+        layers: dict[str, list[dict[str, Any]]] = {}
+        for role in self.heads:
+            data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}
+            layers.setdefault(role.layer, []).append(data)
+        return layers
 
 
 def head_roles(
@@ -110,87 +114,93 @@ def head_roles(
     *,
     samples: int = 60,
     seed: int = 0,
-    told: Callable[[int, int], None] = lambda done, all: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> HeadRoles:
-    """Describe every head of a subject, over unseen inputs. `told` hears how many of them are looked at, of how
-    many.
+    """Describe every head of a subject, over unseen inputs.
 
-    Raises `InputError` for a model without attention, or where there are no such inputs.
+    `on_progress` is called with the number of processed inputs and their total.
+
+    Raises `InputError` for a model without attention, or if there are fewer than two unseen inputs.
     """
-    check_range("samples", samples, FEWEST, 10**5)
+    check_range("samples", samples, MIN_SAMPLES, 10**5)
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="roles")
     if len(inputs) < 2:
-        raise InputError(f"what heads do is found over several inputs, not over {len(inputs)}: give more of them")
-    some = inputs[: max(len(inputs) // 2, 1)]
-    looks = _counted(told, len(inputs) + UNTRAINED * len(some))
-    shown = [looks(subject, each) for each in inputs]
-    before = [
-        [looks(other, each) for each in some]
-        for other in (subject.untrained(seed + number) for number in range(UNTRAINED))
+        raise InputError(f"roles need several inputs, got {len(inputs)}: give more of them")
+    first_half = inputs[: max(len(inputs) // 2, 1)]
+    look = _count_looks(on_progress, len(inputs) + UNTRAINED * len(first_half))
+    trained_maps = [look(subject, input) for input in inputs]
+    untrained_maps = [
+        [look(untrained, input) for input in first_half]
+        for untrained in (subject.untrained(seed + number) for number in range(UNTRAINED))
     ]
     heads: list[HeadRole] = []
     for layer in subject.layers:
-        own = [each[layer.name] for each in shown]
-        null = [[each[layer.name] for each in model] for model in before]
-        heads += _describe(own, null, seed)
+        own = [maps[layer.name] for maps in trained_maps]
+        null = [[maps[layer.name] for maps in model] for model in untrained_maps]
+        heads += _describe_layer(own, null, seed)
     return HeadRoles(task=subject.name, samples=len(inputs), heads=heads)
 
 
-def _counted(told: Callable[[int, int], None], most: int) -> Callable[[Subject[Any], Any], dict[str, LayerMap]]:
-    """Return what looks at an input of a subject, and tells how many it has looked at."""
+def _count_looks(
+    on_progress: Callable[[int, int], None], total: int
+) -> Callable[[Subject[Any], Any], dict[str, LayerMap]]:
+    """Return a function that maps an input of a subject, and reports the number of its calls."""
     done = count(1)
 
     def look(subject: Subject[Any], input: Any) -> dict[str, LayerMap]:
-        found = subject.look(input).layers
-        told(next(done), most)
-        return found
+        layers = subject.look(input).layers
+        on_progress(next(done), total)
+        return layers
 
-    told(0, most)
+    on_progress(0, total)
     return look
 
 
-def _describe(maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int) -> Iterator[HeadRole]:
-    """Describe the heads of one layer, given its maps of all samples, and those before training."""
+def _describe_layer(
+    maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int
+) -> Iterator[HeadRole]:
+    """Describe the heads of one layer from its maps of all samples, and from its maps before training."""
     chosen, measured = maps[::2], maps[1::2]
-    draw = drawn_counts(len(measured), seed)
+    draw = resample_counts(len(measured), seed)
     roles = {**FIXED, **searched_roles(maps)}
     fixed = list(FIXED)
-    on_chosen, on_measured = (_strengths(roles, some) for some in (chosen, measured))
+    on_chosen, on_measured = (_strengths(roles, half) for half in (chosen, measured))
     null = [_strengths(roles, model) for model in untrained]
-    on_others = _strengths({RELEVANT: FIXED[RELEVANT]}, _with_others(measured))[RELEVANT]
+    on_others = _strengths({RELEVANT: FIXED[RELEVANT]}, _permute_relevance(measured))[RELEVANT]
     for head in range(len(maps[0].weights)):
         searched = [name for name in roles if name not in fixed and _mean(on_chosen[name][head]) > -np.inf]
         best = sorted(searched, key=lambda name: -_mean(on_chosen[name][head]))[:1]
-        found = [
-            _found(maps[0].name, head, name, on_measured[name][head], null, draw) for name in [*fixed, *best]
+        candidates = [
+            _test_role(maps[0].name, head, name, on_measured[name][head], null, draw) for name in [*fixed, *best]
         ]
         beyond = estimate(on_measured[RELEVANT][head] - on_others[head], draw)
-        if beyond is None or beyond.low <= 0:  # as much for another sample's: it looks at places
-            found = [each for each in found if each is None or each.role != RELEVANT]
-        sure = [each for each in found if each is not None]
-        if sure:
-            most = max(each.strength.mean for each in sure if each.strength is not None)
-            yield next(each for each in sure if each.strength is not None and each.strength.mean > most - 0.05)
+        if beyond is None or beyond.low <= 0:  # as much attention for another sample: it attends to positions
+            candidates = [role for role in candidates if role is None or role.role != RELEVANT]
+        strengths = {role: role.strength.mean for role in filter(None, candidates) if role.strength is not None}
+        if strengths:
+            # Of roles within 0.05 of the strongest, the first is the most specific one: FIXED is in that order.
+            most = max(strengths.values())
+            yield next(role for role, strength in strengths.items() if strength > most - 0.05)
         else:
-            yield _even_or_nothing(maps, untrained, head, drawn_counts(len(maps), seed))
+            yield _test_uniform(maps, untrained, head, resample_counts(len(maps), seed))
 
 
-def _with_others(maps: Sequence[LayerMap]) -> list[LayerMap]:
-    """Return maps as if each input had what another one's answer depends on, as far as both go."""
-    found = []
+def _permute_relevance(maps: Sequence[LayerMap]) -> list[LayerMap]:
+    """Return maps with the relevant inputs of the next sample, over the steps and inputs that both have."""
+    permuted = []
     for own, other in zip(maps, [*maps[1:], *maps[:1]], strict=True):
         relevant = own.relevant
         if relevant is not None and other.relevant is not None:
             relevant = np.zeros_like(relevant)
             part = tuple(slice(min(sizes)) for sizes in zip(relevant.shape, other.relevant.shape, strict=True))
             relevant[part] = other.relevant[part]
-        found.append(dataclasses.replace(own, relevant=relevant))
-    return found
+        permuted.append(dataclasses.replace(own, relevant=relevant))
+    return permuted
 
 
-def _found(
+def _test_role(
     layer: str,
     head: int,
     name: str,
@@ -198,54 +208,54 @@ def _found(
     null: Sequence[Mapping[str, np.ndarray]],
     draw: np.ndarray,
 ) -> HeadRole | None:
-    """Return a role of a head where it is sure."""
+    """Return a role of a head if there is enough evidence for it."""
     strength = estimate(values, draw)
-    chance = max((_mean(each) for model in null for each in model[name]), default=-np.inf)
-    if strength is None or strength.low <= max(LEAST, chance):
+    chance = max((_mean(untrained) for model in null for untrained in model[name]), default=-np.inf)
+    if strength is None or strength.low <= max(MIN_STRENGTH, chance):
         return None
     return HeadRole(layer=layer, head=head, role=name, strength=strength, untrained=max(chance, 0.0))
 
 
-def _even_or_nothing(
+def _test_uniform(
     maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], head: int, draw: np.ndarray
 ) -> HeadRole:
-    """Say that a head attends evenly, if it does and no head before training does, or that nothing is sure."""
-    elsewhere = estimate([_elsewhere(each.weights[head]) for each in maps], draw)
+    """Return the role of a uniform head if the head is uniform and no head before training is; else no role."""
+    deviation = estimate([_deviation(sample.weights[head]) for sample in maps], draw)
     least = min(
-        float(np.mean([_elsewhere(each.weights[other]) for each in model]))
+        float(np.mean([_deviation(sample.weights[untrained_head]) for sample in model]))
         for model in untrained
-        for other in range(len(model[0].weights))
+        for untrained_head in range(len(model[0].weights))
     )
-    even = elsewhere is not None and elsewhere.high < min(EVEN, least / 2)
+    even = deviation is not None and deviation.high < min(EVEN, least / 2)
     role = "everything alike" if even else None
-    return HeadRole(layer=maps[0].name, head=head, role=role, strength=elsewhere if even else None, untrained=0.0)
+    return HeadRole(layer=maps[0].name, head=head, role=role, strength=deviation if even else None, untrained=0.0)
 
 
 def _strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[str, np.ndarray]:
-    """Return for every role how far each head has it in each sample, (H, N); NaN where a sample cannot say."""
+    """Return the strength of every role for each head and sample, (H, N); NaN if it is undefined for a sample."""
     return {
-        name: np.stack([_strength(targets, each) for each in maps], axis=1) for name, targets in roles.items()
+        name: np.stack([_strength(targets, sample) for sample in maps], axis=1) for name, targets in roles.items()
     }
 
 
 def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
-    """Return the part of the way from even attention to a role, of each head (H); NaN where nothing can tell."""
+    """Return the strength of a role for each head (H); NaN if the role's keys are none or all of the keys."""
     seen = np.asarray((layer.weights > 0).any(0))
     wanted = targets(layer, seen)
     if wanted is None:
         return np.full(len(layer.weights), np.nan)
     wanted = wanted & seen
     share = wanted.sum(1) / np.maximum(seen.sum(1), 1)
-    telling = (share > 0) & (share < 1)
-    if not telling.any():
+    counted = (share > 0) & (share < 1)
+    if not counted.any():
         return np.full(len(layer.weights), np.nan)
-    mass = (layer.weights * wanted).sum(2)[:, telling]
-    found: np.ndarray = ((mass - share[telling]) / (1 - share[telling])).mean(1)
-    return found
+    mass = (layer.weights * wanted).sum(2)[:, counted]
+    strength: np.ndarray = ((mass - share[counted]) / (1 - share[counted])).mean(1)
+    return strength
 
 
-def _elsewhere(weights: np.ndarray) -> float:
-    """Return the share of a head's weight (Tq, Tk) that is elsewhere than even attention has it."""
+def _deviation(weights: np.ndarray) -> float:
+    """Return the share of a head's weight (Tq, Tk) that differs from uniform attention."""
     seen = weights > 0
     even = seen / np.maximum(seen.sum(1, keepdims=True), 1)
     return float(np.abs(weights - even).sum(1).mean() / 2)

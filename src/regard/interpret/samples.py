@@ -1,8 +1,8 @@
-"""Samples of a head: of many unseen inputs, those that it weighs most, or those that were answered wrongly.
+"""Find the unseen inputs to which a head gives its largest weights, or those that are answered wrongly.
 
-found = run.samples("cross", 1)                   the largest weight of head 1 in each input
-found = run.samples("cross", 1, token="B")        of those on a B
-found = run.samples("cross", 1, wrong_first=True)
+run.samples("cross", 1)                      the largest weight of head 1 in each input
+run.samples("cross", 1, token="B")           only weights on a B
+run.samples("cross", 1, wrong_first=True)    wrong answers first
 """
 
 from dataclasses import dataclass
@@ -17,58 +17,59 @@ from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import LayerMap
 from regard.viz.subject import Input, Subject
 
-SHOWN = 20
-"""Samples that are returned, at most."""
-MOST_LETTERS = 40
-"""Characters of an input that a table shows, at most."""
+MAX_RETURNED = 20
+"""Largest number of samples that are returned."""
+MAX_LETTERS = 40
+"""Characters of an input that a table shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadSample:
-    """One input, and where in it a head looks most."""
+    """One input, and the largest weight of a head in it."""
 
     input: str
     weight: float
-    """The largest (0 to 1), of those on the token that was asked for."""
+    """The largest weight (0 to 1), on the requested token if there is one."""
     query: int
-    """The step that looks, from 0."""
+    """Index of the query, from 0."""
     key: int
-    """The step looked at, from 0."""
+    """Index of the key, from 0."""
     query_label: str
     key_label: str
     right: bool | None
-    """Whether the whole answer was right; None where nobody knows."""
+    """Whether the whole answer is right; None if that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadSamples(Result):
-    """Inputs in which a head looks at something, the largest weight first."""
+    """The inputs with the largest weights of a head, the largest first."""
 
     layer: str
     head: int
     token: str | None
-    """The key that was looked for; None for any."""
+    """The requested key; None for any."""
     looked_at: int
-    """Inputs that were gone through."""
+    """Number of inputs that were searched."""
     wrong: int | None
-    """Of these, those that were answered wrongly; None where nobody knows."""
+    """Number of these that were answered wrongly; None if that is not known."""
     samples: list[HeadSample]
 
     def summary(self) -> str:
-        """Say what was looked for, in how many inputs."""
-        what = "anything" if self.token is None else repr(self.token)
+        """Return the head, the token and the number of inputs."""
+        token = "anything" if self.token is None else repr(self.token)
         errors = "" if self.wrong is None else f", {self.wrong} answered wrongly"
-        return f"{self.layer} head {self.head} on {what}: {self.looked_at} inputs{errors}"
+        return f"{self.layer} head {self.head} on {token}: {self.looked_at} inputs{errors}"
 
     def table(self) -> Table:
-        """Return a line for each input."""
-        table = Table("weight", "looks", "at", "answer", "input", box=None, pad_edge=False)
+        """Return a table with one row for each input."""
+        table = Table("weight", "query", "key", "answer", "input", box=None, pad_edge=False)
         table.title, table.title_justify = self.summary(), "left"
-        for each in self.samples:
-            short = each.input if len(each.input) <= MOST_LETTERS else f"{each.input[: MOST_LETTERS - 1]}…"
-            answer = {True: "right", False: "wrong", None: ""}[each.right]
-            looks, at = Text(f"{each.query_label} ({each.query})"), Text(f"{each.key_label} ({each.key})")
-            table.add_row(f"{each.weight:.4f}", looks, at, answer, Text(short))
+        for sample in self.samples:
+            short = sample.input if len(sample.input) <= MAX_LETTERS else f"{sample.input[: MAX_LETTERS - 1]}…"
+            answer = {True: "right", False: "wrong", None: ""}[sample.right]
+            query = Text(f"{sample.query_label} ({sample.query})")
+            key = Text(f"{sample.key_label} ({sample.key})")
+            table.add_row(f"{sample.weight:.4f}", query, key, answer, Text(short))
         return table
 
 
@@ -82,49 +83,53 @@ def head_samples(
     samples: int = 200,
     seed: int = 0,
 ) -> HeadSamples:
-    """Go through unseen inputs and return those that a head weighs most.
+    """Search unseen inputs for the largest weights of a head.
 
     `token`: a key's label; only weights on such keys count, and inputs without one are left out. `wrong_first`:
-    those that were answered wrongly stand before the others. `samples`: inputs gone through; of these, `SHOWN`
-    are returned at most. Raises `InputError` for a layer or head that is not there, where there are no unseen
-    inputs, and for a token that none of them has.
+    inputs that are answered wrongly come first. `samples`: number of inputs to search; at most 20 are returned.
+
+    Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and for a token that none of
+    them contains.
     """
     check_range("samples", samples, 1, 10**5)
-    heads = {each.name: each.heads for each in subject.layers}
+    heads = {module.name: module.heads for module in subject.layers}
     if layer not in heads:
         raise unknown_choice("layer", layer, heads)
     check_range("head", head, 0, heads[layer] - 1)
     inputs = subject.unseen(samples, seed)
-    found, rights, met = [], [], set[str]()
-    for each in inputs:
-        mapped = subject.look(each)
-        right = None if mapped.truth is None else mapped.prediction == mapped.truth
-        rights.append(right)
-        met.update(mapped.layers[layer].key_labels)
-        sample = _strongest(mapped, mapped.layers[layer], head, token, right)
-        found += [] if sample is None else [sample]
-    if not found:
-        raise InputError(f"token {token!r} is in none of {len(inputs)} inputs: choose one such as {min(met)!r}")
-    found.sort(key=lambda each: (wrong_first and each.right is not False, -each.weight))
-    wrong = None if None in rights else rights.count(False)
+    results: list[HeadSample] = []
+    correct, tokens = [], set[str]()
+    for input in inputs:
+        attention = subject.look(input)
+        right = None if attention.truth is None else attention.prediction == attention.truth
+        correct.append(right)
+        tokens.update(attention.layers[layer].key_labels)
+        sample = _largest_weight(attention, attention.layers[layer], head, token, right)
+        results += [] if sample is None else [sample]
+    if not results:
+        raise InputError(
+            f"token {token!r} is in none of {len(inputs)} inputs: choose one such as {min(tokens)!r}"
+        )
+    results.sort(key=lambda sample: (wrong_first and sample.right is not False, -sample.weight))
+    wrong = None if None in correct else correct.count(False)
     return HeadSamples(
-        layer=layer, head=head, token=token, looked_at=len(inputs), wrong=wrong, samples=found[:SHOWN]
+        layer=layer, head=head, token=token, looked_at=len(inputs), wrong=wrong, samples=results[:MAX_RETURNED]
     )
 
 
-def _strongest(
-    mapped: AttentionMap, layer: LayerMap, head: int, token: str | None, right: bool | None
+def _largest_weight(
+    attention: AttentionMap, layer: LayerMap, head: int, token: str | None, right: bool | None
 ) -> HeadSample | None:
-    """Return the largest weight of a head in an input; None where the token is not in it."""
+    """Return the largest weight of a head in an input; None if the input does not contain the token."""
     keys = [key for key, label in enumerate(layer.key_labels) if token in (None, label)]
     if not keys:
         return None
     weights = layer.weights[head][:, keys]
-    query, place = np.unravel_index(int(weights.argmax()), weights.shape)
-    key = keys[place]
+    query, index = np.unravel_index(int(weights.argmax()), weights.shape)
+    key = keys[index]
     return HeadSample(
-        input=mapped.input,
-        weight=float(weights[query, place]),
+        input=attention.input,
+        weight=float(weights[query, index]),
         query=int(query),
         key=key,
         query_label=layer.query_labels[query],

@@ -22,9 +22,9 @@ from regard.interpret import (
     KeptHeads,
     all_weights,
     choose_heads,
-    combined,
-    links_of,
-    reading_heads,
+    combine_heads,
+    cross_attention_heads,
+    extract_links,
     word_weights,
 )
 from regard.io.reading import DamageError, convert_json, damaged_file
@@ -128,7 +128,7 @@ class Aligner:
             choice = convert_json(content, _Choice)
         except DamageError as error:
             raise damaged_file(self.files.path / FILE, error, MEND) from error
-        known = set(reading_heads(self.model))
+        known = set(cross_attention_heads(self.model))
         ways = {way: _aligning_heads(heads) for way, heads in choice.ways.items()}
         writing = _aligning_heads(choice.writing)
         named = {head for way in (*ways.values(), writing) for head in way.heads}
@@ -146,7 +146,7 @@ class Aligner:
                 f"run {str(self.files.path)!r} has no chosen heads to align by: choose some with `regard align "
                 f"RUN SOURCE TARGET --links LINKS`, or leave out --by {by}"
             )
-        return AligningHeads(heads=tuple(reading_heads(self.model)), shifted=False)
+        return AligningHeads(heads=tuple(cross_attention_heads(self.model)), shifted=False)
 
     def align(
         self, pairs: Sequence[tuple[str, str]], by: By | None = None, unit: Unit | None = None
@@ -200,7 +200,7 @@ class Aligner:
         cuts, weights = all_weights(self.model, pairs, vocabularies, unit)
         for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
             links.check(len(source.spans), len(target.spans), f"pair {number}")
-        heads: list[Head] = reading_heads(self.model)
+        heads: list[Head] = cross_attention_heads(self.model)
 
         def compare(indices: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
             """Return the links of other methods for some pairs: `others`, and both directions combined."""
@@ -209,7 +209,8 @@ class Aligner:
             if reverse is None:
                 return compared
             forward = [
-                _link(*cuts[index], combined(weights[index], heads, chosen), chosen.name) for index in indices
+                _link(*cuts[index], combine_heads(weights[index], heads, chosen), chosen.name)
+                for index in indices
             ]
             backward = reverse.align([turned[index] for index in indices], unit=unit)
             for method in SYMMETRISATIONS:
@@ -246,7 +247,7 @@ def _link(source: TokenizedText, target: TokenizedText, weights: np.ndarray, hea
     return LinkedPair(
         source=source.words,
         target=target.words,
-        links=sorted(links_of(weights)),
+        links=sorted(extract_links(weights)),
         weights=weights[:, :-1],
         nothing=weights[:, -1],
         heads=heads,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.interpret import Pruned, take_out
+from regard.interpret import Pruned, prune_heads
 from regard.io import hold_lock
 from regard.runs.loading import load, read_consistently, read_run
 from regard.training import Checkpoint, RunFolder, create_run, vocabulary_digest
@@ -35,8 +35,9 @@ def prune(
 ) -> PruneReport:
     """Remove the least important heads of a run's model one by one, and save the result as a run at `output`.
 
-    `heads`: number of heads to remove; `regard.interpret.take_out` selects them. `output` None: the run's folder
-    with `-pruned` appended. Raises `InputError` for too many heads, and if another process writes to `output`.
+    `heads`: number of heads to remove; `regard.interpret.prune_heads` selects them. `output` None: the run's
+    folder with `-pruned` appended. Raises `InputError` for too many heads, and if another process writes to
+    `output`.
     """
     target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
     with hold_lock(target):
@@ -53,7 +54,7 @@ def _read(folder: RunFolder) -> tuple[Run, dict[str, str], list[dict[str, Any]]]
 def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool) -> PruneReport:
     # A copy of the run is read and pruned; the given run is not changed.
     pruned, vocabularies, metrics = read_consistently(run.files, lambda: _read(run.files))
-    removal = take_out(pruned, heads, seed=seed)
+    removal = prune_heads(pruned, heads, seed=seed)
     # Heads have their numbers in the unpruned model; the run may have been pruned before.
     kept_before, importance = pruned.config.kept_heads, removal.before.added
     numbers = {layer: kept_before.get(layer, range(len(importance[layer]))) for layer in removal.left}

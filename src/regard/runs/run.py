@@ -172,7 +172,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def about(self) -> dict[str, Any]:
         """Return a description of the run for a page."""
-        examined = interpret.examined_in(self.files)
+        examined = interpret.load_examination(self.files)
         return {
             "task": self.task.name,
             "summary": self.task.summary,

@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.errors import InputError, unknown_choice
 from regard.interpret import explain, head_importance, head_roles, head_samples
-from regard.interpret.importance import worth_by_layer
+from regard.interpret.importance import importance_by_layer
 from regard.server.messages import (
     AttendRequest,
     ExplainRequest,
@@ -179,14 +179,14 @@ class Explorer:
         key = None if subject is self.subject else displayed
         if key not in self._importance:
             with self._reporting("importance") as report:
-                self._importance[key] = worth_by_layer(head_importance(subject, told=report))
+                self._importance[key] = importance_by_layer(head_importance(subject, on_progress=report))
         return self._importance[key]
 
     def roles(self) -> dict[str, list[dict[str, Any]]]:
         """Return the role of each head by layer."""
         if not self._roles:
             with self._reporting("roles") as report:
-                self._roles.update(head_roles(self.subject, told=report).by_layer())
+                self._roles.update(head_roles(self.subject, on_progress=report).by_layer())
         return self._roles
 
     def samples(self, request: SamplesRequest) -> dict[str, Any]:

@@ -1,15 +1,15 @@
-"""Comparison: many variants of one training, over several seeds."""
+"""Sweeps: train many variants of one configuration over several seeds, and compare them."""
 
 from typing import TYPE_CHECKING
 
 from regard.late import late
 
 if TYPE_CHECKING:
+    from regard.sweep.backends import Backend
     from regard.sweep.comparison import COMPARISONS, Comparison, compare
     from regard.sweep.grid import Variant, make_variants
-    from regard.sweep.here import Here
     from regard.sweep.job import Measured
-    from regard.sweep.machines import Machines
+    from regard.sweep.local import Local
     from regard.sweep.ray import Ray
     from regard.sweep.slurm import Slurm
     from regard.sweep.statistics import Contrast, Interval
@@ -18,11 +18,11 @@ late(__name__)
 
 __all__ = [
     "COMPARISONS",
+    "Backend",
     "Comparison",
     "Contrast",
-    "Here",
     "Interval",
-    "Machines",
+    "Local",
     "Measured",
     "Ray",
     "Slurm",

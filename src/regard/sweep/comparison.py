@@ -1,4 +1,4 @@
-"""Comparing variants of one training over several seeds: train what is missing, and say what differs."""
+"""Compare variants of one training over several seeds: train the missing ones, test them, report differences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from rich.console import RenderableType
 
 from regard.errors import check_range
 from regard.result import Result
+from regard.sweep.backends import Backend
 from regard.sweep.grid import Measurements, make_variants, measure_grid
-from regard.sweep.here import Here
-from regard.sweep.machines import Machines
+from regard.sweep.local import Local
 from regard.sweep.report import figures, tables, write_page, write_report
 from regard.tasks import find_task
 
@@ -20,30 +20,32 @@ COMPARISONS = "comparisons"
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Measurements, Result):
-    """What a comparison found, of every variant and seed."""
+    """The measurements of every variant and seed, with tables and files."""
 
     def table(self) -> RenderableType:
-        """Return the tables: a line for each variant, with means and intervals, and what differs."""
+        """Return tables with one row for each variant, means, intervals and differences."""
         return tables(self)
 
     def json(self) -> dict[str, Any]:
-        """Return means, differences and their intervals as plain values."""
+        """Return means, differences and their intervals as plain values for JSON."""
         return figures(self)
 
     def summary(self) -> str:
-        """Say what was compared."""
+        """Return the task and the number of variants and seeds."""
         seeds = len(next(iter(self.measured.values())))
         return f"{self.task}, {len(self.variants)} variants, {seeds} seeds each"
 
     def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
-        """Write a page with tables and curves; raises `MachineError` where that cannot be.
+        """Write a page with tables and curves, and return its path.
 
-        `explorer`: where `regard show` serves the variants side by side, so that each has a link into it.
+        `explorer`: the address at which `regard show` serves the variants; each then has a link to it. Raises
+        `MachineError` if the file cannot be written.
         """
         return write_page(self, path, explorer)
 
     def save(self) -> list[Path]:
-        """Write results.json, results.csv, summary.json and pictures beside the runs; returns their paths."""
+        """Write results.json, results.csv, summary.json and plots to the folder of the runs; return their
+        paths."""
         return write_report(self)
 
 
@@ -53,19 +55,24 @@ def compare(
     *,
     seeds: int = 5,
     savepath: str | Path = COMPARISONS,
-    on: Machines | None = None,
+    on: Backend | None = None,
     progress: bool = True,
     **flags: Any,
 ) -> Comparison:
-    """Train `task` with every combination of the values in `vary`, over `seeds` seeds each, and test it.
+    """Train and test `task` with every combination of the values in `vary`, over `seeds` seeds each.
 
-    `vary`: from a flag of `regard train` to its values. `flags`: those that all variants share. Everything is
-    kept under `savepath`, and measured once. `on`: where trainings run, by default on this machine; `Ray` and
-    `Slurm` send them to a cluster. Raises `InputError` before anything is trained where a variant cannot be.
+    `vary`: maps flags of `regard train` to lists of values. `flags`: flags that all variants share. `savepath`:
+    the folder of runs and measurements; existing measurements are reused. `on`: the backend, by default this
+    machine; `Ray` and `Slurm` use a cluster.
+
+    >>> comparison = regard.compare("counting", {"score": ["dot", "additive"]}, steps=200)    # doctest: +SKIP
+    >>> print(comparison)    # doctest: +SKIP
+
+    Raises `InputError` before any training starts if a variant is invalid.
     """
     check_range("seeds", seeds, 1, 1000)
     variants = make_variants(vary)
     name = find_task(task).name
     folder = Path(savepath) / name
-    found = measure_grid(task, variants, seeds, folder, dict(flags), on=on or Here(), progress=progress)
-    return Comparison(name, folder, variants, found)
+    measured = measure_grid(task, variants, seeds, folder, dict(flags), on=on or Local(), progress=progress)
+    return Comparison(name, folder, variants, measured)

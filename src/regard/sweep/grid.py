@@ -1,9 +1,9 @@
-"""A grid of variants times seeds, each trained and tested once, side by side on one machine or on many.
+"""A grid of variants and seeds; each cell is trained and tested once, on one machine or several.
 
     DIR/TASK/VARIANT/seed-N/TASK/          the run
-    DIR/TASK/VARIANT/seed-N/measured.json  what its test found
+    DIR/TASK/VARIANT/seed-N/measured.json  its measurement
 
-What is measured already is not trained again, and what was interrupted goes on where it stopped.
+Measured cells are not trained again. Interrupted trainings are resumed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,21 +16,21 @@ from typing import Any, cast
 from regard.errors import InputError
 from regard.io import refuse_links
 from regard.progress import counting_bar, print_status
+from regard.sweep.backends import Backend
 from regard.sweep.job import Job, Measured, make_job
-from regard.sweep.machines import Machines
 from regard.tasks import find_task
 from regard.training import RunConfig, RunFolder, make_config
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to train: the flags that vary, with their values."""
+    """One combination of the varied flags and their values."""
 
     varied: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """The flags as text, such as `pooling=last,max_len=20`."""
+        """The flags as text, for example `pooling=last,max_len=20`."""
         return ",".join(f"{name}={value}" for name, value in self.varied.items())
 
 
@@ -42,28 +42,34 @@ class Measurements:
     folder: Path
     variants: list[Variant]
     measured: dict[str, list[Measured]]
-    """By the variant's name, one for each seed."""
+    """By name of the variant, one measurement for each seed."""
 
     def values(self, variant: Variant, quantity: str) -> list[float]:
-        """Return one quantity of each seed, without those that have none."""
-        found = (getattr(each, quantity) for each in self.measured[variant.name])
-        return [value for value in found if value is not None]
+        """Return one quantity for each seed, without missing values."""
+        values = (getattr(measured, quantity) for measured in self.measured[variant.name])
+        return [value for value in values if value is not None]
 
     def metrics(self, variant: Variant) -> list[list[dict[str, Any]]]:
-        """Return the lines of metrics of each seed's training; raises `InputError` where they are lost."""
+        """Return the training metrics of each seed; raises `InputError` if they are missing."""
         return [RunFolder(run).known_metrics() for run in self.folders(variant)]
 
     def folders(self, variant: Variant) -> list[Path]:
-        """Return the run's folder of each seed."""
+        """Return the run folder of each seed."""
         seeds = range(len(self.measured[variant.name]))
         return [self.folder / folder_name(variant) / f"seed-{seed}" / self.task for seed in seeds]
 
 
 def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
-    """Return all combinations, the last flag varying fastest. Raises `InputError` where a flag has no value."""
+    """Return all combinations of values; the last flag varies fastest.
+
+    >>> [variant.name for variant in make_variants({"a": [1, 2], "b": ["x"]})]
+    ['a=1,b=x', 'a=2,b=x']
+
+    Raises `InputError` for a flag without values or with repeated values.
+    """
     for name, values in vary.items():
         if isinstance(values, str) or not isinstance(values, Sequence):
-            raise InputError(f"vary {name}={values!r} is no list of values: give one, such as [{values!r}]")
+            raise InputError(f"vary {name}={values!r} is not a list of values: give a list such as [{values!r}]")
         if not values or len(set(values)) < len(values):
             raise InputError(f"vary {name}={','.join(map(str, values))}: give each value once, and at least one")
     return [Variant(dict(zip(vary, values, strict=True))) for values in product(*vary.values())]
@@ -76,12 +82,12 @@ def measure_grid(
     folder: Path,
     flags: Mapping[str, Any],
     *,
-    on: Machines,
+    on: Backend,
     progress: bool,
 ) -> dict[str, list[Measured]]:
-    """Measure every variant with seeds from 0, and return what was found by the variant's name.
+    """Measure every variant with seeds from 0; return the measurements by name of the variant.
 
-    Raises `InputError` before anything is trained where a variant cannot be.
+    Raises `InputError` before any training starts if a variant is invalid.
     """
     jobs = []
     for variant in variants:
@@ -91,29 +97,29 @@ def measure_grid(
             jobs.append(make_job(config, folder / folder_name(variant) / f"seed-{seed}"))
     for job in jobs:
         refuse_links(job.folder, below=folder.parent)
-    found = _measure_all(jobs, on, progress=progress)
-    return {variant.name: found[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
+    measured = _measure_all(jobs, on, progress=progress)
+    return {variant.name: measured[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
 
 
 def _check_tested(config: RunConfig) -> None:
-    """Refuse a task that draws no samples, and has no text to test on either."""
-    task, asked = find_task(config.on), cast("Any", config.task)
-    if not task.draws and asked.text("test") is None:
+    """Raise `InputError` for a task that has neither drawn samples nor a test text."""
+    task, task_config = find_task(config.on), cast("Any", config.task)
+    if not task.draws and task_config.text("test") is None:
         raise InputError(f"{task.name} has no text to test on: give one with --test")
 
 
 def folder_name(variant: Variant) -> str:
-    """Name the folder of a variant: what a path cannot hold is written as `-`."""
+    """Return the folder name of a variant; characters that a path cannot hold become `-`."""
     return "".join(c if c.isalnum() or c in "=,._-" else "-" for c in variant.name) or "all"
 
 
-def _measure_all(jobs: list[Job], on: Machines, *, progress: bool) -> list[Measured]:
-    """Measure what is not measured yet."""
-    found = {job.folder: job.read() for job in jobs}
-    missing = [job for job in jobs if found[job.folder] is None]
+def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measured]:
+    """Measure the jobs that have no measurement yet; return the measurements of all."""
+    measurements = {job.folder: job.read() for job in jobs}
+    missing = [job for job in jobs if measurements[job.folder] is None]
     if missing:
-        with counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as on_one_more:
+        with counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as advance:
             for job, measured in on.run(missing, partial(print_status, show=progress)):
-                found[job.folder] = measured
-                on_one_more()
-    return [each for job in jobs if (each := found[job.folder]) is not None]
+                measurements[job.folder] = measured
+                advance()
+    return [measurement for job in jobs if (measurement := measurements[job.folder]) is not None]

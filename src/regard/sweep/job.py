@@ -1,9 +1,9 @@
-"""One training of a comparison: trained, tested, and kept.
+"""One training of a sweep: train it, test it, and save the measurement.
 
     FOLDER/TASK/           the run
-    FOLDER/measured.json   what its test found
+    FOLDER/measured.json   its measurement
 
-What was interrupted goes on where it stopped. A job is plain data and a folder, and can be handed to any process.
+Interrupted trainings are resumed. A job is plain data and a path, so that any process can run it.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 MEASURED = "measured.json"
 LARGEST = 1 << 20
-"""Bytes of the file of a measurement, at most."""
+"""Largest size in bytes of the file of a measurement."""
 REACHED = 0.99
-"""Exact match of a training batch, mean over ten lines of metrics, that counts as having learned."""
+"""Exact match of training batches, averaged over ten lines of metrics, at which the task counts as learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(Figures):
-    """What one training came to."""
+    """The measurement of one training."""
 
     steps_to_99: int | None
-    """Training steps until the training batches were 99 % right (mean of ten lines of metrics); None: never."""
+    """Training steps until 99 % exact match of training batches (mean of ten lines of metrics); None if never."""
     parameters: int
     seconds: float | None
-    """Processor time of its training; None where it was interrupted."""
+    """CPU time of the training; None if it was interrupted."""
     loss: float
     """Mean over the last ten lines of metrics."""
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
-    """What the file of a measurement holds."""
+    """The content of the file of a measurement."""
 
     config: dict[str, Any]
     measured: Measured
@@ -57,33 +57,33 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Job:
-    """One training to be measured."""
+    """One training to measure."""
 
     stored: dict[str, Any]
-    """The config, as a run's folder has it."""
+    """The config as a run folder stores it."""
     folder: Path
 
     @property
     def config(self) -> RunConfig:
-        """What is asked for."""
+        """The config of the training."""
         return config_from_json(self.stored)
 
     @property
     def run(self) -> RunFolder:
-        """Where the run is, or is to be."""
+        """The folder of the run, which may not exist yet."""
         return RunFolder(self.folder / self.config.name)
 
     @property
-    def said(self) -> str:
-        """What people call it: its variant and its seed."""
+    def label(self) -> str:
+        """The variant and the seed, for messages."""
         return f"{self.folder.parent.name}, {self.folder.name}"
 
     def read(self) -> Measured | None:
-        """Return what was measured before; raises `InputError` where that was something else."""
+        """Return the saved measurement, or None; raises `InputError` if it belongs to other flags."""
         file = self.folder / MEASURED
         if not is_file(file):
             return None
-        stored = read_json(file, _Stored, "delete it to measure anew", most=LARGEST, finite=False)
+        stored = read_json(file, _Stored, "delete it to measure again", most=LARGEST, finite=False)
         if upgrade_config(stored.config) != _compared(self.stored):
             raise InputError(
                 f"{str(self.folder)!r} holds a measurement with other flags: choose another --savepath"
@@ -91,31 +91,31 @@ class Job:
         return stored.measured
 
     def interrupted(self, *, trust_code: bool = False) -> bool:
-        """Whether there is a run already, to go on with; raises `InputError` where that is another one."""
+        """Return whether there is a run to resume; raises `InputError` if it has other flags."""
         if not self.run.exists():
             return False
         try:
             config = self.run.read_config(trust_code=trust_code)
         except EditedError as error:
-            raise InputError(f"{error.found}; delete {str(self.folder)!r}, and it is trained again") from error
-        if _compared(plain(config)) != _compared(self.stored):
+            raise InputError(f"{error.found}; delete {str(self.folder)!r} to train it again") from error
+        if _compared(config_to_json(config)) != _compared(self.stored):
             raise InputError(f"{str(self.folder)!r} holds a run with other flags: choose another --savepath")
         return True
 
 
 def make_job(config: RunConfig, folder: Path) -> Job:
-    """Return the training of a config, to be kept in a folder."""
-    return Job(plain(config.resolved()), folder)
+    """Return a job that trains a config in a folder."""
+    return Job(config_to_json(config.resolved()), folder)
 
 
-def plain(config: RunConfig) -> dict[str, Any]:
-    """Return a config as JSON has it."""
-    found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
-    return found
+def config_to_json(config: RunConfig) -> dict[str, Any]:
+    """Return a config as plain JSON values."""
+    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    return values
 
 
 def _compared(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a config without what follows from the rest, or from the text."""
+    """Return a config without the fields that follow from other fields or from the text."""
     return {
         name: value
         for name, value in stored.items()
@@ -124,14 +124,14 @@ def _compared(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(job: Job, *, trust_code: bool = False) -> Measured:
-    """Train, or go on where a training was interrupted, test, and keep what was found."""
+    """Train or resume a job, test the run, and save the measurement."""
     interrupted, began = job.interrupted(trust_code=trust_code), time.process_time()
     run = train(job.config, savepath=job.folder, resume=interrupted, progress=False, trust_code=trust_code)
     return _test(job, run, None if interrupted else time.process_time() - began)
 
 
 def measure_together(jobs: Sequence[Job]) -> list[Measured]:
-    """Train several jobs, which differ in their seed alone, as one, test them, and keep what was found."""
+    """Train jobs that differ in their seed only as one stacked model, test them, and save the measurements."""
     if len(jobs) == 1:
         return [measure(jobs[0])]
     began = time.process_time()
@@ -144,7 +144,7 @@ def measure_together(jobs: Sequence[Job]) -> list[Measured]:
 
 
 def _test(job: Job, run: AnyRun, seconds: float | None) -> Measured:
-    """Test a run, and keep what was found."""
+    """Test a run and save its measurement."""
     lines, figures = job.run.known_metrics(), run.figures(seed=job.config.training.seed)
     recent = [
         (lines[end - 1]["step"], sum(line["exact_match"] for line in lines[end - 10 : end]) / 10)
@@ -157,6 +157,6 @@ def _test(job: Job, run: AnyRun, seconds: float | None) -> Measured:
         seconds=None if seconds is None else round(seconds, 3),
         loss=sum(line["loss"] for line in lines[-10:]) / len(lines[-10:]),
     )
-    content = {"config": _compared(plain(run.config)), "measured": dataclasses.asdict(measured)}
+    content = {"config": _compared(config_to_json(run.config)), "measured": dataclasses.asdict(measured)}
     write_json(job.folder / MEASURED, content)
     return measured

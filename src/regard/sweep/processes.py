@@ -1,7 +1,7 @@
-"""Jobs side by side, in processes that end in good order.
+"""Run jobs in parallel worker processes that shut down cleanly.
 
-A process that is told to stop begins no other job, none outlives the one that started it, and one that is killed
-takes nothing with it but its own job.
+A stopped worker starts no further job. No worker outlives its parent process. If a worker is killed, only its own
+job is lost.
 """
 
 import contextlib
@@ -21,69 +21,73 @@ import torch
 from regard.errors import MachineError
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What tells a process to end."""
-Asked = TypeVar("Asked")
-Found = TypeVar("Found")
+"""Signals that stop a process."""
+JobT = TypeVar("JobT")
+ResultT = TypeVar("ResultT")
 
 
 class EndedError(Exception):
-    """A process that was ended from outside."""
+    """A worker process was terminated from outside."""
 
 
-class Worker(Generic[Asked, Found]):
-    """A process that does one job after the other.
+class Worker(Generic[JobT, ResultT]):
+    """A process that runs one job after another.
 
-    `work`, jobs and results can be pickled, as they go from process to process. `threads`: of PyTorch, in it.
+    `work`: the function that runs a job; it, jobs and results must be picklable. `threads`: PyTorch threads of
+    the process.
     """
 
-    def __init__(self, work: Callable[[Asked], Found], *, threads: int = 1) -> None:
-        # Forking a process that has used threads may hang, so processes start afresh.
+    def __init__(self, work: Callable[[JobT], ResultT], *, threads: int = 1) -> None:
+        # Forking a process that has used threads may hang, so workers are spawned.
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(work, theirs, threads))
+        self.pipe, child_pipe = context.Pipe()
+        self._process = context.Process(target=_run_jobs, args=(work, child_pipe, threads))
         self._process.start()
-        theirs.close()  # so that its end is seen here
+        child_pipe.close()  # otherwise the end of the child would not be noticed
 
-    def begin(self, job: Asked) -> None:
-        """Hand it a job."""
+    def begin(self, job: JobT) -> None:
+        """Send a job to the process."""
         self.job = job
         self.pipe.send(job)
 
-    def result(self) -> Found:
-        """Wait for what it made of its job; raises what the work raises, and `EndedError` where the process
-        was ended from outside."""
+    def result(self) -> ResultT:
+        """Wait for the result of the job.
+
+        Raises any error of the job, and `EndedError` if the process was terminated from outside.
+        """
         try:
-            failed, found = self.pipe.recv()
+            failed, result = self.pipe.recv()
         except (EOFError, ConnectionError) as error:
             raise EndedError from error
         if failed:
-            raise found
-        return cast("Found", found)
+            raise result
+        return cast("ResultT", result)
 
     def stop(self) -> None:
-        """Tell it to stop, if it lives: a training saves first."""
+        """Ask the process to stop, if it is alive; a training saves first."""
         self._process.terminate()
 
     def join(self) -> int | None:
-        """Wait until it has ended, as it does when it was told to, or has no other job to do; returns its exit
-        status, negative where a signal has ended it."""
+        """Wait until the process ends, after `stop` or without a further job; return its exit status.
+
+        The status is negative if a signal ended the process.
+        """
         self.pipe.close()
         self._process.join()
         return self._process.exitcode
 
 
-def in_processes(work: Callable[[Asked], Found], jobs: Sequence[Asked]) -> Iterator[tuple[Asked, Found]]:
-    """Yield each of one or more jobs with what `work` made of it, as they are done: a process for each core, with
-    one thread.
+def run_in_processes(work: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> Iterator[tuple[JobT, ResultT]]:
+    """Run jobs in one single-threaded process for each core; yield each job with its result when it is done.
 
-    Raises what `work` raises, and, once all others are done, `MachineError` where a process was ended from
+    Raises any error of `work`, and `MachineError` after all other jobs are done if a process was terminated from
     outside.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     left, lost = deque(jobs), 0
-    busy: dict[Connection, Worker[Asked, Found]] = {}
+    busy: dict[Connection, Worker[JobT, ResultT]] = {}
 
-    def another() -> None:
+    def start_worker() -> None:
         with _uninterrupted():
             worker = Worker(work)
             busy[worker.pipe] = worker
@@ -91,86 +95,86 @@ def in_processes(work: Callable[[Asked], Found], jobs: Sequence[Asked]) -> Itera
 
     try:
         while left and len(busy) < cores:
-            another()
+            start_worker()
         while busy:
             for pipe in wait(list(busy)):
                 worker = busy[pipe]  # type: ignore[index]
                 try:
-                    found = worker.result()
+                    result = worker.result()
                 except EndedError:
                     lost += 1
                     busy.pop(worker.pipe).join()
                     if left:
-                        another()
+                        start_worker()
                     continue
                 job = worker.job
                 if left:
                     worker.begin(left.popleft())
                 else:
                     busy.pop(worker.pipe).join()
-                yield job, found
+                yield job, result
     finally:
         for worker in busy.values():
-            worker.stop()  # Ctrl-C reaches all processes, a signal to this one does not; twice does no harm
+            worker.stop()  # Ctrl-C reaches all processes, other signals only this one; stopping twice is harmless
         for worker in busy.values():
             worker.join()
     if lost:
         raise MachineError(
-            f"{lost} of {len(jobs)} processes ended from outside while they trained, as where memory is short; "
-            f"the others are done: the same command goes on with what is missing"
+            f"{lost} of {len(jobs)} processes were terminated while training, for example for lack of memory; "
+            f"the others are done: run the same command to train the missing ones"
         )
 
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let signals come after the block: none may leave a process that nobody knows of yet."""
+    """Delay signals until the end of the block, so that none leaves a worker that is not registered yet."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in STOPPING}
+    received: list[int] = []
+    handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in STOPPING}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler or signal.SIG_DFL)
-        for number in came:
-            signal.raise_signal(number)
+        for number, handler in handlers.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        for pending in received:
+            signal.raise_signal(pending)
 
 
-def _work(work: Callable[[Asked], Found], pipe: Connection, threads: int) -> None:
-    """Do one job after the other, in a process of its own, until there is none or it is told to stop."""
+def _run_jobs(work: Callable[[JobT], ResultT], pipe: Connection, threads: int) -> None:
+    """Run one job after another in a worker process, until the pipe closes or a signal stops it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for each in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, leave)  # between two trainings too, nothing half done stays
-    threading.Thread(target=_follow, daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, exit_on_signal)  # a clean exit between two trainings too
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
         while True:
             job = pipe.recv()
             try:
-                found: tuple[bool, object] = (False, work(job))
-            except Exception as error:  # whatever it is, it is raised where the job came from
-                found = (True, error)
+                outcome: tuple[bool, object] = (False, work(job))
+            except Exception as error:  # the parent raises it
+                outcome = (True, error)
             try:
-                pipe.send(found)
-            except (TypeError, AttributeError, pickle.PicklingError):  # not every error can be handed on
-                pipe.send((True, RuntimeError(str(found[1]))))
+                pipe.send(outcome)
+            except (TypeError, AttributeError, pickle.PicklingError):  # not every error can be pickled
+                pipe.send((True, RuntimeError(str(outcome[1]))))
     except (EOFError, ConnectionError):
         pass
-    except KeyboardInterrupt as stop:  # Ctrl-C reaches all processes; whoever started this one may not listen
+    except KeyboardInterrupt as stop:  # Ctrl-C reaches all processes; the parent may have closed the pipe
         with contextlib.suppress(OSError):
             pipe.send((True, stop))
 
 
-def leave(number: int, frame: object) -> None:
-    """End this process because of a signal, what is to be put in order first."""
+def exit_on_signal(number: int, frame: object) -> None:
+    """Exit because of a signal, with the usual cleanup of `sys.exit`."""
     sys.exit(128 + number)
 
 
-def _follow() -> None:
-    """Stop this process when the one that started it is gone, whatever that died of."""
-    starter = multiprocessing.parent_process()
-    assert starter is not None, "another process starts this one"
-    starter.join()
+def _stop_with_parent() -> None:
+    """Stop this process when its parent ends, for whatever reason."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker has a parent process"
+    parent.join()
     os.kill(os.getpid(), signal.SIGTERM)

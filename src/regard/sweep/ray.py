@@ -1,8 +1,8 @@
-"""Trainings on a Ray cluster, side by side on all its cores.
+"""Run trainings on a Ray cluster, in parallel on all its cores.
 
-Each is watched by an actor of Ray's on the machine that it runs on. Whatever it has saved is asked for every few
-seconds and written into its job's folder here, since the machines need share no disk. So a machine that is lost
-costs its trainings what they did since, and nothing else: they go on elsewhere with what is here.
+A Ray actor supervises each training on its machine. The machines need no shared disk: every few seconds the saved
+files are fetched and written to the job's folder on this machine. If a machine is lost, its trainings resume on
+another machine from the files here and lose only the steps since their last checkpoint.
 """
 
 import logging
@@ -22,211 +22,211 @@ from typing import Any
 from regard.errors import InputError, MachineError, check_range
 from regard.io.reading import is_file, read_text
 from regard.libraries import import_library, library_errors
-from regard.sweep.carrying import claimed, own_code, pack, step_of, unpack
+from regard.sweep.file_transfer import claim_run, collect_code, pack, read_last_step, unpack
 from regard.sweep.job import Job, Measured
-from regard.sweep.processes import leave
-from regard.sweep.trainer import News, Trainer
+from regard.sweep.processes import exit_on_signal
+from regard.sweep.trainer import Trainer, TrainingUpdate
 from regard.version import __version__
 
-EVERY = 2.0
-"""Seconds between two questions for what a training has saved."""
-AHEAD = 4
-"""Trainings that wait in the cluster beyond those that it has cores for, so that none of its cores does."""
+POLL_INTERVAL = 2.0
+"""Seconds between two requests for the saved files of a training."""
+QUEUED = 4
+"""Trainings submitted beyond the number of cores, so that no core is idle between two trainings."""
 PATIENCE = 15.0
-"""Seconds in which no training has begun, after which the user is told."""
+"""Seconds without any started training after which the user gets a message."""
 GRACE = 60.0
-"""Seconds in which trainings that are stopped save and hand on what they have."""
+"""Seconds in which stopped trainings save and return their files."""
 ATTEMPTS = 3
-"""Times that a training may be lost with nothing new saved."""
-SLICE = 0.5
-"""Seconds for which answers are gathered."""
-START = "start one with `ray start --head`, or say where one is by --address"
+"""Times that a training may be lost without a new checkpoint."""
+WAIT = 0.5
+"""Seconds to wait for replies in one loop."""
+START = "start one with `ray start --head`, or give its address by --address"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ray:
-    """A Ray cluster, which its user has started."""
+    """A running Ray cluster."""
 
     address: str | None = None
-    """host:port of the cluster's head; None: $RAY_ADDRESS, or the cluster of this machine."""
+    """host:port of the cluster's head; default $RAY_ADDRESS, else the cluster of this machine."""
     cpus: int = 1
-    """Cores, and threads, of each training."""
+    """Cores and threads of each training."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` if a value is out of range."""
         check_range("cpus", self.cpus, 1, 1024)
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
-        """Yield each job with what was measured (see `Machines`)."""
-        left, busy, lost = deque(_Sent(job) for job in jobs), list[_Sent](), 0
+        """Yield each job with its measurement (see `Backend`)."""
+        left, busy, lost = deque(_RemoteTraining(job) for job in jobs), list[_RemoteTraining](), 0
         with _connected(self.address) as ray, ExitStack() as stack:
             stack.callback(_stop, ray, busy)
-            tell(_said(ray))
-            idle_since, told = time.monotonic(), False
+            tell(_describe_cluster(ray))
+            idle_since, warned = time.monotonic(), False
             while left or busy:
                 cores = int(ray.cluster_resources().get("CPU", 0))
-                while left and len(busy) < cores // self.cpus + AHEAD:
+                while left and len(busy) < cores // self.cpus + QUEUED:
                     busy.append(left.popleft())
                     busy[-1].begin(ray, self.cpus)
-                if any(sent.began for sent in busy):
+                if any(training.started for training in busy):
                     idle_since = time.monotonic()
-                elif time.monotonic() > idle_since + PATIENCE and not told:
-                    tell(f"no machine of the cluster has had {self.cpus} free cores yet: trainings wait")
-                    told = True
-                asked = [sent.answer for sent in busy]
-                answers, _ = ray.wait(asked, num_returns=len(asked), timeout=SLICE)
-                for sent in [each for each in busy if each.answer in answers]:
-                    news = sent.hear(ray)
-                    if news.error is not None:
-                        raise news.error
-                    if news.measured is None and not news.ended:
-                        sent.ask()
+                elif time.monotonic() > idle_since + PATIENCE and not warned:
+                    tell(f"no machine of the cluster has {self.cpus} free cores yet: trainings wait")
+                    warned = True
+                pending = [training.reply for training in busy]
+                ready, _ = ray.wait(pending, num_returns=len(pending), timeout=WAIT)
+                for training in [training for training in busy if training.reply in ready]:
+                    update = training.receive(ray)
+                    if update.error is not None:
+                        raise update.error
+                    if update.measured is None and not update.ended:
+                        training.request_update()
                         continue
-                    busy.remove(sent)
-                    sent.leave(ray)
-                    if news.measured is not None:
-                        yield sent.job, news.measured
-                    elif sent.losses < ATTEMPTS:
-                        step = step_of(sent.job.run)
-                        tell(f"{sent.job.said}: ended, as where a machine is lost; goes on from step {step}")
-                        left.appendleft(sent)
+                    busy.remove(training)
+                    training.release(ray)
+                    if update.measured is not None:
+                        yield training.job, update.measured
+                    elif training.losses < ATTEMPTS:
+                        step = read_last_step(training.job.run)
+                        tell(f"{training.job.label}: process or machine lost; resumes from step {step}")
+                        left.appendleft(training)
                     else:
                         lost += 1
         if lost:
             raise MachineError(
-                f"{lost} of {len(jobs)} trainings were lost {ATTEMPTS} times with nothing new saved, as where "
-                f"memory is short; the others are done: the same command goes on with what is missing"
+                f"{lost} of {len(jobs)} trainings were lost {ATTEMPTS} times without a new checkpoint, for "
+                f"example for lack of memory; the others are done: run the same command to train the missing ones"
             )
 
 
-class _Sent:
-    """A training that has been sent to the cluster."""
+class _RemoteTraining:
+    """A training that runs on the cluster, or waits there."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.began = False
-        """Whether it has found a machine."""
+        self.started = False
+        """Whether it runs on a machine."""
         self.losses = 0
-        """How often it was lost since something new was saved."""
-        self._held = ExitStack()
+        """How often it was lost since its last checkpoint."""
+        self._claims = ExitStack()
         self._trainer: Any = None
 
     def begin(self, ray: Any, cpus: int) -> None:
-        """Send it off, with what there is of it."""
-        self.began = False
-        self._held.enter_context(claimed(self.job))
+        """Submit the training with its saved files."""
+        self.started = False
+        self._claims.enter_context(claim_run(self.job))
         files, _ = pack(self.job.folder, {})
         self._trainer = ray.remote(Trainer).options(num_cpus=cpus).remote()
-        self.answer = self._trainer.begin.remote(__version__, self.job.stored, files, own_code(self.job), cpus)
+        self.reply = self._trainer.begin.remote(__version__, self.job.stored, files, collect_code(self.job), cpus)
 
-    def ask(self) -> None:
-        """Ask what has become of it."""
-        self.answer = self._trainer.news.remote(EVERY)
+    def request_update(self) -> None:
+        """Request the next update."""
+        self.reply = self._trainer.poll.remote(POLL_INTERVAL)
 
     def stop(self) -> Any:
-        """Tell it to stop; returns what will be its last answer."""
+        """Ask the training to stop; return a reference to its last update."""
         return self._trainer.stop.remote()
 
-    def hear(self, ray: Any, seconds: float | None = None) -> News:
-        """Return the answer, what it brings written down; `ended` where its machine no longer answers."""
+    def receive(self, ray: Any, seconds: float | None = None) -> TrainingUpdate:
+        """Return the requested update and write its files; `ended` if the machine does not reply."""
         try:
-            news: News = ray.get(self.answer, timeout=seconds)
+            update: TrainingUpdate = ray.get(self.reply, timeout=seconds)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError as error:
             if "No module named 'regard" in str(error):
                 raise InputError(
-                    f"a machine of the cluster has no Regard {__version__}: install it there"
+                    f"a machine of the cluster lacks Regard {__version__}: install it there"
                 ) from None
-            news = News(ended=True)
-        self.began = True
-        unpack(news.files, self.job)
-        self.losses = 0 if news.files else self.losses + news.ended
-        return news
+            update = TrainingUpdate(ended=True)
+        self.started = True
+        unpack(update.files, self.job)
+        self.losses = 0 if update.files else self.losses + update.ended
+        return update
 
-    def leave(self, ray: Any) -> None:
-        """Free the cores that it was on."""
+    def release(self, ray: Any) -> None:
+        """Free the cores and the lock of the training."""
         if self._trainer is not None:
             ray.kill(self._trainer)
-        self._held.close()
+        self._claims.close()
 
 
-def _stop(ray: Any, busy: Sequence[_Sent]) -> None:
-    """Stop what trains, which saves, and take what it has saved; what has found no machine yet is forgotten."""
+def _stop(ray: Any, busy: Sequence[_RemoteTraining]) -> None:
+    """Stop running trainings, which save first, and fetch their files; drop waiting ones."""
     until = time.monotonic() + GRACE
-    began = [sent for sent in busy if sent.began]
-    last = [sent.stop() for sent in began]
-    for sent, answer in zip(began, last, strict=True):
-        with suppress(Exception):  # whatever it is: all others save too
-            sent.hear(ray, max(until - time.monotonic(), 0))
-            sent.answer = answer
-            sent.hear(ray, max(until - time.monotonic(), 0))
-    for sent in busy:
-        sent.leave(ray)
+    running = [training for training in busy if training.started]
+    last_replies = [training.stop() for training in running]
+    for training, reply in zip(running, last_replies, strict=True):
+        with suppress(Exception):  # an error of one training must not keep the others from saving
+            training.receive(ray, max(until - time.monotonic(), 0))
+            training.reply = reply
+            training.receive(ray, max(until - time.monotonic(), 0))
+    for training in busy:
+        training.release(ray)
 
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[Any]:
-    """Yield Ray, connected to its cluster; raises `InputError` where Ray is not installed, or no cluster runs."""
+    """Yield the connected Ray module; raises `InputError` if Ray is not installed or no cluster runs."""
     ray = import_library("ray", "training on Ray", "cluster")
-    if ray.is_initialized():  # as in a notebook that uses it otherwise
+    if ray.is_initialized():  # for example in a notebook that uses Ray for other work
         yield ray
         return
-    where = address or os.environ.get("RAY_ADDRESS") or _noted() or "auto"
-    _check_answers(where)
+    target = address or os.environ.get("RAY_ADDRESS") or _last_address() or "auto"
+    _check_reachable(target)
     try:
         with (
             chdir(Path(__file__).parents[2]),  # Ray puts the current directory on the path of its workers
             library_errors(
-                "ray", f"cannot connect to the Ray cluster at {where}", "use its version of Ray and Python"
+                "ray", f"cannot connect to the Ray cluster at {target}", "use its version of Ray and Python"
             ),
         ):
-            ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError:
         raise InputError(f"no Ray cluster runs on this machine: {START}") from None
     try:
-        with redirect_stdout(sys.stderr), _leaving():  # Ray tells of lost machines on standard output
+        with redirect_stdout(sys.stderr), _exit_on_signals():  # Ray reports lost machines on stdout
             yield ray
     finally:
         ray.shutdown()
 
 
 @contextmanager
-def _leaving() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP stop trainings in good order: Ray has a process abort."""
+def _exit_on_signals() -> Iterator[None]:
+    """Stop trainings cleanly on SIGTERM and SIGHUP: Ray's own handlers abort the process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
-    before = {each: signal.signal(each, leave) for each in heard}
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    handlers = {number: signal.signal(number, exit_on_signal) for number in numbers}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler or signal.SIG_DFL)
+        for number, handler in handlers.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
-def _noted() -> str | None:
-    """Return the address of the cluster that this machine has last been part of, where Ray has noted one."""
+def _last_address() -> str | None:
+    """Return the address of the last cluster of this machine, if Ray has stored one."""
     note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
     return read_text(note, "start Ray anew").strip() if is_file(note) else None
 
 
-def _check_answers(where: str) -> None:
-    """Raise `InputError` where nobody listens at host:port, for which Ray itself would wait long."""
-    host, colon, port = where.rpartition(":")
-    if where == "auto":
+def _check_reachable(address: str) -> None:
+    """Raise `InputError` if nothing listens at host:port: Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition(":")
+    if address == "auto":
         return
     if not (colon and host and port.isdigit()):
-        raise InputError(f"address {where!r} is not of the form host:port: give it as in 10.0.0.1:6379")
+        raise InputError(f"address {address!r} is not of the form host:port: give one such as 10.0.0.1:6379")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
-        raise InputError(f"no Ray cluster answers at {where} ({error}): {START}") from None
+        raise InputError(f"no Ray cluster answers at {address} ({error}): {START}") from None
 
 
-def _said(ray: Any) -> str:
-    """Say which cluster it is."""
+def _describe_cluster(ray: Any) -> str:
+    """Return the address and the size of the cluster."""
     machines = sum(node["Alive"] for node in ray.nodes())
     cores = int(ray.cluster_resources().get("CPU", 0))
     size = f"{machines} machine{'s' * (machines != 1)}, {cores} core{'s' * (cores != 1)}"

@@ -1,4 +1,4 @@
-"""What a comparison found: tables for people, JSON and CSV for programs, curves."""
+"""Reports of a comparison: tables, JSON, CSV, curves and a page."""
 
 import csv
 import dataclasses
@@ -32,38 +32,39 @@ QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
     "uniform": ("uniform", "{:.1%}".format),
     "alignment_error": ("alignment error", "{:.1%}".format),
 }
-"""Columns of the table: the name of each quantity, and how it is written."""
+"""Columns of the table: the name and the format of each quantity."""
 SHARES = {"exact_match", "relevance", "uniform", "alignment_error"}
-"""Those that are from 0 to 1, and so are their intervals."""
+"""Quantities between 0 and 1, whose intervals are limited likewise."""
 
 
-def spread(values: Sequence[float], form: Callable[[float], str], *, share: bool = False) -> str:
-    """Write the mean and, where the values differ, its 95 % interval; of a `share` from 0 to 1."""
-    return written(mean(values, share=share), form) if values else ""
+def format_mean(values: Sequence[float], form: Callable[[float], str], *, share: bool = False) -> str:
+    """Format the mean of values with its 95 % interval, if they differ; `share`: limit it to 0 to 1."""
+    return format_interval(mean(values, share=share), form) if values else ""
 
 
-def written(found: Interval, form: Callable[[float], str]) -> str:
-    """Write a value, and its interval where that is wider than what is written."""
-    middle = form(found.value)
-    if found.low is None or found.high is None or form(found.low) == form(found.high):
-        return middle
-    return f"{middle} ({form(found.low)} to {form(found.high)})"
+def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
+    """Format a value, and its interval if both ends differ in the printed digits."""
+    value = form(interval.value)
+    if interval.low is None or interval.high is None or form(interval.low) == form(interval.high):
+        return value
+    return f"{value} ({form(interval.low)} to {form(interval.high)})"
 
 
 def tables(comparison: Measurements) -> RenderableType:
-    """Return the tables: a line for each variant; and exact match by the last flag, where two or more vary."""
+    """Return a table with one row for each variant; with several varied flags, exact match by the last one
+    too."""
     seeds = len(next(iter(comparison.measured.values())))
     names = list(comparison.variants[0].varied)
     parts: list[RenderableType] = []
     if len(names) > 1:
         parts += [_by_last(comparison), ""]
-    shown = [each for each in QUANTITIES if any(comparison.values(v, each) for v in comparison.variants)]
+    shown = [name for name in QUANTITIES if any(comparison.values(v, name) for v in comparison.variants)]
     title = f"{comparison.task}: mean (95 % interval) over {seeds} seeds{_tokenizers(comparison)}"
-    table = _table(title, *names, *(QUANTITIES[each][0] for each in shown))
+    table = _table(title, *names, *(QUANTITIES[name][0] for name in shown))
     for variant in comparison.variants:
         cells = {
-            each: spread(comparison.values(variant, each), QUANTITIES[each][1], share=each in SHARES)
-            for each in shown
+            name: format_mean(comparison.values(variant, name), QUANTITIES[name][1], share=name in SHARES)
+            for name in shown
         }
         reached = len(comparison.values(variant, "steps_to_99"))
         if "steps_to_99" in cells and reached < seeds:
@@ -73,46 +74,47 @@ def tables(comparison: Measurements) -> RenderableType:
 
 
 def _tokenizers(comparison: Measurements) -> str:
-    """Say which tokenizer BLEU was worked out with, or that it was not the same for all."""
-    found = sorted(
-        {str(each.bleu_tokenizer) for some in comparison.measured.values() for each in some} - {"None"}
+    """Return the tokenizer of BLEU, or a warning if the variants have different ones."""
+    tokenizers = sorted(
+        {str(seed.bleu_tokenizer) for seeds in comparison.measured.values() for seed in seeds} - {"None"}
     )
-    if len(found) > 1:
-        return f"; BLEU is not comparable, its tokenizers are {', '.join(found)}"
-    return f"; BLEU by tokenizer {found[0]}" if found else ""
+    if len(tokenizers) > 1:
+        return f"; BLEU is not comparable, its tokenizers are {', '.join(tokenizers)}"
+    return f"; BLEU with tokenizer {tokenizers[0]}" if tokenizers else ""
 
 
 def main_quantity(comparison: Measurements) -> str:
-    """Return what variants are compared by: BLEU, where there is one, or else exact match."""
-    return "bleu" if any(comparison.values(each, "bleu") for each in comparison.variants) else "exact_match"
+    """Return the quantity that variants are compared by: BLEU if there is one, else exact match."""
+    return "bleu" if any(comparison.values(variant, "bleu") for variant in comparison.variants) else "exact_match"
 
 
 def _differences(comparison: Measurements) -> list[RenderableType]:
-    """Say which variants differ, and which are not shown to."""
+    """Return a table of the differences between variants."""
     quantity = main_quantity(comparison)
     name, form = QUANTITIES[quantity]
-    found = differences(comparison, quantity)
-    if not found:
+    contrasts = differences(comparison, quantity)
+    if not contrasts:
         return []
-    title = f"Differences in {name} (95 % intervals that hold for all {len(found)} at once)"
-    table = _table(title if len(found) > 1 else f"Difference in {name} (95 % interval)", "", "", "")
+    title = f"Differences in {name} (95 % intervals that hold for all {len(contrasts)} at once)"
+    table = _table(title if len(contrasts) > 1 else f"Difference in {name} (95 % interval)", "", "", "")
     table.show_header = False
-    for each in found:
-        verdict = "different" if each.shown else "not shown to differ"
-        if each.interval.low is None:
-            verdict = "one seed cannot say"
-        table.add_row(f"{each.one.name} less {each.other.name}", written(each.interval, form), verdict)
+    for contrast in contrasts:
+        verdict = "different" if contrast.shown else "not shown to differ"
+        if contrast.interval.low is None:
+            verdict = "unknown with one seed"
+        names = f"{contrast.one.name} minus {contrast.other.name}"
+        table.add_row(names, format_interval(contrast.interval, form), verdict)
     return ["", table]
 
 
 def _by_last(comparison: Measurements) -> Table:
-    """Return exact match with a row for each variant of all flags but the last, whose values are columns."""
+    """Return a table of exact match: the values of the last flag are columns, all other combinations rows."""
     *names, last = comparison.variants[0].varied
-    columns = (f"{last}={value}" for value in _values_of(comparison, last))
+    columns = (f"{last}={value}" for value in _flag_values(comparison, last))
     table = _table(f"Exact match by {last}", *names, *columns)
     for others, variants in _series(comparison).items():
         form = QUANTITIES["exact_match"][1]
-        cells = [spread(comparison.values(each, "exact_match"), form, share=True) for each in variants]
+        cells = [format_mean(comparison.values(variant, "exact_match"), form, share=True) for variant in variants]
         table.add_row(*map(str, others), *cells)
     return table
 
@@ -121,12 +123,12 @@ def _table(title: str, *columns: str) -> Table:
     return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
 
 
-def _values_of(comparison: Measurements, flag: str) -> list[Any]:
+def _flag_values(comparison: Measurements, flag: str) -> list[Any]:
     return list(dict.fromkeys(variant.varied[flag] for variant in comparison.variants))
 
 
 def _series(comparison: Measurements) -> dict[tuple[Any, ...], list[Variant]]:
-    """Group variants that differ in the last flag only, by the values of the others."""
+    """Group variants by the values of all flags except the last one."""
     series: dict[tuple[Any, ...], list[Variant]] = {}
     for variant in comparison.variants:
         series.setdefault(tuple(variant.varied.values())[:-1], []).append(variant)
@@ -134,9 +136,11 @@ def _series(comparison: Measurements) -> dict[tuple[Any, ...], list[Variant]]:
 
 
 def write_report(comparison: Measurements) -> list[Path]:
-    """Write results.json and results.csv (a line for each run), summary.json (means, differences and their
-    intervals), curves.png (learning curves) and values.png (by the last flag) beside the runs; returns their
-    paths."""
+    """Write all report files to the folder of the runs, and return their paths.
+
+    results.json and results.csv have one line for each run. summary.json has means, differences and their
+    intervals, curves.png the learning curves, and values.png exact match by the last flag.
+    """
     lines = [
         {"task": comparison.task, **variant.varied, "seed": seed, **dataclasses.asdict(measured)}
         for variant in comparison.variants
@@ -159,8 +163,10 @@ def write_report(comparison: Measurements) -> list[Path]:
 
 
 def write_page(comparison: Measurements, path: str | Path, explorer: str | None = None) -> Path:
-    """Write a page with the tables and the curves, which opens offline; `explorer`: where `regard show` serves
-    the variants side by side, so that each has a link into it."""
+    """Write a page with tables and curves that opens offline, and return its path.
+
+    `explorer`: the address at which `regard show` serves the variants; each then has a link to it.
+    """
     table = tables(comparison)
     assert isinstance(table, Group)
     runs = [
@@ -168,7 +174,7 @@ def write_page(comparison: Measurements, path: str | Path, explorer: str | None 
         for variant in comparison.variants
         for seed, folder in enumerate(comparison.folders(variant))
     ]
-    shown = Table("run", "to look inside", title="Every run", title_justify="left", box=None)
+    shown = Table("run", "command to view it", title="All runs", title_justify="left", box=None)
     for name, command in runs:
         shown.add_row(Text(name), Text(command))
     parts: list[Part] = [
@@ -186,21 +192,24 @@ def write_page(comparison: Measurements, path: str | Path, explorer: str | None 
 
 
 def _links(comparison: Measurements, explorer: str) -> Links:
-    """Return links to the first run alone, and with each of the others beside it: the first of every variant, and
-    the other seeds of its own, which show how much is chance."""
+    """Return links to the first run, alone and next to other runs.
+
+    The other runs are the first seed of every variant, and the other seeds of the first variant, which show the
+    variation by chance.
+    """
     runs = [(variant, 0) for variant in comparison.variants]
     runs += [(comparison.variants[0], seed) for seed in range(1, len(comparison.folders(comparison.variants[0])))]
     names = [f"{variant.name or comparison.task}, seed {seed}" for variant, seed in runs]
     folders = [shlex.quote(str(comparison.folders(variant)[seed])) for variant, seed in runs]
     title = f"In the explorer, while this runs: regard show {folders[0]} --compare-with {' '.join(folders[1:])}"
-    beside = [
+    comparisons = [
         (f"{names[0]} | {name}", f"{explorer}#beside=model-{number}") for number, name in enumerate(names[1:])
     ]
-    return Links(title, [(names[0], explorer), *beside])
+    return Links(title, [(names[0], explorer), *comparisons])
 
 
 def figures(comparison: Measurements) -> dict[str, Any]:
-    """Return means and differences with their intervals, as JSON has them."""
+    """Return means and differences with their intervals as JSON values."""
     means = [
         {
             **variant.varied,
@@ -213,47 +222,56 @@ def figures(comparison: Measurements) -> dict[str, Any]:
         for variant in comparison.variants
     ]
     quantity = main_quantity(comparison)
-    found = [
+    contrasts = [
         {
-            "one": each.one.name,
-            "other": each.other.name,
-            **dataclasses.asdict(each.interval),
-            "different": each.shown,
+            "one": contrast.one.name,
+            "other": contrast.other.name,
+            **dataclasses.asdict(contrast.interval),
+            "different": contrast.shown,
         }
-        for each in differences(comparison, quantity)
+        for contrast in differences(comparison, quantity)
     ]
     tokenizers = {
-        variant: [each.bleu_tokenizer for each in some] for variant, some in comparison.measured.items()
+        variant: [seed.bleu_tokenizer for seed in seeds] for variant, seeds in comparison.measured.items()
     }
-    told = {"bleu_tokenizers": tokenizers} if quantity == "bleu" else {}
-    return {"task": comparison.task, "level": LEVEL, "means": means, "differences": {quantity: found}, **told}
+    extra = {"bleu_tokenizers": tokenizers} if quantity == "bleu" else {}
+    return {
+        "task": comparison.task,
+        "level": LEVEL,
+        "means": means,
+        "differences": {quantity: contrasts},
+        **extra,
+    }
 
 
 def learning_curves(comparison: Measurements, format: str) -> bytes:
-    """Draw exact match and loss of training batches over the steps: the mean of all seeds, smoothed, and a band
-    of its 95 % interval."""
+    """Draw exact match and loss of training batches over the steps.
+
+    Each line is the smoothed mean over the seeds, with a band for its 95 % interval.
+    """
     figure = _empty_figure(11, 4.2)
     for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
         for variant in comparison.variants:
             lines = comparison.metrics(variant)
-            steps = sorted(set.intersection(*({line["step"] for line in each} for each in lines)))
-            values = np.array([[line[quantity] for line in each if line["step"] in set(steps)] for each in lines])
-            smooth = _smoothed(values)
+            steps = sorted(set.intersection(*({line["step"] for line in seed} for seed in lines)))
+            values = np.array([[line[quantity] for line in seed if line["step"] in set(steps)] for seed in lines])
+            smooth = _running_mean(values)
             (line,) = axes.plot(steps, smooth.mean(0), label=variant.name or comparison.task)
             if len(lines) > 1:
-                found = [mean(column, share=quantity in SHARES) for column in smooth.T.tolist()]
-                low, high = [each.low or 0.0 for each in found], [each.high or 0.0 for each in found]
+                intervals = [mean(column, share=quantity in SHARES) for column in smooth.T.tolist()]
+                low = [interval.low or 0.0 for interval in intervals]
+                high = [interval.high or 0.0 for interval in intervals]
                 axes.fill_between(steps, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
         axes.set(xlabel="training step", ylabel=QUANTITIES.get(quantity, (quantity,))[0])
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylim(-0.02, 1.02)
     figure.axes[1].set_yscale("log")
     figure.axes[0].legend(fontsize=8)
-    return _drawn(figure, format)
+    return _render(figure, format)
 
 
-SMOOTHED = 10
-"""Lines of metrics that a point of a learning curve is the mean of, those before it included."""
+WINDOW = 10
+"""Number of lines of metrics, up to and including its own, over which a point of a learning curve is averaged."""
 
 
 def _empty_figure(width: float, height: float) -> "Figure":
@@ -265,37 +283,38 @@ def _empty_figure(width: float, height: float) -> "Figure":
     return figure
 
 
-def _drawn(figure: "Figure", format: str) -> bytes:
+def _render(figure: "Figure", format: str) -> bytes:
     from regard.viz.figure import figure_bytes
 
     return figure_bytes(figure, format)
 
 
-def _smoothed(values: np.ndarray) -> np.ndarray:
-    """Return the running mean of each row."""
+def _running_mean(values: np.ndarray) -> np.ndarray:
+    """Return the running mean of each row over `WINDOW` values."""
     sums = np.cumsum(values, axis=1)
-    sums[:, SMOOTHED:] -= sums[:, :-SMOOTHED].copy()
-    return sums / np.minimum(np.arange(values.shape[1]) + 1, SMOOTHED)
+    sums[:, WINDOW:] -= sums[:, :-WINDOW].copy()
+    return sums / np.minimum(np.arange(values.shape[1]) + 1, WINDOW)
 
 
 def curves(comparison: Measurements, format: str) -> bytes:
-    """Draw exact match over the values of the last flag, a line and a band over the seeds for each series."""
+    """Draw exact match by the last flag: for each series the mean over the seeds, with a band for its
+    interval."""
     last = list(comparison.variants[0].varied)[-1]
     figure = _empty_figure(7, 4.5)
     axes = figure.subplots()
-    values = _values_of(comparison, last)
+    values = _flag_values(comparison, last)
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    places = values if numeric else list(range(len(values)))
+    positions = values if numeric else list(range(len(values)))
     for others, variants in _series(comparison).items():
-        shares = [comparison.values(each, "exact_match") for each in variants]
-        found = [mean(each, share=True) for each in shares]
-        middle = [each.value for each in found]
-        (line,) = axes.plot(places, middle, marker="o", label=", ".join(map(str, others)) or comparison.task)
-        low = [each.value if each.low is None else each.low for each in found]
-        high = [each.value if each.high is None else each.high for each in found]
-        axes.fill_between(places, low, high, alpha=0.2, color=line.get_color())
+        shares = [comparison.values(variant, "exact_match") for variant in variants]
+        means = [mean(values, share=True) for values in shares]
+        middle = [interval.value for interval in means]
+        (line,) = axes.plot(positions, middle, marker="o", label=", ".join(map(str, others)) or comparison.task)
+        low = [interval.value if interval.low is None else interval.low for interval in means]
+        high = [interval.value if interval.high is None else interval.high for interval in means]
+        axes.fill_between(positions, low, high, alpha=0.2, color=line.get_color())
     axes.set(xlabel=last, ylabel="exact match (mean, 95 % interval)", ylim=(-0.02, 1.02))
-    axes.set_xticks(places, [str(value) for value in values])
+    axes.set_xticks(positions, [str(value) for value in values])
     axes.legend()
     axes.grid(alpha=0.3)
-    return _drawn(figure, format)
+    return _render(figure, format)

@@ -1,8 +1,8 @@
-"""Trainings on a Slurm cluster, by submitit: a job array with a task for each.
+"""Run trainings on a Slurm cluster through submitit: a job array with one task for each training.
 
-The machines share the disk that a comparison is kept on, so each training writes into its folder itself. One
-whose time is over, or that makes way for others, saves and is put into the queue again. Whoever leaves without
-stopping the trainings, as when a connection breaks, finds them again by the same command.
+The machines share a disk, so each training writes to its own folder. A training that reaches its time limit or is
+preempted saves and is requeued. If the submitting process ends without stopping the trainings, for example with a
+lost connection, the same command finds them again.
 """
 
 import getpass
@@ -26,56 +26,56 @@ from regard.sweep.job import Job, Measured, measure
 from regard.sweep.processes import EndedError, Worker
 
 LARGEST_ARRAY = 1000
-"""Tasks of an array; Slurm's own limit is 1001 by default."""
+"""Largest number of tasks of an array; Slurm's default limit is 1001."""
 RESTARTS = 1000
-"""Times that a training may run out of time."""
-EVERY = 2.0
-"""Seconds between two looks at the queue and at results."""
+"""Times that a training may reach its time limit."""
+POLL_INTERVAL = 2.0
+"""Seconds between two queries of the queue and the results."""
 GRACE = 120.0
-"""Seconds in which Slurm ends a job whose training it has told to stop."""
+"""Seconds within which Slurm ends a job after the signal to stop."""
 NOTE = "slurm-job"
-"""File in a job's folder with the number under which Slurm knows it, while it does."""
+"""File in a job's folder with its Slurm job number, as long as it is queued or running."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slurm:
-    """A Slurm cluster, asked from a machine on which one may submit to it."""
+    """A Slurm cluster, used from a machine that can submit jobs to it."""
 
     partition: str | None = None
-    """Where trainings queue; None: the cluster's default."""
+    """The partition; default the cluster's default partition."""
     time: int = 60
-    """Minutes after which a training that is not done saves, and is put into the queue again."""
+    """Time limit in minutes, after which an unfinished training saves and is requeued."""
     memory: int = 4
-    """Memory of each training, in GB."""
+    """Memory of each training in GB."""
     cpus: int = 1
-    """Cores, and threads, of each training."""
+    """Cores and threads of each training."""
     executor: str = "slurm"
-    """What submitit submits to: slurm, or, to try it without a cluster, local."""
+    """submitit's executor: slurm, or local to try it without a cluster."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` if a value is out of range."""
         check_range("time", self.time, 2, 60 * 24 * 365)
         check_range("memory", self.memory, 1, 10_000)
         check_range("cpus", self.cpus, 1, 1024)
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
-        """Yield each job with what was measured (see `Machines`)."""
+        """Yield each job with its measurement (see `Backend`)."""
         submitit = _submitit(self.executor)
         folder = jobs[0].folder.parent.parent / "slurm"
-        waiting = self._found_again(submitit, folder, jobs)
-        known = [job.folder for job, _ in waiting]
+        waiting = self._find_submitted(submitit, folder, jobs)
+        submitted = [job.folder for job, _ in waiting]
         lost: list[Path] = []
         try:
-            left = [job for job in jobs if job.folder not in known]
+            left = [job for job in jobs if job.folder not in submitted]
             for start in range(0, len(left), LARGEST_ARRAY):
                 waiting += self._submit(submitit, folder, left[start : start + LARGEST_ARRAY])
-            tell(f"Slurm: in the queue or running: {len(waiting)}; logs are in {folder}")
+            tell(f"Slurm: {len(waiting)} trainings queued or running; logs are in {folder}")
             while waiting:
-                time.sleep(EVERY)
+                time.sleep(POLL_INTERVAL)
                 alive = self._alive([task for _, task in waiting])
-                there = {each.name for each in folder.iterdir()}  # which asks a shared disk anew
+                names = {path.name for path in folder.iterdir()}  # listing refreshes a shared disk
                 for job, task in list(waiting):
-                    done = task.paths.result_pickle.name in there
+                    done = task.paths.result_pickle.name in names
                     if not done and task.job_id in alive:
                         continue
                     waiting.remove((job, task))
@@ -91,20 +91,20 @@ class Slurm:
             self._cancel(waiting)
         if lost:
             raise MachineError(
-                f"{len(lost)} of {len(jobs)} trainings were ended from outside, as where memory is short: see "
-                f"{lost[0]}; the others are done: the same command goes on with what is missing"
+                f"{len(lost)} of {len(jobs)} trainings were terminated, for example for lack of memory: see "
+                f"{lost[0]}; the others are done: run the same command to train the missing ones"
             )
 
-    def _found_again(self, submitit: Any, folder: Path, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
-        """Return the jobs that wait or run since an earlier command, with their tasks."""
+    def _find_submitted(self, submitit: Any, folder: Path, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
+        """Return the jobs that an earlier command submitted and that are queued or running, with their tasks."""
         noted = [job for job in jobs if is_file(job.folder / NOTE)]
-        numbers = [read_text(job.folder / NOTE, "delete it to submit anew").strip() for job in noted]
+        numbers = [read_text(job.folder / NOTE, "delete it to submit the job again").strip() for job in noted]
         tasks = [submitit.SlurmJob(folder, number) for number in numbers]
         alive = self._alive(tasks) if tasks else set()
         return [(job, task) for job, task in zip(noted, tasks, strict=True) if task.job_id in alive]
 
     def _submit(self, submitit: Any, folder: Path, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
-        """Put jobs into the queue as one array; returns each with its task, whose number is noted."""
+        """Submit jobs as one array and store their numbers; return each job with its task."""
         executor = submitit.AutoExecutor(
             folder,
             cluster=self.executor,
@@ -125,23 +125,23 @@ class Slurm:
         try:
             tasks = executor.map_array(_Training(self.cpus), jobs)
         except submitit.core.utils.FailedJobError as error:
-            raise InputError(f"Slurm takes no job: {' '.join(str(error).split())}") from None
+            raise InputError(f"Slurm refused the jobs: {' '.join(str(error).split())}") from None
         for job, task in zip(jobs, tasks, strict=True):
             make_folder(job.folder)
             write_file(job.folder / NOTE, task.job_id.encode())
         return list(zip(jobs, tasks, strict=True))
 
     def _alive(self, tasks: Sequence[Any]) -> set[str]:
-        """Return the numbers of the tasks that wait or run."""
+        """Return the numbers of the tasks that are queued or running."""
         if self.executor != "slurm":
             return {task.job_id for task in tasks if not task.done()}
-        asked = ["squeue", "--noheader", "--array", "--format=%i", "--user", getpass.getuser()]
-        said = subprocess.run(asked, capture_output=True, text=True, check=False)
-        # Where Slurm does not answer, as while it restarts, they are as they were.
-        return {task.job_id for task in tasks} if said.returncode else set(said.stdout.split())
+        command = ["squeue", "--noheader", "--array", "--format=%i", "--user", getpass.getuser()]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        # If Slurm does not answer, for example during a restart, all tasks count as alive.
+        return {task.job_id for task in tasks} if result.returncode else set(result.stdout.split())
 
     def _cancel(self, waiting: Sequence[tuple[Job, Any]]) -> None:
-        """Stop the tasks, which save."""
+        """Stop the tasks; trainings save first."""
         if waiting and self.executor == "slurm":
             subprocess.run(["scancel", *(task.job_id for _, task in waiting)], capture_output=True, check=False)
         for job, task in waiting:
@@ -151,39 +151,41 @@ class Slurm:
 
 
 def _submitit(executor: str) -> Any:
-    """Return submitit; raises `InputError` where it is not installed, or nothing can be submitted from here."""
+    """Return the submitit module; raises `InputError` if it or the commands of Slurm are missing."""
     submitit = import_library("submitit", "training on Slurm", "cluster")
     if executor == "slurm" and (shutil.which("srun") is None or shutil.which("sbatch") is None):
-        raise InputError("this machine has no sbatch and srun: compare on one from which jobs go to Slurm")
+        raise InputError("this machine has no sbatch and srun: use a machine that can submit jobs to Slurm")
     logging.getLogger("submitit").setLevel(logging.ERROR)
     return submitit
 
 
 class _Training:
-    """What submitit calls on the machine: it trains in a process of its own, so that it can be stopped."""
+    """The function that submitit calls on the machine; it trains in a child process, so that it can be
+    stopped."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._worker: Worker[Job, Measured] | None = None
 
     def __call__(self, job: Job) -> tuple[Exception | None, Measured | None]:
-        """Measure a job; returns what it has raised, or what was measured."""
+        """Measure a job; return its error or its measurement."""
         self._worker = Worker(_measure, threads=self._threads)
         self._worker.begin(job)
         try:
             return None, self._worker.result()
         except EndedError:
-            # Slurm tells all processes of a job to stop before it ends them: what is ended is not done.
+            # Slurm signals all processes of a job before it ends them. Wait for that, so that the task does not
+            # count as finished.
             if self._worker.join() == 128 + signal.SIGTERM:
                 time.sleep(GRACE)
             raise
-        except Exception as error:  # whatever it is, it is raised where the training was asked for
+        except Exception as error:  # the submitting process raises it
             return error, None
         finally:
             self._stop()
 
     def checkpoint(self, job: Job) -> Any:
-        """Save, and return what goes on when the job's turn comes again: submitit asks before time is over."""
+        """Save, and return the continuation for the requeued job; submitit calls this before the time limit."""
         from submitit.helpers import DelayedSubmission
 
         self._stop()
@@ -199,6 +201,6 @@ class _Training:
 
 
 def _measure(job: Job) -> Measured:
-    """Measure a job in a process that leaves the signal that time is short to the one which started it."""
+    """Measure a job, and ignore the signal for the time limit: the parent process handles it."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     return measure(job)

@@ -1,7 +1,7 @@
-"""One training on a machine that shares no disk with the one which asked for it.
+"""Run one training on a machine that shares no disk with the machine that requests it.
 
-It runs in a process of its own, so that there can be news of it meanwhile, and in a folder of its own, which goes
-when it ends.
+The training runs in a separate process, so that it can be polled, and in a temporary folder, which is removed at
+the end.
 """
 
 import os
@@ -15,88 +15,90 @@ from typing import Any
 from regard.errors import InputError, RegardError
 from regard.io import remove_quietly, tidy
 from regard.io.temporary import temporary_path
-from regard.sweep.carrying import Code, Files, Stamps, measure_with, pack, unpack_code
+from regard.sweep.file_transfer import Code, Files, Stamps, measure_with_code, pack, write_code
 from regard.sweep.job import Job, Measured
 from regard.sweep.processes import EndedError, Worker
 from regard.version import __version__
 
 
 @dataclass(frozen=True, kw_only=True)
-class News:
-    """What has become of a training since it was last asked."""
+class TrainingUpdate:
+    """The progress of a training since the last update."""
 
     files: Files = field(default_factory=dict)
-    """What has changed in its folder: nothing before its next checkpoint."""
+    """Changed files of its folder; empty until the next checkpoint."""
     measured: Measured | None = None
-    """What was measured, once it is done."""
+    """The measurement, once the training is done."""
     error: Exception | None = None
-    """What it has raised."""
+    """The error of the training."""
     ended: bool = False
-    """Whether its process has been ended from outside, or because it was told to stop."""
+    """Whether its process was terminated from outside or stopped."""
 
 
 class Trainer:
-    """One training, which begins with the files and the code that it is given."""
+    """One training, started from files and code that are sent to this machine."""
 
-    def begin(self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int) -> News:
-        """Start a training of the config `stored`; raises `InputError` where Regard is another `version` here."""
+    def begin(
+        self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int
+    ) -> TrainingUpdate:
+        """Start a training of the config `stored`; raises `InputError` if this machine has another `version`."""
         if version != __version__:
             raise InputError(
-                f"{socket.gethostname()} has Regard {__version__}, and {version} asks: install the same"
+                f"{socket.gethostname()} has Regard {__version__}, but {version} is required: install that"
             )
-        home = Path(tempfile.gettempdir())
-        tidy(home)  # what a training that was killed has left
-        self._place = temporary_path(home / "regard-training")
-        self._place.mkdir()
-        os.environ["XDG_STATE_HOME"] = str(self._place / "state")
-        sent = unpack_code(code, self._place)
-        self._job = Job(stored, self._place / "job")
+        temporary = Path(tempfile.gettempdir())
+        tidy(temporary)  # remove the leftovers of killed trainings
+        self._folder = temporary_path(temporary / "regard-training")
+        self._folder.mkdir()
+        os.environ["XDG_STATE_HOME"] = str(self._folder / "state")
+        code_paths = write_code(code, self._folder)
+        self._job = Job(stored, self._folder / "job")
         self._job.folder.mkdir()
-        # The task's file may be known by its copy alone, so the folder is filled by name.
+        # The task's file may exist only as a copy, so the config is not resolved here: files are written by name.
         for name, content in files.items():
             (self._job.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self._job.folder / name).write_bytes(content)
         self._stamps: Stamps = pack(self._job.folder, {})[1]
-        self._worker = Worker(partial(measure_with, sent), threads=threads)
+        self._worker = Worker(partial(measure_with_code, code_paths), threads=threads)
         self._worker.begin(self._job)
-        return News()
+        return TrainingUpdate()
 
-    def news(self, seconds: float) -> News:
-        """Return what there is after so many seconds, or as soon as the training has ended."""
+    def poll(self, seconds: float) -> TrainingUpdate:
+        """Return the progress after `seconds`, or as soon as the training ends."""
         if self._worker.pipe.poll(seconds):
-            return self._last()
+            return self._finish()
         try:
             files, stamps = pack(self._job.folder, self._stamps)
-        except FileNotFoundError:  # a checkpoint is just being written
-            return News()
+        except FileNotFoundError:  # a checkpoint is being written
+            return TrainingUpdate()
         if not any("trainer" in Path(name).parts for name in files):
-            return News()
+            return TrainingUpdate()
         self._stamps = stamps
-        return News(files=files)
+        return TrainingUpdate(files=files)
 
-    def stop(self) -> News:
-        """Stop the training, which saves, and return the last news of it, if they have not been told."""
-        if not self._place.exists():
-            return News()
+    def stop(self) -> TrainingUpdate:
+        """Stop the training, which saves first, and return the last update; empty if it was returned before."""
+        if not self._folder.exists():
+            return TrainingUpdate()
         self._worker.stop()
-        return self._last()
+        return self._finish()
 
-    def _last(self) -> News:
-        """Return how the training has ended, and leave nothing behind."""
-        found: dict[str, Any] = {}
+    def _finish(self) -> TrainingUpdate:
+        """Return the last update, and remove the folder."""
+        outcome: dict[str, Any] = {}
         try:
-            found["measured"] = self._worker.result()
+            outcome["measured"] = self._worker.result()
         except EndedError:
-            found["ended"] = True
-        except Exception as error:  # whatever it is, it is raised where the training was asked for
-            found["error"] = self._told(error)
+            outcome["ended"] = True
+        except Exception as error:  # the requesting machine raises it
+            outcome["error"] = self._with_hostname(error)
         self._worker.join()
         files, _ = pack(self._job.folder, self._stamps)
-        remove_quietly(self._place)
-        return News(files=files, **found)
+        remove_quietly(self._folder)
+        return TrainingUpdate(files=files, **outcome)
 
-    def _told(self, error: Exception) -> Exception:
-        """Return an error that says which machine it is from."""
+    def _with_hostname(self, error: Exception) -> Exception:
+        """Return the error with the name of this machine."""
         if not isinstance(error, RegardError):
             return error
         return type(error)(f"on {socket.gethostname()}: {error}")

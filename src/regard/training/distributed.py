@@ -102,7 +102,7 @@ def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     # Restarted processes share the store of the earlier ones, and must not find their addresses there.
-    store = dist.PrefixStore(f"regard/{restarts}", store)
+    store = dist.PrefixStore(f"regard/{restarts}", store)  # type: ignore[attr-defined]  # exported without __all__
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:

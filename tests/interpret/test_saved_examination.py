@@ -1,4 +1,4 @@
-"""What an examination found, read again."""
+"""Loading the examination that was saved with a run."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.interpret import examined_in
-from regard.interpret.importance import worth_by_layer
+from regard.interpret import load_examination
+from regard.interpret.importance import importance_by_layer
 from regard.io.reading import add_digest
 from regard.training import Checkpoint, RunFolder
 from tests.earlier import to_format_6
@@ -21,37 +21,37 @@ def run(trained: regard.AnswerRun, tmp_path: Path) -> RunFolder:
     return RunFolder(Path(shutil.copytree(trained.folder, tmp_path / "signal2")))
 
 
-def test_each_heads_own_sentence(trained: regard.AnswerRun, run: RunFolder) -> None:
-    found = trained.examine(samples=4)
-    file = found.save(run.path / "examined.json")
-    os.utime(file, (0, 0))  # as a copy may be
-    kept = examined_in(run)
-    assert kept.sentences == {"cross": [each.sentence() for each in found.heads]}
-    assert kept.worth == worth_by_layer(found.importance)
-    assert kept.roles == ({} if found.roles is None else found.roles.by_layer())
-    Checkpoint(step=13, weights=trained.model.state_dict()).save(run)  # it was trained further
-    assert not any(examined_in(run))
+def test_loads_what_was_saved(trained: regard.AnswerRun, run: RunFolder) -> None:
+    result = trained.examine(samples=4)
+    file = result.save(run.path / "examined.json")
+    os.utime(file, (0, 0))  # copies may have an old date
+    loaded = load_examination(run)
+    assert loaded.sentences == {"cross": [head.sentence() for head in result.heads]}
+    assert loaded.worth == importance_by_layer(result.importance)
+    assert loaded.roles == ({} if result.roles is None else result.roles.by_layer())
+    Checkpoint(step=13, weights=trained.model.state_dict()).save(run)  # training went on
+    assert not any(load_examination(run))
 
 
-def test_of_an_earlier_format_what_is_older_than_the_model_says_nothing(
+def test_ignores_a_file_older_than_a_model_of_an_earlier_format(
     trained: regard.AnswerRun, run: RunFolder
 ) -> None:
     to_format_6(run.path)
     file = run.path / "examined.json"
     file.write_text(json.dumps(trained.examine(samples=4).json()))
-    assert any(examined_in(run))
+    assert any(load_examination(run))
     os.utime(file, (0, 0))
-    assert not any(examined_in(run))
+    assert not any(load_examination(run))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "[" * 10**5])
-def test_what_is_damaged_is_refused(run: RunFolder, content: str) -> None:
+def test_refuses_a_damaged_file(run: RunFolder, content: str) -> None:
     (run.path / "examined.json").write_text(content)
     with pytest.raises(regard.InputError, match="is damaged: .*; delete it, or examine the run again"):
-        examined_in(run)
+        load_examination(run)
 
 
-def test_what_was_edited_or_is_of_another_run_is_refused(
+def test_refuses_an_edited_file_and_that_of_another_run(
     trained: regard.AnswerRun, run: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = trained.examine(samples=4).save(run.path / "examined.json")
@@ -60,7 +60,7 @@ def test_what_was_edited_or_is_of_another_run_is_refused(
     with pytest.raises(
         regard.InputError, match=r"examined\.json: it has changed since it was written; delete it"
     ):
-        examined_in(run)
+        load_examination(run)
     del stored["digest"]
     file.write_text(json.dumps(stored))
     with pytest.raises(
@@ -69,9 +69,9 @@ def test_what_was_edited_or_is_of_another_run_is_refused(
         regard.load(run.path).about()
     file.write_text(json.dumps(add_digest({**stored, "of": {**stored["of"], "config": "another"}})))
     with pytest.raises(regard.InputError, match=r"examined\.json: it is of another run; delete it"):
-        examined_in(run)
+        load_examination(run)
     assert "it is of another run; it is used as it is" not in capsys.readouterr().err
-    examined_in(RunFolder(run.path, trust_edited=True))
+    load_examination(RunFolder(run.path, trust_edited=True))
     assert "it is of another run; it is used as it is" in capsys.readouterr().err
 
 
@@ -83,8 +83,8 @@ def test_what_was_edited_or_is_of_another_run_is_refused(
         {"heads": 1, "words": 2, "importance": {"added": {"a": ["b"]}}},
     ],
 )
-def test_what_another_version_has_put_otherwise_says_nothing(run: RunFolder, content: dict[str, object]) -> None:
+def test_ignores_content_of_another_version(run: RunFolder, content: dict[str, object]) -> None:
     run.write_derived("examined.json", content)
-    assert not any(examined_in(run))
+    assert not any(load_examination(run))
     (run.path / "examined.json").unlink()
-    assert not any(examined_in(run))
+    assert not any(load_examination(run))

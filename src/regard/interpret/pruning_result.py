@@ -1,4 +1,4 @@
-"""What pruning took away, and what it cost: the figures, whoever trained the model."""
+"""The result of pruning heads: what was removed, and how the loss changed."""
 
 from dataclasses import dataclass
 
@@ -9,22 +9,22 @@ from regard.result import Result
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Pruned(Result):
-    """What pruning took away, and what it cost."""
+    """The removed heads, with loss and size before and after."""
 
     removed: list[tuple[str, int]]
-    """Layer and head, as the whole model had them, in the order in which they went: the least important first."""
+    """Layer and head, numbered as in the whole model, in the order of removal: the least important first."""
     samples: int
-    """Inputs that the losses are of."""
+    """Number of inputs over which the losses are measured."""
     measure: str = "loss"
-    """What the losses are of, for people."""
+    """The name of the losses, as text for tables."""
     loss_before: float
-    """Mean cross-entropy of all output steps, in nats, or what `measure` says."""
+    """Mean cross-entropy of all output steps in nats, or the quantity that `measure` names."""
     loss_after: float
     parameters_before: int
     parameters_after: int
 
     def summary(self) -> str:
-        """Say what is gone, and what the loss is now."""
+        """Return the number of removed heads and both losses."""
         return (
             f"{len(self.removed)} heads removed, {self.measure} {self.loss_before:.4f} before,"
             f" {self.loss_after:.4f} after"

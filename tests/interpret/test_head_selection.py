@@ -1,4 +1,4 @@
-"""Which heads align, where it is known beforehand which do."""
+"""Head selection with planted heads that are known to align."""
 
 from collections.abc import Sequence
 
@@ -7,32 +7,36 @@ import pytest
 
 from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
-from regard.interpret import AligningHeads, Head, choose_heads, links_of
-from regard.interpret.choosing import combined
+from regard.interpret import AligningHeads, Head, choose_heads, extract_links
+from regard.interpret.head_selection import combine_heads
 
 HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1), ("decoder.layers.1.cross", 0)]
 RANDOM = np.random.default_rng(0)
 
 
-def pairs_of(count: int, *, right: dict[tuple[int, int], float]) -> tuple[list[np.ndarray], list[WordAlignment]]:
-    """Return weights (2, C, 4, 5) that are random, but that `right` (shift, head) points to the known word in so
-    many steps (a share)."""
+def make_pairs(
+    count: int, *, right: dict[tuple[int, int], float]
+) -> tuple[list[np.ndarray], list[WordAlignment]]:
+    """Return random weights (2, C, 4, 5) of `count` pairs, and their known links.
+
+    `right`: by (shift, head), the share of steps in which the largest weight is on the known word.
+    """
     weights, known = [], []
     for _ in range(count):
-        each = RANDOM.random((2, len(HEADS), 4, 5)).astype(np.float32)
+        array = RANDOM.random((2, len(HEADS), 4, 5)).astype(np.float32)
         order = RANDOM.permutation(4)
         for place, share in right.items():
             for target, source in enumerate(order):
                 if RANDOM.random() < share:
-                    each[place][target, source] = 2
-        weights.append(each)
+                    array[place][target, source] = 2
+        weights.append(array)
         known.append(WordAlignment.of([(int(source), target) for target, source in enumerate(order)]))
     return weights, known
 
 
 @pytest.mark.parametrize("place", [(0, 1), (1, 2)])
-def test_the_head_that_knows_is_chosen_as_it_is_asked(place: tuple[int, int]) -> None:
-    weights, known = pairs_of(60, right={place: 1.0})
+def test_selects_the_aligning_head_and_its_step(place: tuple[int, int]) -> None:
+    weights, known = make_pairs(60, right={place: 1.0})
     choice = choose_heads(weights, HEADS, known, against="all")
     assert choice.ways["head"].heads == (HEADS[place[1]],)
     assert choice.ways["head"].shifted == bool(place[0])
@@ -44,9 +48,9 @@ def test_the_head_that_knows_is_chosen_as_it_is_asked(place: tuple[int, int]) ->
     assert choice.ways["head"].name in str(choice.ways["head"])
 
 
-def test_heads_that_know_a_part_each_are_a_set() -> None:
-    """Each head points to the right word, twice as much as to others, in its own half of the steps."""
-    weights, known = pairs_of(80, right={(0, 0): 0.6, (0, 2): 0.6})
+def test_selects_a_set_of_complementary_heads() -> None:
+    """Each of two heads points to the right word in its own 60 % of the steps."""
+    weights, known = make_pairs(80, right={(0, 0): 0.6, (0, 2): 0.6})
     choice = choose_heads(weights, HEADS, known, against="all")
     assert choice.best == "set"
     assert set(choice.ways["set"].heads) == {HEADS[0], HEADS[2]}
@@ -55,40 +59,41 @@ def test_heads_that_know_a_part_each_are_a_set() -> None:
     assert "set of heads" in str(choice)
 
 
-def test_what_is_reported_is_of_pairs_that_did_not_choose() -> None:
-    """Links at random: what was best where it was chosen is no better than chance elsewhere."""
-    weights, known = pairs_of(400, right={})
+def test_reports_on_pairs_outside_the_selection() -> None:
+    """With random links, the set that is best on the selection is no better than chance on the other pairs."""
+    weights, known = make_pairs(400, right={})
     found = choose_heads(weights, HEADS, known, against="all").found["set of heads"].error_rate
     assert found is not None and found.mean > 0.7
 
 
-def test_others_are_reported_on_the_same_pairs() -> None:
-    weights, known = pairs_of(40, right={(0, 0): 1.0})
-    asked: list[int] = []
+def test_reports_other_aligners_on_the_same_pairs() -> None:
+    weights, known = make_pairs(40, right={(0, 0): 1.0})
+    reported: list[int] = []
 
     def beside(numbers: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
-        asked.extend(numbers)
+        reported.extend(numbers)
         assert chosen.heads == (HEADS[0],)
         return {"gold": [known[number].sure for number in numbers]}
 
     choice = choose_heads(weights, HEADS, known, against="all", beside=beside)
-    assert len(asked) == choice.reported_on == 20
+    assert len(reported) == choice.reported_on == 20
     gold = choice.found["gold"].error_rate
     assert gold is not None and gold.mean == 0
 
 
-def test_too_few_pairs() -> None:
-    weights, known = pairs_of(19, right={})
+def test_refuses_too_few_pairs() -> None:
+    weights, known = make_pairs(19, right={})
     with pytest.raises(InputError, match="19 pairs are too few to choose heads by: give 20 or more"):
         choose_heads(weights, HEADS, known, against="all")
 
 
-def test_the_end_of_the_source_is_no_word() -> None:
-    assert links_of(np.array([[0.2, 0.1, 0.7], [0.5, 0.4, 0.1]])) == {(0, 1)}
-    assert links_of(np.zeros((0, 3))) == links_of(np.zeros((2, 3))) == frozenset()
-    assert combined(np.ones((2, 3, 4, 5)), HEADS, choose_heads(*_some(), against="x").ways["all"]).shape == (4, 5)
+def test_the_end_of_the_source_gives_no_link() -> None:
+    assert extract_links(np.array([[0.2, 0.1, 0.7], [0.5, 0.4, 0.1]])) == {(0, 1)}
+    assert extract_links(np.zeros((0, 3))) == extract_links(np.zeros((2, 3))) == frozenset()
+    all_heads = choose_heads(*_random_pairs(), against="x").ways["all"]
+    assert combine_heads(np.ones((2, 3, 4, 5)), HEADS, all_heads).shape == (4, 5)
 
 
-def _some() -> tuple[list[np.ndarray], list[Head], list[WordAlignment]]:
-    weights, known = pairs_of(20, right={})
+def _random_pairs() -> tuple[list[np.ndarray], list[Head], list[WordAlignment]]:
+    weights, known = make_pairs(20, right={})
     return weights, HEADS, known

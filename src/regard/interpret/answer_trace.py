@@ -1,0 +1,127 @@
+"""Record all intermediate values of attention layers while a model answers an input."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from regard.attention import AttentionLayer, AttentionTrace, attention_layers, find_layer, temper, trace_layer
+from regard.errors import check_range
+from regard.viz.attention_map import AttentionMap
+from regard.viz.records import skip_original
+from regard.viz.subject import Input, Subject
+
+
+class LayerRow(NamedTuple):
+    """All values that a layer computed for one query, in float64 on the CPU."""
+
+    query: Tensor
+    """(H, D)."""
+    key: Tensor
+    """(H, Tk, any)."""
+    value: Tensor
+    """(H, Tk, Dv)."""
+    scores: Tensor
+    """(H, Tk)."""
+    mask: Tensor | None
+    """(H, Tk) bool, True = may attend."""
+    weights: Tensor
+    """(H, Tk)."""
+    context: Tensor
+    """(H, Dv)."""
+
+
+class AnswerTrace(TorchFunctionMode):
+    """The calls of one attention layer, and the operations that follow it, in the last pass of a model.
+
+    A pass begins when the layer attends with its first query; earlier passes are discarded.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.insides: list[AttentionTrace] = []
+        self.added: Tensor | None = None
+        """Output of the first matrix product after the layer, (B, Tq, D): the output projection of several
+        heads."""
+        self.norm: tuple[Tensor, Tensor] | None = None
+        """Input and output of the first normalisation after the layer."""
+        self.state: Tensor | None = None
+        """Input of the last matrix product of the model."""
+        self.logits: Tensor | None = None
+
+    def record_call(self, inside: AttentionTrace) -> None:
+        """Record a call of the layer."""
+        if inside.step in (None, 0):
+            self.insides, self.added, self.norm = [], None, None
+        self.insides.append(inside)
+
+    def record_logits(self, model: nn.Module, inputs: object, logits: Tensor) -> None:
+        """Record the output of the model, as a forward hook."""
+        del model, inputs
+        self.logits = logits
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a function of PyTorch, and record matrix products and normalisations."""
+        result = func(*args, **(kwargs or {}))
+        if func is F.linear:
+            self.state = args[0]
+            if self.insides and self.added is None:
+                self.added = result
+        elif func is F.layer_norm and self.insides and self.norm is None:
+            self.norm = (args[0], result)
+        return result
+
+
+def read_layer_row(insides: Sequence[AttentionTrace], output: int) -> LayerRow:
+    """Return the values of one query, for a layer that attends with all queries at once or step by step."""
+    at_once = insides[0].step is None
+    check_range("output", output, 0, (insides[0].query.shape[2] if at_once else len(insides)) - 1)
+    inside, row = (insides[0], output) if at_once else (insides[output], 0)
+    mask = None if inside.mask is None else inside.mask.expand_as(inside.scores)[0, :, row].cpu()
+    query, scores, weights, context = (
+        values[0, :, row].double().cpu()
+        for values in (inside.query, inside.scores, inside.weights, inside.context)
+    )
+    return LayerRow(
+        query, inside.key[0].double().cpu(), inside.value[0].double().cpu(), scores, mask, weights, context
+    )
+
+
+class TracedAnswer(NamedTuple):
+    """The attention map of an answer, and the traces of some layers."""
+
+    shown: AttentionMap
+    layers: list[tuple[AttentionLayer, AnswerTrace]]
+    """The layers in the requested order."""
+
+
+def trace_answer(
+    subject: Subject[Input],
+    input: str | None,
+    layers: Sequence[str],
+    *,
+    seed: int = 0,
+    temperature: float = 1.0,
+    head: int = 0,
+) -> TracedAnswer:
+    """Answer an input, and trace some layers meanwhile.
+
+    `input`: default one drawn by `seed`. `temperature`: divides the scores of `head` in these layers. Raises
+    `InputError` for an unknown layer or head.
+    """
+    modules = [find_layer(subject.model, layer) for layer in layers]
+    traced = [(layer, AnswerTrace()) for layer in modules]
+    names = {id(module): name for name, module in attention_layers(subject.model).items()}
+    with skip_original(), ExitStack() as stack:
+        for layer, trace in traced:
+            check_range("head", head, 0, layer.heads - 1)
+            stack.callback(subject.model.register_forward_hook(trace.record_logits).remove)
+            if temperature != 1:
+                stack.enter_context(temper(subject.model, names[id(layer)], temperature, heads=[head]))
+            stack.enter_context(trace_layer(layer, trace.record_call))
+            stack.enter_context(trace)
+        shown = subject.attend(input, seed=seed)
+    return TracedAnswer(shown, traced)

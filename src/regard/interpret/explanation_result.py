@@ -1,0 +1,154 @@
+"""The explanation of one attention weight, as numbers and as tables; `explanation` computes it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from regard.result import Result
+from regard.viz.maps import UNFINITE
+
+NUMBERS_SHOWN = 5
+"""Printed numbers of a vector: as many as fit into a line of 80 columns."""
+BAR_WIDTH = 20
+"""Characters of the longest bar."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepAnswer:
+    """The model's answer at one output step."""
+
+    answer: str
+    """The predicted class: the likeliest one, unless a search preferred another."""
+    probability: float
+    """Probability of the answer (0 to 1)."""
+    state: list[float]
+    """Input of the last matrix product, (D)."""
+    classes: list[str]
+    """The likeliest first."""
+    logits: list[float]
+    probabilities: list[float]
+    """Softmax of the logits over all classes (0 to 1)."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Explanation(Result):
+    """How a head computes the weight of one key for one query, and what follows from it."""
+
+    input: str
+    layer: str
+    head: int
+    query: int
+    """Index of the query, from 0."""
+    key: int
+    """Index of the key, from 0."""
+    query_label: str
+    key_labels: list[str]
+    steps: dict[str, list[float]]
+    """Intermediate vectors of the score by name; empty for a score that does not provide them. The sum of the
+    last one's numbers times `scale` is the score."""
+    scale: float
+    scores: list[float]
+    """Scores of this query with each key (Tk), before the mask."""
+    may_see: list[bool]
+    """Which keys the mask permits (Tk)."""
+    temperature: float
+    """The number that divides the scores before the softmax; 1 leaves them unchanged."""
+    weights: list[float]
+    """Softmax of the scores over the permitted keys (Tk)."""
+    values: list[list[float]]
+    """This head's value of each key (Tk, Dv)."""
+    context: list[float]
+    """Sum of the values times the weights (Dv)."""
+    added: list[float]
+    """Output of the layer, of all heads together (D)."""
+    own_part: list[float] | None
+    """This head's part of `added` (D); None for a single head, whose context is the whole output."""
+    before_norm: list[float] | None
+    """Sum of the residual and `added` (D); None if no normalisation follows."""
+    after_norm: list[float] | None
+    """The same after the normalisation (D)."""
+    note: str = ""
+    """A remark on an unusual input; empty otherwise."""
+    answered: StepAnswer | None
+    """The model's answer at this output step; None for a layer whose queries are not outputs."""
+
+    @property
+    def score(self) -> float:
+        """Score of the explained key."""
+        return self.scores[self.key]
+
+    @property
+    def weight(self) -> float:
+        """Weight of the explained key."""
+        return self.weights[self.key]
+
+    def summary(self) -> str:
+        """Return the query, the key and the weight."""
+        pair = f"{self.query_label} (step {self.query}) attends to {self.key_labels[self.key]} (step {self.key})"
+        return f"{self.layer} head {self.head}: {pair} with weight {self.weight:.4f}"
+
+    def table(self) -> RenderableType:
+        """Return all steps of the computation in order."""
+        sections = (self._score_rows(), self._weight_rows(), self._context_rows(), self._answer_rows())
+        notes = [Text(f"Note: {self.note}")] if self.note else []
+        return Group(Text(self.summary()), *notes, *(row for section in sections for row in section))
+
+    def _score_rows(self) -> list[RenderableType]:
+        terms = list(self.steps.values())
+        rows = [_vector(name, values) for name, values in self.steps.items()]
+        if terms:
+            total = sum(terms[-1])
+            scaled = "" if self.scale == 1 else f", times {self.scale:.4f} is {self.score:.4f}"
+            rows.append(Text(f"The last row sums to {total:.4f}{scaled}"))
+        return [Text("\n1. The score: how well the query fits the key", style="bold"), *rows]
+
+    def _weight_rows(self) -> list[RenderableType]:
+        table = Table("", "key", "score", "weight", "", box=None, pad_edge=False)
+        for index, label in enumerate(self.key_labels):
+            score = f"{self.scores[index]:.4f}" if self.may_see[index] else "masked"
+            bar = _bar(self.weights[index] / max([*filter(math.isfinite, self.weights), 1e-9]))
+            mark = "→" if index == self.key else ""
+            table.add_row(f"{mark}{index}", Text(label), score, f"{self.weights[index]:.4f}", bar)
+        total = Text(f"The weights sum to {sum(self.weights):.4f}")
+        divided = "" if self.temperature == 1 else f", of the scores divided by {self.temperature:g}"
+        return [Text(f"\n2. The weights: softmax over the row{divided}", style="bold"), table, total]
+
+    def _context_rows(self) -> list[RenderableType]:
+        value = self.values[self.key]
+        rows: list[RenderableType] = [
+            Text("\n3. The context: weights times values", style="bold"),
+            _vector("value", value),
+            _vector("times its weight", [self.weight * number for number in value]),
+            _vector("context, of all keys", self.context),
+        ]
+        if self.own_part is not None:
+            rows += [_vector("added, of this head", self.own_part), _vector("added, of all heads", self.added)]
+        if self.before_norm is not None and self.after_norm is not None:
+            rows += [_vector("plus the residual", self.before_norm), _vector("normalised", self.after_norm)]
+        return rows
+
+    def _answer_rows(self) -> list[RenderableType]:
+        if self.answered is None:
+            return []
+        table = Table("answer", "logit", "probability", "", box=None, pad_edge=False)
+        classes = zip(self.answered.classes, self.answered.logits, self.answered.probabilities, strict=True)
+        for label, logit, probability in list(classes)[:5]:
+            table.add_row(Text(label), f"{logit:.4f}", f"{probability:.4f}", _bar(probability))
+        title = Text(
+            f"\n4. The answer at this step: {self.answered.answer}, {self.answered.probability:.4f}", style="bold"
+        )
+        return [title, _vector("state", self.answered.state), table]
+
+
+def _bar(share: float) -> str:
+    return "█" * round(share * BAR_WIDTH) if math.isfinite(share) else UNFINITE
+
+
+def _vector(name: str, values: Sequence[float]) -> Text:
+    shown = " ".join(f"{value:7.3f}" for value in values[:NUMBERS_SHOWN])
+    more = f" … {len(values)} in all" if len(values) > NUMBERS_SHOWN else ""
+    return Text(f"{name:22}{shown}{more}")

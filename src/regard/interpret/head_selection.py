@@ -1,0 +1,229 @@
+"""Select the attention heads that align source and target words best.
+
+Pairs with known links are split at random into two halves. The first half selects the heads, the second half
+reports how well they align. Candidates are single heads, sets of heads whose weights are averaged (grown
+greedily), and all heads together. Each is read at the step that writes a word and at the step that is fed it (see
+`word_links`, which also explains the letters of the shapes).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from regard.attention import short_name
+from regard.data.word_alignment import Link, WordAlignment
+from regard.errors import InputError
+from regard.interpret.agreement import Agreement, agreement, alignment_error_rate
+from regard.interpret.estimates import Estimate
+from regard.interpret.word_links import Head, extract_links
+from regard.result import Result
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+MAX_HEADS = 8
+"""Largest number of heads in a set."""
+MIN_PAIRS = 20
+"""Smallest number of pairs, both halves together."""
+By = Literal["head", "set", "all"]
+STEP_NAMES = {False: "as it is written", True: "with the word itself"}
+METHODS: dict[By, str] = {"head": "best head", "set": "set of heads", "all": "all heads"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AligningHeads:
+    """Heads whose averaged weights show which source word a target word comes from."""
+
+    heads: tuple[Head, ...]
+    shifted: bool
+    """Whether a word's weights are those of the step that is fed it, instead of the step that writes it."""
+
+    @property
+    def name(self) -> str:
+        """The name of these weights: the head, or the mean of several."""
+        if len(self.heads) > 1:
+            return f"mean of {len(self.heads)} heads"
+        [(layer, head)] = self.heads
+        return f"{short_name(layer)} {head}"
+
+    def __str__(self) -> str:
+        names = ", ".join(f"{short_name(layer)} {head}" for layer, head in self.heads[:MAX_HEADS])
+        more = len(self.heads) - MAX_HEADS
+        return f"{names}{f' and {more} more' if more > 0 else ''}, {STEP_NAMES[self.shifted]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptHeads:
+    """The selection that is stored with a run."""
+
+    best: By
+    ways: dict[By, AligningHeads]
+    writing: AligningHeads
+    """The best single head, read at the step that writes a word."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AlignmentChoice(Result):
+    """The heads that align best, and their quality on pairs that were not used for the selection."""
+
+    against: str
+    """The name of the reference alignment."""
+    chosen_on: int
+    """Number of pairs used for the selection."""
+    reported_on: int
+    """Number of pairs used for the report."""
+    best: By
+    """The method with the lowest error rate on the pairs of the selection."""
+    ways: dict[By, AligningHeads]
+    """The selected heads by method."""
+    writing: AligningHeads
+    """The best single head, read at the step that writes a word, for programs that support nothing else."""
+    found: dict[str, Agreement]
+    """Quality on the reported pairs, of each method and of the baselines."""
+    heads: tuple[Head, ...]
+    """All heads that attend to the source."""
+    error_rates: np.ndarray
+    """(2, C), of each head on the reported pairs: at the step that writes a word, and at the step that is fed
+    it."""
+
+    def table(self) -> "RenderableType":
+        """Return two tables: the quality of each method, and the error rate of each head."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        methods = Table("", "error rate", "precision", "recall", box=None, pad_edge=False)
+        for name, quality in self.found.items():
+            methods.add_row(name, *map(_cell, (quality.error_rate, quality.precision, quality.recall)))
+        all_heads = Table("error rate of each head", *STEP_NAMES.values(), box=None, pad_edge=False)
+        for (layer, head), rates in zip(self.heads, self.error_rates.T, strict=True):
+            all_heads.add_row(f"{short_name(layer)} {head}", *(f"{rate:.1%}" for rate in rates))
+        caption = (
+            f"Alignment error rate, precision and recall against {self.against}, on {self.reported_on:,} pairs, "
+            f"with 95 % intervals over the pairs. Selected on {self.chosen_on:,} other pairs: "
+            f"{METHODS[self.best]}, {self.ways[self.best]}."
+        )
+        return Group(methods, Text(""), all_heads, Text(""), Text(caption))
+
+
+def _cell(estimate: Estimate | None) -> str:
+    """Format a share as 33.7% (32.4-35.1), so that three fit in one line."""
+    if estimate is None:
+        return "none"
+    return f"{estimate.mean:.1%} ({100 * estimate.low:.1f}-{100 * estimate.high:.1f})"
+
+
+def choose_heads(
+    weights: Sequence[np.ndarray],
+    heads: Sequence[Head],
+    known: Sequence[WordAlignment],
+    *,
+    against: str,
+    beside: Callable[[Sequence[int], AligningHeads], dict[str, Sequence[frozenset[Link]]]] | None = None,
+    seed: int = 0,
+) -> AlignmentChoice:
+    """Select the heads that align best, and report their quality on other pairs.
+
+    `weights`: one array per pair, as `word_weights` yields them. `known`: the reference links of each pair.
+    `seed`: draws the two halves. `beside`: returns the links of further aligners by name, given the indices of
+    the reported pairs and the selected heads; they are reported too.
+
+    Raises `InputError` for fewer than 20 pairs.
+    """
+    if len(known) < MIN_PAIRS:
+        raise InputError(
+            f"{len(known)} pairs are too few to choose heads by: give {MIN_PAIRS} or more, better hundreds"
+        )
+    order = np.random.default_rng(seed).permutation(len(known)).tolist()
+    selection, others = sorted(order[: len(known) // 2]), sorted(order[len(known) // 2 :])
+    counts = np.stack([_count_links(array, links) for array, links in zip(weights, known, strict=True)])
+    pairs = [(weights[pair], known[pair]) for pair in selection]
+    rates = alignment_error_rate(counts[selection].sum(0))  # (2, C)
+    shift, best = np.unravel_index(rates.argmin(), rates.shape)
+    ways: dict[By, AligningHeads] = {"head": AligningHeads(heads=(heads[int(best)],), shifted=bool(shift))}
+    errors: dict[By, float] = {"head": float(rates.min())}
+    sets = [(*_grow_set(pairs, shifted, int(rates[shifted].argmin())), bool(shifted)) for shifted in (0, 1)]
+    errors["set"], indices, shifted = min(sets, key=lambda candidate: candidate[0])
+    ways["set"] = AligningHeads(heads=tuple(heads[index] for index in indices), shifted=shifted)
+    all_indices = range(len(heads))
+    errors["all"], shifted = min((_error_rate(pairs, all_indices, flag), flag) for flag in (False, True))
+    ways["all"] = AligningHeads(heads=tuple(heads), shifted=shifted)
+    method = min(ways, key=lambda way: errors[way])  # the first, so the simplest, of equally good methods
+    report = [(weights[pair], known[pair]) for pair in others]
+    quality = {METHODS[way]: _report(report, heads, selected, seed) for way, selected in ways.items()}
+    for shifted in (False, True):
+        # The mean over the last layer is the usual choice without a selection, so it is the baseline.
+        last = [head for head in heads if head[0] == heads[-1][0]]
+        baseline = AligningHeads(heads=tuple(last), shifted=shifted)
+        quality["last layer, itself" if shifted else "last layer"] = _report(report, heads, baseline, seed)
+    for name, links in (beside(others, ways[method]) if beside else {}).items():
+        quality[name] = agreement(links, [known[pair] for pair in others], seed=seed)
+    return AlignmentChoice(
+        against=against,
+        chosen_on=len(selection),
+        reported_on=len(others),
+        best=method,
+        ways=ways,
+        writing=AligningHeads(heads=(heads[int(rates[0].argmin())],), shifted=False),
+        found=quality,
+        heads=tuple(heads),
+        error_rates=alignment_error_rate(counts[others].sum(0)),
+    )
+
+
+def combine_heads(weights: np.ndarray, heads: Sequence[Head], chosen: AligningHeads) -> np.ndarray:
+    """Return the mean weights (Wt, Ws + 1) of the `chosen` heads, from `weights` (2, C, Wt, Ws + 1) of
+    `heads`."""
+    indices = [list(heads).index(head) for head in chosen.heads]
+    mean: np.ndarray = weights[int(chosen.shifted), indices].mean(0)
+    return mean
+
+
+LinkedPairs = Sequence[tuple[np.ndarray, WordAlignment]]
+"""Pairs as their word weights (2, C, Wt, Ws + 1) and their known links."""
+
+
+def _report(pairs: LinkedPairs, heads: Sequence[Head], chosen: AligningHeads, seed: int) -> Agreement:
+    links = [extract_links(combine_heads(weights, heads, chosen)) for weights, _ in pairs]
+    return agreement(links, [known for _, known in pairs], seed=seed)
+
+
+def _count_links(weights: np.ndarray, known: WordAlignment) -> np.ndarray:
+    """Return |A|, |S|, |A and S| and |A and P| (..., 4) of the links that weights (..., Wt, Ws + 1) give."""
+    *_, targets, sources = weights.shape
+    kinds = np.zeros((2, targets, sources), dtype=bool)
+    for kind, links in zip(kinds, (known.sure, known.possible), strict=True):
+        for source, target in links:
+            kind[target, source] = True
+    best = weights.argmax(-1)
+    hits, possible = (kind[np.arange(targets), best].sum(-1) for kind in kinds)
+    predicted = (best != sources - 1).sum(-1)
+    return np.stack([predicted, np.full_like(predicted, len(known.sure)), hits, possible], -1)
+
+
+def _error_rate(pairs: LinkedPairs, indices: Sequence[int], shifted: bool) -> float:
+    """Return the error rate of the mean of some heads."""
+    counts = sum(_count_links(weights[int(shifted), list(indices)].mean(0), known) for weights, known in pairs)
+    return float(alignment_error_rate(np.asarray(counts)))
+
+
+def _grow_set(pairs: LinkedPairs, shifted: int, first: int) -> tuple[float, list[int]]:
+    """Grow a set of heads greedily from the best head; return its error rate and the indices of its heads."""
+    indices, error = [first], _error_rate(pairs, [first], bool(shifted))
+    sums = [weights[shifted, first].copy() for weights, _ in pairs]
+    while len(indices) < MAX_HEADS:
+        # A sum has the same largest entries as a mean, so nothing is divided.
+        counts = sum(
+            _count_links(weights[shifted] + total, known)
+            for (weights, known), total in zip(pairs, sums, strict=True)
+        )
+        rates = alignment_error_rate(np.asarray(counts))
+        rates[indices] = 2  # above every error rate: a head joins only once
+        best = int(rates.argmin())
+        if rates[best] >= error:
+            break
+        indices, error = [*indices, best], float(rates[best])
+        sums = [total + weights[shifted, best] for (weights, _), total in zip(pairs, sums, strict=True)]
+    return error, indices

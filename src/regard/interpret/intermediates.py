@@ -1,0 +1,139 @@
+"""Add the intermediate values behind all weights to an attention map, so that a page can explain them offline.
+
+The values are those of `explain`, stored once: a vector that depends on the query only is stored once per query,
+and the product of two other vectors is not stored at all.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from regard.attention import AttentionLayer
+from regard.interpret.answer_trace import AnswerTrace, read_layer_row, trace_answer
+from regard.interpret.explanation import make_explanation
+from regard.interpret.explanation_result import Explanation, StepAnswer
+from regard.viz.attention_map import AttentionMap
+from regard.viz.maps import AnswerIntermediates, Intermediates, LayerIntermediates, Map, ScoreStep
+from regard.viz.subject import Input, Subject
+
+MAX_NUMBERS = 250_000
+"""Largest number of values that a map may get: 1.3 MB in a page."""
+MAX_WEIGHTS = 20_000
+"""Largest number of weights of a map that is traced."""
+
+
+def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
+    """Return a map of `subject` with the intermediate values behind its weights.
+
+    The map is returned unchanged if it would get more than `MAX_NUMBERS` values, or if the subject, changed by an
+    intervention since, gives other weights now.
+    """
+    weights = sum(layer.weights.size for layer in shown.layers.values())
+    names = [layer.name for layer in subject.layers if layer.name in shown.layers]
+    if not 0 < weights <= MAX_WEIGHTS or len(names) < len(shown.layers):
+        return shown
+    answer = trace_answer(subject, shown.input, names)
+    layers: dict[str, LayerIntermediates] = {}
+    answers: list[AnswerIntermediates] = []
+    for name, (layer, trace) in zip(names, answer.layers, strict=True):
+        if not trace.insides:
+            return shown
+        sums, layer_answers = _layer_values(subject, answer.shown, name, layer, trace)
+        if not np.allclose(sums.weights, shown.layers[name].weights, atol=1e-4):
+            return shown
+        layers[name] = sums
+        answers = layer_answers or answers
+    values = Intermediates(layers=layers, answers=answers)
+    return dataclasses.replace(shown, sums=values) if _count_numbers(values) <= MAX_NUMBERS else shown
+
+
+def _layer_values(
+    subject: Subject[Input], shown: Map, name: str, layer: AttentionLayer, trace: AnswerTrace
+) -> tuple[LayerIntermediates, list[AnswerIntermediates]]:
+    heads, queries, keys = shown.layers[name].weights.shape
+    explanations = [
+        [
+            make_explanation(subject, shown, name, layer, trace, head=head, output=query, key=0)
+            for query in range(queries)
+        ]
+        for head in range(heads)
+    ]
+    first_head = explanations[0]
+    own_parts = [query.own_part for head in explanations for query in head]
+    norms = [(query.before_norm, query.after_norm) for query in first_head]
+    sums = LayerIntermediates(
+        steps=_score_steps(layer, trace, heads, queries, keys),
+        scale=first_head[0].scale,
+        scores=_stack_rows(explanations, "scores", keys),
+        may_see=_stack_rows(explanations, "may_see", keys).astype(bool),
+        weights=_stack_rows(explanations, "weights", keys),
+        values=np.array([head[-1].values for head in explanations]),
+        context=np.array([[query.context for query in head] for head in explanations]),
+        added=np.array([query.added for query in first_head]),
+        own_part=None if None in own_parts else np.array(own_parts).reshape(heads, queries, -1),
+        before_norm=None if None in norms[0] else np.array([before for before, _ in norms]),
+        after_norm=None if None in norms[0] else np.array([after for _, after in norms]),
+    )
+    answers = [query.answered for query in first_head]
+    return sums, [_answer_values(answer) for answer in answers if answer is not None]
+
+
+def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: int) -> np.ndarray:
+    """Return a field of all explanations, (H, Tq, Tk); zeros fill the keys that a step has not seen."""
+    return np.array(
+        [
+            [np.pad(np.array(row := getattr(query, name), float), (0, keys - len(row))) for query in head]
+            for head in explanations
+        ]
+    )
+
+
+def _score_steps(
+    layer: AttentionLayer, trace: AnswerTrace, heads: int, queries: int, keys: int
+) -> list[ScoreStep]:
+    """Return the intermediate vectors of the scores, each stored as compactly as it allows."""
+    rows = [read_layer_row(trace.insides, query) for query in range(queries)]
+    prepared = rows[-1].key.float()
+    pair_steps = [
+        [[layer.score.steps(row.query[head].float(), prepared[head, key]) for key in range(keys)] for row in rows]
+        for head in range(heads)
+    ]
+    arrays: list[np.ndarray] = []
+    steps: list[ScoreStep] = []
+    for name in pair_steps[0][0][0]:
+        array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in pair_steps])
+        factors = next(
+            (
+                pair
+                for pair in combinations(range(len(arrays)), 2)
+                if np.allclose(arrays[pair[0]] * arrays[pair[1]], array)
+            ),
+            None,
+        )
+        if factors is not None:
+            steps.append(ScoreStep(name, None, "product", factors))
+        elif (array == array[:, :, :1]).all():
+            steps.append(ScoreStep(name, array[:, :, 0], "query"))
+        elif (array == array[:, :1]).all():
+            steps.append(ScoreStep(name, array[:, 0], "key"))
+        else:
+            steps.append(ScoreStep(name, array, "pair"))
+        arrays.append(array)
+    return steps
+
+
+def _answer_values(answer: StepAnswer) -> AnswerIntermediates:
+    return AnswerIntermediates(*(getattr(answer, name) for name in AnswerIntermediates._fields))
+
+
+def _count_numbers(sums: Intermediates) -> int:
+    """Return how many values the sums hold."""
+    arrays = [
+        array
+        for layer in sums.layers.values()
+        for array in (*vars(layer).values(), *(step.numbers for step in layer.steps))
+    ]
+    states = sum(len(answer.state) for answer in sums.answers)
+    return states + sum(array.size for array in arrays if isinstance(array, np.ndarray))

@@ -1,0 +1,81 @@
+"""Load the examination that was saved with a run, for pages that show the run.
+
+The content is only displayed, so parts with an unexpected shape, from an older or newer version, are left out.
+"""
+
+from typing import Any, NamedTuple
+
+from regard.interpret.estimates import Estimate
+from regard.interpret.importance import importance_data
+from regard.training import RunFolder
+from regard.viz.data import WorthData
+
+FILE = "examined.json"
+REMEDY = "delete it, or examine the run again"
+UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
+"""Errors that an unexpected shape causes."""
+
+
+class SavedExamination(NamedTuple):
+    """The saved figures of the heads by layer; each part may be empty."""
+
+    sentences: dict[str, list[str]]
+    """The sentences of `regard examine`."""
+    worth: dict[str, list[WorthData]]
+    """The importance of each head, as `importance_by_layer` returns it."""
+    roles: dict[str, list[dict[str, Any]]]
+    """The role of each head, as `HeadRoles.by_layer` returns it."""
+
+
+def load_examination(run: RunFolder) -> SavedExamination:
+    """Load the examination of a run; empty if there is none or the model is newer.
+
+    Raises `InputError` if the file is damaged, was edited, or belongs to another run.
+    """
+    stored = _read(run)
+    return SavedExamination(_sentences(stored), _importance(stored), _roles(stored))
+
+
+def _sentences(stored: Any) -> dict[str, list[str]]:
+    layers: dict[str, list[str]] = {}
+    try:
+        for head, sentence in zip(stored["heads"], stored["words"], strict=False):
+            layers.setdefault(head["layer"], []).append(str(sentence))
+    except UNREADABLE:
+        return {}
+    return layers
+
+
+def _importance(stored: Any) -> dict[str, list[WorthData]]:
+    layers = {}
+    names = ("mean", "low", "high")
+    try:
+        intervals = stored["importance"].get("intervals") or {}
+        for layer, added in stored["importance"]["added"].items():
+            known = [
+                interval and Estimate(**{name: float(interval[name]) for name in names})
+                for interval in intervals.get(layer) or ()
+            ]
+            layers[str(layer)] = importance_data([float(value) for value in added], known)
+    except UNREADABLE:
+        return {}
+    return layers
+
+
+def _roles(stored: Any) -> dict[str, list[dict[str, Any]]]:
+    layers: dict[str, list[dict[str, Any]]] = {}
+    try:
+        for role in stored["roles"]["heads"]:
+            data = {"role": role["role"], "strength": role["strength"], "untrained": role["untrained"]}
+            layers.setdefault(role["layer"], []).append(data)
+    except UNREADABLE:
+        return {}
+    return layers
+
+
+def _read(run: RunFolder) -> Any:
+    """Return the saved content; empty if there is none or the model is newer."""
+    stored = run.read_derived(FILE, REMEDY) or {}
+    if stored and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
+        return {}
+    return stored

@@ -1,0 +1,24 @@
+"""The interface of the backends that run the trainings of a sweep.
+
+The backends are `local` (this machine), `ray` (a Ray cluster) and `slurm` (a Slurm cluster). Each of them writes
+runs and measurements to the folders of their jobs, so the result does not depend on the backend.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from regard.sweep.job import Job, Measured
+
+
+class Backend(Protocol):
+    """Runs trainings."""
+
+    def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
+        """Yield each job with its measurement when it is done; its folder then holds the run and the measurement.
+
+        `tell`: called with messages for the user. If the iteration ends early, for example by Ctrl-C, all
+        trainings save and stop.
+
+        Raises `InputError` before anything starts if the backend is not available, any error of a training, and
+        `MachineError` after all other jobs are done if some were lost.
+        """

@@ -1,0 +1,38 @@
+"""Run trainings on this machine: in parallel on its cores; on a GPU, all seeds of a query model in one batch."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from regard.sweep.job import Job, Measured, measure_together
+from regard.sweep.processes import run_in_processes
+from regard.training import stackable
+
+
+@dataclass(frozen=True)
+class Local:
+    """This machine, with one process of one thread for each core."""
+
+    def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
+        """Yield each job with its measurement (see `Backend`)."""
+        for group, measurements in run_in_processes(measure_together, _group_jobs(jobs)):
+            yield from zip(group, measurements, strict=True)
+
+
+def _group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Group jobs that can be trained as one stacked model, if there is a GPU; on a CPU this is not faster.
+
+    The jobs of a group differ in their seed only. Interrupted jobs and models that cannot be stacked stay alone
+    (measured in docs/benchmarks.md).
+    """
+    by_config: dict[str, list[Job]] = {}
+    groups = []
+    for job in jobs:
+        if torch.cuda.is_available() and stackable(job.config) and not job.run.exists():
+            flags: dict[str, Any] = {**job.config.flags(), "seed": None}
+            by_config.setdefault(repr(flags), []).append(job)
+        else:
+            groups.append([job])
+    return [*groups, *by_config.values()]
