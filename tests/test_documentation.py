@@ -186,9 +186,9 @@ def test_commands_of_the_alignment_page_work(
         assert status == 0, f"{line}: {err}"
     (tmp_path / "gold.txt").write_text(f"{LINKS}\n" * 100)
     (block,) = blocks(page)
-    names: dict[str, Any] = {}
-    exec(block, names)
-    assert names["pair"].weights.shape == (7, 7) and len(names["known"]) == 100
+    variables: dict[str, Any] = {}
+    exec(block, variables)
+    assert variables["pair"].weights.shape == (7, 7) and len(variables["known"]) == 100
 
 
 def test_python_of_the_readme_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,8 @@ def test_unclear_folding_gives_a_warning() -> None:
             model(states)
     with regard.intervene(model, "attention"):  # all heads need no layout
         without = model(states)
-    torch.testing.assert_close(without, model.attention.projections[3].bias.expand(2, 5, D))
+    last: Any = model.attention.projections[3]
+    torch.testing.assert_close(without, last.bias.expand(2, 5, D))
 
 
 class BySoftmax(Folded):

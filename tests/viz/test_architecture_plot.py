@@ -80,9 +80,9 @@ def test_sources_are_below_and_boxes_do_not_overlap() -> None:
         ("target", "write", "look", "join"), 1
     )
     for line in layout.lines:
-        source, target = layout.places[line.source], layout.places[line.target]
-        if source.lane == target.lane:
-            assert (target.y > source.y) != line.returns
+        begin, end = layout.places[line.source], layout.places[line.target]
+        if begin.lane == end.lane:
+            assert (end.y > begin.y) != line.returns
         assert all(x == x2 or y == y2 for (x, y), (x2, y2) in pairwise(line.points))
     assert [(line.source, line.target) for line in layout.lines if line.returns] == [("join", "look")]
     assert layout.places["look"].alone

@@ -1,7 +1,7 @@
 """Dropout (Srivastava et al. 2014) from random bytes.
 
 PyTorch draws a random number for each value, which takes a sixth of a Transformer's training step on a CPU. One
-byte is random enough: it is compared with the rate in 256ths, 7 times faster (docs/benchmarks.md, "Parts of a
+byte is random enough: it is compared with the rate in 256ths, 7 times faster (docs/dev/benchmarks.md, "Parts of a
 translation step").
 """
 

@@ -178,7 +178,7 @@ def _unexpected(command: str, argv: list[str], error: Exception) -> str:
         hint = f"its traceback is in {file.name}: please report it with that file"
     except OSError:
         hint = "set REGARD_DEBUG=1 to see its traceback, and please report it"
-    return f"internal error, {summary}; {hint} (docs/reliability.md)"
+    return f"internal error, {summary}; {hint} (docs/explanation/reliability.md)"
 
 
 def _fail(message: str, status: int) -> int:

@@ -2,7 +2,7 @@
 
 Replaces: the loop over `RecurrentDecoder.step` under autograd.
 Gain: part of 2.1x to 2.8x JoeyNMT's speed in training Bahdanau's decoder and Luong's with input feeding
-  (docs/benchmarks.md, "Recurrent encoder-decoders").
+  (docs/dev/benchmarks.md, "Recurrent encoder-decoders").
 Not used: for a GRU, own scores, samples with nothing to attend, scheduled sampling, autocast, compiled code,
   while attention is recorded or changed, and with `REGARD_REFERENCE=1` (`RecurrentDecoder` decides).
 

@@ -2,7 +2,7 @@
 
 Replaces: PyTorch's default, all cores for each matrix product.
 Gain: of two trainings of Signal 2 on two cores, a step takes 4.2 ms in one thread each and 13 ms in two
-  (docs/benchmarks.md, "The primer's tasks").
+  (docs/dev/benchmarks.md, "The primer's tasks").
 Not used: where the user sets the number of threads, for models above 200,000 parameters (training); on other
   devices, under autocast, while attention is recorded or changed (search); and with `REGARD_REFERENCE=1`.
 

@@ -3,7 +3,7 @@
     logits = model(inputs, mask)        B x To x classes, of an `AnswerModel`
 
 `Seq2Seq`, the base of models that answer with text, is in `seq2seq`. Your own model derives from one of the two;
-`regard train TASK --model module:Class` trains it (docs/extending.md).
+`regard train TASK --model module:Class` trains it (docs/how-to/extend.md).
 
 Letters: B batch, T input steps, To output steps.
 """

@@ -25,7 +25,7 @@ def _group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
     """Group jobs that can be trained as one stacked model, if there is a GPU; on a CPU this is not faster.
 
     The jobs of a group differ in their seed only. Interrupted jobs and models that cannot be stacked stay alone
-    (measured in docs/benchmarks.md).
+    (measured in docs/dev/benchmarks.md).
     """
     by_config: dict[str, list[Job]] = {}
     groups = []

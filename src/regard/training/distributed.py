@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -102,7 +102,8 @@ def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     # Restarted processes share the store of the earlier ones, and must not find their addresses there.
-    store = dist.PrefixStore(f"regard/{restarts}", store)  # type: ignore[attr-defined]  # exported without __all__
+    prefix_store: Any = vars(dist)["PrefixStore"]  # torch.distributed has it, and does not list it
+    store = prefix_store(f"regard/{restarts}", store)
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:

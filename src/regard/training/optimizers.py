@@ -1,7 +1,7 @@
 """Recipes: learning rate, schedule and Adam settings of each kind of training.
 
 The query model has two. `regard` learns the primer's tasks reliably within the primer's number of steps. `seed`
-is the primer's own. docs/results.md compares both over 10 seeds, and measures each part of `regard`.
+is the primer's own. docs/explanation/results.md compares both over 10 seeds, and measures each part of `regard`.
 """
 
 import math

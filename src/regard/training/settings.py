@@ -214,7 +214,7 @@ class TranslationTraining(TrainingConfig):
     """Stop after this many validations without a better BLEU; 0: never."""
     compile: bool = False
     """Compile the layers of a Transformer (torch.compile), which takes a minute or two. For a GPU: on a CPU it
-    makes steps slower (docs/benchmarks.md)."""
+    makes steps slower (docs/dev/benchmarks.md)."""
     sharded: bool = False
     """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
     tensorboard: bool = False
