@@ -108,7 +108,9 @@ class Rotary(nn.Module):
         if torch.compiler.is_compiling():  # the compiler generates no code for complex numbers
             even, odd = pairs.unbind(-1)
             rotated = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
-        else:  # complex numbers take one pass over the heads instead of several: 2.5x faster (docs/dev/benchmarks.md)
+        else:
+            # Complex numbers take one pass over the heads instead of several: 2.5x faster
+            # (docs/dev/benchmarks.md).
             rotated = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.complex(cos, sin))
         return rotated.flatten(-2).to(heads.dtype)
 

@@ -2,7 +2,8 @@
 
 Replaces: `torch.optim.Adam` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
 Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, 0.9 s of a training of Counting that
-  takes 1.2 s; around the step it does half as much work again for small models (docs/dev/benchmarks.md, "The primer's
+  takes 1.2 s; around the step it does half as much work again for small models
+  (docs/dev/benchmarks.md, "The primer's
   tasks").
 Not used: with `REGARD_REFERENCE=1`.
 

@@ -1,7 +1,8 @@
 """Additive scores `v · tanh(q + k)` without a tensor of all pairs.
 
 Replaces: `regard.attention.scores.pairwise_scores`, the equation in one line.
-Gain: `tanh` by a sigmoid takes a sixth of PyTorch's time (docs/dev/benchmarks.md, "Recurrent encoder-decoders"). A
+Gain: `tanh` by a sigmoid takes a sixth of PyTorch's time
+  (docs/dev/benchmarks.md, "Recurrent encoder-decoders"). A
   backward pass over 8 x 512 x 512 pairs of width 256 takes under 200 MiB instead of 2,000
   (tests/fast/test_additive.py).
 Not used: in compiled code, with `REGARD_REFERENCE=1`. Gradients of gradients use the equation.

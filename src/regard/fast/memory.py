@@ -1,7 +1,8 @@
 """Memory settings of the C library and of oneDNN.
 
 Replaces: the defaults of glibc and oneDNN.
-Gain: a translation training of 400 steps with R-Drop runs at 1.03 to 1.24 times the speed (docs/dev/benchmarks.md,
+Gain: a translation training of 400 steps with R-Drop runs at 1.03 to 1.24 times the speed
+  (docs/dev/benchmarks.md,
   "The pace of a long training"); a step of Signal 2 spent 1.9 of 7.9 ms on pages that the system had taken back
   ("The primer's tasks").
 Not used: outside of Linux with glibc, huge pages where the system accounts for addresses, and with

@@ -2,7 +2,8 @@
 
 Replaces: `torch.mm`, `torch.addmm` and `F.linear` without gradients.
 Gain: up to 2.3x for a product on an AMD EPYC; a training step of Signal 2 takes 3.05 ms instead of 3.65, `regard
-  score` 0.96 s instead of 1.36 (docs/dev/benchmarks.md, "Products in float32"). No gain on Intel, where MKL is fast.
+  score` 0.96 s instead of 1.36
+  (docs/dev/benchmarks.md, "Products in float32"). No gain on Intel, where MKL is fast.
 Not used: for gradients, other dtypes, other devices, small products, autocast, compiled or traced code, tensor
   subclasses and transforms of `torch.func`, a PyTorch without oneDNN, and with `REGARD_REFERENCE=1`.
 

@@ -2,7 +2,8 @@
 
 Replaces: `QueryModel.forward`, the cross-entropy and `backward()` in a training step.
 Gain: with the fast paths of `onednn`, `adam`, `memory` and `threads`, a training of Signal 2 takes 3.7 s of
-  processor time until 99 % are right, the plain loop 32.8 s (docs/dev/benchmarks.md, "The primer's tasks"). Losses
+  processor time until 99 % are right, the plain loop 32.8 s
+  (docs/dev/benchmarks.md, "The primer's tasks"). Losses
   agree with autograd's to 3e-7 in the first 25 steps.
 Not used: while attention is recorded or changed, for padded batches, `vary_len`, frozen parameters, several
   processes, other devices, scores other than `scaled_dot`, own layers or positions, and with `REGARD_REFERENCE=1`

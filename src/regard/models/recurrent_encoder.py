@@ -2,7 +2,8 @@
 
 The backward direction reads each sequence reversed before its padding, so that no state of either direction comes
 after a padded step. The result is that of `pack_padded_sequence` up to rounding. On a CPU, PyTorch runs packed
-sequences step by step, and padded ones in a fused kernel: 3 to 7 times faster for the LSTM (docs/dev/benchmarks.md).
+sequences step by step, and padded ones in a fused kernel: 3 to 7 times faster for the LSTM
+(docs/dev/benchmarks.md).
 
 Letters: B batch, T time, D width of the states of both directions together.
 """

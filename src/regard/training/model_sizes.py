@@ -31,7 +31,8 @@ PRESETS: dict[str, Defaults] = {
     },
 }
 """Flags by size. tiny is the best model found for 29,000 pairs within 20 minutes of one core, tiny-r-drop within
-two hours (docs/explanation/results.md). base and big are those of Vaswani et al. 2017, table 3. marian has the size of tiny
+two hours
+(docs/explanation/results.md). base and big are those of Vaswani et al. 2017, table 3. marian has the size of tiny
 and the layer form that `regard export --to huggingface` needs."""
 
 

@@ -3,7 +3,8 @@
     logits (S, B, To, classes) = model(parameters[s], inputs[s]) for every seed s, by `torch.func.vmap`
 
 The models of the primer's tasks are so small that a step on a GPU is mostly the launch of kernels, and S seeds
-launch about as many as one. On a CPU, arithmetic dominates and stacking gains nothing (docs/dev/benchmarks.md). Each
+launch about as many as one. On a CPU, arithmetic dominates and stacking gains nothing
+(docs/dev/benchmarks.md). Each
 seed has its own parameters, samples and moments, and is saved as a separate run, equal to one trained alone up to
 rounding.
 """
