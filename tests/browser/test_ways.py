@@ -124,8 +124,8 @@ def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch
 
     begun, go, stopped = threading.Event(), threading.Event(), threading.Event()
 
-    def slow(subject: Any, *, told: Any) -> HeadImportance:
-        told(1, 4)
+    def slow(subject: Any, *, on_progress: Any) -> HeadImportance:
+        on_progress(1, 4)
         begun.set()
         try:
             while not go.wait(0.02):

@@ -72,7 +72,7 @@ def test_help_explains_every_flag_with_the_tasks_defaults(command: Command, task
     text = " ".join(out.replace("│", " ").split())
     for flag in FLAGS:
         assert f"{flag} " in text or f"{flag}," in text, flag
-    heads_on = "otherwise one head without. (default: True)" in text
+    heads_on = "otherwise one head without projections. (default: True)" in text
     assert heads_on == (task == "signal2")
 
 

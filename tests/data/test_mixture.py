@@ -193,7 +193,11 @@ def test_sources_and_targets_in_separate_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "weights", "message"),
     [
-        (2, ("1", "2", "3"), "train has 2 files for 3 weights: give for each weight one file of pairs, or a"),
+        (
+            2,
+            ("1", "2", "3"),
+            "train has 2 files for 3 weights: give one file of pairs, or a source and a target file, per weight",
+        ),
         (3, ("1", "2"), "train has 3 files for 2 weights"),
         (
             3,

@@ -87,8 +87,8 @@ def test_single_model_is_not_compared(
         ("gpt2",): "task 'gpt2' is unknown: choose ",
         ("before",): f"only one folder is given, 'before': {way}",
         ("before", "--examples", "a.txt"): f"only one folder is given, 'before': {way}",
-        ("gpt2", "bert-base"): f"'gpt2' is no folder: {way}",
-        ("before", "after"): f"'after' is no folder: {way}",
+        ("gpt2", "bert-base"): f"'gpt2' is not a folder: {way}",
+        ("before", "after"): f"'after' is not a folder: {way}",
     }.items():
         status, _, error = command("compare", *words)
         assert (status, said in error, error.count("\n")) == (2, True, 1), error

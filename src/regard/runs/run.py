@@ -261,7 +261,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         def explain(**options: Any) -> dict[str, Any]:
             return self.explain(shown.input, **options).json()
 
-        return view([shown], explained=explain)
+        return view([shown], explain=explain)
 
     def untrained(self, seed: int) -> Self:
         """Return the same run with an untrained model, initialised by `seed`."""
