@@ -6,7 +6,6 @@ prefix. The comparison covers log-probabilities of the tokens, logits, and the a
 not provide is None, and `missing` gives the reason.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -25,6 +24,7 @@ from regard.errors import InputError
 from regard.io.reading import list_files, read_json
 from regard.progress import counting_bar, print_status
 from regard.result import Result
+from regard.training.digests import file_digest
 from regard.version import __version__
 
 SENTENCES = 100
@@ -167,8 +167,12 @@ def certify(
         same_beam=sum(result.same_beam for result in results) / count,
         missing=dict(other.missing),
         versions={name: version(name) for name in ("torch", other.program)} | {"regard": __version__},
-        hashes={f"run/{path.name}": _hash(path) for path in (run.folder / "model.safetensors",) if path.is_file()}
-        | {path.name: _hash(path) for path in list_files(folder)},
+        hashes={
+            f"run/{path.name}": file_digest(path)
+            for path in (run.folder / "model.safetensors",)
+            if path.is_file()
+        }
+        | {path.name: file_digest(path) for path in list_files(folder)},
     )
 
 
@@ -184,7 +188,7 @@ def matches_certificate(folder: Path) -> bool:
     except InputError:
         return False
     known = {name: digest for name, digest in hashes.items() if not name.startswith("run/")}
-    return known == {path.name: _hash(path) for path in list_files(folder) if path.name != CERTIFICATE_NAME}
+    return known == {path.name: file_digest(path) for path in list_files(folder) if path.name != CERTIFICATE_NAME}
 
 
 class _BatchComparison(NamedTuple):
@@ -263,8 +267,3 @@ def _difference(ours: Tensor | None, theirs: Tensor, mask: Tensor) -> float:
 
 def _largest(values: Sequence[float]) -> float:
     return float(torch.tensor(values, dtype=torch.float64).max())  # Python's max may skip NaN
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

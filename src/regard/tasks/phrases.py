@@ -42,7 +42,6 @@ NOMINATIVE, ACCUSATIVE = 0, 1
 SINGULARS = {noun.singular: noun for noun in NOUNS}
 PLURALS = {noun.plural: noun for noun in NOUNS}
 PLAIN = {verb.base: verb for verb in VERBS}
-THIRD = {verb.third: verb for verb in VERBS}
 PARTICIPLE = {verb.participle: verb for verb in VERBS}
 FINITE = {
     **{verb.base: (verb.german_infinitive, False) for verb in VERBS},
