@@ -105,9 +105,7 @@ def train(
     """
     if resume and overwrite:
         raise InputError("resume continues the run in the folder, overwrite replaces it: choose one")
-    config, before = _config_and_origin(
-        task, flags, Path(savepath), start_from, resume=resume, trust_code=trust_code, trust_edited=trust_edited
-    )
+    config, before = _config_and_origin(task, flags, Path(savepath), start_from, resume, trust_code, trust_edited)
     folder, prepared = RunFolder(Path(savepath) / config.name, trust_edited), Path(savepath) / PREPARED
     # The models of the synthetic tasks are so small that a GPU would slow them down.
     with join_processes(gpu=not config.task_class.draws) as context, context.lock(folder.path):
@@ -179,7 +177,6 @@ def _config_and_origin(
     flags: dict[str, Any],
     savepath: Path,
     start_from: Folder | None,
-    *,
     resume: bool,
     trust_code: bool,
     trust_edited: bool,
