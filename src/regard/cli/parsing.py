@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import itertools
 import re
 import shutil
 import sys
@@ -248,7 +249,7 @@ def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Seq
         if flag in trained and not _same(trained[flag], value):
             return InputError(
                 f"run {folder!r} was trained with {flag} {trained[flag]}, not {value}: train another one with "
-                f"that, as in `{' '.join(['regard train', name, *words])} --savepath other`, and use it there"
+                f"that, as in `{' '.join(['regard train', name, *words])} --savepath other`, and use that run"
             )
     return None
 
@@ -274,20 +275,19 @@ def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> I
 
 
 def _flag_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each flag with its value as text."""
-    for place, word in enumerate(words):
-        if not word.startswith("--"):
-            continue
-        flag, equals, value = word.removeprefix("--").partition("=")
+    """Yield each flag with its values as text, separated by blanks."""
+    begins = [place for place, word in enumerate(words) if word.startswith("--")]
+    for begin, end in itertools.pairwise([*begins, len(words)]):
+        flag, equals, value = words[begin].removeprefix("--").partition("=")
         flag = flag.replace("-", "_")
-        following = words[place + 1] if place + 1 < len(words) else "--"
-        if equals or not following.startswith("--"):
-            yield flag, value if equals else following
+        if equals or end > begin + 1:
+            yield flag, " ".join(filter(None, [value, *words[begin + 1 : end]]))
         else:
             yield flag.removeprefix("no_"), str(not flag.startswith("no_"))
 
 
 def _same(trained: Any, text: str) -> bool:
+    trained = " ".join(map(str, trained)) if isinstance(trained, tuple) else trained
     try:
         return float(trained) == float(text)
     except (TypeError, ValueError):

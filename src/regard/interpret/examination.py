@@ -214,9 +214,9 @@ def make_examination(
     heads = []
     if not probes:
         heads = [
-            _importance_only(layer, head, importance)
+            HeadFindings(layer=layer, head=head, importance=value, measure=importance.measure)
             for layer, added in importance.added.items()
-            for head in range(len(added))
+            for head, value in enumerate(added)
         ]
     for layer, first in probes[0].weights.items() if probes else ():
         for head in range(len(first)):
@@ -244,19 +244,6 @@ def make_examination(
         importance=importance,
         alignment_error=alignment_error or {},
         unanswered=list(unanswered),
-    )
-
-
-def _importance_only(layer: str, head: int, importance: HeadImportance) -> HeadFindings:
-    return HeadFindings(
-        layer=layer,
-        head=head,
-        gradient=None,
-        ablation=None,
-        gradient_permuted=None,
-        ablation_permuted=None,
-        importance=importance.added[layer][head],
-        measure=importance.measure,
     )
 
 
@@ -306,11 +293,9 @@ def _share(weights: np.ndarray, relevant: np.ndarray) -> float:
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
     relevant = relevant[:steps, :inputs]
     counted = relevant.any(1)
-    return (
-        float(attention_mass(weights[:steps, :inputs], relevant)[counted].mean())
-        if counted.any()
-        else float("nan")
-    )
+    if not counted.any():
+        return float("nan")
+    return float(attention_mass(weights[:steps, :inputs], relevant)[counted].mean())
 
 
 def correlation(weights: np.ndarray, measure: np.ndarray) -> float:

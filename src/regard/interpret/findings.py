@@ -23,13 +23,13 @@ class HeadFindings(Result):
     """The share minus that of uniform attention, sample by sample."""
     beyond_permuted: Estimate | None = None
     """The share minus that on the relevant inputs of another sample."""
-    gradient: Estimate | None
+    gradient: Estimate | None = None
     """Rank correlation (-1 to 1) of the weights with gradient times input; None if it could not be measured."""
-    ablation: Estimate | None
+    ablation: Estimate | None = None
     """Rank correlation of the weights with ablation."""
-    gradient_permuted: Estimate | None
+    gradient_permuted: Estimate | None = None
     """The correlation with gradient times input of another sample."""
-    ablation_permuted: Estimate | None
+    ablation_permuted: Estimate | None = None
     """The correlation with the ablation of another sample."""
     moved: float | None = None
     """Share (0 to 1) of its attention that differs between samples; 0 for a head that attends to positions
