@@ -158,6 +158,9 @@ def first_word(argv: list[str], *, what: str, prog: str, example: str = "countin
     """Split `argv` into its first word, the name of a task or run, and the flags after it.
 
     Raises `InputError` if the first word is missing or a flag.
+
+    >>> first_word(["dates", "--beam", "5"], what="run", prog="regard translate")
+    ('dates', ['--beam', '5'])
     """
     if not argv or argv[0] == "" or argv[0].startswith("-"):
         came = f"{'flag' if argv[0] else 'name'} {argv[0]!r} comes first" if argv else "there is no name"
@@ -185,6 +188,9 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
     """Split `argv` before parsing into the values of `flag` and the remaining words.
 
     Raises `InputError` if the flag has no value.
+
+    >>> take_flag(["--vary", "heads=1,2", "--seeds=3"], "--vary")
+    (['heads=1,2'], ['--seeds=3'])
     """
     values, left = [], []
     words = iter(argv)
@@ -203,7 +209,11 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
 
 
 def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """Split `argv` before parsing into the flags `names` with their values, and the remaining words."""
+    """Split `argv` before parsing into the flags `names` with their values, and the remaining words.
+
+    >>> take_flags(["--heads", "2", "--seed", "1"], {"heads"})
+    (['--heads', '2'], ['--seed', '1'])
+    """
     taken: list[str] = []
     left: list[str] = []
     into = left
@@ -234,7 +244,11 @@ def wants_help(argv: list[str]) -> bool:
 
 
 def with_empty_value(argv: list[str], flag: str) -> list[str]:
-    """Add an empty value to `flag` if it has none, which the parser would refuse."""
+    """Add an empty value to `flag` if it has none, which the parser would refuse.
+
+    >>> with_empty_value(["--plot", "--seed", "1"], "--plot")
+    ['--plot=', '--seed', '1']
+    """
     alone = [
         word == flag and (index + 1 == len(argv) or argv[index + 1].startswith("-"))
         for index, word in enumerate(argv)

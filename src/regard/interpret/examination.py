@@ -207,6 +207,7 @@ def make_examination(
     """
     # Each sample is compared with the next one: any other sample would do, and it is never the sample itself.
     others = [*range(1, len(probes)), 0]
+    # One draw for all figures, so that the intervals of two heads rest on the same resamples.
     draw = resample_counts(max(len(probes), 1), seed)
     even = (
         None if relevance is None else np.array([_share(np.full(r.shape, 1 / r.shape[1]), r) for r in relevance])
@@ -259,6 +260,7 @@ def _measure_relevance(
     permuted = [_share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
     return {
         "relevance": estimate(shares, draw),
+        # Differences within each sample: the variation that both shares have in common cancels.
         "beyond_uniform": estimate(shares - even, draw),
         "beyond_permuted": estimate(np.subtract(shares, permuted), draw),
     }
@@ -266,6 +268,7 @@ def _measure_relevance(
 
 def _measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
     """Return the mean share of a head's attention that differs between samples: half the summed differences."""
+    # Half of the summed differences is the share of the mass that has to move (total variation distance).
     shares = []
     for own, other in zip(weights, (weights[index] for index in others), strict=True):
         steps, inputs = (min(sizes) for sizes in zip(own.shape, other.shape, strict=True))
@@ -304,6 +307,9 @@ def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
 
     If the two come from samples of different lengths, only the common steps and inputs count. Steps at which one
     of them is constant do not count. Returns NaN if no step counts.
+
+    >>> correlation(np.array([[0.1, 0.2, 0.7]]), np.array([[1.0, 2.0, 3.0]]))
+    1.0
     """
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, measure.shape, strict=True))
     x, y = _ranks(weights[:steps, :inputs]), _ranks(measure[:steps, :inputs])

@@ -67,6 +67,7 @@ class HeadFindings(Result):
         if self.relevance is None or self.beyond_uniform is None or self.beyond_permuted is None:
             return []
         share = f"{self.relevance.mean:.0%} of its attention is on what the answer depends on"
+        # The whole interval must be above 0, so that a claim is wrong in about 1 of 40 cases.
         if self.beyond_uniform.low <= 0:
             return [f"{share}, which is not more than with uniform attention"]
         if self.beyond_permuted.low > 0:
@@ -83,7 +84,9 @@ class HeadFindings(Result):
         """Return whether the head ranks the inputs as another measure does; empty if that was not measured."""
         if correlation is None:
             return []
+        # Another sample's values show how far the ranks agree by position alone.
         if correlation.low > max(0.0 if permuted is None else permuted.high, 0):
+            # 0.7 and 0.3 are conventions; the figure stands next to the word.
             strength = (
                 "closely" if correlation.mean >= 0.7 else "in part" if correlation.mean >= 0.3 else "barely"
             )
