@@ -1,7 +1,8 @@
 """Find the known mistakes that give the same answers as a learner's code.
 
 Each mistake in `mistakes/` is a solution with one wrong step. It is run on the same inputs, and its outputs are
-compared with the learner's. If no single mistake explains them, pairs are tried, then sets of three.
+compared with the learner's. If no single mistake explains them, pairs are tried, then sets of three. The inputs
+are random numbers, so a set of mistakes that gives the same outputs computes the same as the learner's code.
 """
 
 import functools
@@ -114,17 +115,14 @@ def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
     if len(set(steps)) < len(steps):
         return None
     return (
-        type("And".join(mistake.__name__ for mistake in mistakes), tuple(mistakes), {}) if mistakes else Solution
+        type("_and_".join(mistake.__name__ for mistake in mistakes), tuple(mistakes), {})
+        if mistakes
+        else Solution
     )
 
 
-def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
-    hashable: Any = pair
-    return _combine_pair_cached(hashable)
-
-
 @functools.cache
-def _combine_pair_cached(pair: Any) -> Mistake | None:
+def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
     # The outputs of a pair are cached by its class, so each pair needs one class. Triples are too many to keep.
     return combine(pair)
 

@@ -66,7 +66,7 @@ EXERCISES = (
         reference=reference.beam_search,
         cases=_beam,
         instruction="Write it",
-        outputs=("tokens", "figure"),
+        outputs=("tokens", "score"),
         aliases=("beam", "beam_decode"),
     ),
 )
