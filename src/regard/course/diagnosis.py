@@ -110,7 +110,11 @@ def _steps(mistake: Mistake) -> list[str]:
 
 
 def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
-    """Return a solution with several mistakes; None if two of them replace the same step."""
+    """Return a solution with several mistakes; None if two of them replace the same step.
+
+    >>> combine(MISTAKES[:2]), combine([MISTAKES[0], MISTAKES[-1]]).__name__
+    (None, 'no_scale_and_first_batch_only')
+    """
     steps = [step for mistake in mistakes for step in _steps(mistake)]
     if len(set(steps)) < len(steps):
         return None
@@ -281,7 +285,11 @@ def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: O
 
 
 def show_value(value: Any) -> str:
-    """Return a value in one short line."""
+    """Return a value in one short line. A batch of one is shown without its first dimension.
+
+    >>> show_value(np.array([[[1.0, 0.5]]]))
+    '[[1. , 0.5]]'
+    """
     if isinstance(value, Mapping):  # the parameters of the small cases
         return "1 on every diagonal, biases 0.5, gains 2, shifts 1"
     if isinstance(value, tuple):

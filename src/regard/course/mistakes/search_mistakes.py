@@ -39,7 +39,7 @@ def without_start(self: Solution, tokens: list[int]) -> list[int]:
 class NeverEnds(Solution, paper=GREEDY):
     """The search continues after the end token."""
 
-    instead = "Stop at the end token. In a beam, do not continue a hypothesis that ends in it."
+    instead = "Stop at the end token. In a beam, do not continue a hypothesis that ends with it."
 
     def is_end(self, token: int, end: int) -> bool:
         return False
@@ -160,7 +160,7 @@ class FirstToEnd(Solution, paper=BEAM):
 @mistake(
     Solution.keep_finished,
     f"{BEAM}; this exercise's stub: it keeps competing for its place",
-    "Put it back among the candidates unchanged, so that it competes for its place in the beam.",
+    "Add it to the candidates unchanged, so that it competes for its place in the beam.",
 )
 def ended_dropped(self: Solution, hypothesis: Hypothesis) -> list[Hypothesis]:
     """A hypothesis that has ended is skipped in the next step, and its answer is lost."""
@@ -168,9 +168,9 @@ def ended_dropped(self: Solution, hypothesis: Hypothesis) -> list[Hypothesis]:
 
 
 class EndedAside(Solution, paper=f"{BEAM}; this exercise's stub: it keeps competing for its place"):
-    """Finished hypotheses are put aside, and the beam is filled up with others that did not belong in it."""
+    """Finished hypotheses are put aside, and worse hypotheses take their places in the beam."""
 
-    instead = "Leave it in the beam, where it occupies one of the `width` places."
+    instead = "Leave a finished hypothesis in the beam, where it occupies one of the `width` places."
 
     def prune(
         self, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
