@@ -21,7 +21,7 @@ import msgspec
 from regard.data import bpe_codes, sentencepieces
 from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.chunks import SAMPLE_PAIRS, Sample
-from regard.data.corpus import INDEX, Corpus, open_corpus
+from regard.data.corpus import FORMAT, INDEX, Corpus, open_corpus
 from regard.data.corpus_builder import Vocabularies, build_corpus
 from regard.data.parallel import PairSource
 from regard.data.sentencepieces import SentencePieceVocabulary
@@ -46,8 +46,8 @@ class TokenizerConfig:
     lowercase: bool
 
 
-class _StoredLocation(msgspec.Struct, forbid_unknown_fields=True):
-    """The content of a text's file."""
+class _StoredLocation(msgspec.Struct):
+    """The content of a text's file. Those of earlier versions have more fields."""
 
     text: list[str]
     """The paths or names of the text."""
@@ -165,7 +165,8 @@ def prepare_corpus(
     With `strict`, a corpus with skipped pairs is not used. If another process is building the corpus, this one
     waits for it. Raises `InputError` also for a damaged corpus.
     """
-    settings = short_digest([vocabulary.to_json() for vocabulary in vocabularies], max_len)
+    # The format is part of the name, so that a corpus of an earlier version is not found.
+    settings = short_digest(FORMAT, [vocabulary.to_json() for vocabulary in vocabularies], max_len)
     folder = root / f"corpus-{short_digest(text.identity())}-{settings}"
 
     def find() -> Corpus | None:
@@ -184,7 +185,7 @@ def prepare_corpus(
 
 
 def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
-    """Return all pairs of a text. Raises `InputError` if there is none, with the `description` of the text."""
+    """Return all pairs of a text. Raises `InputError` without any, with the `description` of the text."""
     pairs = list(text)
     check_pairs(pairs, text, description)
     return pairs
