@@ -64,7 +64,7 @@ PAGES = {
     "/explorer.css": ("regard.server", "page/explorer.css", "text/css"),
     **{
         f"/{name}.js": ("regard.server", f"page/{name}.js", "text/javascript")
-        for name in ("explorer", "tree", "samples", "tour")
+        for name in ("ask", "explorer", "tree", "samples", "tour")
     },
     **{f"/js/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
 }

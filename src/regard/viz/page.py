@@ -9,9 +9,10 @@ describe.
 import base64
 import hashlib
 import html
+import posixpath
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -25,7 +26,7 @@ VIEW = files("regard.viz") / "js"
 ENTRY = "entry.js"
 TITLE_LENGTH = 60  # characters of the input in a title
 
-IMPORT = re.compile(r'^import \{\s*\w+(?:,\s*\w+)*,?\s*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
+IMPORT = re.compile(r'^import \{\s*\w+(?:,\s*\w+)*,?\s*\} from "(\.{1,2}/[\w./-]+\.js)";\n', re.MULTILINE)
 """`import { first, second } from "./file.js";`, on one line or several."""
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const)\b)", re.MULTILINE)
 DEFAULT_EXPORT = re.compile(r"^export default ", re.MULTILINE)
@@ -70,25 +71,38 @@ def modules() -> list[str]:
 
 
 def bundle(folder: Traversable = VIEW, entry: str = ENTRY) -> str:
+    """Return the module `entry` of a folder and its imports as in `bundle_modules`."""
+    return bundle_modules(folder.joinpath, entry)
+
+
+def bundle_modules(find: Callable[[str], Traversable], entry: str) -> str:
     """Return the module `entry` and its imports as the text of one module with the exports of `entry`.
 
-    Raises `ValueError` for circular imports, a name defined twice, and unsupported imports or exports.
+    `find` returns the file of a module's name, its path from the common folder. Raises `ValueError` for circular
+    imports, a name defined twice, and unsupported imports or exports.
     """
     ordered: dict[str, str] = {}
-    _collect(folder, entry, (), ordered)
+    _collect(find, entry, (), ordered)
     _check_names(ordered)
     return "\n".join(_strip(name, text, keep_exports=name == entry) for name, text in ordered.items())
 
 
-def _collect(folder: Traversable, name: str, importers: tuple[str, ...], ordered: dict[str, str]) -> None:
+def _collect(
+    find: Callable[[str], Traversable], name: str, importers: tuple[str, ...], ordered: dict[str, str]
+) -> None:
     """Add a module to `ordered` after its imports; `importers`: the chain of modules that import it."""
     if name in importers:
         raise ValueError(f"modules import each other: {' > '.join((*importers, name))}")
     if name in ordered:
         return
-    text = (folder / name).read_text(encoding="utf-8")
+    text = find(name).read_text(encoding="utf-8")
     for imported in IMPORT.findall(text):
-        _collect(folder, imported, (*importers, name), ordered)
+        _collect(
+            find,
+            posixpath.normpath(posixpath.join(posixpath.dirname(name), imported)),
+            (*importers, name),
+            ordered,
+        )
     ordered[name] = text
 
 

@@ -1,14 +1,15 @@
 // The explorer: type an input, see prediction, truth and attention; change a head or a weight and see the effect.
 
+import { ask } from "./ask.js";
 import { showSamples } from "./samples.js";
 import { tour } from "./tour.js";
 import { searchTree } from "./tree.js";
 import { formatAddress, replaceAddress, readAddress } from "./js/address.js";
 import { oneTabStop } from "./js/dom.js";
-import { show } from "./js/entry.js";
 import { revealHidden } from "./js/labels.js";
 import { latest } from "./js/latest.js";
 import { currentHead } from "./js/sentence.js";
+import { View } from "./js/view.js";
 
 /** @import { Asked, Written } from "./js/address.js" */
 /** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData, WorthData } from "./js/data.js" */
@@ -16,7 +17,6 @@ import { currentHead } from "./js/sentence.js";
 /** @import { Which } from "./js/selected-weight.js" */
 /** @import { Sample, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
-/** @import { View } from "./js/view.js" */
 
 /** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], left_out?: string[], touched?: InterventionData[] }} Found the answer to an input, that before it was touched, why some others are not beside it, and how it was touched */
 
@@ -34,6 +34,7 @@ import { currentHead } from "./js/sentence.js";
  * @property {boolean} snapshots whether it has snapshots of its training
  * @property {string | null} [origin] the run that it started from
  * @property {string} [accepts] description of accepted inputs, if they are limited
+ * @property {string[]} [without] buttons of what cannot be computed
  * @property {[string, string] | null} [back] title and address of the page that links here
  * @property {Record<string, string[]>} [examined] findings of the examination of each head
  * @property {Record<string, WorthData[]> | null} [importance] importance of each head from the examination
@@ -59,7 +60,7 @@ import { currentHead } from "./js/sentence.js";
 
 const TYPING = 150; // milliseconds without a keystroke before an input is sent
 const PROGRESS = 400; // milliseconds between progress requests
-const LARGEST = 8_000_000; // bytes of an image
+const LARGEST_IMAGE = 8_000_000; // bytes of an image
 const CHUNK = 8192; // bytes converted to characters at once
 const picture = /** @type {HTMLInputElement} */ (element("picture"));
 const input = /** @type {HTMLInputElement} */ (element("input"));
@@ -73,24 +74,6 @@ function element(id) {
   const item = document.getElementById(id);
   if (!item) throw new Error(`the page has no element ${id}`);
   return item;
-}
-
-/**
- * Sends a request; an unsuccessful response is thrown as an error.
- *
- * @param {string} path
- * @param {object} [body]
- * @param {AbortSignal} [signal]
- */
-async function ask(path, body, signal) {
-  const headers = { "content-type": "application/json" };
-  const request = body && { method: "POST", headers, body: JSON.stringify(body) };
-  const response = await fetch(path, { ...request, signal }).catch(() => {
-    throw new Error("The explorer does not answer: is `regard show` still running?");
-  });
-  const data = await response.json();
-  if (!response.ok) throw new Error(data.error);
-  return data;
 }
 
 /**
@@ -149,7 +132,8 @@ function draw(answered) {
   if (view) view.update(data);
   else {
     const usual = { touch, row, state: readAddress(location.hash).state, chosen: updateAddress };
-    state.view = show(main, data, state.foreign ? usual : { ...usual, explain });
+    state.view = new View(main, state.foreign ? usual : { ...usual, explain });
+    state.view.update(data);
     updateAddress();
   }
 }
@@ -182,14 +166,14 @@ function isComputed(name) {
 /** @param {InterventionData[]} touched */
 function touch(touched) {
   Object.assign(state, { touched, playback: undefined });
-  answer(undefined);
+  answerAgain(undefined);
 }
 
 /** While a weight is dragged, one question is under way at a time, and the last one is always answered. */
-const answer = latest(() => attend());
+const answerAgain = latest(() => attend());
 
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
-function attend({ fresh = false, drawn = false } = {}) {
+export function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
   element("steps").hidden = true; // it belongs to another answer
   state.written = undefined;
@@ -249,6 +233,7 @@ async function showSubject() {
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
     element("accepts").textContent = about.accepts ? `Accepts ${about.accepts}` : "";
+    for (const name of about.without ?? []) element(name).hidden = true;
     const more = [...element("more").querySelectorAll("button")].filter((option) => !option.hidden);
     oneTabStop(more, 0);
     if (readAddress(location.hash).input !== null) followAddress();
@@ -354,7 +339,7 @@ async function sendPicture() {
   const file = picture.files?.[0];
   if (!file) return () => {};
   picture.value = ""; // so that the same file can be selected again
-  if (file.size > LARGEST) throw new Error(`${file.name} has more than 8 MB: choose a smaller image`);
+  if (file.size > LARGEST_IMAGE) throw new Error(`${file.name} has more than 8 MB: choose a smaller image`);
   const bytes = new Uint8Array(await file.arrayBuffer());
   let text = "";
   for (let at = 0; at < bytes.length; at += CHUNK) text += String.fromCharCode(...bytes.subarray(at, at + CHUNK));

@@ -14,7 +14,7 @@ import { textWidth } from "./js/text-width.js";
 const LARGER = 13 / 12; // font size of the tree relative to measured labels
 const GAP = 30; // pixels between the words of consecutive steps
 const HIGH = 22; // pixels between branches
-const BAR = 120; // pixels of the likeliest token
+const SHARE_BAR = 120; // pixels of the likeliest token
 
 /**
  * The tree and the alternatives; `choose` receives the selected branch.
@@ -194,7 +194,7 @@ function listFollowers({ branches, begin }, number) {
   for (const follower of parent === null ? begin : branches[parent].followers) {
     const row = node("tr", { class: follower.label === label ? "on" : undefined });
     const bar = node("span", { "aria-hidden": "true" });
-    bar.style.width = `${follower.probability * BAR}px`;
+    bar.style.width = `${follower.probability * SHARE_BAR}px`;
     const cell = node("td", { class: "bars" });
     cell.append(bar);
     row.append(node("th", { scope: "row" }, tokenLabel(follower.label)));

@@ -1,0 +1,12 @@
+// The model in this page's file.
+
+import { readParameters } from "./js/live/stored-parameters.js";
+import { LiveSubject } from "./js/live/subject.js";
+
+/** @import { StoredParameters } from "./js/live/stored-parameters.js" */
+/** @import { LiveData } from "./js/live/subject.js" */
+/** @import { Recipe } from "./js/live/training.js" */
+
+/** @type {LiveData & { parameters: StoredParameters, change: number, training: Recipe | null }} */
+export const liveData = JSON.parse(document.getElementById("live")?.textContent ?? "");
+export const liveSubject = new LiveSubject(liveData, readParameters(liveData.parameters));
