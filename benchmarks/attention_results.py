@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from measured import Flags, Results, key_of, measure_missing
-from tables import RESULTS, markdown, spread, write_tables
+from markdown_tables import RESULTS, markdown, spread, write_tables
+from stored_measurements import Flags, Results, key_of, measure_missing
 
 SMALL = {"model": "transformer", "enc_layers": 1, "dec_layers": 1, "max_len": 8, "steps": 600}
 WIDTHS = (16, 64, 128)
@@ -34,7 +34,11 @@ POSITIONS = {
 HEADS: dict[str, Flags] = {
     "one head, not projected": {"multihead": False},
     "one head, projected": {"multihead": True, "heads": 1},
-    "four heads, not projected": {"model": "unprojected:Unprojected", "multihead": True, "heads": 4},
+    "four heads, not projected": {
+        "model": "unprojected_heads:UnprojectedQueryModel",
+        "multihead": True,
+        "heads": 4,
+    },
     "four heads, projected": {"multihead": True, "heads": 4},
 }
 FOUR = "four heads, projected"

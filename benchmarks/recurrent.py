@@ -92,7 +92,7 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
 
 def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
     """Train with Keras' loop; to be run in a process of its own."""
-    import keras_style
+    import keras_recurrent
     import torch.nn.functional as F
 
     from regard.streams import make_generator
@@ -108,7 +108,7 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
         batches.append((source.numpy(), target.numpy()))
         tokens.append(int((target != 0).sum()))
     symbols = (len(task.source_vocabulary), len(task.target_vocabulary))
-    seconds = keras_style.train(batches, symbols=symbols, embedding=EMBEDDING, hidden=HIDDEN)
+    seconds = keras_recurrent.train(batches, symbols=symbols, embedding=EMBEDDING, hidden=HIDDEN)
     return {"train": [n / s for n, s in zip(tokens, seconds, strict=True)][3:]}
 
 

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from markdown_tables import markdown
 from multi30k import SIZES, best_validation, files, joeynmt_files, joined, multi30k_parser, texts
 from peers import joeynmt_python, run, run_joeynmt
-from tables import markdown
 
 SUBWORDS = 8000
 """Of the vocabulary, at most."""

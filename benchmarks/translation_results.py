@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measured import Flags, Results, key_of, measure_missing
+from markdown_tables import RESULTS, markdown, write_tables
 from multi30k import best_validation, files, train
-from tables import RESULTS, markdown, write_tables
+from stored_measurements import Flags, Results, key_of, measure_missing
 
 from regard.data.parallel import ParallelText
 from regard.runs import TranslationRun

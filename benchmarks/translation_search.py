@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from markdown_tables import markdown
 from multi30k import (
     BATCH,
     POSITIONS,
@@ -25,7 +26,6 @@ from multi30k import (
     texts,
 )
 from peers import run_joeynmt
-from tables import markdown
 
 BEAMS = (1, 5)
 
@@ -67,7 +67,7 @@ def ctranslate2(setting: Setting) -> Search:
 def hugging_face(setting: Setting) -> Search:
     """Translate with Hugging Face's MarianMT."""
     import torch
-    from same_weights import for_marian
+    from peer_weights import for_marian
 
     from regard.data import PAD, collate
 
@@ -120,7 +120,7 @@ def searched(contestant: Callable[[Setting], Search], setting: Setting) -> dict[
 def joeynmt(python: Path, setting: Setting) -> dict[str, Any]:
     """Translate with JoeyNMT."""
     import torch
-    from same_weights import for_joeynmt
+    from peer_weights import for_joeynmt
 
     trained, pairs = load_run(setting.model), texts(setting.data, "test")
     with tempfile.TemporaryDirectory() as name:

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from drawn import on_batch
+from batch_timing import on_batch
+from markdown_tables import markdown
 from multi30k import SIZES, SMOOTHING, SYMBOLS, TOKENS, Setting, files, joeynmt_files, load_run, marian
 from peers import run_joeynmt
-from tables import markdown
 
 RATE = 0.004
 EVERY = 10

@@ -12,9 +12,9 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from measured import Flags, Results, key_of, measure_missing
+from markdown_tables import RESULTS, markdown, write_tables
 from multi30k import best_validation, train
-from tables import RESULTS, markdown, write_tables
+from stored_measurements import Flags, Results, key_of, measure_missing
 
 BASE: Flags = {"positions": "sinusoidal", "dropout": 0.3}
 """What was the default when the trials began."""

@@ -1,8 +1,8 @@
 """What a run to begin from is worth where pairs are few: German to English from 2,000 pairs of Multi30k, alone
 and from a run that was trained on other text; writes the table of docs/dev/results/translation.md.
 
-    python benchmarks/transfer.py DATA [--folder comparisons/transfer]
-    python benchmarks/transfer.py DATA --text
+    python benchmarks/transfer_learning.py DATA [--folder comparisons/transfer]
+    python benchmarks/transfer_learning.py DATA --text
 
 DATA: the folder of `regard data multi30k`. One training at a time, about an hour of one core in all
 (OMP_NUM_THREADS=1). `--text` only writes the texts. Measurements in docs/dev/results/transfer-results.json are
@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measured import Flags, Results, key_of
+from markdown_tables import RESULTS, markdown, write_tables
 from multi30k import best_validation, files, texts
-from tables import RESULTS, markdown, write_tables
+from stored_measurements import Flags, Results, key_of
 
 FEW = 2000
 """Pairs to learn from."""

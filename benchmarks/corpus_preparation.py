@@ -1,8 +1,8 @@
 """How long a corpus takes to prepare, and how much memory.
 
-    python benchmarks/preparing.py [--pairs 500000] [--cores 1 2]
+    python benchmarks/corpus_preparation.py [--pairs 500000] [--cores 1 2]
 
-Writes synthetic pairs to files (those of memory.py), and prepares them with so many cores. Then measures each
+Writes synthetic pairs to files (those of corpus_memory.py), and prepares them with so many cores. Then measures each
 stage of a chunk.
 """
 
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from memory import write_pairs
+from corpus_memory import write_pairs
 
 PREPARING = """
 import json, resource, sys, time

@@ -8,7 +8,7 @@ from regard.attention import MultiHeadAttention
 from regard.models import QueryModel, QueryModelConfig
 
 
-class Unprojected(QueryModel):
+class UnprojectedQueryModel(QueryModel):
     """A query model whose heads are slices of the states: their projections are held at the identity."""
 
     def __init__(self, config: QueryModelConfig, **sizes: Any) -> None:

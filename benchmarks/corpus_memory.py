@@ -1,6 +1,6 @@
 """Memory of preparing and training on corpora of very different length.
 
-    python benchmarks/memory.py [--pairs 50000 5000000] [--steps 50]
+    python benchmarks/corpus_memory.py [--pairs 50000 5000000] [--steps 50]
 
 Writes synthetic pairs to files, and trains on each number of them with the tiny Transformer, vocabulary and
 corpus prepared first, in a process of its own; prints the peak of its memory (resident set) and how long each
@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from drawn import on_batch
+from batch_timing import on_batch
 
 WORDS = 20_000
 """Different words in each language."""

@@ -1,6 +1,6 @@
 """Wall-clock and processor time of many trainings on one machine: `regard compare`, beside two ways without it.
 
-    python benchmarks/comparing.py [--tasks counting signal2] [--seeds 10] [--steps 300] [--rounds 1]
+    python benchmarks/compare_speed.py [--tasks counting signal2] [--seeds 10] [--steps 300] [--rounds 1]
 
 All three train the same seeds of a task and test each over 10,000 samples: `regard compare`, which draws its
 report too; a loop in one process, with as many threads as PyTorch takes; and a process for each seed, of one
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tables import markdown
+from markdown_tables import markdown
 
 TASKS = ("counting", "difference", "signal", "signal2")
 ONE = """

@@ -1,6 +1,6 @@
 """Training on several processes: steps, memory and checkpoints.
 
-    python benchmarks/wider.py DATA [--rounds 3] [--steps 30] [--only steps|sharded]
+    python benchmarks/distributed_training.py DATA [--rounds 3] [--steps 30] [--only steps|sharded]
 
 `DATA`: folder of Multi30k's files. First a step of the tiny Transformer, on two processes of one thread and on
 one process of two threads, turn by turn. Then a few steps of a base Transformer (512 wide, 6 and 6 layers), whole
@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from markdown_tables import markdown
 from multi30k import files
-from tables import markdown
 
 LEFT_OUT = 5
 """First steps, which are not timed."""

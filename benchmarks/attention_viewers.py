@@ -1,6 +1,6 @@
 """Views of the same attention: Regard's page beside BertViz' head view and Inspectus.
 
-    python benchmarks/views.py [--peers FOLDER] [--scripts FOLDER]
+    python benchmarks/attention_viewers.py [--peers FOLDER] [--scripts FOLDER]
 
 `--peers`: where `pip install --no-deps --target FOLDER bertviz inspectus` has put them. `--scripts`: a folder in
 which `npm install requirejs d3 jquery` was run: what BertViz fetches from a network is answered from there, and

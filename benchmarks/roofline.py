@@ -1,6 +1,6 @@
 """How near each kind of step comes to what this machine can do.
 
-    python benchmarks/limits.py DATA [--steps 8] [--model RUN] [--only tiny]
+    python benchmarks/roofline.py DATA [--steps 8] [--model RUN] [--only tiny]
 
 DATA: the folder of `regard data multi30k`; --model: a trained Transformer, without which no search is measured.
 One thread. Of each kind of step: the arithmetic of its products of matrices, the bytes that all its operations
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from markdown_tables import markdown
 from multi30k import BATCH, SYMBOLS, TOKENS, files, multi30k_parser, texts
-from tables import markdown
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves

@@ -1,6 +1,6 @@
 """What recording and showing a model of 12 layers and 12 heads costs, beside the model itself and BertViz.
 
-    python benchmarks/recorded.py [--tokens 64]
+    python benchmarks/recording_cost.py [--tokens 64]
 
 BertViz is measured where it is installed. Seconds are medians, of the processor, on one thread.
 """

@@ -1,6 +1,6 @@
 """How a long training keeps its pace: with memory kept in huge pages (regard.fast.memory), and as glibc does it.
 
-    python benchmarks/pace.py DATA [--steps 1500]
+    python benchmarks/huge_pages.py DATA [--steps 1500]
 
 DATA: the folder of `regard data multi30k`. The same training, German to English with R-Drop, twice, side by side:
 a process and a core for each, with one thread. Prints, for every hundred steps, how many a second and the memory
@@ -15,9 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from drawn import on_batch
+from batch_timing import on_batch
+from markdown_tables import markdown
 from multi30k import files
-from tables import markdown
 
 from regard.sweep.processes import run_in_processes
 

@@ -1,6 +1,6 @@
 """How fast `regard translate`'s engines are beside CTranslate2 itself, and whether they translate alike.
 
-    python benchmarks/engines.py DATA --model RUN [--rounds 3]
+    python benchmarks/translation_engines.py DATA --model RUN [--rounds 3]
 
 DATA: the folder of `regard data multi30k`; RUN: a Transformer that was trained on it. All search
 test_2016_flickr with as many threads and a length penalty of 1: our own search, the engine ctranslate2 as
@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from markdown_tables import markdown
 from multi30k import BATCH, load_run, texts
-from tables import markdown
 
 BEAMS = (1, 5)
 PENALTY = 1.0

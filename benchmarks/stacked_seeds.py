@@ -1,6 +1,6 @@
 """Speed of many seeds trained as one of stacked parameters, beside one after the other, in one thread.
 
-    python benchmarks/seeds.py [--seeds 10] [--steps 300]
+    python benchmarks/stacked_seeds.py [--seeds 10] [--steps 300]
 
 On a GPU, where there is one, for the stacked training; the single ones are always on the CPU, as `regard train`
 is.
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import torch
-from tables import markdown
+from markdown_tables import markdown
 
 import regard
 from regard.runs.training import train_seeds

@@ -1,6 +1,6 @@
 """Train models of docs/explanation/results.md and docs/dev/results/primer.md over 10 seeds; write their tables.
 
-    python benchmarks/results.py [--seeds 10] [--cache FILE]
+    python benchmarks/primer_results.py [--seeds 10] [--cache FILE]
 
 One process for each core, each with one thread. Every training is measured once and kept in the cache
 (default: docs/dev/results/results.json), so an interrupted run continues. Tables go between the markers
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from measured import Flags, Results, key_of, measure_missing
-from tables import RESULTS, markdown, spread, write_tables
+from markdown_tables import RESULTS, markdown, spread, write_tables
+from stored_measurements import Flags, Results, key_of, measure_missing
 
 TASKS: dict[str, dict[str, Any]] = {
     "counting": {},
