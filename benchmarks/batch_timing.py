@@ -1,4 +1,4 @@
-"""When a training takes each of its batches from a corpus: for the programs that time it."""
+"""Report each batch that a training draws from a corpus, for programs that time training steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from regard.data.buckets import Buckets
 
 
-def on_batch(tell: Callable[[int], None]) -> None:
-    """Call `tell` with the target tokens of every batch that is drawn from now on in this process."""
+def on_batch(callback: Callable[[int], None]) -> None:
+    """Call `callback` with the number of target tokens of each batch drawn in this process from now on."""
     draw = Buckets.draw
 
-    def told(self: Buckets, step: int = 0) -> Any:
+    def draw_and_report(self: Buckets, step: int = 0) -> Any:
         batch = draw(self, step)
-        tell(batch.tokens)
+        callback(batch.tokens)
         return batch
 
-    Buckets.draw = told  # type: ignore[method-assign]
+    Buckets.draw = draw_and_report  # type: ignore[method-assign]

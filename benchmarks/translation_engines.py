@@ -1,12 +1,12 @@
-"""How fast `regard translate`'s engines are beside CTranslate2 itself, and whether they translate alike.
+"""Compare the speed and translations of Regard's engines with those of CTranslate2.
 
     python benchmarks/translation_engines.py DATA --model RUN [--rounds 3]
 
-DATA: the folder of `regard data multi30k`; RUN: a Transformer that was trained on it. All search
-test_2016_flickr with as many threads and a length penalty of 1: our own search, the engine ctranslate2 as
-`run.translate` calls it, and CTranslate2 alone on the same files, from text to text; turn by turn, in one
-process, medians. The ratio is that to CTranslate2 alone in the same precision, by the clock and by processor
-time. Then the log-probabilities of the pairs. Needs the extra export.
+DATA is the folder of `regard data multi30k`; RUN is a Transformer trained on it. The engines are Regard's own
+search, the engine ctranslate2 through `run.translate`, and CTranslate2 alone on the same files. All translate
+test_2016_flickr from text to text with the same number of threads and a length penalty of 1. They alternate in
+one process, and the table has medians. Ratios are to CTranslate2 alone in the same precision, in wall-clock and
+processor time. The second table compares the log-probabilities of given pairs. Needs the extra export.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from multi30k import BATCH, load_run, texts
 BEAMS = (1, 5)
 PENALTY = 1.0
 TIE = 1e-4
-"""Difference of scores of two answers that come out in any order."""
+"""Largest difference of the scores of two answers that count as equal."""
 
 HEADS = (", sentences/s", ", ratio", ", processor ms a sentence", ", ratio")
 PEERS = {
@@ -32,21 +32,21 @@ PEERS = {
     "Regard, CTranslate2 float32": "CTranslate2 float32 alone",
     "Regard, CTranslate2 int8": "CTranslate2 int8 alone",
 }
-"""Beside whom each stands."""
-Found = TypeVar("Found")
+"""Baseline of each engine."""
+Result = TypeVar("Result")
 Translate = Callable[[list[str], int], list[str]]
-"""From sources and a number of beams to translations."""
+"""Function from sources and a beam size to translations."""
 
 
 def through_regard(run: Any, **engine: str) -> Translate:
-    """Translate as `run.translate` does."""
+    """Translate with `run.translate`."""
     return lambda sources, beam: run.translate(
         sources, beam=beam, length_penalty=PENALTY, batchsize=BATCH, **engine
     )
 
 
-def alone(run: Any, precision: str, threads: int) -> Translate:
-    """Translate with CTranslate2 as its users do, batches side by side."""
+def ctranslate2_alone(run: Any, precision: str, threads: int) -> Translate:
+    """Translate with CTranslate2 only, with parallel batches."""
     import ctranslate2
     import tokenizers
 
@@ -57,114 +57,116 @@ def alone(run: Any, precision: str, threads: int) -> Translate:
     )
 
     def translate(sources: list[str], beam: int) -> list[str]:
-        tokens = [each.tokens for each in tokenizer.encode_batch(sources)]
-        found = translator.translate_batch(
+        tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sources)]
+        results = translator.translate_batch(
             tokens, beam_size=beam, max_batch_size=BATCH, disable_unk=True, length_penalty=PENALTY
         )
-        return ["".join(each.hypotheses[0]).replace("▁", " ").strip() for each in found]
+        return ["".join(result.hypotheses[0]).replace("▁", " ").strip() for result in results]
 
     return translate
 
 
-def contestants(run: Any, threads: int) -> dict[str, Translate]:
-    """Return all that translate, by name."""
+def engines(run: Any, threads: int) -> dict[str, Translate]:
+    """Return the engines by name."""
     run.translate(["ein hund"], engine="ctranslate2")  # converts the model
-    found = {"Regard, own search": through_regard(run)}
+    programs = {"Regard, own search": through_regard(run)}
     for precision in ("float32", "int8"):
-        found[f"Regard, CTranslate2 {precision}"] = through_regard(run, engine="ctranslate2", precision=precision)
-        found[f"CTranslate2 {precision} alone"] = alone(run, precision, threads)
-    return found
+        programs[f"Regard, CTranslate2 {precision}"] = through_regard(
+            run, engine="ctranslate2", precision=precision
+        )
+        programs[f"CTranslate2 {precision} alone"] = ctranslate2_alone(run, precision, threads)
+    return programs
 
 
 class Timed(NamedTuple):
-    """What each of many sentences took, a mean."""
+    """Mean time per sentence."""
 
     wall: float
-    """Milliseconds by the clock."""
+    """Milliseconds of wall-clock time."""
     processor: float
-    """Of the processor, in all threads: others disturb it less."""
+    """Processor time in all threads: less affected by other programs."""
 
 
-def timed(work: Callable[[], Found], count: int) -> tuple[Timed, Found]:
-    """Return what each of `count` sentences takes, and what was found."""
+def timed(work: Callable[[], Result], count: int) -> tuple[Timed, Result]:
+    """Return the time per sentence of `work` on `count` sentences, and its result."""
     began, busy = time.perf_counter(), time.process_time()
-    found = work()
+    result = work()
     wall, processor = time.perf_counter() - began, time.process_time() - busy
-    return Timed(1000 * wall / count, 1000 * processor / count), found
+    return Timed(1000 * wall / count, 1000 * processor / count), result
 
 
 def cells(mine: list[Timed], peer: list[Timed] | None) -> list[str]:
-    """Return medians, and how many times as fast as the peer that is, by the clock and by processor time."""
-    found = []
-    for index, shown in enumerate((lambda each: f"{1000 / each:,.0f}", lambda each: f"{each:.2f}")):
-        middle = statistics.median(each[index] for each in mine)
-        other = None if peer is None else statistics.median(each[index] for each in peer)
-        found += [shown(middle), "" if other is None else f"{other / middle:.2f}"]
-    return found
+    """Return median speeds and their ratios to the baseline, in wall-clock and processor time."""
+    row = []
+    for index, form in enumerate((lambda time: f"{1000 / time:,.0f}", lambda time: f"{time:.2f}")):
+        middle = statistics.median(timing[index] for timing in mine)
+        baseline = None if peer is None else statistics.median(timing[index] for timing in peer)
+        row += [form(middle), "" if baseline is None else f"{baseline / middle:.2f}"]
+    return row
 
 
 def speeds(run: Any, sources: list[str], references: list[str], threads: int, rounds: int) -> str:
-    """Return the table of speeds, medians of all rounds after a short one that warms up."""
+    """Return the table of speeds: medians of all rounds, after a short round to warm up."""
     from regard.evaluation import bleu
 
-    each = contestants(run, threads)
-    found: dict[tuple[str, int], list[Timed]] = {(name, beam): [] for name in each for beam in BEAMS}
+    translate = engines(run, threads)
+    timings: dict[tuple[str, int], list[Timed]] = {(name, beam): [] for name in translate for beam in BEAMS}
     scores = {}
     for turn in range(rounds + 1):
-        for name, beam in found:
-            given = sources if turn else sources[: 2 * BATCH]
-            took, answers = timed(lambda: each[name](given, beam), len(given))  # noqa: B023
+        for name, beam in timings:
+            texts = sources if turn else sources[: 2 * BATCH]
+            took, answers = timed(lambda: translate[name](texts, beam), len(texts))  # noqa: B023
             if turn:
-                found[name, beam].append(took)
+                timings[name, beam].append(took)
                 lowercase = run.task.config.lowercase
                 scores[name, beam] = bleu(answers, references[: len(answers)], lowercase=lowercase)
     rows = []
-    for name in each:
+    for name in translate:
         row = [name]
         for beam in BEAMS:
-            peer = found.get((PEERS.get(name, ""), beam))
-            row += [*cells(found[name, beam], peer), f"{scores[name, beam]:.1f}"]
+            peer = timings.get((PEERS.get(name, ""), beam))
+            row += [*cells(timings[name, beam], peer), f"{scores[name, beam]:.1f}"]
         rows.append(row)
-    heads = [f"{name}{what}" for name in ("greedy", "beam 5") for what in (*HEADS, ", BLEU")]
+    heads = [f"{name}{column}" for name in ("greedy", "beam 5") for column in (*HEADS, ", BLEU")]
     return markdown(["program", *heads], rows)
 
 
 def scoring(run: Any, pairs: list[tuple[str, str]], threads: int, rounds: int) -> str:
-    """Return the table of how fast log-probabilities of given pairs are found."""
+    """Return the table of the speed of computing log-probabilities of given pairs."""
     import ctranslate2
     import tokenizers
 
     [folder] = (run.folder / "engines").glob("ctranslate2-*")
     source, target = (
-        tokenizers.Tokenizer.from_file(str(folder / f"{each}.json")) for each in ("source", "target")
+        tokenizers.Tokenizer.from_file(str(folder / f"{side}.json")) for side in ("source", "target")
     )
     peer = ctranslate2.Translator(str(folder), inter_threads=threads, intra_threads=1)
 
-    def alone() -> Any:
+    def score_alone() -> Any:
         both = zip(*pairs, strict=True)
         cut = [
-            [each.tokens for each in one.encode_batch(list(texts))]
-            for one, texts in zip((source, target), both, strict=True)
+            [encoding.tokens for encoding in tokenizer.encode_batch(list(side))]
+            for tokenizer, side in zip((source, target), both, strict=True)
         ]
         return peer.score_batch(*cut, max_batch_size=BATCH)
 
     programs: dict[str, Callable[[], Any]] = {
         "Regard, score": lambda: run.score(pairs, batchsize=BATCH),
-        "CTranslate2 float32 alone": alone,
+        "CTranslate2 float32 alone": score_alone,
     }
-    found: dict[str, list[Timed]] = {name: [] for name in programs}
+    timings: dict[str, list[Timed]] = {name: [] for name in programs}
     for turn in range(rounds + 1):
         for name, work in programs.items():
             took, _ = timed(work, len(pairs))
             if turn:
-                found[name].append(took)
-    last = found["CTranslate2 float32 alone"]
-    rows = [[name, *cells(each, None if each is last else last)] for name, each in found.items()]
-    return markdown(["program", *(f"scoring{what}" for what in HEADS)], rows)
+                timings[name].append(took)
+    baseline = timings["CTranslate2 float32 alone"]
+    rows = [[name, *cells(times, None if times is baseline else baseline)] for name, times in timings.items()]
+    return markdown(["program", *(f"scoring{column}" for column in HEADS)], rows)
 
 
 def agreement(run: Any, sources: list[str]) -> str:
-    """Return the table of how many translations are those of our own search, and of the ties among the rest."""
+    """Return the table of translations that equal those of Regard's search, and of ties among the others."""
     rows = []
     for beam in BEAMS:
         options = {"beam": beam, "length_penalty": PENALTY}
@@ -174,19 +176,21 @@ def agreement(run: Any, sources: list[str]) -> str:
                 best for best, *_ in run.search(sources, **options, engine="ctranslate2", precision=precision)
             ]
             pairs = list(zip(ours, theirs, strict=True))
-            others = [(one, other) for one, other in pairs if one.tokens != other.tokens]
-            ties = sum(abs(one.score - other.score) < TIE for one, other in others)
-            apart = max(abs(one.log_probability - other.log_probability) for one, other in pairs)
-            rows.append([str(beam), precision, f"{1 - len(others) / len(pairs):.1%}", str(ties), f"{apart:.1g}"])
+            different = [(own, other) for own, other in pairs if own.tokens != other.tokens]
+            ties = sum(abs(own.score - other.score) < TIE for own, other in different)
+            largest = max(abs(own.log_probability - other.log_probability) for own, other in pairs)
+            rows.append(
+                [str(beam), precision, f"{1 - len(different) / len(pairs):.1%}", str(ties), f"{largest:.1g}"]
+            )
     return markdown(["beam", "precision", "the same", "of the rest, ties", "log-probabilities within"], rows)
 
 
 def main() -> None:
-    """Measure, and print the tables."""
+    """Run all measurements, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument("--model", type=Path, required=True, help="run to translate with")
-    parser.add_argument("--rounds", type=int, default=3, help="times each translates (default: 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of measurement (default: 3)")
     args = parser.parse_args()
     import torch
 

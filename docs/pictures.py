@@ -1,4 +1,4 @@
-"""Make the pictures of docs/how-to/look-inside.md, in a headless Chromium: `make docs-pictures`.
+"""Take the pictures of docs/how-to/look-inside.md in a headless Chromium: `make docs-pictures`.
 
 Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers and follow the steps of
 the page. Take each picture in light and dark.
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent / "pictures"
 INPUT = "BCCCBAABACCCA"
 DATE = "3. Mai 1979"
 MOST_HIGH = 1300  # pixels
-PATIENCE = 180_000  # milliseconds; the roles of heads take many samples
+PATIENCE = 180_000  # milliseconds; the roles of heads need many samples
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ def gallery(page: Page) -> None:
 
 
 def playback(page: Page) -> None:
-    """Move the slider to the middle of the training."""
+    """Move the slider of snapshots to the middle of the training."""
     page.click("text=Play training")
     slider = page.locator("input[data-name=time]")
     slider.focus()
@@ -102,7 +102,7 @@ def playback(page: Page) -> None:
 
 
 def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]) -> None:
-    """Take a picture of a page after `do`, in light and in dark."""
+    """Call `do`, then take a picture of the page in the light and the dark theme."""
     for dark in (False, True):
         context = browser.new_context(
             viewport={"width": 1120, "height": 560}, color_scheme="dark" if dark else "light"
@@ -113,7 +113,7 @@ def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]
         page.wait_for_selector("figure canvas, .thumb canvas")
         do(page)
         page.evaluate("document.activeElement.blur()")
-        # A window as high as the page puts the sticky legend in its place.
+        # In a window as high as the page, the sticky legend has its normal position.
         high = min(int(page.evaluate("document.documentElement.scrollHeight")), MOST_HIGH)
         page.set_viewport_size({"width": 1120, "height": high})
         page.wait_for_timeout(500)
