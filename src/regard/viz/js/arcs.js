@@ -1,5 +1,6 @@
 // Self-attention as arcs beside a list of tokens, from each query to its keys.
 
+import { clamp } from "./arithmetic.js";
 import { headDashes, headColour } from "./colours.js";
 import { node, oneTabStop, svg } from "./dom.js";
 import { nearbyIndices, fitLabel } from "./labels.js";
@@ -20,7 +21,7 @@ export const CONTRAST = 1.5; // exponent of the opacity: arcs overlap, so weak o
  * @param {Surface} surface
  */
 export function arcs(scene, actions, { colours, width }) {
-  const { matrix, state, largest } = scene;
+  const { matrix, state, scale } = scene;
   const heads = matrix.shown(state);
   const places = nearbyIndices(matrix.rows, state.query);
   const selection = strongest(matrix, heads, places, places, state);
@@ -46,7 +47,7 @@ export function arcs(scene, actions, { colours, width }) {
       stroke: matrix.heads === 1 ? colours.line : headColour(line.head, colours.dark),
       "stroke-dasharray": headDashes(line.head),
       "stroke-width": 2,
-      "stroke-opacity": Math.max(0.05, Math.min(line.weight / largest, 1) ** CONTRAST).toFixed(3),
+      "stroke-opacity": clamp(scale.of(matrix, line.head).share(line.weight) ** CONTRAST, 0.05, 1).toFixed(3),
     });
     element.append(
       svg(

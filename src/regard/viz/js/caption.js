@@ -2,6 +2,7 @@
 
 import { node } from "./dom.js";
 import { shortImportance, headImportance } from "./importance.js";
+import { ownRange } from "./scale.js";
 
 /** @import { Scene } from "./scene.js" */
 
@@ -9,9 +10,12 @@ import { shortImportance, headImportance } from "./importance.js";
  * @param {number} head
  * @param {Scene} scene
  */
-export function makeCaption(head, { data, layer, matrix, state, title }) {
+export function makeCaption(head, scene) {
+  const { data, layer, matrix, state, title } = scene;
   const parts = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
   if (matrix.heads > 1 && !matrix.names && !title) parts.push(node("span", { class: "quiet" }, layer.title));
+  const range = ownRange(scene, head);
+  if (range) parts.push(node("span", { class: "quiet" }, range));
   if (title) parts.push(node("span", {}, title));
   const known = !matrix.names && state.frame === null; // importance describes heads of the trained model
   const worth = headImportance(data, layer.name, head, !known);

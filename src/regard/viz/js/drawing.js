@@ -128,7 +128,15 @@ export class Drawing {
     const { data, map, layer, matrix, state, largest, before } = scene;
     const { colours } = surface;
     const shown = [data, map, layer, matrix, state.head, state.mode];
-    const drawn = [state.off, state.mean, state.least, state.top, scene.beside?.name];
+    const drawn = [
+      state.off,
+      state.mean,
+      state.least,
+      state.top,
+      scene.beside?.name,
+      scene.scale.name,
+      state.aside,
+    ];
     parts.sentence.show([...shown, state.query, state.also, state.focus, state.key === null, state.off], () =>
       sentences(scene),
     );
@@ -190,7 +198,7 @@ export class Drawing {
       : new Map();
     const figures = [...this.panels.values()].map((panel) => panel.figure);
     const inputs = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
-    const wanted = [state.off, state.least, state.top, state.sorted, data.roles];
+    const wanted = [state.off, state.least, state.top, state.sorted, data.roles, scene.scale.name, state.aside];
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
     const row = state.mode === "picture" ? [state.query, state.key] : [];
     const panels = () => arrangePanels(figures, heatmapsBeside(scene, surface.width));

@@ -110,7 +110,7 @@ export class Heatmap {
 
   /** @returns {Picture} */
   pictured() {
-    const { matrix, changes, largest } = this.scene;
+    const { matrix, changes, largest, scale } = this.scene;
     const { rows, columns, relevant, queries, keys } = matrix;
     const values = (changes ?? matrix.slices)[this.head];
     const known = this.picture?.pyramid;
@@ -119,7 +119,8 @@ export class Heatmap {
       pyramid:
         known?.levels[0].values === values ? known : new Pyramid({ values, rows, columns }, changes !== null),
       changing: changes !== null,
-      largest,
+      share: changes ? (value) => value / largest : scale.of(matrix, this.head).share,
+      aside: scale.aside && changes === null,
       queries,
       keys,
       upright: labelMargins(matrix, this.surface.width).upright,

@@ -29,7 +29,7 @@ const ALL = { least: 0, top: 0 };
  * @param {Surface} surface
  */
 export function lines(scene, actions, { colours, width }) {
-  const { matrix, state, largest } = scene;
+  const { matrix, state, scale } = scene;
   const heads = matrix.shown(state);
   const queries = nearbyIndices(matrix.rows, state.query);
   const keys = nearbyIndices(matrix.columns, state.key ?? matrix.strongest(heads[0], state.query));
@@ -52,7 +52,7 @@ export function lines(scene, actions, { colours, width }) {
       stroke: matrix.heads === 1 ? colours.line : headColour(line.head, colours.dark),
       "stroke-dasharray": headDashes(line.head),
       "stroke-width": 2,
-      "stroke-opacity": clamp(line.weight / largest, 0.05, 1).toFixed(3),
+      "stroke-opacity": clamp(scale.of(matrix, line.head).share(line.weight), 0.05, 1).toFixed(3),
     });
     picture.append(element);
     return { ...line, element };

@@ -116,8 +116,10 @@ function thumbnail(scene, item, named, actions, { colours }) {
  * @param {Small} small
  * @param {Palette} colours
  */
-export function thumbPixels({ shown, largest }, { layer, head }, colours) {
-  const { slices, rows, columns } = shown(layer);
+export function thumbPixels({ shown, scale }, { layer, head }, colours) {
+  const matrix = shown(layer);
+  const { slices, rows, columns } = matrix;
+  const { share } = scale.of(matrix, head);
   let level = { values: slices[head], rows, columns };
   const ratio = devicePixelRatio || 1;
   while (Math.max(level.rows, level.columns) > SIDE * ratio) level = halve(level);
@@ -125,5 +127,5 @@ export function thumbPixels({ shown, largest }, { layer, head }, colours) {
   const size = { width: Math.max(4, (SIDE * columns) / longest), height: Math.max(4, (SIDE * rows) / longest) };
   if (!level.rows || !level.columns) return { canvas: node("canvas", { width: 1, height: 1 }), ...size };
   const all = { top: 0, left: 0, high: level.rows, wide: level.columns };
-  return { canvas: pixels(level, all, (value) => colours.table[shade(value / largest)]), ...size };
+  return { canvas: pixels(level, all, (value) => colours.table[shade(share(value))]), ...size };
 }

@@ -14,7 +14,8 @@ import { canvasContext } from "./dom.js";
  * @property {Viewport} viewport
  * @property {Pyramid} pyramid of the weights or differences
  * @property {boolean} changing whether differences are painted
- * @property {number} largest the weight of the strongest colour
+ * @property {(value: number) => number} share the position of a value on the colour scale
+ * @property {boolean} aside whether the first key is set aside
  * @property {string[]} queries
  * @property {string[]} keys
  * @property {boolean} upright whether keys are written vertically
@@ -41,6 +42,7 @@ export function paint(canvas, picture, marked) {
   context.rect(left, top, width, height);
   context.clip();
   paintCells(context, picture, ratio);
+  if (picture.aside) paintAside(context, picture);
   if (cell >= 9) paintGrid(context, picture);
   if (picture.relevant && cell >= 4) paintDots(context, viewport, picture.relevant);
   context.restore();
@@ -66,7 +68,7 @@ function resize(canvas, width, height, ratio) {
  * @param {Picture} picture
  * @param {number} ratio
  */
-function paintCells(context, { viewport, pyramid, changing, largest, colours }, ratio) {
+function paintCells(context, { viewport, pyramid, changing, share, colours }, ratio) {
   const { row, column, width, height, cell } = viewport;
   const number = Math.max(0, Math.ceil(Math.log2(1 / (cell * ratio))));
   const level = pyramid.level(number);
@@ -78,7 +80,7 @@ function paintCells(context, { viewport, pyramid, changing, largest, colours }, 
   const right = Math.min(level.columns, Math.ceil((column + width / cell) / size));
   const table = changing ? colours.changes : colours.table;
   const small = pixels(level, { top, left, high: bottom - top, wide: right - left }, (value) => {
-    return table[shade(value / largest, changing)];
+    return table[shade(share(value), changing)];
   });
   context.imageSmoothingEnabled = false;
   const scale = size * cell;
@@ -131,6 +133,32 @@ function paintGrid(context, { viewport, colours }) {
     context.lineTo(left + width, top + y);
   }
   context.stroke();
+}
+
+/**
+ * Hatches the first key, which is set aside.
+ *
+ * @param {CanvasRenderingContext2D} context
+ * @param {Picture} picture
+ */
+function paintAside(context, { viewport, colours }) {
+  const { top, height } = viewport;
+  const [left, wide] = [viewport.x(0), Math.max(viewport.cell, 2)];
+  context.save();
+  context.beginPath();
+  context.rect(left, top, wide, height);
+  context.clip();
+  context.fillStyle = cssColour(colours.paper);
+  context.fillRect(left, top, wide, height);
+  context.strokeStyle = colours.ink;
+  context.lineWidth = 0.7;
+  context.beginPath();
+  for (let y = top - wide; y < top + height + wide; y += 5) {
+    context.moveTo(left, y + wide);
+    context.lineTo(left + wide, y);
+  }
+  context.stroke();
+  context.restore();
 }
 
 /**

@@ -8,6 +8,7 @@ import { widestText, textWidth } from "./text-width.js";
 import { paintOverlay } from "./overlay.js";
 import { AROUND, PANEL, placeKey, sheet, TITLE, withFacts } from "./sheet.js";
 import { axisTitles } from "./axis-titles.js";
+import { ownRange } from "./scale.js";
 import { cellSize } from "./viewport.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -78,11 +79,18 @@ function heatmapPicture(scene, colours) {
  * @param {{ head: number, left: number, top: number, cell: number }} place
  */
 function fillPanel(group, scene, colours, { head, left, top, cell }) {
-  const { matrix, changes, largest, state } = scene;
+  const { matrix, changes, largest, scale, state } = scene;
+  const { share } = scale.of(matrix, head);
   const { queries, keys, columns } = matrix;
   const [down, across] = axisTitles(scene);
   const ink = { fill: colours.ink };
-  group.append(svg("text", { ...ink, x: 0, y: TITLE - 8, "font-weight": "bold" }, matrix.name(head)));
+  group.append(
+    svg(
+      "text",
+      { ...ink, x: 0, y: TITLE - 8, "font-weight": "bold" },
+      [matrix.name(head), ownRange(scene, head)].join("  "),
+    ),
+  );
   group.append(svg("text", { ...ink, x: left, y: TITLE - 8 }, `${across} →`));
   group.append(svg("text", { ...ink, transform: `translate(10 ${top}) rotate(90)` }, `${down} →`));
   queries.forEach((query, row) => {
@@ -104,9 +112,15 @@ function fillPanel(group, scene, colours, { head, left, top, cell }) {
   values.forEach((value, index) => {
     const x = left + (index % columns) * cell;
     const y = top + Math.floor(index / columns) * cell;
-    const fill = cssColour(changes ? colours.change(value / largest) : colours.at(value / largest));
+    const fill = cssColour(changes ? colours.change(value / largest) : colours.at(share(value)));
     group.append(svg("rect", { x, y, width: cell - 1, height: cell - 1, fill }));
   });
+  if (scale.aside && !changes) {
+    const column = { x: left, y: top, width: cell - 1, height: matrix.rows * cell - 1 };
+    group.append(
+      svg("rect", { ...column, fill: cssColour(colours.paper), stroke: colours.ink, "stroke-dasharray": "2 2" }),
+    );
+  }
   for (const [query, key] of matrix.relevant ?? []) {
     const dot = { cx: left + (key + 0.5) * cell, cy: top + (query + 0.5) * cell, r: 3 };
     group.append(svg("circle", { ...dot, fill: "white", stroke: "black" }));

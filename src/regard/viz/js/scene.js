@@ -7,6 +7,7 @@ import { differences, originalLayer } from "./difference.js";
 import { cached } from "./cache.js";
 import { largestOnPatches, imagePatches } from "./patches.js";
 import { hasRollout, rollout } from "./rollout.js";
+import { chooseScale, Scale } from "./scale.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
@@ -36,7 +37,8 @@ const ROLLOUT =
  * @property {Beside | null} beside the map shown for comparison
  * @property {string} [title] of a heatmap, if it is not its head
  * @property {Float32Array[] | null} changes differences of each head, if they are displayed instead of weights
- * @property {number} largest the weight of the strongest colour, the same for the whole drawing
+ * @property {number} largest the weight of the strongest colour, if it is the same for the whole drawing
+ * @property {Scale} scale the colours of weights
  */
 
 /**
@@ -95,6 +97,8 @@ export function makeScene(data, map, layer, selection, weights) {
       : layersOnScale(data, map, layer, state).map((source) => shown(source).scale);
   const beside = derived ? null : compareWith(layerBeside(data, map, layer, state), matrix, shown);
   const largest = changed ? changed.map((source) => largestValue(source, true)) : flow ? [matrix.scale] : scale();
+  const top = Math.max(...largest, beside?.matrix.scale ?? 0, 1e-9);
+  const alike = derived ? undefined : scaledAlike(data, layer, shown, beside);
   return {
     data,
     map,
@@ -106,7 +110,8 @@ export function makeScene(data, map, layer, selection, weights) {
     before: original,
     beside,
     changes: changed,
-    largest: Math.max(...largest, beside?.matrix.scale ?? 0, 1e-9),
+    largest: top,
+    scale: new Scale(state.scale || usualScale(data, selection.map, weights), top, state.aside, alike),
   };
 }
 
@@ -190,6 +195,50 @@ function compareWith(compared, matrix, shown) {
       : null;
   const largest = Math.max(...(changed ?? []).map((slice) => largestValue(slice, true)), 1e-9);
   return { name: compared.name, matrix: weights, changes: changed, most: largest };
+}
+
+const MOST_WEIGHED = 1_500_000; // weights from which the scale is chosen
+
+/**
+ * The scale that shows most heads of an input; the same for all its layers, snapshots and interventions.
+ *
+ * @param {ViewData} data
+ * @param {number} input
+ * @param {Weights} weights
+ */
+function usualScale({ maps, original }, input, weights) {
+  const map = original ?? maps[input];
+  return cached(map, "scale", () => {
+    /** @type {Matrix[]} */
+    const matrices = [];
+    let left = MOST_WEIGHED;
+    for (const layer of map.layers) {
+      const size = layer.queries.length * layer.keys.length;
+      if (left < MOST_WEIGHED && left < size) break;
+      const matrix = weights.of(layer, false);
+      left -= size * matrix.heads;
+      matrices.push(matrix);
+    }
+    return chooseScale(matrices, Math.max(...matrices.map((matrix) => matrix.scale)));
+  });
+}
+
+/**
+ * The matrices whose heads have the same scale as those of a layer: in all snapshots and in the compared map.
+ *
+ * @param {ViewData} data
+ * @param {LayerData} layer
+ * @param {(layer: LayerData) => Matrix} shown
+ * @param {Beside | null} beside
+ * @returns {(matrix: Matrix) => Matrix[]}
+ */
+function scaledAlike({ playback }, layer, shown, beside) {
+  const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
+  const compared = beside ? [beside.matrix, shown(layer)] : [];
+  return (matrix) => {
+    if (matrix !== shown(layer) && !compared.includes(matrix)) return [matrix];
+    return [matrix, ...frames.filter((frame) => frame.name === layer.name).map(shown), ...compared];
+  };
 }
 
 /**

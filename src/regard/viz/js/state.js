@@ -1,6 +1,7 @@
 // The state of the view: input, layer, head, display mode, and the selected query and key.
 
 /** @import { MapData } from "./data.js" */
+/** @import { ScaleName } from "./scale.js" */
 
 /** @typedef {"picture" | "heatmap" | "lines" | "arcs" | "flow" | "table" | "overview"} Mode */
 
@@ -23,6 +24,8 @@
  * @property {number} top number of lines for each query; 0: all
  * @property {string} beside key of the map shown for comparison; empty: none
  * @property {boolean} sorted whether the heads of the overview are sorted by importance
+ * @property {ScaleName | ""} scale the colour scale; empty: chosen from the weights
+ * @property {boolean} aside whether the first key is set aside
  * @property {boolean} sum whether the computation of the weight is displayed
  * @property {number} temperature of the softmax in the computation; 1: the model's
  */
@@ -48,6 +51,8 @@ export const START = {
   top: 0,
   beside: "",
   sorted: false,
+  scale: "",
+  aside: false,
   sum: false,
   temperature: 1,
 };

@@ -58,11 +58,12 @@ export class Tokens {
    */
   light(scene, colours, query, head) {
     this.scene = scene;
-    const { matrix, changes, largest } = scene;
+    const { matrix, changes, largest, scale } = scene;
     const at = head ?? currentHead(scene);
     const own = matrix.heads > 1 || matrix.names;
     this.lit.textContent = `${axisTitles(scene)[1]}${own ? `, ${changes ? "change of " : ""}${matrix.name(at)}` : ""}`;
     const shown = changes ?? matrix.slices;
+    const { share } = scale.of(matrix, at);
     const queries = selectedQueries(scene.state, query, matrix.rows);
     for (const [index, token] of this.queries.tokens) {
       token.classList.toggle("on", queries.includes(index));
@@ -72,7 +73,8 @@ export class Tokens {
       const total = queries.reduce((sum, row) => sum + shown[at][row * matrix.columns + key], 0);
       const value = total / queries.length;
       token.title = `${changes ? signedNumber(total) : total.toFixed(3)}${queries.length > 1 ? ` from ${queries.length} rows` : ""}`;
-      const colour = changes ? colours.change(value / largest) : colours.at(value / largest);
+      const colour = changes ? colours.change(value / largest) : colours.at(share(value));
+      token.classList.toggle("aside", scale.aside && !changes && key === 0);
       token.style.background = cssColour(colour);
       token.style.color = luminance(colour) > 0.45 ? "#000" : "#fff";
     }

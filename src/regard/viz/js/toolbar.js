@@ -3,6 +3,7 @@
 import { comparableMaps } from "./comparison.js";
 import { checkbox, buttonGroup, node, select } from "./dom.js";
 import { availableModes } from "./scene.js";
+import { SCALE_NAMES, SCALES } from "./scale.js";
 import { hasWordPieces } from "./words.js";
 
 /** @import { LayerData } from "./data.js" */
@@ -112,8 +113,15 @@ function modes({ map, layer, state }, { choose }) {
  * @param {Scene} scene
  * @param {Actions} actions
  */
-export function choices({ data, map, layer, state, before, shown }, { choose }) {
+export function choices({ data, map, layer, state, before, shown, scale, changes }, { choose }) {
   const controls = [];
+  if (!changes && !["picture", "table"].includes(state.mode)) {
+    const at = SCALE_NAMES.indexOf(scale.name);
+    controls.push(
+      select("Colours", Object.values(SCALES), at, (index) => choose({ scale: SCALE_NAMES[index] })),
+      checkbox("set aside first token", state.aside, (aside) => choose({ aside })),
+    );
+  }
   if (shown(layer).heads > 1 && state.head === null && !["overview", "flow"].includes(state.mode)) {
     controls.push(checkbox("average of the heads", state.mean, (mean) => choose({ mean })));
   }
