@@ -1,6 +1,7 @@
 // The caption of a heatmap: head, layer or comparison, and the importance of the head.
 
 import { node } from "./dom.js";
+import { layerTitle } from "./layer-names.js";
 import { shortImportance, headImportance } from "./importance.js";
 import { ownRange } from "./scale.js";
 
@@ -11,9 +12,12 @@ import { ownRange } from "./scale.js";
  * @param {Scene} scene
  */
 export function makeCaption(head, scene) {
-  const { data, layer, matrix, state, title } = scene;
-  const parts = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
-  if (matrix.heads > 1 && !matrix.names && !title) parts.push(node("span", { class: "quiet" }, layer.title));
+  const { data, map, layer, matrix, state, title } = scene;
+  const parts = [
+    node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layerTitle(layer, map.layers)),
+  ];
+  if (matrix.heads > 1 && !matrix.names && !title)
+    parts.push(node("span", { class: "quiet", title: layer.title }, layerTitle(layer, map.layers)));
   const range = ownRange(scene, head);
   if (range) parts.push(node("span", { class: "quiet" }, range));
   if (title) parts.push(node("span", {}, title));

@@ -18,6 +18,14 @@ const TALL = 130; // pixels; higher rows have a title beside them
 
 let numbered = 0; // number of heatmaps so far, for unique element names
 
+/**
+ * @param {Scene} scene
+ * @param {Surface} surface
+ */
+function roomFor({ matrix }, { width, height }) {
+  return labelMargins(matrix, width, height ?? undefined);
+}
+
 /** The heatmap of one head with its frame. */
 export class Heatmap {
   /**
@@ -31,7 +39,12 @@ export class Heatmap {
     this.scene = scene;
     this.surface = surface;
     this.frame = 0;
-    this.viewport = new Viewport(scene.matrix, labelMargins(scene.matrix, surface.width), surface.width);
+    this.viewport = new Viewport(
+      scene.matrix,
+      roomFor(scene, surface),
+      surface.width,
+      surface.height ?? undefined,
+    );
     this.canvas = node("canvas", { "aria-hidden": "true" });
     this.caption = node("figcaption");
     this.across = "";
@@ -76,10 +89,10 @@ export class Heatmap {
    */
   show(scene, surface, place) {
     const { matrix, layer, state } = scene;
-    const moved = scene.matrix !== this.scene.matrix || surface.width !== this.surface.width;
+    const same = surface.width === this.surface.width && surface.height === this.surface.height;
+    const moved = scene.matrix !== this.scene.matrix || !same;
     Object.assign(this, { scene, surface, marked: state });
-    const margins = labelMargins(matrix, surface.width);
-    if (moved) this.viewport.fitInto(margins, surface.width);
+    if (moved) this.viewport.fitInto(roomFor(scene, surface), surface.width, surface.height ?? undefined);
     this.picture = this.pictured();
     const [down, across] = axisTitles(scene);
     this.nameSides(down, `${across} →${matrix.sumsToOne && !scene.changes ? " (each row sums to 1)" : ""}`);
@@ -123,7 +136,7 @@ export class Heatmap {
       aside: scale.aside && changes === null,
       queries,
       keys,
-      upright: labelMargins(matrix, this.surface.width).upright,
+      upright: roomFor(this.scene, this.surface).upright,
       relevant,
       colours: this.surface.colours,
     };

@@ -4,9 +4,7 @@ import { largestValue } from "./arithmetic.js";
 import { cached } from "./cache.js";
 
 /** @import { Matrix } from "./matrix.js" */
-/** @import { Scene } from "./scene.js" */
-
-/** @typedef {"shared" | "own" | "root" | "rank"} ScaleName */
+/** @import { ScaleName, State } from "./state.js" */
 
 /**
  * The scale of one head.
@@ -33,7 +31,7 @@ const EARLY = 4; // the first rows of a causal head, a part of 1 / EARLY, have l
 const SAMPLE = 20_000; // weights of a head that are ranked
 const ALIKE = 4; // ratio of the 95th to the 5th percentile below which ranks are drawn closer together
 const VISIBLE = 0.1; // share of the strongest colour that a reader sees in a small picture
-const SHOWN = 0.5; // part of a head's weight that must be visible
+const HALF = 0.5; // part of a head's weight that must be visible
 const MOST_HEADS = 0.9; // part of the heads for which that must hold
 
 /** The scale of a drawing. */
@@ -89,7 +87,7 @@ export function rangeEnd(scale, matrix, heads) {
 /**
  * The range of a head in its title, if each of several heads has its own.
  *
- * @param {Pick<Scene, "matrix" | "scale" | "changes" | "state">} scene
+ * @param {{ matrix: Matrix, scale: Scale, changes: unknown, state: Pick<State, "head" | "off"> }} scene
  * @param {number} head
  */
 export function ownRange({ matrix, scale, changes, state }, head) {
@@ -182,7 +180,7 @@ export function chooseScale(matrices, largest) {
   return (
     candidates.find((name) => {
       const scale = new Scale(name, largest);
-      const shown = heads.filter(({ matrix, head }) => visibleWeight(scale, matrix, head) >= SHOWN);
+      const shown = heads.filter(({ matrix, head }) => visibleWeight(scale, matrix, head) >= HALF);
       return shown.length >= MOST_HEADS * heads.length;
     }) ?? "root"
   );

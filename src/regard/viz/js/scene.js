@@ -7,7 +7,8 @@ import { differences, originalLayer } from "./difference.js";
 import { cached } from "./cache.js";
 import { largestOnPatches, imagePatches } from "./patches.js";
 import { hasRollout, rollout } from "./rollout.js";
-import { chooseScale, Scale } from "./scale.js";
+import { Scale } from "./scale.js";
+import { layersOnScale, scaledAlike, usualScale } from "./scene-scale.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
@@ -57,6 +58,9 @@ const ROLLOUT =
  * @typedef {object} Surface
  * @property {Palette} colours
  * @property {number} width in pixels
+ * @property {number | null} height in pixels; null: as much as the drawing takes
+ * @property {number} whole width of the whole view
+ * @property {number} factor of the text on a large screen
  * @property {boolean} [onPaper] whether it is printed and must be drawn at once
  */
 
@@ -68,6 +72,8 @@ const ROLLOUT =
  * @property {(change: InterventionData, undo: boolean) => void} touch adds or removes an intervention
  * @property {(place: Placed, to: number) => void} preview shows a dragged weight before the model answers
  * @property {() => void} untouch removes all interventions
+ * @property {() => void} undo takes back the last intervention
+ * @property {(layer: string, head: number) => void} open shows a head
  */
 
 /**
@@ -195,63 +201,4 @@ function compareWith(compared, matrix, shown) {
       : null;
   const largest = Math.max(...(changed ?? []).map((slice) => largestValue(slice, true)), 1e-9);
   return { name: compared.name, matrix: weights, changes: changed, most: largest };
-}
-
-const MOST_WEIGHED = 1_500_000; // weights from which the scale is chosen
-
-/**
- * The scale that shows most heads of an input; the same for all its layers, snapshots and interventions.
- *
- * @param {ViewData} data
- * @param {number} input
- * @param {Weights} weights
- */
-function usualScale({ maps, original }, input, weights) {
-  const map = original ?? maps[input];
-  return cached(map, "scale", () => {
-    /** @type {Matrix[]} */
-    const matrices = [];
-    let left = MOST_WEIGHED;
-    for (const layer of map.layers) {
-      const size = layer.queries.length * layer.keys.length;
-      if (left < MOST_WEIGHED && left < size) break;
-      const matrix = weights.of(layer, false);
-      left -= size * matrix.heads;
-      matrices.push(matrix);
-    }
-    return chooseScale(matrices, Math.max(...matrices.map((matrix) => matrix.scale)));
-  });
-}
-
-/**
- * The matrices whose heads have the same scale as those of a layer: in all snapshots and in the compared map.
- *
- * @param {ViewData} data
- * @param {LayerData} layer
- * @param {(layer: LayerData) => Matrix} shown
- * @param {Beside | null} beside
- * @returns {(matrix: Matrix) => Matrix[]}
- */
-function scaledAlike({ playback }, layer, shown, beside) {
-  const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
-  const compared = beside ? [beside.matrix, shown(layer)] : [];
-  return (matrix) => {
-    if (matrix !== shown(layer) && !compared.includes(matrix)) return [matrix];
-    return [matrix, ...frames.filter((frame) => frame.name === layer.name).map(shown), ...compared];
-  };
-}
-
-/**
- * The layers that share a colour scale: all in the overview, otherwise the displayed one, in all snapshots, so that
- * colours keep their meaning during the playback.
- *
- * @param {ViewData} data
- * @param {MapData} map
- * @param {LayerData} layer
- * @param {Readonly<State>} state
- */
-function layersOnScale({ playback }, map, layer, state) {
-  const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
-  if (state.mode === "overview") return [...map.layers, ...frames];
-  return [layer, ...frames.filter((frame) => frame.name === layer.name)];
 }

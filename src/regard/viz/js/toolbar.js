@@ -2,6 +2,8 @@
 
 import { comparableMaps } from "./comparison.js";
 import { checkbox, buttonGroup, node, select } from "./dom.js";
+import { withIcon } from "./icons.js";
+import { layerTitle } from "./layer-names.js";
 import { availableModes } from "./scene.js";
 import { SCALE_NAMES, SCALES } from "./scale.js";
 import { hasWordPieces } from "./words.js";
@@ -78,12 +80,14 @@ function layers(scene, { choose }) {
   const { layer } = scene;
   const candidates = layersOfKind(scene, layer.kind);
   if (candidates.length === 1 && availableKinds(scene).length > 1) return [];
-  const titles = candidates.map((candidate) => candidate.title);
-  return [
+  const titles = candidates.map((candidate) => layerTitle(candidate, scene.map.layers));
+  const list = [
     select("Layer", titles, candidates.indexOf(layer), (index) => {
       choose({ layer: candidates[index].name, query: 0, key: null });
     }),
   ];
+  for (const label of list) label.title = layer.title;
+  return list;
 }
 
 /**
@@ -94,7 +98,9 @@ function heads({ matrix, state }, { choose }) {
   if (matrix.heads === 1) return [];
   const names = ["all heads", ...matrix.chosen(null).map((head) => matrix.name(head))];
   const chosen = state.head === null ? 0 : state.head + 1;
-  return [select("Head", names, chosen, (index) => choose({ head: index === 0 ? null : index - 1 }))];
+  return [
+    select("Head", names, chosen, (index) => choose({ head: index === 0 ? null : index - 1, all: index === 0 })),
+  ];
 }
 
 /**
@@ -104,7 +110,9 @@ function heads({ matrix, state }, { choose }) {
 function modes({ map, layer, state }, { choose }) {
   const all = availableModes(map, layer);
   const names = all.map((mode) => MODES[mode]);
-  return buttonGroup("Display", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
+  const group = buttonGroup("Display", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
+  [...group.children].forEach((child, index) => child instanceof HTMLElement && withIcon(child, all[index]));
+  return group;
 }
 
 /**

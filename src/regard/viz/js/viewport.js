@@ -1,10 +1,11 @@
 // The visible part of a matrix and its position on the canvas of a heatmap.
 
 import { clamp } from "./arithmetic.js";
+import { textScale } from "./text-width.js";
 
 const LARGEST_CELL = 40; // pixels
 const LARGEST_ZOOMED = 48;
-const TALLEST = 560; // pixels of a heatmap's height
+export const TALLEST = 560; // pixels of a heatmap's height, unless the room says otherwise
 const COARSE = 12; // pixels; below this cell size the heatmap can be zoomed
 const NARROWEST = 8; // pixels of a drawing's width
 
@@ -16,11 +17,12 @@ const NARROWEST = 8; // pixels of a drawing's width
  * @param {{ rows: number, columns: number }} matrix
  * @param {{ left: number, top: number }} margins
  * @param {number} available width in pixels
+ * @param {number} [tallest] height in pixels
  */
-export function cellSize({ rows, columns }, { left, top }, available) {
+export function cellSize({ rows, columns }, { left, top }, available, tallest = TALLEST) {
   const wide = Math.max(available - left - 6, NARROWEST) / Math.max(columns, 1);
-  const high = Math.max(TALLEST - top, NARROWEST) / Math.max(rows, 1);
-  return Math.min(LARGEST_CELL, wide, high);
+  const high = Math.max(tallest - top, NARROWEST) / Math.max(rows, 1);
+  return Math.min(LARGEST_CELL * textScale(), wide, high);
 }
 
 export class Viewport {
@@ -28,15 +30,16 @@ export class Viewport {
    * @param {{ rows: number, columns: number }} matrix
    * @param {{ left: number, top: number }} margins for the labels, in pixels
    * @param {number} available width in pixels
+   * @param {number} [tallest] height in pixels
    */
-  constructor({ rows, columns }, margins, available) {
+  constructor({ rows, columns }, margins, available, tallest) {
     this.rows = rows;
     this.columns = columns;
     this.row = 0; // first visible row, possibly in part
     this.column = 0;
     this.factor = 1; // zoom factor
     this.left = this.top = this.width = this.height = this.base = this.cell = 0;
-    this.fitInto(margins, available);
+    this.fitInto(margins, available, tallest);
   }
 
   /**
@@ -44,11 +47,12 @@ export class Viewport {
    *
    * @param {{ left: number, top: number }} margins
    * @param {number} available
+   * @param {number} [tallest]
    */
-  fitInto({ left, top }, available) {
+  fitInto({ left, top }, available, tallest) {
     this.left = left;
     this.top = top;
-    this.base = cellSize(this, { left, top }, available);
+    this.base = cellSize(this, { left, top }, available, tallest);
     this.cell = Math.min(this.base * this.factor, Math.max(LARGEST_ZOOMED, this.base));
     this.width = Math.max(NARROWEST, this.columns * this.base);
     this.height = Math.max(NARROWEST, this.rows * this.base);
