@@ -76,10 +76,10 @@ def test_arcs_and_flow(page: Any, address: str, translating: str) -> None:
     page.wait_for_selector("figure canvas")
     page.click("button:text-is('Flow')")
     page.wait_for_selector("text=Abnar and Zuidema")
-    assert page.locator("figcaption").all_inner_texts() == ["layer 0, through the encoder"]
+    assert page.locator("figcaption b").all_inner_texts() == ["layer 0, through the encoder"]
     page.select_option("select[data-name=Kind]", label="encoder")
     settle(page)
-    assert page.locator("figcaption").all_inner_texts() == ["after layer 0", "after layer 1"]
+    assert page.locator("figcaption b").all_inner_texts() == ["after layer 0", "after layer 1"]
     assert page.locator("select[data-name=Head], select[data-name=Layer]").count() == 0  # it is of all of them
     page.select_option("select[data-name=Kind]", label="decoder")
     settle(page)
@@ -236,6 +236,7 @@ def test_two_runs_stand_beside_each_other(
     """One cursor for both, and their difference."""
     other = learned.untrained(5)
     with served(learned, [other]) as address:
+        page.set_viewport_size({"width": 1700, "height": 900})
         _open(page, address, "&head=1")
         page.select_option("select[data-name='Compare with']", label=other.where)
         page.wait_for_selector("text=difference: displayed minus compared")

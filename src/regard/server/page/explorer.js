@@ -263,6 +263,7 @@ async function showSubject() {
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
     element("accepts").textContent = about.accepts ? `Accepts ${about.accepts}` : "";
+    element("accepts").title = element("accepts").textContent ?? "";
     const more = [...element("more").querySelectorAll("button")].filter((option) => !option.hidden);
     oneTabStop(more, 0);
     if (readAddress(location.hash).input !== null) followAddress();
@@ -281,7 +282,7 @@ async function compute(name) {
   if (working) return working.abort();
   const control = new AbortController();
   state.working[name] = control;
-  const label = button.lastElementChild ?? button;
+  const label = button.lastChild ?? button; // after the icon
   const usual = label.textContent;
   const watch = setInterval(async () => {
     const progress = (await ask("api/progress").catch(() => ({})))[name];
@@ -416,9 +417,7 @@ element("search").addEventListener("click", findSamples);
 element("tree").addEventListener("click", () => runRequest(() => showSearch()));
 element("playback").addEventListener("click", () => runRequest(showPlayback));
 for (const button of element("more").querySelectorAll("button")) {
-  const label = document.createElement("span");
-  label.textContent = button.textContent;
-  button.replaceChildren(icon(button.dataset.icon ?? ""), label);
+  button.prepend(icon(button.dataset.icon ?? ""));
 }
 addTokens(document);
 document.addEventListener("keydown", (event) => {

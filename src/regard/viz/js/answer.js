@@ -83,10 +83,13 @@ function steps({ outputs, prediction, probabilities }, original) {
     const now = probabilities[step];
     const was = before !== null && Math.abs(before - now) >= 0.005 ? ` (was ${percent(before)})` : "";
     const number = Array.isArray(prediction) ? ` ${prediction[step]}` : "";
-    box.append(
+    const item = node("span", { class: "step" });
+    item.style.setProperty("--share", `${100 * (Number.isFinite(now) ? now : 0)}%`);
+    item.append(
       node("span", { class: was ? "token changed" : "token" }, `${tokenLabel(label)}${number} `),
       node("span", { class: "quiet" }, `${percent(now)}${was} `),
     );
+    box.append(item);
   });
   return box;
 }

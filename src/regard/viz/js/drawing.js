@@ -187,10 +187,11 @@ export class Drawing {
     const { state, derived, matrix } = scene;
     const can = sum !== undefined && !derived && !matrix.names && !state.words && state.frame === null;
     const available = !this.keeps || scene.map.sums !== undefined;
-    const command = can && !available ? explainCommand(scene) : null;
+    const hinted = state.key !== null || state.sum;
+    const command = can && !available ? (hinted ? explainCommand(scene) : "") : null;
     parts.sum.show([can, state.sum, command], () => {
       if (!can) return [];
-      if (command) return [commandHint(command)];
+      if (command !== null) return command ? [commandHint(command)] : [];
       const shown = withIcon(
         button("Explain this weight", () => actions.choose({ sum: !state.sum }), state.sum),
         "sum",

@@ -3,7 +3,7 @@
 
 import { makeCaption } from "./caption.js";
 import { labelMargins, labelInterval } from "./axes.js";
-import { button, node } from "./dom.js";
+import { button, node, oneTabStop } from "./dom.js";
 import { listen } from "./gestures.js";
 import { isolate, percent, signedNumber } from "./labels.js";
 import { paint } from "./painting.js";
@@ -184,6 +184,8 @@ export class Heatmap {
   zoomButtons() {
     const { viewport } = this;
     const bar = node("div", { class: "zoom" });
+    /** @type {HTMLButtonElement[]} */
+    const buttons = [];
     /** @type {[string, string, () => void][]} */
     const offered = [
       ["+", "zoom in", () => viewport.zoom(2)],
@@ -197,7 +199,9 @@ export class Heatmap {
       });
       element.title = name;
       bar.append(element);
+      buttons.push(element);
     }
+    oneTabStop(buttons, 0);
     return bar;
   }
 }

@@ -26,9 +26,9 @@ const KIND_NAMES = { encoder: "encoder", decoder: "decoder", cross: "cross" };
  * @returns {Small[][]}
  */
 export function posterRows({ map, data, state }) {
-  const rows = map.layers.map((layer) =>
-    Array.from({ length: headCount(layer) }, (_, head) => ({ layer, head })),
-  );
+  const kinds = [...new Set(map.layers.map((layer) => layer.kind))];
+  const grouped = kinds.flatMap((kind) => map.layers.filter((layer) => layer.kind === kind));
+  const rows = grouped.map((layer) => Array.from({ length: headCount(layer) }, (_, head) => ({ layer, head })));
   const { importance } = data;
   if (!state.sorted || !importance) return rows;
   /** @param {Small} small */
@@ -133,16 +133,15 @@ function tile(scene, { layer, head }, actions, { kind, side }, sorted) {
   const parts = [name];
   if (worth) parts.push(`without it loss ${shortImportance(worth)}`);
   if (role) parts.push(roleSentence(role));
-  const element = node("button", {
-    type: "button",
-    class: kind,
-    title: parts.join(", "),
-    "aria-label": parts.join(", "),
-  });
+  const written = kind === "thumb" && side >= TEXT_FROM;
+  const said = parts.join(", ");
+  const element = node("button", { type: "button", class: kind, title: said });
+  if (!written) element.setAttribute("aria-label", said);
   element.dataset.name = `${kind}-${layer.name}-${head}`;
   element.style.width = `${side}px`;
   element.append(node("span", { class: "seat" }), node("span", { class: "measure", "aria-hidden": "true" }));
-  if (side >= TEXT_FROM) {
+  if (written) {
+    if (!sorted) element.append(node("span", { class: "unseen" }, `${layer.title}, `));
     const short = worth ? ` ${shortImportance(worth)}` : "";
     element.append(node("span", {}, `${headName(layer, head)}${short}`));
     if (sorted) element.append(node("span", { class: "quiet" }, layerTitle(layer, map.layers)));

@@ -1,7 +1,7 @@
 // The largest weights of the chosen row as bars; the first step towards its sum.
 
 import { cssColour } from "./colours.js";
-import { button, node, secondaryText } from "./dom.js";
+import { button, node, oneTabStop, secondaryText } from "./dom.js";
 import { isolate } from "./labels.js";
 import { currentHead } from "./sentence.js";
 
@@ -25,6 +25,8 @@ export function rowList({ matrix, ...scene }, actions, colours) {
   const largest = Math.max(row[order[0]], 1e-9);
   const rest = row.reduce((sum, weight) => sum + weight, 0) - order.reduce((sum, key) => sum + row[key], 0);
   const list = node("ol", { class: "row-list" });
+  /** @type {HTMLButtonElement[]} */
+  const buttons = [];
   order.forEach((key, place) => {
     const item = node("li");
     const chosen = button("", () => actions.choose({ key, focus: head }), key === state.key);
@@ -34,6 +36,7 @@ export function rowList({ matrix, ...scene }, actions, colours) {
     bar.style.background = cssColour(colours.at(0.65));
     const track = node("span", { class: "track" });
     track.append(bar);
+    buttons.push(chosen);
     chosen.append(
       node("span", { class: "key-name" }, matrix.keys[key]),
       track,
@@ -42,6 +45,7 @@ export function rowList({ matrix, ...scene }, actions, colours) {
     item.append(chosen);
     list.append(item);
   });
+  oneTabStop(buttons, order.indexOf(state.key ?? order[0]));
   const title = `Largest weights of ${isolate(matrix.queries[state.query])}, ${matrix.name(head)}`;
   const left = matrix.columns - order.length;
   return [

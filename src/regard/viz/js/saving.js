@@ -2,7 +2,7 @@
 
 import { collectMetadata } from "./metadata.js";
 import { formatCsv } from "./csv.js";
-import { button, node } from "./dom.js";
+import { button, node, oneTabStop } from "./dom.js";
 import { withIcon } from "./icons.js";
 import { makePicture } from "./pictures.js";
 import { addPngText } from "./png.js";
@@ -37,7 +37,9 @@ export function saveButtons(scene, colours, stage) {
   const csv = button("CSV", () =>
     save(`${name}.csv`, new Blob([formatCsv(scene, colours)], { type: "text/csv" })),
   );
-  return [label, ...pictures, csv];
+  const buttons = [...pictures, csv];
+  oneTabStop(buttons, 0);
+  return [label, ...buttons];
 }
 
 /** @param {SVGSVGElement} picture */

@@ -23,7 +23,7 @@
  * @property {boolean} mean whether the visible heads are averaged
  * @property {string} also numbers of further queries whose weights are added
  * @property {number} least lines of smaller weights are hidden
- * @property {number} top number of lines for each query; 0: all
+ * @property {number} top number of lines for each query but the chosen one; 0: all
  * @property {string} beside key of the map shown for comparison; empty: none
  * @property {boolean} all whether all heads were asked for; otherwise, one of many is opened
  * @property {MeasureName | ""} measure of the heads, below their small pictures; empty: the first known
@@ -54,7 +54,7 @@ export const START = {
   mean: false,
   also: "",
   least: 0,
-  top: 0,
+  top: 3,
   beside: "",
   all: false,
   measure: "",

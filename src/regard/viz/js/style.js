@@ -25,6 +25,7 @@ const STYLE = `
 .regard-view .stage { min-width: 0; padding: 2px; }
 .regard-view h2 { font-size: var(--small); margin: 0 0 var(--gap1); color: var(--quiet); font-weight: 600; text-transform: none; }
 .regard-view .bar, .regard-view .playback { display: flex; flex-wrap: wrap; gap: var(--gap1) var(--gap3); align-items: center; }
+.regard-view .toolbar { display: flex; flex-wrap: wrap; gap: var(--gap1) var(--gap3); align-items: center; }
 .regard-view .foot { display: flex; flex-wrap: wrap; gap: var(--gap2); align-items: center; justify-content: space-between; }
 .regard-view .foot .bar { gap: var(--gap1) var(--gap2); }
 .regard-view .foot .quiet { display: inline-flex; gap: var(--gap1); align-items: center; }
@@ -90,6 +91,7 @@ const STYLE = `
 .regard-view .tokens > div:nth-of-type(1) .token, .regard-view .answer .token { forced-color-adjust: auto; }
 .regard-view .token.aside { background: repeating-linear-gradient(45deg, var(--paper) 0 3px, var(--edge) 3px 4px) !important; color: var(--ink) !important; }
 .regard-view .answer .token { min-height: 0; }
+.regard-view .step { display: inline-block; padding: 0 var(--gap1) 2px; margin: 2px 2px 0 0; background: linear-gradient(var(--accent), var(--accent)) left bottom / var(--share) 3px no-repeat, var(--panel); }
 .regard-view .token.on { border-color: currentColor; font-weight: 600; }
 .regard-view .token[tabindex] { cursor: pointer; user-select: none; }
 .regard-view .card:not(:empty) { padding-bottom: var(--gap3); margin-bottom: var(--gap3); border-bottom: 1px solid var(--line); }
@@ -121,7 +123,7 @@ const STYLE = `
 .regard-view svg text { fill: currentColor; font-size: 12px; }
 .regard-view svg text.axis { fill: var(--quiet); font-size: 11px; }
 .regard-view .lines > svg text { font-size: calc(var(--text) * 0.86); }
-.regard-view .lines > svg text.small { font-size: calc(var(--text) * 0.64); fill: var(--quiet); }
+.regard-view svg text.chosen { fill: var(--focus); font-weight: 700; }
 .regard-view svg text.on { font-weight: 700; }
 .regard-view svg text[tabindex] { cursor: pointer; }
 .regard-view .scrolling { overflow-x: auto; }
@@ -161,6 +163,11 @@ const STYLE = `
   .regard-view.fits .pane { overflow: visible; }
   .regard-view.fits .stage { overflow: visible; min-height: 0; flex: none; }
   .regard-view .pane { padding-top: var(--gap1); }
+  .regard-view .said { order: 1; }
+  .regard-view .under { display: contents; }
+  .regard-view :is(.below, .choices, .strip, .foot) { order: 2; }
+  .regard-view .pane.picture .bar { flex-wrap: nowrap; overflow-x: auto; scrollbar-width: none; }
+  .regard-view .pane.picture .choice { flex-wrap: nowrap; }
   .regard-view .legend canvas { width: 64px; }
 }
 @media print {

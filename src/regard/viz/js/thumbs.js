@@ -11,7 +11,7 @@ import { halve } from "./pyramid.js";
 /** @import { Level } from "./pyramid.js" */
 /** @import { Scale } from "./scale.js" */
 
-const FINE = 2; // canvas pixels per screen pixel at most: the browser blends the colours, which keeps thin lines
+const FINE = 1.3; // canvas pixels per screen pixel at most: with more, thin diagonals become dashes
 
 /**
  * The weights of a head, halved until they have few enough rows and columns.
@@ -41,7 +41,7 @@ export function thumbPixels({ matrix, head, scale }, colours, side) {
   const longest = Math.max(rows, columns, 1);
   const size = { width: Math.max(4, (side * columns) / longest), height: Math.max(4, (side * rows) / longest) };
   if (!rows || !columns) return { canvas: node("canvas", { width: 1, height: 1 }), ...size };
-  const limit = 2 ** Math.ceil(Math.log2(FINE * side * (devicePixelRatio || 1)));
+  const limit = Math.ceil(FINE * side * (devicePixelRatio || 1));
   const level = smallLevel(matrix, head, limit);
   const { share } = scale.of(matrix, head);
   const all = { top: 0, left: 0, high: level.rows, wide: level.columns };

@@ -11,6 +11,8 @@ import { axisTitles } from "./axis-titles.js";
 /** @import { Palette } from "./colours.js" */
 /** @import { Actions, Scene } from "./scene.js" */
 
+const MANY_KEYS = 12; // from this number, the keys may scroll and are reached with the tab key
+
 export class Tokens {
   /**
    * @param {Scene} scene
@@ -42,6 +44,10 @@ export class Tokens {
     }
     oneTabStop([...this.queries.tokens.values()], state.query - (this.queries.tokens.keys().next().value ?? 0));
     const [down] = axisTitles(scene);
+    if (matrix.columns > MANY_KEYS) {
+      const attributes = { tabindex: "0", role: "region", "aria-label": "keys of the row" };
+      for (const [name, value] of Object.entries(attributes)) this.keys.box.setAttribute(name, value);
+    }
     this.lit = secondaryText("");
     this.element = node("div", { class: "tokens" });
     this.element.append(secondaryText(down), this.queries.box, this.lit, this.keys.box);

@@ -31,15 +31,19 @@ const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // choices for the number of lines o
  * @param {Actions} actions
  */
 export function toolbar(scene, actions) {
-  const bar = node("div", { class: "bar" });
+  const box = node("div", { class: "toolbar" });
   const flow = scene.state.mode === "flow"; // a rollout spans all layers and averages heads
-  bar.append(
+  const lists = [
     ...inputs(scene, actions),
     ...kinds(scene, actions),
     ...(flow ? [] : [...layers(scene, actions), ...heads(scene, actions)]),
-    modes(scene, actions),
-  );
-  return bar;
+  ];
+  for (const parts of [lists, [modes(scene, actions)]]) {
+    const bar = node("div", { class: "bar" });
+    bar.append(...parts);
+    if (parts.length) box.append(bar);
+  }
+  return box;
 }
 
 /**
