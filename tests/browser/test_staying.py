@@ -146,7 +146,7 @@ def test_the_theme_changes(page: Any, tmp_path: Path, how: str) -> None:
     page.wait_for_selector(".regard-view.dark")
     page.wait_for_timeout(150)
     dark = drawn()
-    assert len(dark) == len(light) == 3 and all  # heatmap, legend, and the head among all heads
+    assert len(dark) == len(light) == 3  # heatmap, legend, and the head among all heads
     assert all(one != other for one, other in zip(light, dark, strict=True))
     if how == "system":
         page.reload()

@@ -38,9 +38,9 @@ export function paintLabels(context, labels, { query, key }) {
  * @param {number} marked
  */
 function paintQueries(context, { viewport, queries }, marked) {
-  const { cell, left, height, row } = viewport;
+  const { rowCell, left, height, row } = viewport;
   context.textAlign = "right";
-  for (const query of labelledIndices(row, queries.length, height, cell, marked)) {
+  for (const query of labelledIndices(row, queries.length, height, rowCell, marked)) {
     context.font = font(query === marked);
     context.fillText(
       fitLabel(queries[query], left - LABEL_GAP - 2, textWidth),

@@ -177,7 +177,7 @@ export class Heatmap {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     paint(this.canvas, this.picture, this.marked);
-    const every = labelInterval(this.viewport.cell); // changes with the zoom
+    const every = labelInterval(Math.min(this.viewport.cell, this.viewport.rowCell)); // changes with the zoom
     this.acrossName.textContent = `${this.across}${every > 1 ? ` (1 in ${every} is labelled)` : ""}`;
   }
 

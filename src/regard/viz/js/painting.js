@@ -43,7 +43,7 @@ export function paint(canvas, picture, marked) {
   context.clip();
   paintCells(context, picture, ratio);
   if (picture.aside) paintAside(context, picture);
-  if (cell >= 9) paintGrid(context, picture);
+  if (Math.min(cell, viewport.rowCell) >= 9) paintGrid(context, picture);
   if (picture.relevant && cell >= 4) paintDots(context, viewport, picture.relevant);
   context.restore();
   paintOutline(context, picture, marked);
@@ -69,27 +69,26 @@ function resize(canvas, width, height, ratio) {
  * @param {number} ratio
  */
 function paintCells(context, { viewport, pyramid, changing, share, colours }, ratio) {
-  const { row, column, width, height, cell } = viewport;
-  const number = Math.max(0, Math.ceil(Math.log2(1 / (cell * ratio))));
+  const { row, column, width, height, cell, rowCell } = viewport;
+  const number = Math.max(0, Math.ceil(Math.log2(1 / (Math.max(cell, rowCell) * ratio))));
   const level = pyramid.level(number);
   const size = 2 ** number;
   const top = Math.floor(row / size);
   const left = Math.floor(column / size);
   if (!viewport.rows || !viewport.columns) return;
-  const bottom = Math.min(level.rows, Math.ceil((row + height / cell) / size));
+  const bottom = Math.min(level.rows, Math.ceil((row + height / rowCell) / size));
   const right = Math.min(level.columns, Math.ceil((column + width / cell) / size));
   const table = changing ? colours.changes : colours.table;
   const small = pixels(level, { top, left, high: bottom - top, wide: right - left }, (value) => {
     return table[shade(share(value), changing)];
   });
-  context.imageSmoothingEnabled = false;
-  const scale = size * cell;
+  context.imageSmoothingEnabled = size * Math.min(cell, rowCell) * ratio < 1; // narrow columns of high rows
   context.drawImage(
     small,
     viewport.x(left * size),
     viewport.y(top * size),
-    small.width * scale,
-    small.height * scale,
+    small.width * size * cell,
+    small.height * size * rowCell,
   );
 }
 
@@ -120,7 +119,7 @@ export function pixels({ values, columns }, { top, left, high, wide }, colour) {
  * @param {Picture} picture
  */
 function paintGrid(context, { viewport, colours }) {
-  const { cell, left, top, width, height } = viewport;
+  const { cell, rowCell, left, top, width, height } = viewport;
   context.strokeStyle = cssColour(colours.paper);
   context.lineWidth = 1;
   context.beginPath();
@@ -128,7 +127,7 @@ function paintGrid(context, { viewport, colours }) {
     context.moveTo(left + x, top);
     context.lineTo(left + x, top + height);
   }
-  for (let y = -(viewport.row % 1) * cell; y <= height; y += cell) {
+  for (let y = -(viewport.row % 1) * rowCell; y <= height; y += rowCell) {
     context.moveTo(left, top + y);
     context.lineTo(left + width, top + y);
   }
@@ -187,11 +186,11 @@ function paintDots(context, viewport, relevant) {
  * @param {Marked} marked
  */
 function paintOutline(context, { viewport, colours }, { query, key }) {
-  const { cell, left, top, width, height } = viewport;
+  const { cell, rowCell, left, top, width, height } = viewport;
   const y = viewport.y(query);
-  if (y + cell < top || y > top + height) return;
+  if (y + rowCell < top || y > top + height) return;
   context.strokeStyle = colours.mark;
   context.lineWidth = 1.5;
-  context.strokeRect(left, y, width, Math.max(cell, 2));
-  if (key !== null) context.strokeRect(viewport.x(key), y, Math.max(cell, 2), Math.max(cell, 2));
+  context.strokeRect(left, y, width, Math.max(rowCell, 2));
+  if (key !== null) context.strokeRect(viewport.x(key), y, Math.max(cell, 2), Math.max(rowCell, 2));
 }

@@ -85,7 +85,7 @@ const STYLE = `
 .regard-view .overview .poster { gap: 6px; }
 .regard-view .chart { overflow-x: auto; }
 .regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.1rem var(--gap2); font-size: var(--small); }
-.regard-view .tokens > div { max-height: 4.4em; overflow: auto; scrollbar-width: thin; }
+.regard-view .tokens > div { position: relative; max-height: 4.4em; overflow: auto; scrollbar-width: thin; }
 .regard-view .token { display: inline-block; padding: 0 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
   min-width: 24px; min-height: 24px; text-align: center; white-space: pre; unicode-bidi: isolate; print-color-adjust: exact; forced-color-adjust: none; }
 .regard-view .tokens > div:nth-of-type(1) .token, .regard-view .answer .token { forced-color-adjust: auto; }

@@ -11,6 +11,7 @@ import { halve } from "./pyramid.js";
 /** @import { Level } from "./pyramid.js" */
 /** @import { Scale } from "./scale.js" */
 
+const LEAST_ASPECT = 0.3; // of the longer side
 const FINE = 1.3; // canvas pixels per screen pixel at most: with more, thin diagonals become dashes
 
 /**
@@ -39,7 +40,9 @@ function smallLevel(matrix, head, limit) {
 export function thumbPixels({ matrix, head, scale }, colours, side) {
   const { rows, columns } = matrix;
   const longest = Math.max(rows, columns, 1);
-  const size = { width: Math.max(4, (side * columns) / longest), height: Math.max(4, (side * rows) / longest) };
+  const least = LEAST_ASPECT * side;
+  const [width, height] = [columns, rows].map((count) => Math.max(least, (side * count) / longest));
+  const size = { width, height };
   if (!rows || !columns) return { canvas: node("canvas", { width: 1, height: 1 }), ...size };
   const limit = Math.ceil(FINE * side * (devicePixelRatio || 1));
   const level = smallLevel(matrix, head, limit);

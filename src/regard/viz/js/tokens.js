@@ -70,6 +70,8 @@ export class Tokens {
     this.lit.textContent = `${axisTitles(scene)[1]}${own ? `, ${changes ? "change of " : ""}${matrix.name(at)}` : ""}`;
     const shown = changes ?? matrix.slices;
     const { share } = scale.of(matrix, at);
+    this.reveal(this.queries, query);
+    this.reveal(this.keys, scene.state.key ?? matrix.strongest(at, query));
     const queries = selectedQueries(scene.state, query, matrix.rows);
     for (const [index, token] of this.queries.tokens) {
       token.classList.toggle("on", queries.includes(index));
@@ -84,6 +86,19 @@ export class Tokens {
       token.style.background = cssColour(colour);
       token.style.color = luminance(colour) > 0.45 ? "#000" : "#fff";
     }
+  }
+
+  /**
+   * Scrolls a box of many tokens to one of them.
+   *
+   * @param {ReturnType<typeof tokenBox>} tokens
+   * @param {number} index
+   */
+  reveal({ box, tokens }, index) {
+    const token = tokens.get(index);
+    if (!token || tokens.size <= MANY_KEYS || box.dataset.at === String(index)) return;
+    box.dataset.at = String(index);
+    box.scrollTop = Math.max(0, token.offsetTop - 4);
   }
 }
 
