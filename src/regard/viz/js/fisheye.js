@@ -1,7 +1,7 @@
 // Places of many tokens in little room: those around the chosen ones are far apart, the others close together.
 
 const FEW_TOKENS = 40; // up to this number, all tokens are equally far apart
-const LEAST_APART = 3; // pixels between tokens
+const LEAST_APART = 2; // pixels between tokens
 const READABLE = 12; // pixels between labels
 const AROUND_CHOSEN = 2; // tokens before and after a chosen one that are far apart too
 

@@ -29,7 +29,7 @@ const SINK = 0.25; // mean weight of a column from which it is a sink
 const FLOOR = 0.25; // multiple of the mean weight that always gets the strongest colour: noise beside a sink stays pale
 const EARLY = 4; // the first rows of a causal head, a part of 1 / EARLY, have large weights because they see little
 const SAMPLE = 20_000; // weights of a head that are ranked
-const ALIKE = 4; // ratio of the 95th to the 5th percentile below which ranks are drawn closer together
+const ALIKE = 8; // ratio of the largest to the least weight below which ranks are drawn closer together
 const VISIBLE = 0.1; // share of the strongest colour that a reader sees in a small picture
 const HALF = 0.5; // part of a head's weight that must be visible
 const MOST_HEADS = 0.9; // part of the heads for which that must hold
@@ -149,7 +149,7 @@ function rankScale(matrix, head, aside) {
   const seen = matrix.slices[head].filter((weight, index) => weight > 0 && !(aside && index % columns === 0));
   const stride = Math.max(1, Math.floor(seen.length / SAMPLE));
   const sorted = seen.filter((_, index) => index % stride === 0).sort();
-  const [low, high] = [0.05, 0.95].map((part) => sorted[Math.floor(part * (sorted.length - 1))] ?? 1);
+  const [low, high] = [sorted[0] ?? 1, largestValue(seen) || 1];
   const spread = Math.min(1, Math.log(high / low) / Math.log(ALIKE));
   /** @param {number} weight */
   const share = (weight) => {
