@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.data import EOS, PAD, Vocabulary, collate
 from regard.data.vocabulary import is_blank
-from regard.decoding.beam import Step, beam_search
-from regard.decoding.search import longest_answer
+from regard.decoding.search import Step, beam_search
+from regard.decoding.translation import longest_answer
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.result import Result

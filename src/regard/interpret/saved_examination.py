@@ -28,7 +28,7 @@ class SavedExamination(NamedTuple):
 
 
 def load_examination(run: RunFolder) -> SavedExamination:
-    """Load the examination of a run; empty if there is none or the model is newer.
+    """Load the examination of a run; empty without one, or if the model is newer.
 
     Raises `InputError` if the file is damaged, was edited, or belongs to another run.
     """
@@ -74,7 +74,7 @@ def _roles(stored: Any) -> dict[str, list[dict[str, Any]]]:
 
 
 def _read(run: RunFolder) -> Any:
-    """Return the saved content; empty if there is none or the model is newer."""
+    """Return the saved content; empty without any, or if the model is newer."""
     stored = run.read_derived(FILE, REMEDY) or {}
     if stored and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
         return {}

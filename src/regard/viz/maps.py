@@ -188,7 +188,7 @@ class Map:
 
     @property
     def cross(self) -> LayerMap:
-        """The first layer in which outputs attend to inputs; raises `InputError` if there is none."""
+        """The first layer in which outputs attend to inputs; raises `InputError` without one."""
         for layer in self.layers.values():
             if layer.kind == CROSS:
                 return layer

@@ -101,6 +101,7 @@ def _pack_numbers(numbers: np.ndarray) -> NumbersData:
 
 def _layer_data(layer: LayerMap, packed: bool) -> LayerData:
     named = layer.head_names is not None or layer.head_numbers is not None
+    weights = pack(layer.weights) if packed else layer.weights
     return {
         "name": layer.name,
         "title": layer.title,
@@ -109,7 +110,7 @@ def _layer_data(layer: LayerMap, packed: bool) -> LayerData:
         "keys": layer.key_labels,
         "query_words": word_pieces(layer.query_labels),
         "key_words": word_pieces(layer.key_labels),
-        "weights": pack(layer.weights) if packed else layer.weights,
+        "weights": weights,
         "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
         "square": 1 if layer.rows is None else layer.rows.side,
         "patches": None if layer.patches is None else list(layer.patches),
