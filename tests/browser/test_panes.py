@@ -1,4 +1,4 @@
-"""The three panes: what fits the screen, what becomes tabs, what is undone, and what the page says while it works."""
+"""The three panes: what fits the screen, what becomes tabs, what is undone, what the page says while it works."""
 
 import io
 import re
@@ -23,7 +23,7 @@ OVERFLOW = (
 
 
 def _heads(size: int) -> np.ndarray:
-    """Return a uniform head, one of the previous token, and one with a sink and weak structure (3, size, size)."""
+    """Return a uniform head, one of the previous token, and one with a sink (3, size, size)."""
     query, key = np.indices((size, size))
     scores = np.stack(
         [0.0 * key, 9.0 * (key == np.maximum(query - 1, 0)), 6.0 * (key == 0) - 0.2 * abs(query - key)]

@@ -17,7 +17,7 @@ import { Sum } from "./sum.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
 import { TouchBar } from "./interventions.js";
-import { explainCommand } from "./selected-weight.js";
+import { commandHint, explainCommand } from "./selected-weight.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
@@ -46,6 +46,7 @@ export class Drawing {
    * @param {{ exact?: Exact, explain?: Explain, keeps?: boolean, row?: AskRow, touch?: unknown }} options
    */
   constructor(root, actions, player, help, { exact, explain, keeps = false, row, touch }) {
+    this.root = root;
     this.actions = actions;
     this.player = player;
     this.touchBar = touch === undefined ? null : new TouchBar(actions);
@@ -153,7 +154,7 @@ export class Drawing {
       return [legend(scene, colours)];
     });
     parts.choices.show([...shown, state.change, state.words, before, ...drawn], () => {
-      return [...symbolLegend(scene), ...choices(scene, actions)];
+      return [...choices(scene, actions), ...symbolLegend(scene)];
     });
     parts.player.show([data.playback], () => (data.playback ? [player.bar(data.playback)] : []));
     player.tell(data.playback ? state.frame : null);
@@ -168,11 +169,11 @@ export class Drawing {
     const { long } = this;
     const squares = long !== undefined && layer.square > 1 && state.frame === null;
     parts.long.show([squares], () => (squares ? [long.element] : []));
+    this.drawSum(scene, colours);
     const surface = measured(); // all around the picture is there
     if (squares) long.show(scene, colours, surface.width);
     this.stage.show(scene, surface);
     this.navigator.show(scene, interventions, surface);
-    this.drawSum(scene, colours);
     if (data.behind) touchBar?.ahead();
   }
 
@@ -198,6 +199,10 @@ export class Drawing {
       );
       return [shown, ...(state.sum ? [sum.element] : [])];
     });
+    const explaining = can && available && state.sum;
+    const opened = explaining && !this.root.classList.contains("explaining");
+    this.root.classList.toggle("explaining", explaining);
+    if (opened) parts.sum.element.scrollIntoView({ block: "nearest" });
     if (can && available && state.sum) sum.show(scene, colours);
   }
 
@@ -233,15 +238,4 @@ export class Drawing {
     this.readout.tell(scene, query, key, head);
     this.stage.mark(query, key);
   }
-}
-
-/** @param {string} command */
-function commandHint(command) {
-  const element = node(
-    "p",
-    { class: "quiet hinted" },
-    "This page does not contain the computation of weights. For a run of Regard, ",
-  );
-  element.append(node("code", {}, command), " prints it.");
-  return element;
 }

@@ -14,6 +14,7 @@ const STYLE = `
 .regard-view .tabs button { flex: 1; justify-content: center; border: 0; border-radius: 0; border-bottom: 3px solid transparent; min-height: 40px; }
 .regard-view .tabs [aria-selected="true"] { border-bottom-color: var(--accent); font-weight: 600; }
 .regard-view .panes { display: grid; grid-template-columns: var(--heads, 14rem) minmax(0, 1fr) clamp(16rem, 24cqw, 30rem); gap: var(--gap3); align-items: start; }
+.regard-view.explaining .panes { grid-template-columns: var(--heads, 14rem) minmax(0, 1fr) clamp(24rem, 38cqw, 60rem); }
 .regard-view.fits .panes { height: 100%; align-items: stretch; }
 .regard-view .pane { min-width: 0; }
 .regard-view .pane:is(.heads, .inspector) { background: var(--panel); border: 1px solid var(--line); border-radius: var(--round); padding: var(--gap3);
@@ -113,8 +114,9 @@ const STYLE = `
 .regard-view .legend { display: flex; gap: var(--gap1); align-items: center; font-size: var(--small); margin: 0; white-space: nowrap; }
 .regard-view .legend canvas { forced-color-adjust: none; outline: 1px solid var(--line); }
 .regard-view .legend .of { overflow: hidden; text-overflow: ellipsis; min-width: 0; }
-.regard-view .under { display: flex; flex-wrap: wrap; gap: 0 var(--gap4); align-items: center; }
-.regard-view .choices { display: flex; flex-wrap: wrap; gap: 0 var(--gap3); align-items: center; font-size: var(--small); }
+.regard-view .under { display: flex; flex-wrap: wrap; gap: 0 var(--gap3); align-items: center; font-size: var(--small); }
+.regard-view .under select { max-width: 13rem; }
+.regard-view .choices { display: contents; }
 .regard-view :is(figure, .lines, .poster, [role="grid"], .token, button) { scroll-margin-bottom: 2.5rem; }
 .regard-view .lines { overflow-x: auto; }
 .regard-view .lines > svg { display: block; max-width: 100%; height: auto; }
@@ -165,6 +167,7 @@ const STYLE = `
   .regard-view .pane { padding-top: var(--gap1); }
   .regard-view .said { order: 1; }
   .regard-view .under { display: contents; }
+  .regard-view .choices { display: flex; flex-wrap: wrap; gap: 0 var(--gap3); align-items: center; font-size: var(--small); }
   .regard-view :is(.below, .choices, .strip, .foot) { order: 2; }
   .regard-view .pane.picture .bar { flex-wrap: nowrap; overflow-x: auto; scrollbar-width: none; }
   .regard-view .pane.picture .choice { flex-wrap: nowrap; }
