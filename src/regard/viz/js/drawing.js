@@ -70,8 +70,8 @@ export class Drawing {
       save: new Part("save"),
       answer: new Part("card"),
       readout: new Part("card"),
-      touch: new Part("card"),
       sum: new Part("card"),
+      touch: new Part("card"),
       long: new Part(),
     };
     const { toolbar, sentence, player: training, legend, choices, tokens, save, ...inspected } = this.parts;

@@ -10,7 +10,7 @@ import { chosenMeasure } from "./measures.js";
 import { posterRows, posterScale } from "./poster.js";
 import { headRole, shortRole } from "./roles.js";
 import { thumbPixels } from "./thumbs.js";
-import { AROUND, PANEL, placeKey, sheet, TITLE } from "./sheet.js";
+import { AROUND, PANEL, pictureTitle, placeKey, sheet, TITLE } from "./sheet.js";
 import { headImportance, shortImportance } from "./importance.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -37,17 +37,14 @@ export function galleryPicture(scene, colours) {
  * @param {Palette} colours
  */
 function chartPicture(scene, colours) {
-  const { map, state } = scene;
+  const { state } = scene;
   const { title, unit } = chosenMeasure(scene);
   const drawn = (state.chart === "bars" ? measureBars : measureMatrix)(scene, colours, PANEL);
   const [width, height] = ["width", "height"].map((name) => Number(drawn.getAttribute(name)));
-  const words = [`${map.task}: ${map.input}`, `${title}: ${unit}`];
-  const picture = sheet(
-    Math.max(width, widestText(words)) + 2 * AROUND,
-    height + 2 * AROUND + 2 * TITLE,
-    colours,
-  );
-  words.forEach((line, place) => picture.append(svg("text", { x: AROUND, y: AROUND + place * TITLE }, line)));
+  const line = `${title}: ${unit}`;
+  const wide = Math.max(width, textWidth(line), PANEL / 2) + 2 * AROUND;
+  const picture = sheet(wide, height + 2 * AROUND + 2 * TITLE, colours);
+  picture.append(pictureTitle(scene, wide), svg("text", { x: AROUND, y: AROUND + TITLE }, line));
   const group = svg("g", { transform: `translate(${AROUND} ${AROUND + 1.5 * TITLE})` });
   group.append(...drawn.children);
   picture.append(group);
@@ -60,7 +57,6 @@ function chartPicture(scene, colours) {
  */
 function posterPicture(scene, colours) {
   const { map } = scene;
-  const words = `${map.task}: ${map.input}`;
   const rows = posterRows(scene);
   const sorted = rows.length === 1 && map.layers.length > 1;
   const widest = Math.max(...rows.map((heads) => heads.length));
@@ -72,7 +68,7 @@ function posterPicture(scene, colours) {
   const left = AROUND + widestText(titles) + 8;
   const key = legendLine(scene, colours, textWidth);
   const bar = `bar below a head: ${chosenMeasure(scene).title} (${chosenMeasure(scene).unit})`;
-  const wide = Math.max(left + beside * step, widestText([words, bar]) + AROUND, key.width + AROUND) + AROUND;
+  const wide = Math.max(left + beside * step, textWidth(bar) + AROUND, key.width + AROUND) + AROUND;
   const group = svg("g");
   let y = AROUND + TITLE;
   rows.forEach((heads, place) => {
@@ -93,7 +89,7 @@ function posterPicture(scene, colours) {
     y += Math.ceil(heads.length / beside) * high + 4;
   });
   const picture = sheet(wide, y + 3 * TITLE, colours);
-  picture.append(svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, words), group);
+  picture.append(pictureTitle(scene, wide), group);
   placeKey(picture, key.group, y + TITLE);
   picture.append(svg("text", { x: AROUND, y: y + 2 * TITLE }, bar));
   return picture;
@@ -133,7 +129,13 @@ function drawnHead(scene, small, colours, side, at) {
   const frame = { fill: "none", stroke: colours.ink, "stroke-opacity": 0.3 };
   const bar = { x: at.x, y: at.y + height + 2, height: MEASURE_BAR - 2, fill: colours.mark };
   return [
-    svg("image", { ...at, width, height, href: enlargeCanvas(canvas, width, height) }),
+    svg("image", {
+      ...at,
+      width,
+      height,
+      preserveAspectRatio: "none",
+      href: enlargeCanvas(canvas, width, height),
+    }),
     svg("rect", { ...at, width, height, ...frame }),
     svg("rect", { ...bar, width: side, "fill-opacity": 0.15 }),
     svg("rect", { ...bar, width: side * share, "fill-opacity": found?.sure ? 1 : 0.5 }),

@@ -16,7 +16,7 @@
 
 const MOST_LINES = 1500; // the strongest lines are drawn
 const INVISIBLE = 0.01; // share of the largest weight below which a line would be invisible
-const FAINT = 0.35; // opacity of the other rows
+const FAINT = 0.22; // opacity of the other rows
 const ALL = { least: 0, top: 0 };
 
 /**

@@ -87,6 +87,7 @@ const STYLE = `
 .regard-view .chart { overflow-x: auto; }
 .regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.1rem var(--gap2); font-size: var(--small); }
 .regard-view .tokens > div { position: relative; max-height: 4.4em; overflow: auto; scrollbar-width: thin; }
+.regard-view.fits .tokens.long > div { max-height: 2.2em; }
 .regard-view .token { display: inline-block; padding: 0 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
   min-width: 24px; min-height: 24px; text-align: center; white-space: pre; unicode-bidi: isolate; print-color-adjust: exact; forced-color-adjust: none; }
 .regard-view .tokens > div:nth-of-type(1) .token, .regard-view .answer .token { forced-color-adjust: auto; }
@@ -97,6 +98,7 @@ const STYLE = `
 .regard-view .token[tabindex] { cursor: pointer; user-select: none; }
 .regard-view .card:not(:empty) { padding-bottom: var(--gap3); margin-bottom: var(--gap3); border-bottom: 1px solid var(--line); }
 .regard-view output { display: block; min-height: 1.5em; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.regard-view.explaining .row-box { display: none; }
 .regard-view .row-box { margin-top: var(--gap2); font-size: var(--small); }
 .regard-view .row-list { list-style: none; margin: var(--gap1) 0; padding: 0; }
 .regard-view .row-list button { display: grid; grid-template-columns: minmax(0, 7em) minmax(0, 1fr) max-content; gap: var(--gap2); width: 100%; border: 0; background: none;

@@ -13,6 +13,8 @@ import { axisTitles } from "./axis-titles.js";
 
 const MANY_KEYS = 12; // from this number, the keys may scroll and are reached with the tab key
 
+const LONG_STRIP = 24; // from this number, a strip has one line, which scrolls to the chosen token
+
 export class Tokens {
   /**
    * @param {Scene} scene
@@ -49,7 +51,8 @@ export class Tokens {
       for (const [name, value] of Object.entries(attributes)) this.keys.box.setAttribute(name, value);
     }
     this.lit = secondaryText("");
-    this.element = node("div", { class: "tokens" });
+    const long = Math.max(matrix.rows, matrix.columns) > LONG_STRIP;
+    this.element = node("div", { class: long ? "tokens long" : "tokens" });
     this.element.append(secondaryText(down), this.queries.box, this.lit, this.keys.box);
   }
 
