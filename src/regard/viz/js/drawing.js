@@ -75,7 +75,8 @@ export class Drawing {
       long: new Part(),
     };
     const { toolbar, sentence, player: training, legend, choices, tokens, save, ...inspected } = this.parts;
-    const panes = makePanes(root);
+    const { panes, showPane } = makePanes(root);
+    this.showPane = showPane;
     const foot = node("div", { class: "foot" });
     save.element.classList.add("bar");
     foot.append(save.element, help);

@@ -17,7 +17,7 @@ let views = 0; // number of views so far, for unique element names
  * The panes in `root`, with the tabs that choose one of them where there is no room for all.
  *
  * @param {HTMLElement} root
- * @returns {Record<PaneName, HTMLElement>}
+ * @returns {{ panes: Record<PaneName, HTMLElement>, showPane: (name: PaneName) => void }}
  */
 export function makePanes(root) {
   views += 1;
@@ -45,5 +45,5 @@ export function makePanes(root) {
   box.append(...Object.values(panes));
   root.append(tabs, box);
   choose("picture");
-  return /** @type {Record<PaneName, HTMLElement>} */ (panes);
+  return { panes: /** @type {Record<PaneName, HTMLElement>} */ (panes), showPane: choose };
 }

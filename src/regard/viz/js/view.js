@@ -220,7 +220,7 @@ export class View {
     const { mode } = this.state;
     const kept = mode === "overview" || mode === "flow" ? null : mode;
     this.choose({ layer: name, head, focus: head, mode: kept, key: null });
-    this.root.dataset.pane = "picture";
+    this.drawing.showPane("picture");
   }
 
   /** Takes back the last change of the model. */
