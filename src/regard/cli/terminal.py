@@ -6,9 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from regard.errors import escape_controls
+
+if TYPE_CHECKING:
+    from regard.viz import AttentionMap
 
 MAX_LENGTH = 900
 """Maximum number of characters of a message. Longer messages lose their middle."""
@@ -20,8 +23,11 @@ def print_message(message: str) -> None:
 
 
 def one_line(message: str) -> str:
-    """Return a message as one printable line: whitespace is collapsed, other unprintable characters are
-    escaped."""
+    """Return a message as one printable line: whitespace is collapsed, other unprintable characters are escaped.
+
+    >>> one_line("two\\nlines")
+    'two lines'
+    """
     words = " ".join(message.split())
     line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in words)
     return line if len(line) <= MAX_LENGTH else f"{line[: MAX_LENGTH // 2]} … {line[-MAX_LENGTH // 3 :]}"
@@ -110,6 +116,14 @@ def print_table(table: Any, width: int | None = None) -> None:
 
     console.push_render_hook(Escape())
     console.print(table)
+
+
+def save_and_print(attention: "AttentionMap", path: Path) -> None:
+    """Save a map of attention to a file, print it, and open the file."""
+    attention.save(path)
+    print_table(attention.table())
+    sys.stdout.write(f"Saved {path}\n")
+    open_on_screen(path)
 
 
 def open_on_screen(path: Path) -> None:

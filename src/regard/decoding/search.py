@@ -60,6 +60,7 @@ def greedy_search(
 
     def most_likely(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
         del rows, time
+        # A softmax over the vocabulary does not change which token is the most likely.
         values = log_probabilities(logits) if scored else mask_special_tokens(logits)
         tokens = argmax(values)
         best = values.gather(1, tokens)
@@ -304,7 +305,11 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 def mask_special_tokens(values: Tensor) -> Tensor:
-    """Set logits or log-probabilities (..., V) of tokens that are never written to -inf, in place."""
+    """Set logits or log-probabilities (..., V) of tokens that are never written to -inf, in place.
+
+    >>> mask_special_tokens(torch.zeros(5))
+    tensor([-inf, -inf, 0., -inf, 0.])
+    """
     for token in NEVER:
         values[..., token] = -torch.inf
     return values

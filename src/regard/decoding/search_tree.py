@@ -152,6 +152,7 @@ class _TreeBuilder:
         ]
 
     def _followers(self, probabilities: Tensor) -> list[Possible]:
+        # Sorted once here, so that a page need not hold the whole vocabulary for each branch.
         shares, tokens = probabilities.topk(min(FOLLOWERS, len(probabilities)))
         labels = [label for token in tokens.tolist() for label in self.vocabulary.labels([token])]
         return [

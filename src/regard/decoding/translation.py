@@ -110,7 +110,11 @@ def length_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[lis
 
 
 def longest_answer(source: Sequence[int], max_len: int) -> int:
-    """Return the length limit of an answer: twice the source and `SLACK`, at most `max_len` tokens."""
+    """Return the length limit of an answer: twice the source and `SLACK`, at most `max_len` tokens.
+
+    >>> longest_answer([4, 5, 6], 1000)
+    58
+    """
     return min(max_len, 2 * (len(source) + 1) + SLACK)  # including the end of sequence
 
 
@@ -146,7 +150,11 @@ def search_batch(
 
 
 def blank_answer(text: str = "") -> Candidate:
-    """Return the answer to a blank text: without a search, and with probability 1."""
+    """Return the answer to a blank text: without a search, and with probability 1.
+
+    >>> str(blank_answer())
+    ''
+    """
     return Candidate(text=text, tokens=[], log_probability=0.0, score=0.0, finished=True)
 
 

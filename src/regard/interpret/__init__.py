@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from regard.interpret.examination import Examination, examine
     from regard.interpret.explanation import explain
     from regard.interpret.explanation_result import Explanation, StepAnswer
+    from regard.interpret.figures import KINDS as FIGURE_KINDS
+    from regard.interpret.figures import plot
     from regard.interpret.findings import HeadFindings
     from regard.interpret.head_selection import (
         AligningHeads,
@@ -20,10 +22,9 @@ if TYPE_CHECKING:
         choose_heads,
         combine_heads,
     )
-    from regard.interpret.importance import HeadImportance, PrunedHeads, head_importance, prune_heads
+    from regard.interpret.importance import HeadImportance, Pruned, PrunedHeads, head_importance, prune_heads
     from regard.interpret.intermediates import with_sums
     from regard.interpret.probing import Probe, probe
-    from regard.interpret.pruning_result import Pruned
     from regard.interpret.relevance import RelevanceShare, attention_mass, relevance_share
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 late(__name__)
 
 __all__ = [
+    "FIGURE_KINDS",
     "Agreement",
     "AligningHeads",
     "Alignment",
@@ -68,6 +70,7 @@ __all__ = [
     "head_roles",
     "head_samples",
     "load_examination",
+    "plot",
     "probe",
     "prune_heads",
     "relevance_share",

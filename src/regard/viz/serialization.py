@@ -143,9 +143,14 @@ def image_url(pixels: np.ndarray) -> str:
 
 
 def pack(weights: np.ndarray) -> PackedWeights:
-    """Pack weights (H, Tq, Tk) from 0 to 1 as described in the module's docstring."""
+    """Pack weights (H, Tq, Tk) from 0 to 1 as described in the module's docstring.
+
+    >>> pack(np.array([[[0.25, 0.75]]]))["largest"]
+    0.75
+    """
     usable = np.isfinite(weights)
     levels = LEVELS if usable.all() else LEVELS - 1
+    # Of the whole layer, so that heads share one colour scale; never 0, which could not be divided by.
     largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
     whole = np.where(usable, np.rint(finite(weights) / largest * levels), LEVELS).astype("<u2")
     packed = base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode()
