@@ -1,5 +1,6 @@
 """The three panes: what fits the screen, what becomes tabs, what is undone, what the page says while it works."""
 
+import dataclasses
 import io
 import re
 from pathlib import Path
@@ -91,6 +92,30 @@ def test_a_head_is_chosen_among_all(page: Any, tmp_path: Path) -> None:
         "all => all.map((each) => parseFloat(each.style.width))"
     )
     assert widths[0] == 100 and widths[1] < 20 < widths[0]  # uniform, and a single key
+
+
+@pytest.mark.parametrize("heads", [4, 12, 32])
+def test_the_grid_stays_a_grid(page: Any, tmp_path: Path, heads: int) -> None:
+    """A row for each layer, a column for each head, however many there are."""
+    weights = np.repeat(_heads(12)[:1], heads, axis=0)
+    labels = [f"t{step}" for step in range(12)]
+    [layer] = map_of(weights, labels, labels).layers.values()
+    names = [f"model.layers.{number}.self_attn" for number in range(12)]
+    layers = {name: dataclasses.replace(layer, name=name, title=name) for name in names}
+    shown = dataclasses.replace(map_of(weights, labels, labels), layers=layers)
+    for mode, kind in (("heatmap", ".tile"), ("overview", ".thumb")):
+        page.goto(f"{write_page(tmp_path / f'{mode}.html', [shown]).as_uri()}#mode={mode}")
+        page.wait_for_selector(f"{kind} canvas")
+        tiles = page.locator(kind).evaluate_all("all => all.map((each) => [each.offsetTop, each.offsetLeft])")
+        assert len(tiles) == 12 * heads
+        rows = [tiles[start : start + heads] for start in range(0, len(tiles), heads)]
+        assert all(len({top for top, _ in row}) == 1 for row in rows)
+        assert all([left for _, left in row] == [left for _, left in rows[0]] for row in rows)
+        assert [name.inner_text() for name in page.locator(f".poster:has({kind}) .layer").all()] == [
+            str(number) for number in range(12)
+        ]
+        assert page.locator(f".poster:has({kind}) .layer").last.get_attribute("title") == names[-1]
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1000
 
 
 def _shades(page: Any, head: int) -> list[float]:

@@ -146,9 +146,12 @@ export function measureMatrix(scene, colours, width) {
         x: left + (head + 0.5) * cell,
         y: y + cell / 2 + 4,
         "text-anchor": "middle",
-        style: `fill: ${ink}`,
+        "font-size": 10,
+        fill: ink,
       };
-      picture.append(svg("text", { ...place, "font-size": 10 }, numberText(found)));
+      const number = svg("text", place, numberText(found));
+      number.style.fill = ink; // a page's style has the last word over an attribute, but not over this
+      picture.append(number);
     });
   });
   return picture;
