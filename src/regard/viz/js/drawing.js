@@ -70,8 +70,9 @@ export class Drawing {
       save: new Part("save"),
       answer: new Part("card"),
       readout: new Part("card"),
-      sum: new Part("card"),
       touch: new Part("card"),
+      sum: new Part("card"),
+      row: new Part("row-box"),
       long: new Part(),
     };
     const { toolbar, sentence, player: training, legend, choices, tokens, save, ...inspected } = this.parts;
@@ -86,8 +87,7 @@ export class Drawing {
     under.append(legend.element, choices.element);
     panes.picture.append(...above, this.stage.element, under, tokens.element, foot);
     panes.inspector.append(...Object.values(inspected).map((part) => part.element));
-    this.row = new Part("row-box");
-    this.parts.readout.show([], () => [node("h2", {}, "Weight"), this.readout.element, this.row.element]);
+    this.parts.readout.show([], () => [node("h2", {}, "Weight"), this.readout.element]);
   }
 
   /**
@@ -124,7 +124,6 @@ export class Drawing {
     for (const part of Object.values(this.parts)) if (!kept.includes(part)) part.show([null], () => []);
     this.navigator.element.replaceChildren();
     this.readout.element.textContent = "";
-    this.row.show([null], () => []);
     this.stage.showNothing("This model has no attention to show.");
   }
 
@@ -161,7 +160,7 @@ export class Drawing {
     player.tell(data.playback ? state.frame : null);
     this.drawTokens(scene, colours);
     parts.save.show([scene, colours], () => saveButtons(scene, colours, this.stage.element));
-    this.row.show([...shown, colours, state.query, state.key, state.focus, state.off, layer.square], () =>
+    parts.row.show([...shown, colours, state.query, state.key, state.focus, state.off, layer.square], () =>
       layer.square > 1 ? [] : rowList(scene, actions, colours),
     );
     parts.touch.show([touchBar], () => (touchBar ? [node("h2", {}, "Change the model"), touchBar.element] : []));
