@@ -51,4 +51,4 @@ def test_the_stored_outputs_are_pictures_that_need_no_kernel() -> None:
     assert not any("application/vnd.jupyter.widget-view+json" in data for data in shown)
     assert "widgets" not in stored.metadata
     assert not any(output["output_type"] == "error" for output in outputs)
-    assert any("exact match" in output.get("text", "") for output in outputs)
+    assert any("Exact match" in output.get("text", "") for output in outputs)
