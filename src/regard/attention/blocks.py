@@ -5,7 +5,7 @@ before the layer, `x + layer(norm(x))`, which trains deep stacks without warm-up
 stack ends in one more normalization. Dropout acts on the output of each layer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import torch.nn.functional as F
@@ -138,8 +138,22 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
     return build_plugin("layer", name, lambda: layer(width, heads or 1, inner_width), sizes, "these three")
 
 
-class Encoder(nn.Module):
-    """A stack of `layers` encoder layers with the name `layer`; `options` go to standard ones."""
+class Stack(nn.Module):
+    """Layers one after the other; with `pre_norm` a normalization follows the last one."""
+
+    def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, epsilon: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = nn.LayerNorm(width, epsilon) if pre_norm else nn.Identity()
+
+
+class Encoder(Stack):
+    """A stack of `layers` encoder layers with the name `layer`; `options` go to standard ones.
+
+    >>> import torch
+    >>> Encoder(2, 12, 3, 24)(torch.zeros(2, 5, 12)).shape
+    torch.Size([2, 5, 12])
+    """
 
     def __init__(
         self,
@@ -148,17 +162,14 @@ class Encoder(nn.Module):
         heads: int,
         inner_width: int,
         *,
-        pre_norm: bool = False,
         layer: str = STANDARD,
+        pre_norm: bool = False,
         epsilon: float = EPSILON,
         **options: Any,
     ) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            make_encoder_layer(layer, width, heads, inner_width, pre_norm=pre_norm, epsilon=epsilon, **options)
-            for _ in range(layers)
-        )
-        self.norm = nn.LayerNorm(width, epsilon) if pre_norm else nn.Identity()
+        options |= {"pre_norm": pre_norm, "epsilon": epsilon}
+        parts = (make_encoder_layer(layer, width, heads, inner_width, **options) for _ in range(layers))
+        super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon)
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the memory (B, T, D) of states (B, T, D); `mask` (B, T), True before the end."""
@@ -233,8 +244,15 @@ class DecoderLayer(nn.Module):
         return self.cross.attend(queries, memory, mask, step=step).view_as(states)
 
 
-class Decoder(nn.Module):
-    """A stack of `layers` decoder layers; `options` go to each."""
+class Decoder(Stack):
+    """A stack of `layers` decoder layers; `options` go to each.
+
+    >>> import torch
+    >>> decoder, memory = Decoder(2, 12, 3, 24), torch.zeros(2, 7, 12)
+    >>> states, cache = decoder(torch.zeros(2, 5, 12), decoder.project(memory))
+    >>> states.shape, cache[0].keys.shape
+    (torch.Size([2, 5, 12]), torch.Size([2, 3, 5, 4]))
+    """
 
     def __init__(
         self,
@@ -247,12 +265,9 @@ class Decoder(nn.Module):
         epsilon: float = EPSILON,
         **options: Any,
     ) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            DecoderLayer(width, heads, inner_width, pre_norm=pre_norm, epsilon=epsilon, **options)
-            for _ in range(layers)
-        )
-        self.norm = nn.LayerNorm(width, epsilon) if pre_norm else nn.Identity()
+        options |= {"pre_norm": pre_norm, "epsilon": epsilon}
+        parts = (DecoderLayer(width, heads, inner_width, **options) for _ in range(layers))
+        super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon)
 
     def project(self, memory: Tensor) -> list[KeyValues]:
         """Return each layer's keys and values of the encoder's output (B, Tk, D), computed once per source."""

@@ -33,6 +33,12 @@ def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> 
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
+def add_causal(mask: Tensor | None, queries: int, keys: int, device: torch.device) -> Tensor:
+    """Return a mask (..., queries, keys) that also hides the future; None stands for a mask of True."""
+    past = causal_mask(queries, keys, device)
+    return past if mask is None else mask & past
+
+
 def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor:
     """Return a mask with the four dimensions of weights (B, H, Tq, Tk), of size 1 where it is the same for all.
 
