@@ -71,8 +71,7 @@ class TransformersModel:
             do_sample=False,
             **options,
         )
-        rows = [self.target.back(row[1:]) for row in generated.tolist()]
-        return [row[: row.index(EOS)] if EOS in row else row for row in rows]
+        return self.target.answers(generated[:, 1:].tolist())
 
 
 class MarianModel(TransformersModel):
