@@ -79,7 +79,7 @@ def attentions(length: int) -> tuple[Work, Work]:
 
     def attend(short: int) -> Work:
         def run() -> Tensor:
-            attend.SHORT = short
+            layer_call.SHORT = short
             found: Tensor = layer(states, mask=mask).float().sum()
             return found
 

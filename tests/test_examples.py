@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,15 @@ import regard
 
 ROOT = Path(regard.__file__).parent
 MODULES = [
-    f"regard.{package}.{path.stem}"
-    for package in ("training", "runs")
-    for path in sorted((ROOT / package).glob("*.py"))
-    if ">>> " in path.read_text(encoding="utf-8")
+    ".".join(("regard", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+    for path in sorted(ROOT.rglob("*.py"))
+    if re.search(r">>> (?!.*doctest: \+SKIP)", path.read_text(encoding="utf-8"))
 ]
+"""Modules with examples that run."""
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_examples_of_a_module(module: str) -> None:
+def test_examples_of_a_module(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # an example may write files
     results = doctest.testmod(importlib.import_module(module))
     assert results.attempted and not results.failed

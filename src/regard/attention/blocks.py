@@ -31,6 +31,10 @@ class FeedForward(nn.Module):
     """The point-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, the same at every position.
 
     `activation` replaces ReLU. Raises `InputError` for an unknown one.
+
+    >>> import torch
+    >>> FeedForward(12, 24)(torch.zeros(2, 5, 12)).shape
+    torch.Size([2, 5, 12])
     """
 
     def __init__(self, width: int, inner_width: int, activation: Activation = "relu") -> None:
@@ -73,7 +77,11 @@ class Residual(nn.Module):
 def attention_layer(
     width: int, heads: int | None, *, score: type[Score] = ScaledDot, **options: Any
 ) -> Attention | MultiHeadAttention:
-    """Return multi-head attention, or, if `heads` is None, single-head attention without projections."""
+    """Return multi-head attention, or, if `heads` is None, single-head attention without projections.
+
+    >>> attention_layer(12, 3).heads, attention_layer(12, None).heads
+    (3, 1)
+    """
     if heads is None:
         return Attention(score(width, width))
     return MultiHeadAttention(width, heads, score=score, **options)
@@ -119,7 +127,10 @@ class EncoderLayer(nn.Module):
 
 
 def check_encoder_layer(name: str) -> None:
-    """Raise `InputError` unless `name` is `standard`, or the `module:Class` of your own layer."""
+    """Raise `InputError` unless `name` is `standard`, or the `module:Class` of your own layer.
+
+    >>> check_encoder_layer("standard")
+    """
     if name != STANDARD:
         plugin_class("layer", name, nn.Module, (STANDARD,))
 
@@ -130,6 +141,9 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
     The constructor of your own layer takes the width, the number of heads (1 without projections) and the inner
     width. The layer is called with states (B, T, D) and a mask (B, 1, T), True before the end, or None. Raises
     `InputError` if it cannot be built.
+
+    >>> type(make_encoder_layer("standard", 12, 3, 24)).__name__
+    'EncoderLayer'
     """
     if name == STANDARD:
         return EncoderLayer(width, heads, inner_width, **options)
@@ -180,7 +194,13 @@ class Encoder(Stack):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the memory, feed-forward, each in a residual (section 3.1)."""
+    """Causal self-attention, attention to the memory, feed-forward, each in a residual (section 3.1).
+
+    >>> import torch
+    >>> layer, memory = DecoderLayer(12, 3, 24), torch.zeros(2, 7, 12)
+    >>> layer(torch.zeros(2, 5, 12), layer.project(memory))[0].shape
+    torch.Size([2, 5, 12])
+    """
 
     def __init__(
         self,

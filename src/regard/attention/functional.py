@@ -35,7 +35,11 @@ def attention_weights(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """Return the context (B, H, Tq, D) of weights (B, H, Tq, Tk) over values (B, G, Tk, D)."""
+    """Return the context (B, H, Tq, D) of weights (B, H, Tq, Tk) over values (B, G, Tk, D).
+
+    >>> weighted_sum(torch.tensor([[[[0.25, 0.75]]]]), torch.tensor([[[[0.0], [4.0]]]]))
+    tensor([[[[3.]]]])
+    """
     return weights @ repeat_groups(values, weights.shape[1])
 
 
@@ -43,6 +47,9 @@ def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return equal weights on all keys that may be attended, in the shape (..., Tq, Tk) of `like`.
 
     `mask` broadcasts to them, True = may be attended; a fully masked row is zero.
+
+    >>> uniform_weights(torch.zeros(1, 4), torch.tensor([True, True, False, False]))
+    tensor([[0.5000, 0.5000, 0.0000, 0.0000]])
     """
     if mask is None:
         return torch.full_like(like, 1 / like.shape[-1])
@@ -55,12 +62,19 @@ def tempered_weights(weights: Tensor, temperature: float) -> Tensor:
 
     `softmax(s / t)` is `softmax(s) ** (1 / t)`, normalized again. Above 1 a row becomes more even, below 1 more
     peaked. A row of zeros stays zero.
+
+    >>> tempered_weights(torch.tensor([[0.2, 0.8]]), 0.5)
+    tensor([[0.0588, 0.9412]])
     """
     logarithms = weights.double().log() / temperature
     return logarithms.softmax(-1).nan_to_num(0.0).to(weights.dtype)
 
 
 def repeat_groups(states: Tensor, heads: int) -> Tensor:
-    """Repeat the states of each group (B, G, T, D) for its heads: (B, H, T, D)."""
+    """Repeat the states of each group (B, G, T, D) for its heads: (B, H, T, D).
+
+    >>> repeat_groups(torch.zeros(1, 2, 5, 4), 6).shape
+    torch.Size([1, 6, 5, 4])
+    """
     groups = states.shape[1]
     return states if groups == heads else states.repeat_interleave(heads // groups, dim=1)

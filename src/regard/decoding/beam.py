@@ -34,7 +34,10 @@ def length_penalty(length: int, alpha: float) -> float:
 
 
 def check_beam(width: int, n_best: int, alpha: float) -> None:
-    """Raise `InputError` for arguments of `beam_search` out of range."""
+    """Raise `InputError` for arguments of `beam_search` out of range.
+
+    >>> check_beam(width=5, n_best=1, alpha=0.0)
+    """
     check_range("beam", width, 1, 10_000)
     check_range("n_best", n_best, 1, width)
     if not 0 <= alpha <= LARGEST_PENALTY:
@@ -76,6 +79,13 @@ def beam_search(
     kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities, larger values
     prefer longer hypotheses. If fewer than `n_best` finish in time, unfinished ones follow. `on_step` is called
     with every step. Raises `InputError` for numbers out of range.
+
+    >>> from regard.models import RecurrentConfig, RecurrentSeq2Seq
+    >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=9, target_symbols=11).eval()
+    >>> source = torch.full((1, 5), 4)
+    >>> [[best, second]] = beam_search(model, source, source > 0, width=4, max_len=3, n_best=2)
+    >>> best.score >= second.score
+    True
     """
     check_beam(width, n_best, alpha)
     device, limits = source.device, source_limits(max_len, len(source))

@@ -35,6 +35,13 @@ def greedy_search(
 
     `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. Finished sources
     take no more steps. `scored`: False skips log-probabilities, which are NaN then.
+
+    >>> from regard.models import RecurrentConfig, RecurrentSeq2Seq
+    >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=9, target_symbols=11).eval()
+    >>> source = torch.full((1, 5), 4)
+    >>> [hypothesis] = greedy_search(model, source, source > 0, max_len=3)
+    >>> len(hypothesis.tokens) <= 3
+    True
     """
 
     def most_likely(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
@@ -62,6 +69,13 @@ def sample(
     `seeds`: one for each source, so that its result does not depend on the other sources. `temperature`: divisor
     of the logits; below 1 likely tokens become likelier. `log_probability` is that of the model without
     temperature. Raises `InputError` for a temperature out of range.
+
+    >>> from regard.models import RecurrentConfig, RecurrentSeq2Seq
+    >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=9, target_symbols=11).eval()
+    >>> source = torch.full((1, 5), 4)
+    >>> drawn = [sample(model, source, source > 0, max_len=3, temperature=1.0, seeds=[7]) for _ in range(2)]
+    >>> drawn[0][0].tokens == drawn[1][0].tokens
+    True
     """
     if not COLDEST <= temperature <= HOTTEST:
         raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")

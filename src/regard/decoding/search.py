@@ -76,6 +76,15 @@ def translate(
     PyTorch may use. Answers come in the order of the texts, and do not depend on the other texts except for
     rounding. `scored`: False allows NaN for log-probabilities where that saves time. Raises `InputError` for
     options that exclude each other.
+
+    >>> from regard.data import WordVocabulary
+    >>> from regard.models import RecurrentConfig, RecurrentSeq2Seq
+    >>> vocabulary = WordVocabulary(["Hund", "dog"])
+    >>> symbols = len(vocabulary)
+    >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=symbols, target_symbols=symbols)
+    >>> [[answer]] = translate(model, vocabulary, vocabulary, ["Hund"], Search(), max_len=3)
+    >>> len(answer.tokens) <= 3
+    True
     """
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")

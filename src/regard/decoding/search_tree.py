@@ -106,6 +106,15 @@ def search_tree(
     """Return the tree of a beam search for one text; a beam of 1 is greedy search.
 
     Raises `InputError` for numbers out of range and for a blank text.
+
+    >>> from regard.data import WordVocabulary
+    >>> from regard.models import RecurrentConfig, RecurrentSeq2Seq
+    >>> vocabulary = WordVocabulary(["Hund", "dog"])
+    >>> symbols = len(vocabulary)
+    >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=symbols, target_symbols=symbols)
+    >>> tree = search_tree(model, vocabulary, vocabulary, "Hund", beam=2, length_penalty=0.0, max_len=3)
+    >>> tree.beam, len(tree.branches) > 0
+    (2, True)
     """
     check_range("beam", beam, 1, 100)
     if is_blank(text):
