@@ -110,7 +110,7 @@ def _use_kernel(score: Score, key: Tensor, dropout: float) -> bool:
 def _fused_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """Return the context (B, H, Tq, Dv) by PyTorch's kernel, which never holds all scores in memory."""
     grouped = False
-    if key.shape[1] != query.shape[1]:  # the comparison is no bool where layers are compiled for any shape
+    if key.shape[1] != query.shape[1]:  # the comparison is not a bool if layers are compiled for any shape
         grouped = True
     # The kernel has a causal mask only for as many queries as keys; it skips the hidden half then.
     if causal and mask is None and query.shape[2] == key.shape[2]:

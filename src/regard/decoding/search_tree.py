@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.data import EOS, PAD, Vocabulary, collate
 from regard.data.vocabulary import is_blank
-from regard.decoding.beam import Step, beam_search
-from regard.decoding.search import longest_answer
+from regard.decoding.search import Step, beam_search
+from regard.decoding.translation import longest_answer
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.result import Result
@@ -106,15 +106,6 @@ def search_tree(
     """Return the tree of a beam search for one text; a beam of 1 is greedy search.
 
     Raises `InputError` for numbers out of range and for a blank text.
-
-    >>> from regard.data import WordVocabulary
-    >>> from regard.models import RecurrentConfig, RecurrentSeq2Seq
-    >>> vocabulary = WordVocabulary(["Hund", "dog"])
-    >>> symbols = len(vocabulary)
-    >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=symbols, target_symbols=symbols)
-    >>> tree = search_tree(model, vocabulary, vocabulary, "Hund", beam=2, length_penalty=0.0, max_len=3)
-    >>> tree.beam, len(tree.branches) > 0
-    (2, True)
     """
     check_range("beam", beam, 1, 100)
     if is_blank(text):
@@ -161,6 +152,7 @@ class _TreeBuilder:
         ]
 
     def _followers(self, probabilities: Tensor) -> list[Possible]:
+        # Sorted once here, so that a page need not hold the whole vocabulary for each branch.
         shares, tokens = probabilities.topk(min(FOLLOWERS, len(probabilities)))
         labels = [label for token in tokens.tolist() for label in self.vocabulary.labels([token])]
         return [
