@@ -152,7 +152,7 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
     return build_plugin("layer", name, lambda: layer(width, heads or 1, inner_width), sizes, "these three")
 
 
-class Stack(nn.Module):
+class LayerStack(nn.Module):
     """Layers one after the other; with `pre_norm` a normalization follows the last one."""
 
     def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, epsilon: float) -> None:
@@ -161,7 +161,7 @@ class Stack(nn.Module):
         self.norm = nn.LayerNorm(width, epsilon) if pre_norm else nn.Identity()
 
 
-class Encoder(Stack):
+class Encoder(LayerStack):
     """A stack of `layers` encoder layers with the name `layer`; `options` go to standard ones.
 
     >>> import torch
@@ -264,7 +264,7 @@ class DecoderLayer(nn.Module):
         return self.cross.attend(queries, memory, mask, step=step).view_as(states)
 
 
-class Decoder(Stack):
+class Decoder(LayerStack):
     """A stack of `layers` decoder layers; `options` go to each.
 
     >>> import torch

@@ -6,17 +6,17 @@ prefix. The comparison covers log-probabilities of the tokens, logits, and the a
 not provide is None, and `missing` gives the reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.attention.recording import record_own
-from regard.convert.conversion import Exportable
+from regard.convert.conversion import ConvertedModel, Exportable, ForcedOutput
 from regard.data import PAD, PairBatch, collate
 from regard.decoding import Search
 from regard.decoding.translation import longest_answer, search_batch
@@ -37,38 +37,6 @@ BATCH_SIZE = 25
 CERTIFICATE_NAME = "certificate.json"
 DIFFERENCES = ("log_probabilities", "logits", "weights")
 """Fields with a largest difference."""
-
-
-class ForcedOutput(NamedTuple):
-    """Output of a program with forced targets. Steps after the end of a target are undefined."""
-
-    log_probabilities: Tensor
-    """(B, Tt), natural logarithms, of the target tokens."""
-    logits: Tensor | None = None
-    """(B, Tt, V), or None if the program does not provide them."""
-    weights: Mapping[str, Tensor] | None = None
-    """(B, H, Tq, Tk) by layer name as in `regard.record`, or None if the program does not provide them."""
-
-
-class ConvertedModel(Protocol):
-    """A converted model, opened in its program. All token indices are those of the run's vocabularies."""
-
-    @property
-    def program(self) -> str:
-        """Name of the program's Python package."""
-
-    @property
-    def missing(self) -> Mapping[str, str]:
-        """Fields of the certificate that the program does not provide, with the reason."""
-
-    def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize texts with the program's own tokenizer, without the end of sequence."""
-
-    def force(self, batch: PairBatch) -> ForcedOutput:
-        """Run the model on a batch with forced targets."""
-
-    def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
-        """Translate sources (B, Ts) to at most about `most` tokens, without end symbol or length penalty."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

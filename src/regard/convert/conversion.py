@@ -24,8 +24,7 @@ from regard.models import Transformer, TransformerConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.convert.certificate import ConvertedModel
-    from regard.data import Vocabulary
+    from regard.data import PairBatch, Vocabulary
     from regard.interpret import KeptHeads
     from regard.models import Seq2Seq
     from regard.tasks import SequenceTask
@@ -99,6 +98,38 @@ def get_transformer(run: Exportable, program: str) -> ExportParts:
 def token_names(vocabulary: Vocabulary) -> list[str]:
     """Return the tokens of a vocabulary by the names in exported files, special symbols first."""
     return [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
+
+
+class ForcedOutput(NamedTuple):
+    """Output of a program with forced targets. Steps after the end of a target are undefined."""
+
+    log_probabilities: Tensor
+    """(B, Tt), natural logarithms, of the target tokens."""
+    logits: Tensor | None = None
+    """(B, Tt, V), or None if the program does not provide them."""
+    weights: Mapping[str, Tensor] | None = None
+    """(B, H, Tq, Tk) by layer name as in `regard.record`, or None if the program does not provide them."""
+
+
+class ConvertedModel(Protocol):
+    """A converted model, opened in its program. All token indices are those of the run's vocabularies."""
+
+    @property
+    def program(self) -> str:
+        """Name of the program's Python package."""
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """Fields of the certificate that the program does not provide, with the reason."""
+
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize texts with the program's own tokenizer, without the end of sequence."""
+
+    def force(self, batch: PairBatch) -> ForcedOutput:
+        """Run the model on a batch with forced targets."""
+
+    def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
+        """Translate sources (B, Ts) to at most about `most` tokens, without end symbol or length penalty."""
 
 
 class ImportedModel(NamedTuple):

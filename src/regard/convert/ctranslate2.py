@@ -21,8 +21,7 @@ from torch import Tensor
 
 from regard.attention import STANDARD, MultiHeadAttention
 from regard.attention.blocks import FeedForward, Residual
-from regard.convert.certificate import ForcedOutput
-from regard.convert.conversion import Exportable, ExportParts, get_transformer, token_names
+from regard.convert.conversion import Exportable, ExportParts, ForcedOutput, get_transformer, token_names
 from regard.data import BOS, EOS, PAD, PairBatch
 from regard.data.bpe_codes import BpeCodesVocabulary, format_codes
 from regard.data.sentencepieces import SentencePieceVocabulary

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.convert.certificate import ForcedOutput, token_log_probabilities
+from regard.convert.certificate import token_log_probabilities
 from regard.convert.conversion import (
     RESTORE,
     ExportableVocabulary,
+    ForcedOutput,
     ImportedModel,
     check_equal,
     check_supported,

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from torch import Tensor
 
-from regard.convert.certificate import ForcedOutput, token_log_probabilities
-from regard.convert.conversion import Exportable, token_names
+from regard.convert.certificate import token_log_probabilities
+from regard.convert.conversion import Exportable, ForcedOutput, token_names
 from regard.convert.onnx_graphs import trace_graphs
 from regard.data import BOS, EOS, PAD, UNKNOWN, CharacterVocabulary, PairBatch, Vocabulary, WordVocabulary
 from regard.data.bpe_codes import BpeCodesVocabulary
