@@ -12,7 +12,7 @@ import regard
 ROOT = Path(regard.__file__).parent
 MODULES = [
     f"regard.{package}.{path.stem}"
-    for package in ("training", "runs", "decoding", "viz", "interpret", "server", "cli")
+    for package in ("data", "io", "training", "runs", "decoding", "viz", "interpret", "server", "cli")
     for path in sorted((ROOT / package).glob("*.py"))
     if re.search(r">>> (?!.*\+SKIP)", path.read_text(encoding="utf-8"))
 ]

@@ -51,7 +51,12 @@ class CleaningRules:
 
 
 class PairFilter:
-    """Filters pairs one by one. It stores 16 bytes of each kept pair to recognize duplicates."""
+    """Filters pairs one by one. It stores 16 bytes of each kept pair to recognize duplicates.
+
+    >>> pair_filter = PairFilter(CleaningRules(), ("latin", "latin"))
+    >>> [pair_filter.reason(*pair) for pair in [("Hund", "dog"), ("dog", "dog"), ("Hund", "dog")]]
+    [None, 'both sides the same', 'duplicate']
+    """
 
     def __init__(self, rules: CleaningRules, scripts: tuple[str, ...]) -> None:
         self.rules, self.scripts = rules, scripts
