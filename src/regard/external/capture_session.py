@@ -1,7 +1,7 @@
 """A session decides which attention calls of one model are recorded, and stores or changes their weights.
 
-Every mechanism of `recording.capture` reports its calls here: it asks for the name of a call with
-`next_call_name`, then hands the weights over with `record_call`.
+Every mechanism in the table of `recording` reports each call here in the same way: it asks for the name of the
+call with `next_call_name`, changes weights with `change_weights`, and passes an `AttentionCall` to `record_call`.
 """
 
 import dataclasses
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention import Intervention
 from regard.attention.layer_record import Kind, Part
 from regard.attention.records import Recorder, check_indices, short_name
-from regard.external.folded_heads import Foldings
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.token_labels import TokenLabels
 
@@ -115,9 +114,13 @@ class CaptureSession:
         recorder: Recorder,
         tracker: ForwardTracker,
         layers: Collection[str] | None,
-        token_labels: TokenLabels,
+        token_labels: TokenLabels | None = None,
+        modules: str | None = None,
     ) -> None:
-        self.recorder, self.tracker, self.layers, self.token_labels = recorder, tracker, layers, token_labels
+        self.recorder, self.tracker, self.layers = recorder, tracker, layers
+        self.token_labels = token_labels or TokenLabels(None)
+        self.modules = modules
+        """Name pattern of modules through which weights pass, if the user named some."""
         self.kernel_callers: set[str] = set()
         """Modules whose calls of PyTorch's attention were captured."""
         self.mismatched: set[str] = set()
@@ -126,7 +129,7 @@ class CaptureSession:
         """Records with keys that are no steps (compressed keys), so that columns of different passes do not
         match."""
         self.named_modules: set[str] = set()
-        """Modules that the user named: interventions change the weights that pass them, and no other softmax."""
+        """Modules that match `modules`: interventions change the weights that pass them, and no other softmax."""
         self.with_cache: set[str] = set()
         """Records made with a cache present, to which more steps may be added."""
         self._single_query: dict[str, int] = {}
@@ -279,21 +282,13 @@ class InterventionSession(CaptureSession):
 
     intervenes = True
 
-    def __init__(self, tracker: ForwardTracker, layer: str, change: Intervention) -> None:
-        super().__init__(Recorder(), tracker, [layer], TokenLabels(None))
+    def __init__(
+        self, tracker: ForwardTracker, layer: str, change: Intervention, modules: str | None = None
+    ) -> None:
+        super().__init__(Recorder(), tracker, [layer], modules=modules)
         self.change = change
         self.applied = False
         """Whether any weights were changed."""
-        self.foldings = Foldings(tracker)
-        """The layout of heads and samples in weights (N, Tq, Tk) of the layer."""
-        self.softmax_weights: dict[int, Tensor] = {}
-        """By the id of a layer that computes its own softmax: the weights that were changed last."""
-
-    def softmax_modules(self) -> set[str]:
-        """Return the modules of the user's code in whose softmax the weights are changed."""
-        modules = self.tracker.modules.items()
-        names = {name for name, module in modules if self.intervenes_on(name) and _is_user_code(module)}
-        return names - self.named_modules
 
     def intervenes_on(self, layer: str) -> bool:
         """Return whether the weights of some call of a layer are changed."""
@@ -314,8 +309,3 @@ class InterventionSession(CaptureSession):
 
     def record_call(self, name: str, call: AttentionCall) -> None:
         """Record nothing."""
-
-
-def _is_user_code(module: nn.Module) -> bool:
-    """Return whether a module is neither PyTorch's, nor from transformers, nor Regard's."""
-    return not type(module).__module__.startswith(("torch.", "transformers.", "regard."))

@@ -21,10 +21,10 @@ from regard.external.capture_session import (
     zero_masked_rows,
 )
 from regard.external.forward_tracker import ForwardTracker
+from regard.external.modules import TRANSFORMERS
 from regard.external.torch_attention import mask_from_bias, self_attention_kind
 from regard.libraries import is_memory
 
-TRANSFORMERS = "transformers.modeling_utils"
 EAGER = "eager_attention_forward"
 """Name, or ending of the name, of the eager attention function in a file of transformers."""
 KERNELS = {"sdpa_attention_forward": "sdpa", "flash_attention_forward": "flash", "flex_attention_forward": "flex"}

@@ -16,9 +16,15 @@ from regard.attention.records import describe_left_out
 from regard.external.adapters import Adapter, CustomModel, PreparedInput, call_model
 from regard.external.capture_session import BLOCK
 from regard.external.long_inputs import SQUARE, LongRecord, record_long
-from regard.external.model_input import ImageProcessor, ModelInput, find_patches, label_patches
+from regard.external.model_input import (
+    ImageProcessor,
+    ModelInput,
+    TextEncoder,
+    find_patches,
+    forward_parameters,
+    label_patches,
+)
 from regard.external.recording import record
-from regard.external.texts import TextEncoder, forward_parameters
 from regard.viz import Layer, LayerMap, make_layer_maps
 from regard.viz.maps import LongRows
 

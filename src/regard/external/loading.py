@@ -10,13 +10,17 @@ from torch import nn
 
 from regard.errors import InputError, check_range, shorten
 from regard.external.adapters import Adapter, ClassifierAdapter, CustomModel, EncoderAdapter, Loss, NameSteps
-from regard.external.attention_interface import is_transformers_model
 from regard.external.head_pruning import KEPT, pruned_class
 from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
 from regard.external.model import MAX_GENERATED, ExternalModel
-from regard.external.model_input import ImageProcessor, as_inputs, load_image_processor
-from regard.external.modules import check_weights, find_base_model, unwrap
-from regard.external.texts import TextEncoder, forward_parameters
+from regard.external.model_input import (
+    ImageProcessor,
+    TextEncoder,
+    as_inputs,
+    forward_parameters,
+    load_image_processor,
+)
+from regard.external.modules import check_weights, find_base_model, is_transformers_model, unwrap
 from regard.io.reading import is_file, is_folder
 from regard.libraries import check_hub_name, import_library, library_errors, offline
 from regard.training.run_folder import is_run_folder

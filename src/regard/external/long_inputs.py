@@ -36,7 +36,6 @@ from regard.external.recording import (
     regard_layers,
     warn_if_nothing_recorded,
 )
-from regard.external.token_labels import TokenLabels
 
 SQUARE = 16
 """Steps along the side of the smallest square."""
@@ -92,7 +91,7 @@ class _LongSession(CaptureSession):
     """Records the fields of a `LongRecord` from each call."""
 
     def __init__(self, tracker: ForwardTracker, layers: Collection[str] | None, largest: int, side: int) -> None:
-        super().__init__(Recorder(), tracker, layers, TokenLabels(None))
+        super().__init__(Recorder(), tracker, layers)
         self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
         self.warned = False
@@ -192,7 +191,7 @@ def record_long(
         layer: dataclasses.replace(layer.hook or AttentionHook(), by_rows=partial(session.record_own, name))
         for name, layer in regard_layers(tracker).items()
     }
-    with capture(model, session) as likely, attach_hooks(own):
+    with capture(session) as likely, attach_hooks(own):
         check_layers(layers, tracker, likely)
         yield LongRecords(session.records)
     warn_if_nothing_recorded(model, session, set(session.records))

@@ -29,10 +29,17 @@ from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput
 from regard.external.comparison import ModelComparison, compare_models
 from regard.external.head_pruning import PrunedExternalModel, prunable_heads, prune_model, remove_heads
 from regard.external.layer_maps import find_layers, map_layers
-from regard.external.model_input import ImageProcessor, ModelInput, as_inputs, find_input, input_name, with_target
+from regard.external.model_input import (
+    ImageProcessor,
+    ModelInput,
+    TextEncoder,
+    as_inputs,
+    find_input,
+    input_name,
+    with_target,
+)
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.recording import intervene, record
-from regard.external.texts import TextEncoder
 from regard.viz import AttentionMap, Layer, Playback, ProbeInput
 from regard.viz.records import attach_original
 

@@ -14,6 +14,9 @@ from torch import nn
 
 from regard.errors import InputError, shorten
 
+TRANSFORMERS = "transformers.modeling_utils"
+"""Module of the base class of transformers models."""
+
 
 def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, str | None]:
     """Return the module of a model, and the name pattern of modules through which its weights pass.
@@ -28,6 +31,12 @@ def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, s
         raise InputError(f"model is {value}: give a torch module, a run, or what regard.look returns")
     named = getattr(model, "modules", None)
     return module, modules or (named if isinstance(named, str) else None)
+
+
+def is_transformers_model(module: nn.Module) -> bool:
+    """Return whether a module is a transformers model, without importing transformers."""
+    transformers = sys.modules.get(TRANSFORMERS)
+    return transformers is not None and isinstance(module, transformers.PreTrainedModel)
 
 
 def is_peft_model(module: nn.Module) -> bool:
