@@ -6,11 +6,10 @@ computes them with the model's own `eager_attention_forward`, so that caps, sink
 right without code for each of them here. Configs are not changed, because layers and masks depend on them.
 """
 
-import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from regard.external.interface_call import (
     find_eager_function,
     find_interface_caller,
 )
+from regard.external.modules import parameter_names
 
 MEMORY_ARGUMENTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
 """Arguments of layers that hold another sequence to attend to."""
@@ -48,8 +48,7 @@ class _Layers:
 
     def note_memory(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         """Note whether a layer is about to attend to another sequence."""
-        cls: Any = type(module)
-        arguments = dict(zip(parameter_names(cls), args, strict=False)) | kwargs
+        arguments = dict(zip(parameter_names(module), args, strict=False)) | kwargs
         self.cross.discard(id(module))
         if any(arguments.get(name) is not None for name in MEMORY_ARGUMENTS):
             self.cross.add(id(module))
@@ -122,12 +121,6 @@ def _wrap_eager(original: Any) -> Any:
 def _unwrap(function: Any) -> Any:
     """Return the original of an eager function that is patched."""
     return getattr(function, "original", function)
-
-
-@cache
-def parameter_names(cls: Any) -> tuple[str, ...]:
-    """Return the parameters of a module class's `forward`."""
-    return tuple(inspect.signature(cls.forward).parameters)[1:]
 
 
 def attend(

@@ -17,10 +17,9 @@ from regard.external.model_input import (
     ImageProcessor,
     TextEncoder,
     as_inputs,
-    forward_parameters,
     load_image_processor,
 )
-from regard.external.modules import check_weights, find_base_model, is_transformers_model, unwrap
+from regard.external.modules import check_weights, find_base_model, is_transformers_model, parameter_names, unwrap
 from regard.io.reading import is_file, is_folder
 from regard.libraries import check_hub_name, import_library, library_errors, offline
 from regard.training.run_folder import is_run_folder
@@ -105,7 +104,7 @@ def _choose_adapter(
                 f"{class_name} is no transformers model: give look() a function that makes tensors of an input"
             )
         return CustomModel(tokenizer, loss, names)
-    parameters = forward_parameters(base)
+    parameters = set(parameter_names(base))
     takes_images = "pixel_values" in parameters and "input_ids" not in parameters
     if not takes_images and "input_ids" not in parameters:  # a model of speech, or of time series
         raise InputError(
@@ -176,7 +175,7 @@ def _load(
                     output_loading_info=True,
                     **options,
                 )
-                if tokenizer is None and "input_ids" in forward_parameters(model):
+                if tokenizer is None and "input_ids" in parameter_names(model):
                     _check_tokenizer_files(folder)
                     tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
                     _check_tokenizer(tokenizer, name)

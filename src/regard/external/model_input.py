@@ -4,7 +4,6 @@ A text is its own label, a file has its name, and any other input has its type a
 Images are resized and normalized with Pillow, as the folder's `preprocessor_config.json` says.
 """
 
-import inspect
 import io
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -19,11 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError, shorten
-from regard.external.modules import find_device
+from regard.external.modules import find_device, parameter_names
 from regard.external.token_labels import TokenLabeler
 from regard.io.reading import damaged_file, is_file, read_json
 from regard.libraries import library_errors
-from regard.viz.maps import Patches
 
 TARGET_SEPARATOR = " ||| "
 """Separates a source and its target in one text."""
@@ -37,10 +35,6 @@ FORMATS = ("PNG", "JPEG")
 """Formats of images that come from a page."""
 MAX_IMAGES = 32
 """Images from a page that are kept; the oldest is dropped first."""
-MAX_LEADING_STEPS = 16
-"""Largest number of steps before the patches: class token, distillation token, registers."""
-
-
 LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len")
 """Config attributes with the largest number of tokens."""
 DEFAULT_NEW_TOKENS = 40
@@ -104,17 +98,14 @@ def input_name(inputs: Sequence[ModelInput], number: int) -> str:
     return f"{chosen.text} {number}" if is_repeated and not isinstance(chosen.value, str) else chosen.text
 
 
-def find_input(inputs: Sequence[ModelInput], value: Any) -> ModelInput:
-    """Return the input among `inputs` with a label, or a new input from a value."""
+def find_input(inputs: Sequence[ModelInput], value: Any, target: str | None = None) -> ModelInput:
+    """Return the input among `inputs` with a label, or a new input; `target` replaces its target."""
+    if target is not None:
+        return with_target(find_input(inputs, value).value, target)
     for number, known in enumerate(inputs if isinstance(value, str) else ()):
         if not isinstance(known.value, str) and input_name(inputs, number) == value:
             return known
     return as_input(value)
-
-
-def forward_parameters(model: nn.Module) -> set[str]:
-    """Return the names of the parameters of a model's `forward`."""
-    return set(inspect.signature(model.forward).parameters)
 
 
 Channels = Annotated[list[float], msgspec.Meta(min_length=3, max_length=3)]
@@ -156,7 +147,7 @@ class TextEncoder:
         if most is not None and count > most:
             raise InputError(f"input has {count:,} tokens, more than the {most:,} of the model: shorten it")
         self._check_vocabulary(model, encoded["input_ids"])
-        device, parameters = find_device(model), forward_parameters(model)
+        device, parameters = find_device(model), parameter_names(model)
         return {name: ids.long().to(device) for name, ids in encoded.items() if name in parameters}
 
     def _check_vocabulary(self, model: Any, tokens: Tensor) -> None:
@@ -315,7 +306,7 @@ class ImageProcessor:
 def load_image_processor(config: Any, folder: Path | None = None) -> ImageProcessor:
     """Return the image processor that a model's config and the `preprocessor_config.json` of its folder
     describe."""
-    height, width = _pair(getattr(config, "image_size", None) or SIZE)
+    height, width = as_pair(getattr(config, "image_size", None) or SIZE)
     values, remedy = _Preprocessor(), "restore a copy, or remove it"
     if folder is not None and is_file(folder / PREPROCESSOR):
         values = read_json(folder / PREPROCESSOR, _Preprocessor, remedy)
@@ -325,34 +316,7 @@ def load_image_processor(config: Any, folder: Path | None = None) -> ImageProces
     return ImageProcessor(int(height), int(width), tuple(mean), tuple(deviation))
 
 
-def find_patches(config: Any, count: int) -> Patches | None:
-    """Return which of a layer's `count` steps are patches of the image.
-
-    None if the config does not say, or if the steps of the layer are others, as in a window.
-    """
-    size, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
-    if not size or not patch:
-        return None
-    (height, width), (patch_height, patch_width) = _pair(size), _pair(patch)
-    rows, columns = height // patch_height, width // patch_width
-    first = count - rows * columns - getattr(config, "num_detection_tokens", 0)
-    return Patches(first, rows, columns) if 0 <= first <= MAX_LEADING_STEPS else None
-
-
-def label_patches(config: Any, count: int) -> list[str] | None:
-    """Return a label for each of `count` steps: `row,column` of patches, `[CLS]` or `[number]` of other steps.
-
-    None if the steps are no patches.
-    """
-    patches = find_patches(config, count)
-    if patches is None:
-        return None
-    first, rows, columns = patches
-    leading = ["[CLS]", *(f"[{number}]" for number in range(1, first))][:first]
-    cells = [f"{row},{column}" for row in range(rows) for column in range(columns)]
-    return leading + cells + [f"[{number}]" for number in range(first + rows * columns, count)]
-
-
-def _pair(size: Any) -> tuple[int, int]:
+def as_pair(size: Any) -> tuple[int, int]:
+    """Return height and width from one number or a pair, as configs have both."""
     height, width = size if isinstance(size, list | tuple) else (size, size)
     return int(height), int(width)

@@ -5,8 +5,10 @@ Also: the number of parameters, and a randomly initialized copy.
 """
 
 import copy
+import inspect
 import sys
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -37,6 +39,21 @@ def is_transformers_model(module: nn.Module) -> bool:
     """Return whether a module is a transformers model, without importing transformers."""
     transformers = sys.modules.get(TRANSFORMERS)
     return transformers is not None and isinstance(module, transformers.PreTrainedModel)
+
+
+def parameter_names(module: nn.Module) -> tuple[str, ...]:
+    """Return the names of the parameters of a module's `forward`.
+
+    >>> parameter_names(nn.Linear(2, 3))
+    ('input',)
+    """
+    cls: Any = type(module)
+    return _forward_parameters(cls)
+
+
+@cache
+def _forward_parameters(cls: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(cls.forward).parameters)[1:]
 
 
 def is_peft_model(module: nn.Module) -> bool:
