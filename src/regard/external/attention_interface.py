@@ -55,6 +55,8 @@ class _Layers:
 
 
 _recorded = ThreadList[_Layers]()
+# Look-ups are patched instead of registering an own implementation in each config: layers and masks depend on the
+# configured name. DeepSeek V3.2 attends sparsely under "eager" and "sdpa" only.
 _patches = Patches()
 
 

@@ -32,12 +32,22 @@ RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
 
 
 def select_rows(mask: Tensor, rows: Sequence[int] | slice) -> Tensor:
-    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk)."""
+    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk).
+
+    >>> select_rows(torch.ones(1, 1, 5, 5), [0, 3]).shape, select_rows(torch.ones(1, 1, 1, 5), [0, 3]).shape
+    (torch.Size([1, 1, 2, 5]), torch.Size([1, 1, 1, 5]))
+    """
     return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., rows, :]
 
 
 def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
-    """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key."""
+    """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key.
+
+    >>> zero_masked_rows(torch.full((1, 1, 2, 2), 0.5), torch.tensor([[True, False], [False, False]])).tolist()
+    [[[[0.5, 0.5], [0.0, 0.0]]]]
+    """
+    # A softmax over scores that are all masked gives equal weights or NaN, depending on the kernel. Zero is the
+    # only value that does not claim that the query attends to something.
     if mask is None or bool((attends := mask.any(-1, keepdim=True)).all()):
         return weights
     return weights.masked_fill(~attends, 0.0)
@@ -57,6 +67,9 @@ def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None
     """Return the largest difference as a share of the largest expected number; None if it is within rounding.
 
     `attends` broadcasts to both; rows where it is False do not count. Numbers that are not finite do not count.
+
+    >>> relative_difference(torch.tensor([1.0, 2.5]), torch.tensor([1.0, 2.0]))
+    0.25
     """
     if not expected.numel():
         return None
@@ -72,7 +85,11 @@ def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None
 
 
 def are_attention_weights(value: Any) -> bool:
-    """Return whether a value is a tensor whose rows sum to one, or to zero."""
+    """Return whether a value is a tensor whose rows sum to one, or to zero.
+
+    >>> are_attention_weights(torch.full((2, 4), 0.25)), are_attention_weights(torch.ones(2, 4))
+    (True, False)
+    """
     if not isinstance(value, Tensor) or value.dim() < 2 or not value.is_floating_point() or not value.numel():
         return False
     sums = value.detach().float().sum(-1)

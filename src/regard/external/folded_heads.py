@@ -34,7 +34,11 @@ class Folding(NamedTuple):
     heads_first: bool = False
 
     def unfold(self, weights: Tensor) -> Tensor:
-        """Return weights (N, Tq, Tk) as (B, H, Tq, Tk)."""
+        """Return weights (N, Tq, Tk) as (B, H, Tq, Tk).
+
+        >>> Folding(heads=2).unfold(torch.zeros(6, 4, 4)).shape
+        torch.Size([3, 2, 4, 4])
+        """
         sizes = (self.heads, -1) if self.heads_first else (-1, self.heads)
         by_head: Tensor = weights.unflatten(0, sizes)
         return by_head.transpose(0, 1) if self.heads_first else by_head
@@ -45,7 +49,11 @@ class Folding(NamedTuple):
 
 
 def find_heads(module: nn.Module) -> int | None:
-    """Return the number of heads in a module's attributes; None without one."""
+    """Return the number of heads in a module's attributes; None without one.
+
+    >>> find_heads(nn.MultiheadAttention(8, 2))
+    2
+    """
     values = (getattr(module, name, None) for name in HEADS)
     return next((value for value in values if isinstance(value, int) and value > 0), None)
 
@@ -138,7 +146,7 @@ class Foldings:
                             foldings.setdefault(name, folding)
                             if folding.heads < len(weights):
                                 self._of_batches[name] = folding
-        except Exception:  # a user's module may refuse to run with other numbers
+        except Exception:  # a user's module may refuse to run with other numbers; then a warning says so
             return {}
         finally:
             _thread.probing = False

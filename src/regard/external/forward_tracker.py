@@ -119,6 +119,8 @@ class ForwardTracker:
         """
         hooks: list[Any] = []
         if modules is None:
+            # Global hooks also see modules that are created during the pass, and leave PyTorch's layers without
+            # hooks of their own, with which they would not take their fast path.
             hooks.append(register_module_forward_pre_hook(self._begin))
             hooks.append(register_module_forward_hook(self._end, always_call=True))
         else:

@@ -117,6 +117,7 @@ def _token_tensor(inputs: dict[str, Any], name: str) -> Tensor | None:
 
 def cache_length(cache: Any) -> int:
     """Return the number of steps in a cache."""
+    # Counting passes instead would miss the steps of a cache that the caller brings along.
     return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
 
 

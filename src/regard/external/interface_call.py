@@ -108,6 +108,9 @@ class InterfaceCall:
         allowed = allowed if window is None else allowed.triu(diagonal - window + 1)
         self.mask = allowed[None, None] if self.mask is None else self.mask & allowed
 
+    # A fused function may compute something else than the eager one (a user's function, a mask that it builds
+    # itself), and its weights would be wrong silently. The eager function returns its context anyway, so the
+    # comparison costs two reductions.
     def compare(self, output: Tensor, on_mismatch: Callable[[float], None]) -> None:
         """Compare weights times values with the function's output, whenever weights are computed from now on."""
         batch, heads, queries, _ = self.query.shape

@@ -50,6 +50,10 @@ def label_patches(config: Any, count: int) -> list[str] | None:
     """Return a label for each of `count` steps: `row,column` of patches, `[CLS]` or `[number]` of other steps.
 
     None if the steps are no patches.
+
+    >>> from types import SimpleNamespace
+    >>> label_patches(SimpleNamespace(image_size=32, patch_size=16), 5)
+    ['[CLS]', '0,0', '0,1', '1,0', '1,1']
     """
     patches = find_patches(config, count)
     if patches is None:

@@ -60,6 +60,12 @@ def look(
     the steps of an input. `modules`: name pattern of modules through which weights pass, as in `regard.record`.
     `generate`: largest number of generated tokens. `trust_code`: run code that comes with a folder. Weights are
     read from safetensors only. Raises `InputError` if the model cannot be loaded or its inputs are unknown.
+
+        >>> import torch
+        >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        >>> subject = look(layer, lambda text: torch.ones(1, len(text.split()), 8), inputs=["The cat sat"])
+        >>> [(layer.name, layer.heads) for layer in subject.layers]
+        [('self_attn', 2)]
     """
     if not isinstance(model, nn.Module | str | Path):
         if isinstance(getattr(model, "model", None), nn.Module):

@@ -83,7 +83,11 @@ class LongRecord:
 
 
 def max_of_squares(weights: Tensor, side: int) -> Tensor:
-    """Return the largest weight of each square of (B, H, Tq, Tk); the last squares may be smaller."""
+    """Return the largest weight of each square of (B, H, Tq, Tk); the last squares may be smaller.
+
+    >>> max_of_squares(torch.eye(3)[None, None], 2).tolist()
+    [[[[1.0, 0.0], [0.0, 1.0]]]]
+    """
     return F.max_pool2d(weights.float(), side, ceil_mode=True)
 
 
@@ -179,6 +183,12 @@ def record_long(
     `largest`: number of weights to keep of each row. `side`: steps along the side of the smallest squares, 16, 32
     or 64. Captures the same layers as `record`. Raises `InputError` for an unknown layer, another side, or
     `largest` below one.
+
+        >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+        >>> with record_long(layer, largest=4) as records:
+        ...     _ = layer(torch.zeros(1, 100, 8))
+        >>> records["self_attn"].values.shape, records["self_attn"].squares.shape
+        (torch.Size([1, 2, 100, 4]), torch.Size([1, 2, 4, 4]))
     """
     model, _ = resolve_module(model)
     check_layer_list(layers)

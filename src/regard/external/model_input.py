@@ -83,7 +83,11 @@ def with_target(source: Any, target: str) -> ModelInput:
 
 
 def as_inputs(inputs: Any) -> tuple[ModelInput, ...]:
-    """Return inputs from an iterable or from one text; raises `InputError` for anything else."""
+    """Return inputs from an iterable or from one text; raises `InputError` for anything else.
+
+    >>> as_inputs("The cat sat")
+    (ModelInput(value='The cat sat', target=None),)
+    """
     if isinstance(inputs, str):
         return (as_input(inputs),)
     if not isinstance(inputs, Iterable):
@@ -317,6 +321,10 @@ def load_image_processor(config: Any, folder: Path | None = None) -> ImageProces
 
 
 def as_pair(size: Any) -> tuple[int, int]:
-    """Return height and width from one number or a pair, as configs have both."""
+    """Return height and width from one number or a pair, as configs have both.
+
+    >>> as_pair(224), as_pair([32, 64])
+    ((224, 224), (32, 64))
+    """
     height, width = size if isinstance(size, list | tuple) else (size, size)
     return int(height), int(width)

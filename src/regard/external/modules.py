@@ -24,6 +24,9 @@ def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, s
     """Return the module of a model, and the name pattern of modules through which its weights pass.
 
     `model`: a module, a run, or the result of `look`. Raises `InputError` for anything else.
+
+    >>> resolve_module(nn.Linear(1, 1), "blocks.*.attn_drop")
+    (Linear(in_features=1, out_features=1, bias=True), 'blocks.*.attn_drop')
     """
     if isinstance(model, nn.Module):
         return model, modules
@@ -67,6 +70,9 @@ def unwrap(model: nn.Module) -> nn.Module:
 
     A PEFT model with a learned prompt is not unwrapped, because the prompt belongs to the wrapper. Other adapters
     are in the layers of the inner model.
+
+    >>> unwrap(nn.DataParallel(nn.Linear(1, 1)))
+    Linear(in_features=1, out_features=1, bias=True)
     """
     while True:
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):

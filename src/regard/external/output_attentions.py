@@ -32,7 +32,7 @@ ATTENTIONS = "attentions"
 """Ending of the names of weights in a model's output."""
 STATES = "hidden_states"
 EVEN = 1e-6
-"""Largest distance between the weights of a row whose scores are all the same."""
+"""Largest distance between the weights of a row whose scores are all the same: a few roundings of float32."""
 NEEDS_STATES = ("maskformer-swin",)
 """Model types that return weights only together with hidden states."""
 RETURN_SCORES = ("prophetnet", "squeezebert")
@@ -137,6 +137,7 @@ class OutputAttentionsHook:
             if isinstance(value, Tensor) and value.dim() > 2 and value.is_floating_point():
                 if _computes_softmax(module) and are_attention_weights(value):
                     self.candidates.append((name, value))
+                # By storage, because a model may return a view of the weights that its layer returned.
                 address = value.untyped_storage().data_ptr()
                 inner = self.returned.get(address)
                 if inner is None or not inner[0].startswith(f"{name}." if name else ""):

@@ -161,6 +161,12 @@ def intervene(
     Records show the changed weights, in any nesting order of the blocks. Gradients flow as usual. Raises
     `InputError` for an unknown layer, and, while the model runs, for a head or step out of range. Warns if the
     layer did not run.
+
+        >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+        >>> with record(layer) as records, intervene(layer, "self_attn", heads=[1], to="uniform"):
+        ...     _ = layer(torch.zeros(1, 4, 8))
+        >>> records["self_attn"].weights[0, 1, 0].tolist()
+        [0.25, 0.25, 0.25, 0.25]
     """
     model, modules = resolve_module(model, modules)
     own = attention_layers(model)
@@ -229,6 +235,7 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
 
 def is_sequence_mixer(module: nn.Module) -> bool:
     """Return whether a module mixes the steps of a sequence, judged by the name of its class."""
+    # By the name, because code does not show it: a linear attention is products and sums, as any other layer.
     cls = type(module)
     return MIXER.search(cls.__name__) is not None and not cls.__module__.startswith(("torch.", "regard."))
 

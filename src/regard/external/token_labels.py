@@ -102,7 +102,11 @@ _BYTES = _byte_by_character()
 
 
 def is_inside(name: str, model: str) -> bool:
-    """Return whether a module is a model, or inside it."""
+    """Return whether a module is a model, or inside it.
+
+    >>> is_inside("encoder.layer.0", "encoder"), is_inside("encoder_norm", "encoder")
+    (True, False)
+    """
     return not model or name == model or name.startswith(f"{model}.")
 
 

@@ -1,5 +1,7 @@
 """Intercept PyTorch's attention functions and softmaxes, whichever module calls them.
 
+A `TorchFunctionMode` also sees functions that a module imported by name, which replacing `F.softmax` would miss.
+
 - Calls of SDPA and of `nn.MultiheadAttention`'s function are recorded under the name of the calling module (see
   `torch_attention`).
 - The result of a softmax in a layer that computes attention itself can be changed. Such layers are recorded by
@@ -291,6 +293,7 @@ class _NoLayers(list[nn.Module]):
 
 def _restore_masked_rows(module: Any, args: Any, kwargs: Any, inputs: dict[str, Any], output: Any) -> Any:
     """Return the output (B, T, D) of a layer with fully masked rows as they are without recording."""
+    # Only if a row is fully masked, because the layer runs a second time for it.
     queries, keys, padding, mask = (inputs.get(name) for name in FAST_PATH_LAYERS[_forward_function(module)])
     attention = getattr(module, "self_attn", module)
     if queries is None or keys is None or queries.dim() != 3 or not attention.batch_first:
