@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.external.capture_session import CaptureSession, RowFunction, replace_rows, select_rows
+from regard.external.capture_session import CaptureSession, RowFunction, replace_rows, row_function
 from regard.external.forward_tracker import capturing_elsewhere
 from regard.external.hooks import Patch, Patches, ThreadList, remove_hooks
 from regard.external.interface_call import (
@@ -158,9 +158,9 @@ def attend(
                 output, weights = _intervene(call, intervening, output, weights)
                 if isinstance(returned, Tensor) and returned.shape == weights.shape:
                     returned = weights
-            rows = _known_rows(weights, call.allowed)
+            rows = row_function(weights, call.allowed)
         elif function is not eager and (weights := call.returned(returned)) is not None:
-            rows = _known_rows(weights, call.allowed)
+            rows = row_function(weights, call.allowed)
         else:
             call.forget_mask()
         for layers, name in requests:
@@ -193,7 +193,3 @@ def _intervene(
         weights = layers.session.change_weights(weights, call.allowed, first)
     changed = call.context(weights).to(output.dtype)
     return replace_rows(output, changed, (weights != before).any(-1).transpose(1, 2)), weights
-
-
-def _known_rows(weights: Tensor, allowed: Tensor | None) -> RowFunction:
-    return lambda rows: (weights[:, :, rows], allowed if allowed is None else select_rows(allowed, rows))

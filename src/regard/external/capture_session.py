@@ -40,6 +40,11 @@ def select_rows(mask: Tensor, rows: Sequence[int] | slice) -> Tensor:
     return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., rows, :]
 
 
+def row_function(weights: Tensor, mask: Tensor | None) -> RowFunction:
+    """Return the function of an `AttentionCall` whose weights (B, H, Tq, Tk) are known."""
+    return lambda rows: (weights[:, :, rows], None if mask is None else select_rows(mask, rows))
+
+
 def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
     """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key.
 
@@ -53,9 +58,10 @@ def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
     return weights.masked_fill(~attends, 0.0)
 
 
-def nonzero_keys(weights: Tensor) -> Tensor:
-    """Return a mask (B, 1, Tq, Tk) of the keys to which some head gives weight."""
-    return (weights != 0).any(1, keepdim=True)
+def nonzero_keys(weights: Tensor) -> Tensor | None:
+    """Return a mask (B, 1, Tq, Tk) of the keys to which some head gives weight; None if these are all keys."""
+    nonzero = (weights != 0).any(1, keepdim=True)
+    return None if nonzero.all() else nonzero
 
 
 def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
@@ -114,10 +120,7 @@ class AttentionCall:
     def from_weights(cls, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> "AttentionCall":
         """Return a call whose weights (B, H, Tq, Tk) are known."""
 
-        def rows(chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-            return weights[:, :, chosen], mask if mask is None else select_rows(mask, chosen)
-
-        return cls(queries=weights.shape[2], rows=rows, kind=kind)
+        return cls(queries=weights.shape[2], rows=row_function(weights, mask), kind=kind)
 
 
 class CaptureSession:

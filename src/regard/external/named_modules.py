@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from regard.attention.records import short_name
@@ -104,8 +103,7 @@ def _unclear(layer: str, weights: Tensor) -> str:
 
 
 def _describe(weights: Tensor) -> AttentionCall:
-    nonzero = nonzero_keys(weights)
-    mask = None if torch.all(nonzero) else nonzero
+    mask = nonzero_keys(weights)
     square = weights.shape[2] == weights.shape[3]
     return AttentionCall.from_weights(
         weights, mask, self_attention_kind(mask, weights.shape[2]) if square else None

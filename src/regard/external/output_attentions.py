@@ -272,8 +272,7 @@ def _zero_even_rows(weights: Tensor, padding: Tensor) -> Tensor:
 def _describe(key: str, weights: Tensor, padding: Tensor | None) -> AttentionCall:
     if padding is not None:
         weights = _zero_even_rows(weights, padding)
-    nonzero = nonzero_keys(weights)
-    mask = None if nonzero.all() else nonzero
+    mask = nonzero_keys(weights)
     kind: Kind | None = None
     if key.startswith(("cross", "encoder", "decoder")):
         kind = "cross" if key.startswith("cross") else "encoder" if key.startswith("encoder") else "decoder"

@@ -110,10 +110,6 @@ def is_inside(name: str, model: str) -> bool:
     return not model or name == model or name.startswith(f"{model}.")
 
 
-def _is_part(layer: str, model: str) -> bool:
-    return not model or layer.startswith(f"{model}.")
-
-
 def _padding_mask(mask: Any, count: int, start: int) -> Tensor | None:
     """Return which of `count` tokens are no padding, (B, T); None if the mask does not show it.
 
@@ -211,7 +207,7 @@ class TokenLabels:
 
         Labels are None if no tokens have this length.
         """
-        around = [name for name in self.tokens if _is_part(layer, name)]
+        around = [name for name in self.tokens if is_inside(layer, name)]
         around.sort(key=len, reverse=True)
         query_model, query_prompt = self._find_reader(around, queries)
         # A layer that attends to another sequence does not read its own.
@@ -227,7 +223,7 @@ class TokenLabels:
 
     def _writes(self, name: str) -> bool:
         """Return whether a model writes next tokens: it is causal, and also attends to another sequence."""
-        kinds = {kind for layer, kind in self.kinds.items() if _is_part(layer, name)}
+        kinds = {kind for layer, kind in self.kinds.items() if is_inside(layer, name)}
         return name in self.writers or {"cross", "decoder"} <= kinds
 
     def _find_reader(self, names: list[str], count: int) -> tuple[str | None, int]:
