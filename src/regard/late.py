@@ -1,11 +1,11 @@
 """Packages whose exports are imported lazily.
 
     if TYPE_CHECKING:
-        from regard.decoding.beam import beam_search
+        from regard.decoding.search import beam_search
 
     late(__name__)
 
-With this, `from regard.decoding import beam_search` imports that module and no other of the package.
+With this, `from regard.decoding import beam_search` imports only that module of the package.
 
 Not the library lazy-loader: type checkers do not see its `attach`, and its `attach_stub` needs a second list of
 the names in a `.pyi` file. Here the block for type checkers is the only list.

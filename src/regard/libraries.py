@@ -150,7 +150,7 @@ def offline() -> Iterator[None]:
 def _hide_panics() -> Iterator[None]:
     """Suppress the backtrace that Rust prints for a panic. Other output to standard error appears at the end.
 
-    This acts only if no other thread runs, because the file descriptor belongs to the whole process.
+    This acts only in a process with one thread, because the file descriptor belongs to the whole process.
     """
     if threading.active_count() > 1:
         yield

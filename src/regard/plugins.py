@@ -1,7 +1,7 @@
 """Classes of the user's own code, named as `module:Class`.
 
 A module is searched on Python's path first, then in the current directory, which is not on `sys.path`. While a
-user's module is imported, its imports, and no other code's, also search its folder. An import inside a function
+user's module is imported, only its own imports also search its folder. An import inside a function
 runs later and does not: write it at the top of the file.
 """
 

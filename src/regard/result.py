@@ -1,6 +1,6 @@
 """The base class of what public calls return. All results print in the same way:
 
-str(result), print(result)    text for people
+str(result), print(result)    text to read
 result.table()                a renderable for rich
 result.json()                 plain values for programs: dicts, lists, numbers and text
 repr(result)                  one short line

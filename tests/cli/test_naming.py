@@ -60,7 +60,7 @@ def test_look_says_what_a_name_is(
     assert "is a run of Regard: open it with `regard show" in _refused(command, "look", trained.folder)
     found = _refused(command, "look", "nofolder")
     if without:
-        assert "'nofolder' is no folder; a model of that name on the Hub needs transformers" in found
+        assert "'nofolder' is not a folder: check the path." in found
     else:
         assert "'nofolder' is not a folder here, and no copy is in the cache of Hugging Face" in found
     shutil.copytree(trained.folder, tmp_path / "models" / "mine")

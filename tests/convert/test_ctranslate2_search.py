@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import regard
 from regard.convert import ctranslate2_search
 from regard.data import UNKNOWN
-from regard.decoding import Search, search
+from regard.decoding import Search, translation
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write
@@ -125,7 +125,7 @@ def test_what_is_never_written_keeps_its_share(run: regard.TranslationRun, ours:
 def test_answers_that_do_not_end_are_cut_at_the_same_length(
     run: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch, beam: int
 ) -> None:
-    for module in (search, ctranslate2_search):
+    for module in (translation, ctranslate2_search):
         monkeypatch.setattr(module, "longest_answer", lambda batch, max_len: 4)
     found = run.search(SOURCES[:10], beam=beam, n_best=beam)
     assert not all(each.finished for one in found for each in one)
@@ -137,7 +137,7 @@ def test_an_answer_may_be_as_long_as_the_longest(
     run: regard.TranslationRun, ours: list[int], monkeypatch: pytest.MonkeyPatch, beam: int
 ) -> None:
     [[best, *_]] = run.search(SOURCES[:1], beam=beam)
-    for module in (search, ctranslate2_search):
+    for module in (translation, ctranslate2_search):
         monkeypatch.setattr(module, "longest_answer", lambda batch, max_len: len(best.tokens))
     assert run.search(SOURCES[:1], beam=beam)[0][0].finished
     check_same(run, SOURCES[:1], beam=beam)

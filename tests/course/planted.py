@@ -119,7 +119,7 @@ WEIGHING: list[Plant] = [
     (
         "weighing_einsum",
         "masked_softmax",
-        "all masked na n",
+        "all masked nan",
         [("-1e9", "-torch.inf"), ("return weights * mask", "return weights")],
     ),
     (

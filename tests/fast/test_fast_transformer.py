@@ -12,7 +12,8 @@ from regard import record
 from regard.attention import Positions, explicit_weights, intervene, keep_heads
 from regard.data import PAD, collate
 from regard.decoding import Hypothesis, beam_search, greedy_search, sample
-from regard.decoding.incremental import ModuleDecoder, compact_rows, make_decoder, supports
+from regard.decoding.incremental import ModuleDecoder, make_decoder, supports
+from regard.decoding.search import compact_rows
 from regard.fast import onednn
 from regard.fast.fast_transformer import FastTransformer
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig

@@ -70,9 +70,9 @@ def test_refuses_an_edited_file_and_that_of_another_run(
     file.write_text(json.dumps(add_digest({**stored, "of": {**stored["of"], "config": "another"}})))
     with pytest.raises(regard.InputError, match=r"examined\.json: it is of another run; delete it"):
         load_examination(run)
-    assert "it is of another run; it is used as it is" not in capsys.readouterr().err
+    assert "it is of another run; it is used unchanged" not in capsys.readouterr().err
     load_examination(RunFolder(run.path, trust_edited=True))
-    assert "it is of another run; it is used as it is" in capsys.readouterr().err
+    assert "it is of another run; it is used unchanged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

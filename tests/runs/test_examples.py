@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ import regard
 ROOT = Path(regard.__file__).parent
 MODULES = [
     f"regard.{package}.{path.stem}"
-    for package in ("training", "runs")
+    for package in ("training", "runs", "decoding", "viz", "interpret", "server", "cli")
     for path in sorted((ROOT / package).glob("*.py"))
-    if ">>> " in path.read_text(encoding="utf-8")
+    if re.search(r">>> (?!.*\+SKIP)", path.read_text(encoding="utf-8"))
 ]
 
 

@@ -90,8 +90,8 @@ def test_every_flipped_bit_and_cut_byte_is_found(tmp_path_factory: pytest.TempPa
         ("a", {"shape": [3, 2]}, r"tensor 'a' is float32 \(3, 2\), not float32 \(2, 3\)"),
         ("a", {"more": 1}, "'more' in .* is unknown"),
         ("d", {"dtype": "F32", "shape": [0], "data_offsets": [40, 40]}, "tensor 'd' does not belong there"),
-        ("__metadata__", {"step": "-1"}, "its step '-1' is no number"),
-        ("__metadata__", {"step": "9" * 50}, "its step '99999999999999999999' is no number"),
+        ("__metadata__", {"step": "-1"}, "its step '-1' is not a number"),
+        ("__metadata__", {"step": "9" * 50}, "its step '99999999999999999999' is not a number"),
         ("__metadata__", {"step": 3}, "'step' is a whole number, not a text"),
     ],
 )

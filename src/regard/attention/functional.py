@@ -140,7 +140,7 @@ def _use_kernel(score: Score, key: Tensor, dropout: float) -> bool:
 def _kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """Call PyTorch's kernel, which has a causal mask only for as many queries as keys."""
     grouped = False
-    if key.shape[1] != query.shape[1]:  # the comparison is no bool where layers are compiled for any shape
+    if key.shape[1] != query.shape[1]:  # the comparison is not a bool if layers are compiled for any shape
         grouped = True
     if causal and mask is None and query.shape[2] == key.shape[2]:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from regard.cli.terminal import print_message
 from regard.data.markup import UNIT, MarkedText, parse_markup, transfer_markup
 from regard.data.vocabulary import is_blank
-from regard.decoding import Candidate
+from regard.decoding import Candidate, blank_answer
 from regard.errors import InputError
 from regard.runs import SequenceRun
 
@@ -49,8 +49,7 @@ def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequ
     results: list[Answers] = []
     for text, ranked in zip(marked, answers, strict=True):
         if ranked is None and text.elements and is_blank(text.text):
-            bare = transfer_markup(text, text.text, [])
-            ranked = [Candidate(text=bare, tokens=[], log_probability=0.0, score=0.0, finished=True)]
+            ranked = [blank_answer(transfer_markup(text, text.text, []))]
         elif ranked is not None:
             ranked = [
                 dataclasses.replace(answer, text=transfer_markup(text, answer.text, next(alignments).links))

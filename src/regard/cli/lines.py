@@ -72,7 +72,11 @@ def numbered_chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def read_line(line: bytes, number: int) -> str:
-    """Decode a line, counted from 1, and strip its end; invalid bytes become unknown symbols, with a warning."""
+    """Decode a line, counted from 1, and strip its end; invalid bytes become unknown symbols, with a warning.
+
+    >>> read_line(b"3. Mai 1979\\n", 1)
+    '3. Mai 1979'
+    """
     try:
         text = line.decode()
     except UnicodeDecodeError as error:

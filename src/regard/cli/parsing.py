@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import itertools
 import re
 import shutil
 import sys
@@ -157,6 +158,9 @@ def first_word(argv: list[str], *, what: str, prog: str, example: str = "countin
     """Split `argv` into its first word, the name of a task or run, and the flags after it.
 
     Raises `InputError` if the first word is missing or a flag.
+
+    >>> first_word(["dates", "--beam", "5"], what="run", prog="regard translate")
+    ('dates', ['--beam', '5'])
     """
     if not argv or argv[0] == "" or argv[0].startswith("-"):
         came = f"{'flag' if argv[0] else 'name'} {argv[0]!r} comes first" if argv else "there is no name"
@@ -184,6 +188,9 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
     """Split `argv` before parsing into the values of `flag` and the remaining words.
 
     Raises `InputError` if the flag has no value.
+
+    >>> take_flag(["--vary", "heads=1,2", "--seeds=3"], "--vary")
+    (['heads=1,2'], ['--seeds=3'])
     """
     values, left = [], []
     words = iter(argv)
@@ -202,7 +209,11 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
 
 
 def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """Split `argv` before parsing into the flags `names` with their values, and the remaining words."""
+    """Split `argv` before parsing into the flags `names` with their values, and the remaining words.
+
+    >>> take_flags(["--heads", "2", "--seed", "1"], {"heads"})
+    (['--heads', '2'], ['--seed', '1'])
+    """
     taken: list[str] = []
     left: list[str] = []
     into = left
@@ -233,7 +244,11 @@ def wants_help(argv: list[str]) -> bool:
 
 
 def with_empty_value(argv: list[str], flag: str) -> list[str]:
-    """Add an empty value to `flag` if it has none, which the parser would refuse."""
+    """Add an empty value to `flag` if it has none, which the parser would refuse.
+
+    >>> with_empty_value(["--plot", "--seed", "1"], "--plot")
+    ['--plot=', '--seed', '1']
+    """
     alone = [
         word == flag and (index + 1 == len(argv) or argv[index + 1].startswith("-"))
         for index, word in enumerate(argv)
@@ -248,7 +263,7 @@ def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Seq
         if flag in trained and not _same(trained[flag], value):
             return InputError(
                 f"run {folder!r} was trained with {flag} {trained[flag]}, not {value}: train another one with "
-                f"that, as in `{' '.join(['regard train', name, *words])} --savepath other`, and use it there"
+                f"that, as in `{' '.join(['regard train', name, *words])} --savepath other`, and use that run"
             )
     return None
 
@@ -274,20 +289,19 @@ def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> I
 
 
 def _flag_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each flag with its value as text."""
-    for place, word in enumerate(words):
-        if not word.startswith("--"):
-            continue
-        flag, equals, value = word.removeprefix("--").partition("=")
+    """Yield each flag with its values as text, separated by blanks."""
+    begins = [place for place, word in enumerate(words) if word.startswith("--")]
+    for begin, end in itertools.pairwise([*begins, len(words)]):
+        flag, equals, value = words[begin].removeprefix("--").partition("=")
         flag = flag.replace("-", "_")
-        following = words[place + 1] if place + 1 < len(words) else "--"
-        if equals or not following.startswith("--"):
-            yield flag, value if equals else following
+        if equals or end > begin + 1:
+            yield flag, " ".join(filter(None, [value, *words[begin + 1 : end]]))
         else:
             yield flag.removeprefix("no_"), str(not flag.startswith("no_"))
 
 
 def _same(trained: Any, text: str) -> bool:
+    trained = " ".join(map(str, trained)) if isinstance(trained, tuple) else trained
     try:
         return float(trained) == float(text)
     except (TypeError, ValueError):

@@ -20,8 +20,11 @@ def print_message(message: str) -> None:
 
 
 def one_line(message: str) -> str:
-    """Return a message as one printable line: whitespace is collapsed, other unprintable characters are
-    escaped."""
+    """Return a message as one printable line: whitespace is collapsed, other unprintable characters are escaped.
+
+    >>> one_line("two\\nlines")
+    'two lines'
+    """
     words = " ".join(message.split())
     line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in words)
     return line if len(line) <= MAX_LENGTH else f"{line[: MAX_LENGTH // 2]} … {line[-MAX_LENGTH // 3 :]}"

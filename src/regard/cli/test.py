@@ -20,13 +20,11 @@ from regard.cli.parsing import (
 )
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen, print_message, print_table
-from regard.cli.train import model_choice, parse_config
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, write_file, write_json
 from regard.result import Result
 from regard.runs import SAVEPATH, load
-from regard.training import changed_flags
 from regard.viz import check_extension
 from regard.viz.attention_map import PAGE
 
@@ -113,22 +111,10 @@ def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]
 
     Raises `InputError` if their values differ from the run's.
     """
-    own = {field.name for field in dataclasses.fields(flags)}
-    training_words, remaining = take_flags(argv, {flag for flag in run.config.flags() if flag not in own})
-    try:
-        chosen, _ = parse_config(run.config, training_words, task=run.name)
-    except InputError:  # a value that is invalid for every model
-        error = contradiction(str(run.folder), run.name, run.config.flags(), training_words)
-        if error is not None:
-            raise error from None
-        raise
-    for flag, value in {**changed_flags(chosen, run.config), **model_choice(training_words)}.items():
-        if value != (trained := run.config.flags().get(flag)):
-            raise InputError(
-                f"run {str(run.folder)!r} was trained with {flag} {trained}, not {value}: train another one with "
-                f"that, as in `{' '.join(['regard train', run.name, *training_words])} --savepath other`, "
-                f"and test it there"
-            )
+    own, trained = {field.name for field in dataclasses.fields(flags)}, run.config.flags()
+    repeated, remaining = take_flags(argv, trained.keys() - own)
+    if (error := contradiction(str(run.folder), run.name, trained, repeated)) is not None:
+        raise error
     return remaining
 
 

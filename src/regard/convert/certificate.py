@@ -19,7 +19,7 @@ from regard.attention.recording import record_own
 from regard.convert.conversion import Exportable
 from regard.data import PAD, PairBatch, collate
 from regard.decoding import Search
-from regard.decoding.search import longest_answer, search_batch
+from regard.decoding.translation import longest_answer, search_batch
 from regard.errors import InputError
 from regard.io.reading import list_files, read_json
 from regard.progress import counting_bar, print_status

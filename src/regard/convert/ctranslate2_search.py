@@ -25,9 +25,8 @@ from regard.convert.ctranslate2 import get_ctranslate2_parts, token_names
 from regard.data import EOS, collate
 from regard.data.subwords import RESERVED
 from regard.decoding import Candidate, Hypothesis, Search, length_penalty
-from regard.decoding.beam import check_beam
-from regard.decoding.hypothesis import NEVER
-from regard.decoding.search import candidates, length_batches, longest_answer, search_batch
+from regard.decoding.search import NEVER, check_beam
+from regard.decoding.translation import candidates, length_batches, longest_answer, search_batch
 from regard.libraries import import_library, library_errors
 
 NO_PENALTY = 1e-9

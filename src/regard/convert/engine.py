@@ -11,7 +11,6 @@ import copy
 import hashlib
 import json
 import tempfile
-from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,8 +22,7 @@ import torch
 from regard import convert
 from regard.attention import attention_layers
 from regard.convert import EngineName, Precision
-from regard.data.vocabulary import UNKNOWN, is_blank
-from regard.decoding import Candidate, translate
+from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError, RegardError, unknown_choice
 from regard.io import check_folder, new_folder, refuse_links, remove_quietly
 from regard.libraries import import_library
@@ -52,45 +50,6 @@ class Engines:
     def __deepcopy__(self, memo: dict[int, Any]) -> Engines:
         return Engines(copy.deepcopy(self._run, memo))  # opened engines belong to the original run
 
-    def search(
-        self,
-        texts: Sequence[str],
-        search: Search,
-        *,
-        engine: EngineName,
-        precision: Precision,
-        batchsize: int,
-        scored: bool = True,
-    ) -> list[list[Candidate]]:
-        """Return the `n_best` answers to each text, best first. A blank text has one empty answer.
-
-        Without `scored`, log-probabilities are NaN if that saves time. The choice of `auto` and the conversion of
-        a model are reported on standard error, once. Raises `InputError` if the engine does not support the
-        search, or is not installed.
-        """
-        opened = self._choose(search, engine, precision)
-        nonblank = [text for text in texts if not is_blank(text)]
-        if opened is not None:
-            answers = iter(opened.search(nonblank, search, batchsize=batchsize, scored=scored))
-        else:
-            answers = iter(self._own_search(nonblank, search, batchsize=batchsize, scored=scored))
-        empty = Candidate(text="", tokens=[], log_probability=0.0, score=0.0, finished=True)
-        return [[copy.deepcopy(empty)] if is_blank(text) else next(answers) for text in texts]
-
-    def _own_search(
-        self, texts: Sequence[str], search: Search, *, batchsize: int, scored: bool
-    ) -> list[list[Candidate]]:
-        return translate(
-            self._run.model,
-            self._run.task.source_vocabulary,
-            self._run.task.target_vocabulary,
-            texts,
-            search,
-            max_len=self._run.task.longest_target,
-            batchsize=batchsize,
-            scored=scored,
-        )
-
     @property
     def runs_in_ctranslate2(self) -> bool:
         """Whether `auto` chooses CTranslate2 for searches that it supports."""
@@ -102,8 +61,12 @@ class Engines:
             return False
         return True
 
-    def _choose(self, search: Search, engine: EngineName, precision: Precision) -> CTranslate2Search | None:
-        """Return the opened CTranslate2 model, or None for Regard's own search."""
+    def choose(self, search: Search, engine: EngineName, precision: Precision) -> CTranslate2Search | None:
+        """Return the opened CTranslate2 model, or None for Regard's own search.
+
+        The choice of `auto` and the conversion of a model are reported on standard error, once. Raises
+        `InputError` if the engine does not support the search, or is not installed.
+        """
         for name, value, choices in (("engine", engine, EngineName), ("precision", precision, Precision)):
             if value not in get_args(choices):
                 raise unknown_choice(name, value, get_args(choices))

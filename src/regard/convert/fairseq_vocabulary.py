@@ -118,7 +118,7 @@ def read_vocabulary(folder: Path, language: str) -> FairseqVocabulary:
 
 
 def find_segmentation_file(folder: Path, language: str) -> Path | None:
-    """Return the file of BPE codes or the SentencePiece model of a language; None if there is none.
+    """Return the file of BPE codes or the SentencePiece model of a language; None without either.
 
     Raises `InputError` if there are several.
     """

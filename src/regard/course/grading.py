@@ -212,9 +212,9 @@ def describe_mistakes(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagno
 
 
 def spaced_name(name: str) -> str:
-    """Return the name of a class as words.
+    """Return the name of a function or class as words.
 
-    >>> spaced_name("MaskAfterSoftmax")
-    'mask after softmax'
+    >>> spaced_name("mask_after_softmax"), spaced_name("WrongSign")
+    ('mask after softmax', 'wrong sign')
     """
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()

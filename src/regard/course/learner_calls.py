@@ -26,8 +26,7 @@ from regard.course.arrays import (
 from regard.course.exercises import Case, Exercise
 from regard.course.exercises.exercise import Array
 from regard.course.module_parameters import find_hidden_modules, find_parameters
-from regard.course.weight_layouts import WeightLayout
-from regard.course.weight_matching import CopiedWeights, copy_weights, module_weights, possible_layouts
+from regard.course.weight_matching import CopiedWeights, WeightLayout, copy_weights, possible_layouts
 
 TRACEBACK_LINES = 3
 """Lines of the learner's code that are shown with an error, the innermost ones."""
@@ -99,13 +98,13 @@ def collect_answers(
 
 
 def _layouts(exercise: Exercise, solution: Any, case: Case) -> list[WeightLayout]:
-    if not isinstance(solution, type) or not module_weights(exercise, case):
+    if not isinstance(solution, type) or not exercise.module_weights(case):
         return [WeightLayout()]
     try:
         parameters = find_parameters(initialize(exercise, solution, case))
     except Exception:
         return [WeightLayout()]
-    projections = any(name.split(".")[-1] == "w_q" for name in module_weights(exercise, case))
+    projections = any(name.split(".")[-1] == "w_q" for name in exercise.module_weights(case))
     return possible_layouts(parameters, case.sizes["width"], case.sizes.get("heads", 1), projections)
 
 
@@ -139,7 +138,7 @@ def _call_solution(
     if isinstance(solution, type):
         function = initialize(exercise, solution, case)
         values = _call_arguments(exercise, case)
-        weights = module_weights(exercise, case)
+        weights = exercise.module_weights(case)
         if weights:
             copied = copy_weights(weights, function, case.sizes["width"], case.sizes.get("heads", 1), layout)
             notes += _weight_notes(copied, find_hidden_modules(function))
@@ -286,7 +285,7 @@ def _weight_gradients(
 ) -> Answer:
     """Return the derivatives by the weights of a module, along directions in the form of its parameters."""
     gradients = {name: parameter.grad for name, parameter in module.named_parameters()}
-    zeros = {name: np.zeros_like(value) for name, value in module_weights(exercise, case).items()}
+    zeros = {name: np.zeros_like(value) for name, value in exercise.module_weights(case).items()}
     derivatives: Answer = {}
     for name, direction in directions.items():
         changes = zeros | (dict(direction) if isinstance(direction, Mapping) else {name: direction})

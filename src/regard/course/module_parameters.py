@@ -1,5 +1,6 @@
-"""List the parameters of a learner's module, or the arrays of a class without PyTorch."""
+"""The parameters of a learner's module, or the arrays of a class without PyTorch, and what their names show."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,28 @@ from regard.course.arrays import loaded_torch
 
 MAX_DEPTH = 4
 """Levels of attributes, lists and dictionaries that are searched for arrays."""
+WORDS = {
+    feature: {value: pieces.split() for value, pieces in values.items()}
+    for feature, values in {
+        "letter": {
+            "q": "q wq query queries toq wquery",
+            "k": "k wk key keys tok wkey",
+            "v": "v wv value values tov wvalue",
+            "o": "o wo out output unify wout proj final",
+        },
+        "block": {
+            "cross": "cross src memory encdec encatt encattn multihead context second mem",
+            "self": "self own masked selfattn causal first",
+            "feed_forward": "ff ffn feed feedforward mlp linear fc pos positionwise inner",
+        },
+        "side": {
+            "encoder": "encoder encoders enc source src encoderlayers",
+            "decoder": "decoder decoders dec target tgt trg decoderlayers",
+        },
+    }.items()
+}
+"""Pieces of names that learners use, by feature and value. "multihead" is cross-attention, because PyTorch's
+decoder layer calls its two attentions self_attn and multihead_attn."""
 
 
 def find_parameters(module: Any) -> dict[str, tuple[Any, str]]:
@@ -61,3 +84,62 @@ def find_hidden_modules(module: Any) -> list[str]:
             if any(isinstance(item, torch.nn.Module | torch.nn.Parameter) for item in items):
                 hidden.append(f"{path}.{name}".lstrip("."))
     return hidden
+
+
+def split_name(name: str) -> list[str]:
+    """Return the words and numbers in a name.
+
+    >>> split_name("layers.0.selfAttn.q_proj")
+    ['layers', '0', 'self', 'attn', 'q', 'proj']
+    """
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+    return [piece for piece in re.split(r"[._]|(?<=[a-zA-Z])(?=\d)|(?<=\d)(?=[a-zA-Z])", spaced) if piece]
+
+
+def name_features(name: str) -> dict[str, str]:
+    """Return the features that a parameter's name shows.
+
+    The last matching piece counts, since it is the most specific; for the side it is the first.
+
+    >>> name_features("decoder.layers.1.src_attn.w_k")
+    {'letter': 'k', 'block': 'cross', 'side': 'decoder', 'layer': '1'}
+    """
+    pieces = split_name(name)
+    features = {}
+    for feature, values in WORDS.items():
+        for piece in pieces if feature == "side" else reversed(pieces):
+            value = next((value for value, words in values.items() if piece in words), None)
+            if value:
+                features[feature] = value
+                break
+    numbers = [piece for piece in pieces if piece.isdigit()]
+    if numbers:
+        features["layer"] = numbers[0]
+    return features
+
+
+def weight_features(name: str, stacked: bool, decodes: bool = False) -> dict[str, str]:
+    """Return the features of a weight of the exercise, in the terms of `name_features`, and its kind of norm.
+
+    stacked: whether the exercise has several layers; decodes: whether it is a decoder layer.
+
+    >>> weight_features("encoder.0.gain_2", stacked=True)
+    {'side': 'encoder', 'layer': '0', 'norm': 'gain', 'block': 'feed_forward'}
+    """
+    *path, last = name.partition("@")[0].split(".")
+    head, _, letter = last.partition("_")
+    features = {}
+    if path and path[0] in ("encoder", "decoder"):
+        features["side"], features["layer"] = path[0], path[1]
+    if letter in tuple("qkvo") and head in ("w", "cross"):
+        features |= {"letter": letter, "block": "cross" if head == "cross" else "self"}
+    elif head in ("w", "b") and letter in ("1", "2"):
+        features |= {"block": "feed_forward"}
+    elif head in ("gain", "shift"):
+        blocks = ("self", "cross", "feed_forward") if decodes or "decoder" in path else ("self", "feed_forward")
+        features |= {"norm": head, "block": blocks[int(letter) - 1]}
+    elif last in ("source", "target"):
+        features["side"] = "encoder" if last == "source" else "decoder"
+    if not stacked:
+        features.pop("layer", None)
+    return features

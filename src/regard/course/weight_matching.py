@@ -1,28 +1,38 @@
 """Copy the weights of an exercise into a learner's module: which parameter receives which weight?
 
-An exercise gives its weights by name (`w_q`, `encoder.0.w_1`, ...). A learner's class creates its own parameters,
-in its own structure and under its own names. Before the module is called, the checker copies the weights into it:
+The problem. An exercise gives its weights by name (`w_q`, `encoder.0.w_1`, ...) and applies them as `x @ w`, with
+adjacent columns for each head. A learner's class creates its own parameters, under its own names and in its own
+layout. Before the class is called, each weight has to be in the right parameter.
 
-1. `find_parameters` lists the module's parameters, or the arrays of a class without PyTorch.
-2. `find_slots` turns them into slots. A packed parameter (query, key and value side by side) has two or three.
-3. `find_writer` (in `weight_layouts`) decides by shape and orientation which slots can hold a weight. The inputs
-   have prime sizes, so in most modules few slots fit.
-4. `_cost` compares the slot's name with the weight. `name_features` extracts from a name like
-   "decoder.layers.1.src_attn.w_k" the side (decoder), the layer (1), the block (cross-attention) and the letter
-   (k). A feature that agrees lowers the cost, one that disagrees raises it.
-5. The order of definition decides between slots that are equal so far: the squared difference between the
-   weight's and the slot's rank among those of equal shape adds a small cost.
-6. `match_weights` assigns weights to slots with the smallest total cost (Hungarian method).
-7. `copy_weights` writes the weights. Parameters without a weight become 0 if they are biases; others keep their
-   initial values and are reported, like weights without a slot.
+Why the checker does not ask for attribute names. Of the 28 classes in tests/course/learners, 4 name all their
+parameters like the exercise, and 24 do not. Five of these contain layers of PyTorch, whose names are fixed.
 
-Steps 3 and 5 depend on a `WeightLayout`. For example, a square `nn.Parameter` may be meant as `x @ w` or as
-`w @ x`. `possible_layouts` lists the layouts to try. The caller uses the first that gives the right answer to an
-input. A wrong layout cannot make a wrong solution right, because the weights are random.
+The idea. Shapes exclude most parameters, names decide between most of the rest, and the order of definition
+decides between equal names. A wrong choice cannot make a wrong solution right, because the weights are random.
+So the caller tries every possible layout until the outputs of one input are right.
+
+An example. `self.attn.to_keys = nn.Linear(15, 15)` has the parameter `attn.to_keys.weight`, of shape (15, 15).
+The four weights w_q, w_k, w_v and w_o have this shape. "keys" is among the `WORDS` for the letter k, so w_k has
+the cost -10 here, and each of the others has the cost 10. A linear layer applies its weight as `x @ w.T`, so the
+parameter receives the transpose of w_k.
+
+The steps, and how many of the 28 classes are read wrongly without each of them:
+
+1. `name_features` (in `module_parameters`): what does the name of a parameter show? Without names: 7.
+2. `find_slots`: a packed parameter (query, key and value side by side) holds two or three weights. Without: 8.
+3. `possible_layouts`: a square `nn.Parameter` may be meant as `x @ w` or as `w @ x`, a packed one may be ordered
+   by head, a head may be every h-th column. Shapes cannot show this. With the usual layout only: 5.
+4. `find_view`: can a slot hold a weight, and how does the weight lie in it? Shapes decide, and the test inputs
+   have prime sizes, so that most weights differ in shape.
+5. `rearrange_heads`: bring the columns of heads into the order of the module, or split them. Without: 3.
+6. `match_weights`: assign all weights to slots with the smallest total cost (Hungarian method). Choosing the best
+   slot for one weight after the other could leave no slot for the last one. Without the order of definition: 1.
+7. `copy_weights`: write the weights. Biases without a weight become 0, because the exercises do not have them.
+   Other parameters without a weight, and weights without a parameter, are reported to the learner.
 """
 
 import itertools
-import re
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,110 +40,62 @@ from typing import Any
 import numpy as np
 
 from regard.course.arrays import loaded_torch
-from regard.course.exercises.exercise import Array, Case, Exercise
-from regard.course.module_parameters import find_parameters
-from regard.course.weight_layouts import Slot, WeightLayout, Writer, find_writer, split_heads, stride_heads
+from regard.course.exercises.exercise import Array
+from regard.course.module_parameters import find_parameters, name_features, split_name, weight_features
 
-WORDS = {
-    feature: {value: pieces.split() for value, pieces in values.items()}
-    for feature, values in {
-        "letter": {
-            "q": "q wq query queries toq wquery",
-            "k": "k wk key keys tok wkey",
-            "v": "v wv value values tov wvalue",
-            "o": "o wo out output unify wout proj final",
-        },
-        "block": {
-            "cross": "cross src memory encdec encatt encattn multihead context second mem",
-            "self": "self own masked selfattn causal first",
-            "feed_forward": "ff ffn feed feedforward mlp linear fc pos positionwise inner",
-        },
-        "side": {
-            "encoder": "encoder encoders enc source src encoderlayers",
-            "decoder": "decoder decoders dec target tgt trg decoderlayers",
-        },
-    }.items()
-}
-"""Pieces of names that learners use, by feature and value."""
 IMPOSSIBLE = 1e6
 """Cost of a slot that a weight does not fit into."""
 MAX_VECTOR_COST = 60.0
 """Largest name cost at which a slot may hold a bias, gain or shift. All vectors of one length fit by shape."""
 
 
-def split_name(name: str) -> list[str]:
-    """Return the words and numbers in a name.
+@dataclass
+class Slot:
+    """A place for one weight: a parameter, or a part of a packed one."""
 
-    >>> split_name("layers.0.selfAttn.q_proj")
-    ['layers', '0', 'self', 'attn', 'q', 'proj']
-    """
-    spaced = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
-    return [piece for piece in re.split(r"[._]|(?<=[a-zA-Z])(?=\d)|(?<=\d)(?=[a-zA-Z])", spaced) if piece]
-
-
-def name_features(name: str) -> dict[str, str]:
-    """Return the features that a parameter's name shows.
-
-    The last matching piece counts, since it is the most specific; for the side it is the first.
-
-    >>> name_features("decoder.layers.1.src_attn.w_k")
-    {'letter': 'k', 'block': 'cross', 'side': 'decoder', 'layer': '1'}
-    """
-    pieces = split_name(name)
-    features = {}
-    for feature, values in WORDS.items():
-        for piece in pieces if feature == "side" else reversed(pieces):
-            value = next((value for value, words in values.items() if piece in words), None)
-            if value:
-                features[feature] = value
-                break
-    numbers = [piece for piece in pieces if piece.isdigit()]
-    if numbers:
-        features["layer"] = numbers[0]
-    return features
-
-
-def weight_features(name: str, stacked: bool, decodes: bool = False) -> dict[str, str]:
-    """Return the features of a weight of the exercise, in the terms of `name_features`, and its kind of norm.
-
-    stacked: whether the exercise has several layers; decodes: whether it is a decoder layer.
-    """
-    *path, last = name.partition("@")[0].split(".")
-    head, _, letter = last.partition("_")
-    features = {}
-    if path and path[0] in ("encoder", "decoder"):
-        features["side"], features["layer"] = path[0], path[1]
-    if letter in tuple("qkvo") and head in ("w", "cross"):
-        features |= {"letter": letter, "block": "cross" if head == "cross" else "self"}
-    elif head in ("w", "b") and letter in ("1", "2"):
-        features |= {"block": "feed_forward"}
-    elif head in ("gain", "shift"):
-        blocks = ("self", "cross", "feed_forward") if decodes or "decoder" in path else ("self", "feed_forward")
-        features |= {"norm": head, "block": blocks[int(letter) - 1]}
-    elif last in ("source", "target"):
-        features["side"] = "encoder" if last == "source" else "decoder"
-    if not stacked:
-        features.pop("layer", None)
-    return features
+    name: str
+    shape: tuple[int, ...]
+    owner: str
+    """Kind of module that owns the parameter: linear, embedding, norm or other."""
+    ones: bool
+    """Whether all its initial values are 1, as in the gain of a layer norm."""
+    part: tuple[int, int] | None = None
+    """Number of this part and number of parts, for packed parameters."""
+    features: dict[str, str] = field(default_factory=dict)
+    """What its name shows, see `name_features`."""
 
 
 def find_slots(parameters: Mapping[str, tuple[Any, str]], width: int) -> list[Slot]:
     """Return the slots of the parameters. One that packs two or three projections has as many slots."""
     slots = []
     for name, (value, owner) in parameters.items():
-        shape = tuple(value.shape)
-        ones = bool((value == 1).all()) if len(shape) == 1 and shape else False
+        shape, features = tuple(value.shape), name_features(name)
         parts = next((n for n in (3, 2) if shape in ((n * width, width), (width, n * width))), 1)
         # A linear layer (out, in) with out = width is not packed: it reduces a wide input.
-        packed = parts > 1 and (owner == "other" or (owner == "linear" and shape[0] != width))
-        if not packed:
-            slots.append(Slot(name, shape, owner, ones, None, name_features(name)))
-            continue
-        order = "kqv" if "kqv" in name.lower() else "qkv"
-        for part, letter in enumerate(order[-parts:]):
-            features = {**name_features(name), "letter": letter}
-            slots.append(Slot(name, (width, width), owner, False, (part, parts), features))
+        if parts > 1 and (owner == "other" or (owner == "linear" and shape[0] != width)):
+            order = "kqv" if "kqv" in name.lower() else "qkv"
+            slots += [
+                Slot(name, (width, width), owner, False, (part, parts), {**features, "letter": letter})
+                for part, letter in enumerate(order[-parts:])
+            ]
+        else:
+            ones = len(shape) == 1 and bool((value == 1).all())
+            slots.append(Slot(name, shape, owner, ones, features=features))
     return slots
+
+
+@dataclass(frozen=True)
+class WeightLayout:
+    """One interpretation of a module's parameters. Shapes alone cannot decide between the layouts."""
+
+    transposed: bool = False
+    """Square matrices outside of `nn.Linear` are applied from the left."""
+    by_head: bool = False
+    """A packed projection stores query, key and value of head 1 first, then those of head 2."""
+    strided: int = 0
+    """Heads take every h-th column: 1 when they are split and joined, 2 only when they are split."""
+    order: str = "qkvo"
+    """Order of query, key, value and output among projections whose names do not show it."""
 
 
 def possible_layouts(
@@ -143,53 +105,156 @@ def possible_layouts(
 
     projections: whether the exercise has projections of queries, keys and values.
     """
-    shapes = [(tuple(value.shape), owner) for value, owner in parameters.values()]
-    square = any(owner == "other" and shape == (width, width) for shape, owner in shapes)
-    packed = any(width * 3 in shape or width * 2 in shape for shape, _ in shapes)
+    shapes = {name: tuple(value.shape) for name, (value, _) in parameters.items()}
+    square = [name for name, shape in shapes.items() if shape == (width, width)]
+    transposes = (False, True) if any(parameters[name][1] == "other" for name in square) else (False,)
+    packed = any(width * 3 in shape or width * 2 in shape for shape in shapes.values())
     layouts = [
         WeightLayout(transposed, by_head, strided)
         for strided in ((0, 1, 2) if projections and heads > 1 else (0,))
         for by_head in ((False, True) if packed else (False,))
-        for transposed in ((False, True) if square else (False,))
+        for transposed in transposes
     ]
-    named = all(
-        "letter" in name_features(name)
-        for name, (value, _) in parameters.items()
-        if tuple(value.shape) == (width, width)
-    )
-    if not projections or named:
+    if not projections or all("letter" in name_features(name) for name in square):
         return layouts
     orders = ["".join(letters) for letters in itertools.permutations("qkvo")][1:]
-    return layouts + [WeightLayout(transposed, order=order) for transposed in (False, square) for order in orders]
+    return layouts + [WeightLayout(transposed, order=order) for transposed in transposes for order in orders]
+
+
+View = Callable[[Array], Array]
+"""Returns the part of a parameter that holds a weight, as a view. Its numbers are in the weight's order."""
+
+
+def _whole(parameter: Array) -> Array:
+    return parameter
+
+
+def _transposed(parameter: Array) -> Array:
+    return parameter.T
+
+
+def find_view(role: str, shape: tuple[int, ...], slot: Slot, heads: int, layout: WeightLayout) -> View | None:
+    """Return how a weight of this shape lies in the parameter of a slot; None if it does not fit.
+
+    role: the weight's name without its layer, for example "w_q".
+
+    >>> view = find_view("w_1", (2, 3), Slot("up.weight", (3, 2), "linear", False), 1, WeightLayout())
+    >>> view(np.zeros((3, 2))).shape
+    (2, 3)
+    """
+    if len(shape) == 1:
+        return _whole if max(slot.shape, default=0) == math.prod(slot.shape) == shape[0] else None
+    if slot.part is not None:
+        return _part_view(slot.part, heads, layout) if shape == slot.shape else None
+    rows, columns = shape
+    same, reverse = slot.shape == shape, slot.shape == (columns, rows)
+    if slot.owner == "embedding" or role in ("source", "target"):
+        return _whole if same else None
+    if len(slot.shape) == 3:  # one dimension is the head
+        if slot.shape in ((rows, heads, columns // heads), (heads, rows // heads, columns)):
+            return _whole
+        per_head = slot.shape == (heads, rows, columns // heads)
+        return (lambda parameter: parameter.transpose(1, 0, 2)) if per_head else None
+    if slot.owner == "linear":  # stores (out, in)
+        # Luong's W_a may be applied to the state or to the memory: h W_a h̄ has no preferred side.
+        either_side = role == "w_a" and rows != columns
+        return _transposed if reverse else _whole if same and either_side else None
+    if rows == columns and same:
+        return _transposed if layout.transposed else _whole
+    return _whole if same else _transposed if reverse else None
+
+
+def _part_view(packed: tuple[int, int], heads: int, layout: WeightLayout) -> View:
+    """Return how one part lies in a packed projection."""
+    part, parts = packed
+
+    def view(parameter: Array) -> Array:
+        wide = parameter if parameter.shape[0] < parameter.shape[1] else parameter.T  # (D, parts * D)
+        width = len(wide)
+        if layout.by_head:
+            return wide.reshape(width, heads, parts, -1)[:, :, part]
+        return wide[:, part * width : (part + 1) * width]
+
+    return view
+
+
+def rearrange_heads(
+    weights: Mapping[str, Array], slots: list[Slot], width: int, heads: int, strided: int
+) -> dict[str, Array]:
+    """Return the weights with the columns of heads as a module has them.
+
+    If its heads take every h-th column (see `WeightLayout.strided`), the columns are reordered. If each head has
+    its own layer, a projection becomes one matrix per head, named `w_q@0` and so on.
+    """
+    size = width // heads
+    narrow = sum(sorted(slot.shape) == sorted((width, size)) for slot in slots)
+    separate = heads > 1 and narrow >= 3 * heads
+    rearranged: dict[str, Array] = {}
+    for name, weight in weights.items():
+        kind, _, letter = name.split(".")[-1].partition("_")
+        projects = kind in ("w", "cross") and letter in tuple("qkv")
+        if strided and projects:
+            weight = weight.reshape(width, heads, size).transpose(0, 2, 1).reshape(width, width)
+        elif strided == 1 and letter == "o":
+            weight = weight.reshape(heads, size, width).transpose(1, 0, 2).reshape(width, width)
+        if separate and projects:
+            parts = np.split(weight, heads, axis=1)
+            rearranged |= {f"{name}@{head}": part for head, part in enumerate(parts)}
+        else:
+            rearranged[name] = weight
+    return rearranged
+
+
+@dataclass
+class CopiedWeights:
+    """The weights of an exercise in a learner's module."""
+
+    matches: dict[str, tuple[Slot, View]] = field(default_factory=dict)
+    """Slot of each weight, and its view there."""
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shapes of the parameters."""
+    rearrange: Callable[[Mapping[str, Array]], dict[str, Array]] = dict
+    """Brings weights into the module's layout of heads."""
+    missing: list[str] = field(default_factory=list)
+    """Weights of the exercise without a slot."""
+    unused: list[str] = field(default_factory=list)
+    """Parameters without a weight, which keep their initial values."""
+
+    def buffers(self, weights: Mapping[str, Array]) -> dict[str, Array]:
+        """Return weights, or directions of the same shapes, in the form of the parameters."""
+        buffers: dict[str, Array] = {}
+        for name, weight in self.rearrange(weights).items():
+            if name in self.matches:
+                slot, find_part = self.matches[name]
+                part = find_part(buffers.setdefault(slot.name, np.zeros(self.shapes[slot.name])))
+                part[...] = weight.reshape(part.shape)
+        return buffers
 
 
 def match_weights(
     weights: Mapping[str, Array], slots: list[Slot], heads: int, layout: WeightLayout
-) -> dict[str, tuple[Slot, Writer]]:
-    """Return the slot and writer of each weight. Weights without a slot are left out."""
+) -> dict[str, tuple[Slot, View]]:
+    """Return the slot and view of each weight. Weights without a slot are left out."""
     names = list(weights)
-    sides = {name.split(".")[0] for name in names if "." in name}
+    stacked = any("." in name for name in names)
     cost = np.full((len(names), len(slots)), IMPOSSIBLE)
-    writers: dict[tuple[int, int], Writer] = {}
-    ranks = _ranks(_reorder(names, layout.order), slots, weights)
+    views: dict[tuple[int, int], View] = {}
+    shapes = {name: weights[name].shape for name in _reorder(names, layout.order)}
+    weight_ranks, slot_ranks = _ranks(shapes), _ranks({id(slot): slot.shape for slot in slots})
     for row, name in enumerate(names):
-        features = weight_features(name, bool(sides), "cross_q" in weights)
+        features = weight_features(name, stacked, "cross_q" in weights)
         for column, slot in enumerate(slots):
-            writer = find_writer(name.split(".")[-1], weights[name].shape, slot, heads, layout)
+            view = find_view(name.split(".")[-1], weights[name].shape, slot, heads, layout)
             name_cost = _cost(features, slot)
-            if writer is None or (weights[name].ndim == 1 and name_cost > MAX_VECTOR_COST):
+            if view is None or (weights[name].ndim == 1 and name_cost > MAX_VECTOR_COST):
                 continue
             # The order decides only between equal names: its weight 0.01 is far below that of any feature.
-            cost[row, column] = name_cost + 0.01 * (ranks[name] - ranks[slot.name, slot.part]) ** 2
-            writers[row, column] = writer
+            cost[row, column] = name_cost + 0.01 * (weight_ranks[name] - slot_ranks[id(slot)]) ** 2
+            views[row, column] = view
     from scipy.optimize import linear_sum_assignment  # loads in a quarter of a second
 
-    rows, columns = linear_sum_assignment(cost)
-    return {
-        names[row]: (slots[column], writers[row, column])
-        for row, column in zip(rows, columns, strict=True)
-        if (row, column) in writers
-    }
+    pairs = zip(*linear_sum_assignment(cost), strict=True)
+    return {names[row]: (slots[column], views[row, column]) for row, column in pairs if (row, column) in views}
 
 
 def _reorder(names: list[str], order: str) -> list[str]:
@@ -201,17 +266,13 @@ def _reorder(names: list[str], order: str) -> list[str]:
     return reordered
 
 
-def _ranks(names: list[str], slots: list[Slot], weights: Mapping[str, Array]) -> dict[Any, int]:
-    """Return the rank of each weight and each slot among those of equal shape, in either orientation."""
+def _ranks(shapes: Mapping[Any, tuple[int, ...]]) -> dict[Any, int]:
+    """Return the rank of each key among those whose shape has the same numbers, in either orientation."""
+    counts: dict[tuple[int, ...], int] = {}
     ranks: dict[Any, int] = {}
-    for items in (
-        [(name, weights[name].shape) for name in names],
-        [((slot.name, slot.part), slot.shape) for slot in slots],
-    ):
-        counts: dict[Any, int] = {}
-        for key, shape in items:
-            group = tuple(sorted(shape))
-            ranks[key] = counts[group] = counts.get(group, -1) + 1
+    for key, shape in shapes.items():
+        group = tuple(sorted(shape))
+        ranks[key] = counts[group] = counts.get(group, -1) + 1
     return ranks
 
 
@@ -240,56 +301,16 @@ def _norm_cost(kind: str, slot: Slot) -> float:
     return cost + (0.0 if (kind == "shift") == shift else 20.0)
 
 
-@dataclass
-class CopiedWeights:
-    """The weights of an exercise in a learner's module."""
-
-    matches: dict[str, tuple[Slot, Writer]] = field(default_factory=dict)
-    """Slot and writer of each weight."""
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Shapes of the parameters."""
-    rearrange: Callable[[Mapping[str, Array]], dict[str, Array]] = dict
-    """Brings weights into the module's layout of heads."""
-    missing: list[str] = field(default_factory=list)
-    """Weights of the exercise without a slot."""
-    unused: list[str] = field(default_factory=list)
-    """Parameters without a weight, which keep their initial values."""
-
-    def buffers(self, weights: Mapping[str, Array]) -> dict[str, Array]:
-        """Return weights, or directions of the same shapes, in the form of the parameters."""
-        buffers: dict[str, Array] = {}
-        for name, weight in self.rearrange(weights).items():
-            if name in self.matches:
-                slot, write = self.matches[name]
-                write(weight, buffers.setdefault(slot.name, np.zeros(self.shapes[slot.name])))
-        return buffers
-
-
-def module_weights(exercise: Exercise, case: Case) -> dict[str, Array]:
-    """Return the weights that a module has itself, by name."""
-    weights: dict[str, Array] = {}
-    for name in exercise.module_arguments:
-        value = case.arguments[name]
-        if isinstance(value, Mapping):
-            weights |= value
-        elif isinstance(value, np.ndarray):
-            weights[name] = value
-    return weights
-
-
 def copy_weights(
     weights: Mapping[str, Array], module: Any, width: int, heads: int, layout: WeightLayout
 ) -> CopiedWeights:
     """Write the weights into the parameters of a module, and return where they are."""
     parameters = find_parameters(module)
     slots = find_slots(parameters, width)
-    copied = CopiedWeights()
-    copied.rearrange = lambda values: split_heads(
-        stride_heads(values, heads, layout.strided), slots, width, heads
-    )
+    copied = CopiedWeights(shapes={name: tuple(value.shape) for name, (value, _) in parameters.items()})
+    copied.rearrange = lambda values: rearrange_heads(values, slots, width, heads, layout.strided)
     rearranged = copied.rearrange(weights)
     copied.matches = match_weights(rearranged, slots, heads, layout)
-    copied.shapes = {name: tuple(value.shape) for name, (value, _) in parameters.items()}
     copied.missing = [name for name in rearranged if name not in copied.matches]
     buffers = copied.buffers(weights)
     for name, (parameter, owner) in parameters.items():

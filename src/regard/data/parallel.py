@@ -258,7 +258,7 @@ def read_errors(paths: Sequence[Path]) -> Iterator[None]:
         yield
     except (OSError, EOFError, zlib.error) as error:
         reason = (
-            (error.strerror or "it is no gzip") if isinstance(error, OSError) else "it is cut short or damaged"
+            (error.strerror or "it is not gzip") if isinstance(error, OSError) else "it is cut short or damaged"
         )
         name = " and ".join(map(str, paths))
         raise InputError(f"cannot read {name!r}: {reason}; restore a copy, or give another text") from error

@@ -140,7 +140,7 @@ def _remove_corpora(root: Path, name: str) -> Iterator[bool]:
                 if is_in_use(folder / INDEX):
                     yield False
                     continue
-                remove_quietly(folder / INDEX)  # first, since a folder without it is no corpus
+                remove_quietly(folder / INDEX)  # first, since a folder without it does not count as a corpus
                 shutil.rmtree(folder, ignore_errors=True)
                 for alignment in root.glob(f"{folder.name}-guide-*"):
                     remove_quietly(alignment)
@@ -269,7 +269,7 @@ class CorpusPreparation:
 
 
 def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
-    """Return all pairs of a text. Raises `InputError` if there is none, with the `description` of the text."""
+    """Return all pairs of a text. Raises `InputError` without any, with the `description` of the text."""
     pairs = list(text)
     check_pairs(pairs, text, description)
     return pairs

@@ -227,7 +227,7 @@ def align_with_eflomal(
 
 
 def _split_punctuation(text: str) -> str:
-    """Return a text for eflomal: lower case, with punctuation split off, since `dog.` is no other word than
+    """Return a text for eflomal: lower case, with punctuation split off, because `dog.` is the same word as
     `dog`.
 
     An empty text becomes a dot, because eflomal drops empty lines.

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.decoding.beam import Step, beam_search, length_penalty
-    from regard.decoding.greedy import greedy_search, sample
-    from regard.decoding.hypothesis import Hypothesis
-    from regard.decoding.search import Candidate, Search, translate
+    from regard.decoding.search import Hypothesis, Step, beam_search, greedy_search, length_penalty, sample
     from regard.decoding.search_tree import Branch, Possible, SearchTree, search_tree
+    from regard.decoding.translation import Candidate, Search, blank_answer, translate
 
 late(__name__)
 
@@ -22,6 +20,7 @@ __all__ = [
     "SearchTree",
     "Step",
     "beam_search",
+    "blank_answer",
     "greedy_search",
     "length_penalty",
     "sample",

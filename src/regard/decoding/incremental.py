@@ -1,6 +1,5 @@
 """Incremental decoders: the interface between a search and a model, and its implementations."""
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -63,7 +62,7 @@ def make_decoder(model: Seq2Seq | IncrementalDecoder, width: int = 1) -> Increme
 
 def supports(model: Seq2Seq) -> bool:
     """Return whether `FastTransformer` can decode a model: a standard Transformer on a CPU without hooks."""
-    if not fast.enabled() or type(model) is not Transformer or model.training or torch.is_autocast_enabled("cpu"):
+    if type(model) is not Transformer or not fast.enabled() or model.training or torch.is_autocast_enabled("cpu"):
         return False
     weight = model.target_embedding.weight
     if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64):
@@ -76,14 +75,3 @@ def supports(model: Seq2Seq) -> bool:
     same_heads = len({(layer.heads, layer.groups, layer.head_width) for layer in layers}) == 1  # not if pruned
     hooked = any(layer.hook is not None for layer in layers) or has_forward_hooks(model)
     return standard and same_heads and not hooked
-
-
-def compact_rows(going: Sequence[bool]) -> list[int]:
-    """Return the rows that go on, with later ones in the places of those that do not, so that the fewest move.
-
-    >>> compact_rows([True, False, True, True])
-    [0, 3, 2]
-    """
-    count = sum(going)
-    later = (row for row in range(count, len(going)) if going[row])
-    return [row if going[row] else next(later) for row in range(count)]

@@ -1,151 +1,337 @@
-"""Translation of texts: batches of similar length, a search for each, and results in the original order."""
+"""Search for the targets that a model finds most likely: greedy search, sampling and beam search.
 
-from collections.abc import Sequence
+Greedy search extends one prefix of each source by the most likely token, sampling by a random one. Beam search
+keeps the best `width` prefixes: each step extends every prefix by every token, and keeps the best extensions.
+Those that end are finished and compete by their score, `log-probability / length_penalty`. A source is done when
+`width` of its hypotheses are finished, or when no prefix can overtake the finished ones.
+
+Letters: B sources, K prefixes of each, V target vocabulary.
+"""
+
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from regard.data import PAD, Vocabulary, collate
-from regard.decoding.beam import beam_search
-from regard.decoding.greedy import greedy_search, sample
-from regard.decoding.hypothesis import Hypothesis
+from regard.data import BOS, EOS, PAD, UNKNOWN
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
-from regard.errors import InputError
-from regard.fast.threads import map_in_threads
+from regard.errors import InputError, check_range
+from regard.fast.topk import argmax, topk
 from regard.models import Seq2Seq
-from regard.result import Result
-from regard.streams import derive_seed
 
-SLACK = 50
-"""Tokens that an answer may have beyond twice the number of its source."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Candidate(Result):
-    """One answer to one text."""
-
-    text: str
-    tokens: list[int]
-    """Target vocabulary indices, without the end of sequence."""
-    log_probability: float
-    """Natural logarithm of the probability of the whole answer."""
-    score: float
-    """Rank among answers: log-probability over length penalty."""
-    finished: bool
-    """Whether the model ended it before the length limit."""
-
-    def __str__(self) -> str:
-        return self.text
-
-    def summary(self) -> str:
-        """Return text and log-probability in one line."""
-        return f"{self.text!r}, log-probability {self.log_probability:.4f}"
+NEVER = (PAD, BOS, UNKNOWN)
+"""Tokens that are never written."""
+COLDEST, HOTTEST = 1e-3, 1e3
+"""Temperatures beyond which only the likeliest token is drawn, or all tokens are equally likely."""
+LARGEST_PENALTY = 10
+"""Beyond it only length counts, and its powers soon overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
-    """Options of a search."""
+class Hypothesis:
+    """One target for a source."""
 
-    beam: int = 1
-    """Number of prefixes; 1 is greedy search."""
-    length_penalty: float = 0.0
-    """Exponent of the length penalty (Wu et al. 2016): 0 compares log-probabilities, larger values prefer longer
-    answers."""
-    n_best: int = 1
-    """Number of answers for each text, at most beam."""
-    temperature: float = 0.0
-    """Above 0: sample each token from the model's distribution at this temperature, instead of searching."""
-    seed: int = 0
-    """Seed of sampling. The same text and seed give the same answer, independent of the other texts."""
+    tokens: list[int]
+    """Vocabulary indices, without the end of sequence."""
+    log_probability: float
+    """Natural logarithm of the probability of the tokens, and of the end if it was reached."""
+    score: float
+    """Rank among hypotheses: log-probability over length penalty."""
+    finished: bool
+    """Whether the end of sequence came before `max_len`."""
 
 
-def translate(
-    model: Seq2Seq,
-    source_vocabulary: Vocabulary,
-    target_vocabulary: Vocabulary,
-    texts: Sequence[str],
-    search: Search,
-    *,
-    max_len: int,
-    batchsize: int = 64,
-    scored: bool = True,
-) -> list[list[Candidate]]:
-    """Return the `n_best` answers to each text, best first, each of at most `longest_answer` tokens.
-
-    Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel in as many threads as
-    PyTorch may use. Answers come in the order of the texts, and do not depend on the other texts except for
-    rounding. `scored`: False allows NaN for log-probabilities where that saves time. Raises `InputError` for
-    options that exclude each other.
-    """
-    if search.temperature and search.beam > 1:
-        raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
-    model.eval()
-    decoder, device = make_decoder(model, search.beam), next(model.parameters()).device
-    sources = [source_vocabulary.encode(text) for text in texts]
-    batches = length_batches(sources, batchsize)
-
-    def answer(indices: list[int]) -> list[list[Hypothesis]]:
-        batch = [sources[index] for index in indices]
-        limits = [longest_answer(source, max_len) for source in batch]
-        seeds = (
-            [derive_seed(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
-        )
-        return search_batch(decoder, collate(batch).to(device), search, most=limits, seeds=seeds, scored=scored)
-
-    answers: list[list[Candidate]] = [[] for _ in texts]
-    for indices, batch in zip(batches, map_in_threads(model, answer, batches), strict=True):
-        for index, hypotheses in zip(indices, batch, strict=True):
-            answers[index] = candidates(hypotheses, target_vocabulary)
-    return answers
-
-
-def length_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[list[int]]:
-    """Return batches of at most `batchsize` indices of sources, by length.
-
-    >>> length_batches([[4], [4, 5, 6], [4, 5]], 2)
-    [[1, 2], [0]]
-    """
-    # The longest come first, so that the batches at the end of a parallel search are short.
-    order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
-    return [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
-
-
-def longest_answer(source: Sequence[int], max_len: int) -> int:
-    """Return the length limit of an answer: twice the source and `SLACK`, at most `max_len` tokens."""
-    return min(max_len, 2 * (len(source) + 1) + SLACK)  # including the end of sequence
-
-
-def search_batch(
+def greedy_search(
     model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
-    search: Search,
+    source_mask: Tensor,
     *,
-    most: int | Sequence[int],
-    seeds: Sequence[int] = (),
+    max_len: int | Sequence[int],
     scored: bool = True,
-) -> list[list[Hypothesis]]:
-    """Return the `n_best` hypotheses for each source (B, Ts).
+) -> list[Hypothesis]:
+    """Return one hypothesis for each source (B, Ts), of at most `max_len` tokens.
 
-    `most`: length limit in tokens, one for all or one for each source. `seeds`: for sampling, one for each
-    source. `scored`: as in `translate`.
+    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. Finished sources
+    take no more steps. `scored`: False skips log-probabilities, which are NaN then.
     """
-    mask = source != PAD
-    if search.temperature:
-        drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, seeds=seeds)
-        return [[best] for best in drawn]
-    if search.beam == 1 and search.n_best == 1:
-        return [[best] for best in greedy_search(model, source, mask, max_len=most, scored=scored)]
-    return beam_search(
-        model,
-        source,
-        mask,
-        width=search.beam,
-        max_len=most,
-        alpha=search.length_penalty,
-        n_best=search.n_best,
+
+    def most_likely(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
+        del rows, time
+        # A softmax over the vocabulary does not change which token is the most likely.
+        values = log_probabilities(logits) if scored else mask_special_tokens(logits)
+        tokens = argmax(values)
+        best = values.gather(1, tokens)
+        check_finite(best)  # NaN counts as the largest value
+        return tokens, best if scored else None
+
+    return _decode(make_decoder(model), source, source_mask, most_likely, max_len)
+
+
+def sample(
+    model: Seq2Seq | IncrementalDecoder,
+    source: Tensor,
+    source_mask: Tensor,
+    *,
+    max_len: int | Sequence[int],
+    temperature: float,
+    seeds: Sequence[int],
+) -> list[Hypothesis]:
+    """Return one hypothesis for each source, sampled from the model; other arguments as in `greedy_search`.
+
+    `seeds`: one for each source, so that its result does not depend on the other sources. `temperature`: divisor
+    of the logits; below 1 likely tokens become likelier. `log_probability` is that of the model without
+    temperature. Raises `InputError` for a temperature out of range.
+    """
+    if not COLDEST <= temperature <= HOTTEST:
+        raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
+
+    # One number for each source and step, drawn on the CPU: the same on every device.
+    steps = max(source_limits(max_len, len(source))) + 1
+    uniform = torch.stack(
+        [torch.rand(steps, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
     )
 
+    def draw(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor]:
+        log_probs = log_probabilities(logits)
+        check_finite(log_probs)
+        # The first token whose cumulative probability exceeds the number has a probability above 0.
+        sums = (log_probs.double() / temperature).softmax(-1).cumsum(-1)
+        thresholds = uniform[list(rows), time].to(sums.device).unsqueeze(1) * sums[:, -1:]
+        tokens = torch.searchsorted(sums, thresholds, right=True).clamp_max(sums.shape[1] - 1)
+        return tokens, log_probs.gather(1, tokens)
 
-def candidates(hypotheses: Sequence[Hypothesis], vocabulary: Vocabulary) -> list[Candidate]:
-    """Return hypotheses as texts."""
-    return [Candidate(text=vocabulary.decode(hypothesis.tokens), **vars(hypothesis)) for hypothesis in hypotheses]
+    return _decode(make_decoder(model), source, source_mask, draw, max_len)
+
+
+@torch.inference_mode()
+def _decode(
+    decoder: IncrementalDecoder,
+    source: Tensor,
+    source_mask: Tensor,
+    choose: Callable[[Tensor, Sequence[int], int], tuple[Tensor, Tensor | None]],
+    max_len: int | Sequence[int],
+) -> list[Hypothesis]:
+    """Decode with `choose`, which maps logits (B, V), the rows' sources and the step to tokens (B, 1).
+
+    `choose` also returns the tokens' log-probabilities, or None.
+    """
+    device, limits = source.device, source_limits(max_len, len(source))
+    active = list(range(len(source)))
+    tokens = torch.full((len(source), 1), BOS, device=device)
+    sequences: list[list[int]] = [[] for _ in active]
+    totals, finished = [0.0] * len(active), [False] * len(active)
+    state = decoder.start(decoder.encode(source, source_mask))
+    for time in range(max(limits) + 1):
+        states, state = decoder.step(tokens, state)
+        tokens, log_probs = choose(decoder.logits(states[:, 0]), active, time)
+        going = []
+        best = [math.nan] * len(active) if log_probs is None else log_probs[:, 0].tolist()
+        for index, token, log_prob in zip(active, tokens[:, 0].tolist(), best, strict=True):
+            finished[index], below_limit = token == EOS, time < limits[index]
+            going.append(below_limit and token != EOS)
+            if below_limit or token == EOS:  # at the limit only the end of sequence still fits
+                totals[index] += log_prob
+                sequences[index].append(token)
+        if not all(going):
+            rows = compact_rows(going)
+            active = [active[row] for row in rows]
+            remaining = torch.tensor(rows, device=device, dtype=torch.int64)
+            state, tokens = state.keep(remaining), tokens[remaining]
+        if not active:
+            break
+    return [
+        Hypothesis(
+            tokens=sequence[:-1] if ended else sequence, log_probability=total, score=total, finished=ended
+        )
+        for sequence, total, ended in zip(sequences, totals, finished, strict=True)
+    ]
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """Return `((5 + length) / 6) ** alpha` (Wu et al. 2016, equation 14); `length` includes the end of sequence.
+
+    >>> length_penalty(7, 1.0)
+    2.0
+    """
+    return float(((5 + length) / 6) ** alpha)
+
+
+def check_beam(width: int, n_best: int, alpha: float) -> None:
+    """Raise `InputError` for arguments of `beam_search` out of range."""
+    check_range("beam", width, 1, 10_000)
+    check_range("n_best", n_best, 1, width)
+    if not 0 <= alpha <= LARGEST_PENALTY:
+        raise InputError(f"length_penalty {alpha} is out of range: 0 to {LARGEST_PENALTY}")
+
+
+class Step(NamedTuple):
+    """One step of a search, for all sources that are not done."""
+
+    log_probs: Tensor
+    """Log-probabilities of each token after each prefix, (B, K, V)."""
+    ends: list[tuple[int, int, float]]
+    """Source, prefix and log-probability of each finished hypothesis."""
+    parents: Tensor
+    """The prefix that each new one extends, (B, K')."""
+    tokens: Tensor
+    """The added tokens, (B, K')."""
+    totals: Tensor
+    """Log-probability of each new prefix, (B, K')."""
+    last: bool
+    """Whether the length limit is reached, and the new prefixes are dropped."""
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Seq2Seq | IncrementalDecoder,
+    source: Tensor,
+    source_mask: Tensor,
+    *,
+    width: int,
+    max_len: int | Sequence[int],
+    alpha: float = 0.0,
+    n_best: int = 1,
+    on_step: Callable[[Step], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
+
+    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. `width`: prefixes
+    kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities, larger values
+    prefer longer hypotheses. If fewer than `n_best` finish in time, unfinished ones follow. `on_step` is called
+    with every step. Raises `InputError` for numbers out of range.
+    """
+    check_beam(width, n_best, alpha)
+    device, limits = source.device, source_limits(max_len, len(source))
+    decoder = make_decoder(model, width)
+    state = decoder.start(decoder.encode(source, source_mask))
+    active = list(range(len(source)))
+    prefixes = torch.full((len(source), 1, 1), BOS, device=device)
+    totals = torch.zeros(len(source), 1, device=device)
+    finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
+    for time in range(max(limits) + 1):
+        states, state = decoder.step(prefixes[:, :, -1], state)
+        penalty = length_penalty(time + 1, alpha)
+        log_probs = log_probabilities(decoder.logits(states))
+        ends, parents, tokens, new_totals = _best_extensions(log_probs, totals, width)
+        if on_step is not None:
+            on_step(Step(log_probs, ends, parents, tokens, new_totals, last=time == max(limits)))
+        for row, parent, total in ends:
+            finished[active[row]].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
+        for row, index in enumerate(active):
+            if time == limits[index]:
+                finished[index] += _unfinished(prefixes[row], totals[row], alpha, n_best - len(finished[index]))
+        state, totals = state.choose(parents), new_totals
+        extended = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
+        prefixes = torch.cat([extended, tokens.unsqueeze(-1)], dim=-1)
+        # Scores are negative, so dividing by the penalty of the longest length bounds what a prefix can reach.
+        going = [
+            time < limits[index]
+            and not _done(finished[index], best / length_penalty(limits[index] + 1, alpha), width, n_best)
+            for index, best in zip(active, totals[:, 0].tolist(), strict=True)
+        ]
+        if not all(going):
+            rows = compact_rows(going)
+            remaining = torch.tensor(rows, device=device, dtype=torch.int64)
+            state, active = state.keep(remaining), [active[row] for row in rows]
+            prefixes, totals = prefixes[remaining], totals[remaining]
+        if not active:
+            break
+    return [sorted(hypotheses, key=_rank)[:n_best] for hypotheses in finished]
+
+
+def _unfinished(prefixes: Tensor, totals: Tensor, alpha: float, count: int) -> list[Hypothesis]:
+    """Return up to `count` of the prefixes (K, T) of a source that has reached its limit."""
+    penalty = length_penalty(prefixes.shape[1] - 1, alpha)
+    possible = [pair for pair in zip(prefixes, totals.tolist(), strict=False) if pair[1] > -torch.inf]
+    return [_hypothesis(prefix, total, penalty, finished=False) for prefix, total in possible[: max(count, 0)]]
+
+
+def _best_extensions(
+    log_probs: Tensor, totals: Tensor, width: int
+) -> tuple[list[tuple[int, int, float]], Tensor, Tensor, Tensor]:
+    """Extend prefixes with `totals` (B, K) by every token with `log_probs` (B, K, V), and keep the best.
+
+    Returns those of the best `width` extensions that end, as (row, parent, log-probability); and the best `width`
+    that go on: parents, tokens and log-probabilities, (B, K') each, best first.
+    """
+    prefixes, symbols = log_probs.shape[1:]
+    # At most one extension of each prefix ends, so twice the width contains `width` that go on.
+    totals, indices = topk(log_probs, totals, min(2 * width, prefixes * symbols))
+    check_finite(totals)  # NaN counts as the largest value
+    parents, tokens = indices // symbols, indices % symbols
+    ending = tokens == EOS
+    rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
+    ends = zip(rows.tolist(), parents[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
+    # A stable sort puts those that end last, where the width cuts them off.
+    order = ending.int().argsort(dim=1, stable=True)[:, : min(width, prefixes * (symbols - 1))]
+    return list(ends), parents.gather(1, order), tokens.gather(1, order), totals.gather(1, order)
+
+
+def _done(finished: list[Hypothesis], reachable: float, width: int, n_best: int) -> bool:
+    """Return whether `width` hypotheses have finished, or no prefix can reach the `n_best`."""
+    if len(finished) < n_best:
+        return reachable == -torch.inf
+    return len(finished) >= width or sorted(finished, key=_rank)[n_best - 1].score >= reachable
+
+
+def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
+    """Return a sort key: finished before unfinished, then by score."""
+    return not hypothesis.finished, -hypothesis.score
+
+
+def _hypothesis(prefix: Tensor, total: float, penalty: float, *, finished: bool) -> Hypothesis:
+    return Hypothesis(tokens=prefix[1:].tolist(), log_probability=total, score=total / penalty, finished=finished)
+
+
+def source_limits(max_len: int | Sequence[int], count: int) -> list[int]:
+    """Return the largest number of tokens for each of `count` sources, from one limit or one for each.
+
+    >>> source_limits(9, 2)
+    [9, 9]
+    """
+    return [max_len] * count if isinstance(max_len, int) else list(max_len)
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """Return log-probabilities (..., V) of logits, in float32 at least; -inf for special tokens.
+
+    They overwrite the logits, which halves the memory that a CPU's caches have to hold.
+    """
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    return mask_special_tokens(torch.log_softmax(logits, -1, out=logits))
+
+
+def mask_special_tokens(values: Tensor) -> Tensor:
+    """Set logits or log-probabilities (..., V) of tokens that are never written to -inf, in place.
+
+    >>> mask_special_tokens(torch.zeros(5))
+    tensor([-inf, -inf, 0., -inf, 0.])
+    """
+    for token in NEVER:
+        values[..., token] = -torch.inf
+    return values
+
+
+def check_finite(values: Tensor) -> None:
+    """Raise `InputError` if log-probabilities or logits are NaN or infinite; -inf is allowed.
+
+    The training diverged then, or the weights are damaged.
+    """
+    if not bool((values < torch.inf).all()):
+        raise InputError(
+            "the model's probabilities are not finite: train it again with a lower --lr, or restore its weights"
+        )
+
+
+def compact_rows(going: Sequence[bool]) -> list[int]:
+    """Return the rows that go on, with later ones in the places of those that do not, so that the fewest move.
+
+    >>> compact_rows([True, False, True, True])
+    [0, 3, 2]
+    """
+    count = sum(going)
+    later = (row for row in range(count, len(going)) if going[row])
+    return [row if going[row] else next(later) for row in range(count)]

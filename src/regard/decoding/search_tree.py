@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.data import EOS, PAD, Vocabulary, collate
 from regard.data.vocabulary import is_blank
-from regard.decoding.beam import Step, beam_search
-from regard.decoding.search import longest_answer
+from regard.decoding.search import Step, beam_search
+from regard.decoding.translation import longest_answer
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.result import Result
@@ -152,6 +152,7 @@ class _TreeBuilder:
         ]
 
     def _followers(self, probabilities: Tensor) -> list[Possible]:
+        # Sorted once here, so that a page need not hold the whole vocabulary for each branch.
         shares, tokens = probabilities.topk(min(FOLLOWERS, len(probabilities)))
         labels = [label for token in tokens.tolist() for label in self.vocabulary.labels([token])]
         return [

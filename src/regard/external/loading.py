@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,11 @@ def _load(
         purpose = f"to look at {name!r}"
     else:
         check_hub_name(name)
-        purpose = f"{name!r} is no folder; a model of that name on the Hub"
+        purpose = f"a model {name!r} of the Hugging Face Hub"
+        if find_spec("transformers") is None:
+            raise InputError(
+                f"{name!r} is not a folder: check the path. (Names on the Hugging Face Hub need the extra hub.)"
+            )
     transformers = import_library("transformers", purpose, "hub")
     options: dict[str, Any] = {"trust_remote_code": trust_code}
     no_download = None

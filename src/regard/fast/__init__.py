@@ -4,8 +4,8 @@ The plain path is complete and is the one to read: the modules of `attention` an
 optimizer, and a search through `Seq2Seq.step`. Each file here begins with the code that it replaces, its gain
 with the source of the figure, and the conditions under which it is not used.
 
-The environment variable `REGARD_REFERENCE=1` switches all fast paths off. This package imports no other package
-of Regard: it works on the tensors and modules that it receives. It is the only one that calls private functions
+The environment variable `REGARD_REFERENCE=1` switches all fast paths off. This package imports nothing else of
+Regard: it works on the tensors and modules that it receives. It is the only one that calls private functions
 of PyTorch.
 
 | file | replaces |

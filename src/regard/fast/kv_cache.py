@@ -4,7 +4,7 @@ Replaces: `TransformerState`, which copies the keys and values of the surviving 
 Gain and conditions: see `fast_transformer`.
 
 The cache is one tensor with room for further steps. The hypotheses of a source share it, and an offset on the
-scores restricts each to the keys of its own ancestors: choosing prefixes moves no keys and values. A finished
+scores restricts each to the keys of its ancestors: choosing prefixes moves no keys and values. A finished
 source leaves its place to another one.
 
 Letters: L layers, B sources, K hypotheses of each, N cached keys of each source, H heads, d width of a head.

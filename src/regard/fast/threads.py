@@ -58,8 +58,8 @@ def map_in_threads(model: nn.Module, search: Callable[[Batch], Output], batches:
     `search` calls the model. Raises what `search` raises; batches that have not begun are cancelled then.
     """
     cores = torch.get_num_threads()
-    threads = min(cores, len(batches)) if _thread_safe(model) else 1
-    if threads < 2:
+    threads = min(cores, len(batches))
+    if threads < 2 or not _thread_safe(model):
         return [search(batch) for batch in batches]
     set_share = partial(torch.set_num_threads, cores // threads)
     try:

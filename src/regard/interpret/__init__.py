@@ -20,10 +20,9 @@ if TYPE_CHECKING:
         choose_heads,
         combine_heads,
     )
-    from regard.interpret.importance import HeadImportance, PrunedHeads, head_importance, prune_heads
+    from regard.interpret.importance import HeadImportance, Pruned, PrunedHeads, head_importance, prune_heads
     from regard.interpret.intermediates import with_sums
     from regard.interpret.probing import Probe, probe
-    from regard.interpret.pruning_result import Pruned
     from regard.interpret.relevance import RelevanceShare, attention_mass, relevance_share
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples

@@ -30,7 +30,11 @@ class Agreement(Result):
 
 
 def count_links(predicted: frozenset[Link], known: WordAlignment) -> tuple[int, int, int, int]:
-    """Return |A|, |S|, |A and S| and |A and P| of one sentence pair."""
+    """Return |A|, |S|, |A and S| and |A and P| of one sentence pair.
+
+    >>> count_links(frozenset({(0, 0), (1, 2)}), WordAlignment.of([(0, 0)], [(1, 1)]))
+    (2, 1, 1, 1)
+    """
     return len(predicted), len(known.sure), len(predicted & known.sure), len(predicted & known.possible)
 
 
@@ -38,9 +42,13 @@ def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
     """Return the error rate of counts (..., 4), as `count_links` returns them, summed over sentences.
 
     Without any predicted or sure link the rate is 1.
+
+    >>> float(alignment_error_rate(np.array([2, 1, 1, 1])).round(3))
+    0.333
     """
     predicted, sure, hits, possible = np.moveaxis(counts, -1, 0)
     total = predicted + sure
+    # A head without any link is the worst choice, not an undefined one: 1 keeps it last in a comparison.
     rate: np.ndarray = 1 - np.divide(hits + possible, total, out=np.zeros(total.shape), where=total > 0)
     return rate
 
@@ -56,6 +64,7 @@ def agreement(
 def agreement_from_counts(counts: np.ndarray, *, seed: int = 0) -> Agreement:
     """Return the agreement for counts (N, 4), as `count_links` returns them for each sentence pair."""
     predicted, sure, hits, possible = counts.T.astype(np.float64)
+    # Whole sentence pairs are resampled: links of one sentence depend on each other.
     draw = resample_counts(len(counts), seed)
     wrong = predicted + sure - hits - possible
     return Agreement(
@@ -69,6 +78,7 @@ def _ratio(part: np.ndarray, whole: np.ndarray, draw: np.ndarray) -> Estimate | 
     """Return the ratio of two sums over sentences with its interval; `draw` (R, N) as in `resample_counts`."""
     if not whole.sum() or len(whole) < 2:
         return None
+    # The ratio of the sums, not the mean of the ratios: long sentences count more, as in the definition.
     wholes = draw @ whole
     ratios = (draw @ part)[wholes > 0] / wholes[wholes > 0]
     low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -36,9 +36,14 @@ def error_rate(weights: Tensor, known: Tensor) -> float:
     """Return the alignment error rate of weights (B, Tt, Ts) against known links (B, Tt, Ts) bool.
 
     Target steps without known links do not count. Returns NaN if no step has any.
+
+    >>> weights = torch.tensor([[[0.9, 0.1], [0.8, 0.2]]])
+    >>> error_rate(weights, torch.eye(2, dtype=torch.bool).unsqueeze(0))
+    0.5
     """
     predicted = torch.zeros_like(known).scatter_(2, weights.argmax(-1, keepdim=True), True)
     predicted &= known.any(-1, keepdim=True)
+    # Of several origins, none is certain: a link to any of them is possible, and none is missed.
     sure = known & (known.sum(-1, keepdim=True) == 1)
     hits = (predicted & sure).sum() + (predicted & known).sum()
     total = predicted.sum() + sure.sum()
@@ -61,6 +66,7 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
         with record_own(model, layers=model.cross_layers) as records:
             model(batch.source, batch.source_mask, batch.target_in)
         for name, parts in layers.items():
+            # The mean of all heads, since no head is chosen here; `head_selection` compares single heads.
             weights = records[name].weights.mean(1)
             if weights.shape[:2] != counted.shape:
                 recorded, expected = tuple(weights.shape[:2]), tuple(counted.shape)

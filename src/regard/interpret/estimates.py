@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 2000
+"""Each end of a 95 % interval then rests on the 50 most extreme resamples."""
 LEVEL = 0.95
 MIN_SAMPLES = 50
 """Samples from which on an interval contains the mean about as often as it claims, for skewed values too."""
@@ -33,7 +34,11 @@ class Estimate:
 
 
 def describe_interval(samples: int) -> str:
-    """Return a caption for the intervals over `samples` samples."""
+    """Return a caption for the intervals over `samples` samples.
+
+    >>> describe_interval(200)
+    '95 % interval over the samples'
+    """
     if samples >= MIN_SAMPLES:
         return "95 % interval over the samples"
     return f"interval over the samples, too narrow for 95 %: use {MIN_SAMPLES} samples or more"
@@ -43,12 +48,17 @@ NOT_MEASURED = "not measured"
 
 
 def format_estimate(estimate: Estimate | None, form: Callable[[Estimate], str] = str) -> str:
-    """Format an estimate, or return "not measured"."""
+    """Format an estimate, or return "not measured".
+
+    >>> format_estimate(Estimate(mean=0.5, low=0.4, high=0.6))
+    '0.500 (0.400 to 0.600)'
+    """
     return NOT_MEASURED if estimate is None else form(estimate)
 
 
 def resample_counts(samples: int, seed: int) -> np.ndarray:
     """Return how often each of N samples is drawn in each of R resamples, (R, N)."""
+    # Counts instead of indices: the means of all resamples are then one matrix product.
     random = np.random.default_rng(seed)
     return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES)
 
@@ -57,11 +67,15 @@ def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate
     """Return the mean of values (N) and its interval; `draw` (R, N) as `resample_counts` returns it.
 
     Samples without a value (NaN) do not count. With fewer than two values the result is None.
+
+    >>> estimate([1.0, 1.0, float("nan")], resample_counts(3, seed=0))
+    <Estimate: 1.000 (1.000 to 1.000)>
     """
     values = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(values)
     if known.sum() < 2:
         return None
+    # A resample may hold only samples without a value; it has no mean, and is left out.
     counts = draw[:, known]
     total = counts.sum(1)
     means = (counts @ values[known])[total > 0] / total[total > 0]
@@ -70,7 +84,7 @@ def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate
     low, high = (
         mean + factor * (float(end) - mean) for end in np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     )
-    if values[known].min() >= 0 and values[known].max() <= 1:  # shares
+    if values[known].min() >= 0 and values[known].max() <= 1:  # shares: widening must not leave their range
         low, high = max(low, 0.0), min(high, 1.0)
     return Estimate(mean=mean, low=low, high=high)
 

@@ -207,6 +207,7 @@ def make_examination(
     """
     # Each sample is compared with the next one: any other sample would do, and it is never the sample itself.
     others = [*range(1, len(probes)), 0]
+    # One draw for all figures, so that the intervals of two heads rest on the same resamples.
     draw = resample_counts(max(len(probes), 1), seed)
     even = (
         None if relevance is None else np.array([_share(np.full(r.shape, 1 / r.shape[1]), r) for r in relevance])
@@ -214,9 +215,9 @@ def make_examination(
     heads = []
     if not probes:
         heads = [
-            _importance_only(layer, head, importance)
+            HeadFindings(layer=layer, head=head, importance=value, measure=importance.measure)
             for layer, added in importance.added.items()
-            for head in range(len(added))
+            for head, value in enumerate(added)
         ]
     for layer, first in probes[0].weights.items() if probes else ():
         for head in range(len(first)):
@@ -247,19 +248,6 @@ def make_examination(
     )
 
 
-def _importance_only(layer: str, head: int, importance: HeadImportance) -> HeadFindings:
-    return HeadFindings(
-        layer=layer,
-        head=head,
-        gradient=None,
-        ablation=None,
-        gradient_permuted=None,
-        ablation_permuted=None,
-        importance=importance.added[layer][head],
-        measure=importance.measure,
-    )
-
-
 def _measure_relevance(
     weights: list[np.ndarray],
     relevance: Sequence[np.ndarray],
@@ -272,6 +260,7 @@ def _measure_relevance(
     permuted = [_share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
     return {
         "relevance": estimate(shares, draw),
+        # Differences within each sample: the variation that both shares have in common cancels.
         "beyond_uniform": estimate(shares - even, draw),
         "beyond_permuted": estimate(np.subtract(shares, permuted), draw),
     }
@@ -279,6 +268,7 @@ def _measure_relevance(
 
 def _measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
     """Return the mean share of a head's attention that differs between samples: half the summed differences."""
+    # Half of the summed differences is the share of the mass that has to move (total variation distance).
     shares = []
     for own, other in zip(weights, (weights[index] for index in others), strict=True):
         steps, inputs = (min(sizes) for sizes in zip(own.shape, other.shape, strict=True))
@@ -306,11 +296,9 @@ def _share(weights: np.ndarray, relevant: np.ndarray) -> float:
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
     relevant = relevant[:steps, :inputs]
     counted = relevant.any(1)
-    return (
-        float(attention_mass(weights[:steps, :inputs], relevant)[counted].mean())
-        if counted.any()
-        else float("nan")
-    )
+    if not counted.any():
+        return float("nan")
+    return float(attention_mass(weights[:steps, :inputs], relevant)[counted].mean())
 
 
 def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
@@ -319,6 +307,9 @@ def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
 
     If the two come from samples of different lengths, only the common steps and inputs count. Steps at which one
     of them is constant do not count. Returns NaN if no step counts.
+
+    >>> correlation(np.array([[0.1, 0.2, 0.7]]), np.array([[1.0, 2.0, 3.0]]))
+    1.0
     """
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, measure.shape, strict=True))
     x, y = _ranks(weights[:steps, :inputs]), _ranks(measure[:steps, :inputs])

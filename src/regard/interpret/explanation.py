@@ -80,6 +80,7 @@ def make_explanation(
         key = int(weights.argmax())
     check_range("key", key, 0, len(weights) - 1)
     score, prepared = layer.score, row.key[head]
+    # Scores compute in float32, as in the model.
     steps = score.steps(row.query[head].float(), prepared[key].float())
     return Explanation(
         input=shown.input,
@@ -137,6 +138,7 @@ def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, out
         return None
     logits = trace.logits[0].double().cpu()
     states = trace.state.reshape(-1, trace.state.shape[-1])
+    # Over all classes, before the likeliest are selected: their probabilities need not sum to 1.
     probabilities = logits[output].softmax(-1)
     likely = probabilities.argsort(descending=True)[:MAX_CLASSES]
     prediction = shown.prediction
@@ -145,6 +147,7 @@ def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, out
         if prediction is None or isinstance(prediction, str)
         else str(prediction[output]),
         probability=shown.probabilities[output],
+        # A decoder that runs step by step calls the last layer once for each step, with one state.
         state=_to_list(states[output if len(states) == len(logits) else 0]),
         classes=subject.called(likely.tolist()),
         logits=_to_list(logits[output, likely]),

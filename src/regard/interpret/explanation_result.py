@@ -110,6 +110,7 @@ class Explanation(Result):
         table = Table("", "key", "score", "weight", "", box=None, pad_edge=False)
         for index, label in enumerate(self.key_labels):
             score = f"{self.scores[index]:.4f}" if self.may_see[index] else "masked"
+            # Relative to the largest weight: over many keys, bars on a scale to 1 would be empty.
             bar = _bar(self.weights[index] / max([*filter(math.isfinite, self.weights), 1e-9]))
             mark = "→" if index == self.key else ""
             table.add_row(f"{mark}{index}", Text(label), score, f"{self.weights[index]:.4f}", bar)

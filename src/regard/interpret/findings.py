@@ -23,13 +23,13 @@ class HeadFindings(Result):
     """The share minus that of uniform attention, sample by sample."""
     beyond_permuted: Estimate | None = None
     """The share minus that on the relevant inputs of another sample."""
-    gradient: Estimate | None
+    gradient: Estimate | None = None
     """Rank correlation (-1 to 1) of the weights with gradient times input; None if it could not be measured."""
-    ablation: Estimate | None
+    ablation: Estimate | None = None
     """Rank correlation of the weights with ablation."""
-    gradient_permuted: Estimate | None
+    gradient_permuted: Estimate | None = None
     """The correlation with gradient times input of another sample."""
-    ablation_permuted: Estimate | None
+    ablation_permuted: Estimate | None = None
     """The correlation with the ablation of another sample."""
     moved: float | None = None
     """Share (0 to 1) of its attention that differs between samples; 0 for a head that attends to positions
@@ -67,6 +67,7 @@ class HeadFindings(Result):
         if self.relevance is None or self.beyond_uniform is None or self.beyond_permuted is None:
             return []
         share = f"{self.relevance.mean:.0%} of its attention is on what the answer depends on"
+        # The whole interval must be above 0, so that a claim is wrong in about 1 of 40 cases.
         if self.beyond_uniform.low <= 0:
             return [f"{share}, which is not more than with uniform attention"]
         if self.beyond_permuted.low > 0:
@@ -83,7 +84,9 @@ class HeadFindings(Result):
         """Return whether the head ranks the inputs as another measure does; empty if that was not measured."""
         if correlation is None:
             return []
+        # Another sample's values show how far the ranks agree by position alone.
         if correlation.low > max(0.0 if permuted is None else permuted.high, 0):
+            # 0.7 and 0.3 are conventions; the figure stands next to the word.
             strength = (
                 "closely" if correlation.mean >= 0.7 else "in part" if correlation.mean >= 0.3 else "barely"
             )

@@ -136,6 +136,7 @@ def choose_heads(
         raise InputError(
             f"{len(known)} pairs are too few to choose heads by: give {MIN_PAIRS} or more, better hundreds"
         )
+    # Chosen and reported on different pairs: the best of many heads looks better than it is on its own pairs.
     order = np.random.default_rng(seed).permutation(len(known)).tolist()
     selection, others = sorted(order[: len(known) // 2]), sorted(order[len(known) // 2 :])
     counts = np.stack([_count_links(array, links) for array, links in zip(weights, known, strict=True)])
@@ -176,6 +177,7 @@ def choose_heads(
 def combine_heads(weights: np.ndarray, heads: Sequence[Head], chosen: AligningHeads) -> np.ndarray:
     """Return the mean weights (Wt, Ws + 1) of the `chosen` heads, from `weights` (2, C, Wt, Ws + 1) of
     `heads`."""
+    # Averaged before the links are read: heads that agree on a word outvote a single one.
     indices = [list(heads).index(head) for head in chosen.heads]
     mean: np.ndarray = weights[int(chosen.shifted), indices].mean(0)
     return mean

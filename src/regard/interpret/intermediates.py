@@ -34,6 +34,7 @@ def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
     names = [layer.name for layer in subject.layers if layer.name in shown.layers]
     if not 0 < weights <= MAX_WEIGHTS or len(names) < len(shown.layers):
         return shown
+    # The answer is computed anew, since a map holds no intermediate values.
     answer = trace_answer(subject, shown.input, names)
     layers: dict[str, LayerIntermediates] = {}
     answers: list[AnswerIntermediates] = []
@@ -104,6 +105,7 @@ def _score_steps(
     steps: list[ScoreStep] = []
     for name in pair_steps[0][0][0]:
         array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in pair_steps])
+        # Recognised by their values, so that a new score needs no declaration of what its steps depend on.
         factors = next(
             (
                 pair

@@ -40,6 +40,7 @@ def _induction(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
     """Return the keys that follow earlier occurrences of the query's symbol (induction, Olsson et al. 2022)."""
     if layer.kind == CROSS or seen.shape[0] != seen.shape[1]:
         return None
+    # Earlier occurrences only, shifted by one key: what followed them.
     before = np.tril(_same_symbol(layer), -1)
     followers: np.ndarray = np.pad(before, ((0, 0), (1, 0)))[:, :-1] & np.tril(np.ones_like(before), -1)
     return followers
@@ -47,10 +48,11 @@ def _induction(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
 
 def _diagonal(backwards: bool) -> Targets:
     def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-        if layer.kind != CROSS or seen.shape[0] < 3:
+        if layer.kind != CROSS or seen.shape[0] < 3:  # two steps have a first and a last one, and no direction
             return None
         inputs = sum(label not in SEPARATORS for label in layer.key_labels)
         outputs = sum(label not in SEPARATORS for label in layer.query_labels)
+        # Relative positions: input and output may differ in length.
         position = np.round(np.arange(seen.shape[0]) * (inputs - 1) / max(outputs - 1, 1))
         position = inputs - 1 - position if backwards else position
         diagonal: np.ndarray = np.arange(seen.shape[1])[None, :] == position[:, None]

@@ -17,7 +17,7 @@ ROW_HEIGHT = 0.22
 
 def importance_plot(importance: HeadImportance) -> bytes:
     """Draw the loss increase when each head is off, the most important head first, as SVG."""
-    ranked = importance.ranked()[::-1]
+    ranked = importance.ranked()[::-1]  # the axis points down, so the first row is the most important head
     names = [f"{layer} {head}" for _, layer, head in ranked]
 
     def draw(axes: "Axes") -> None:

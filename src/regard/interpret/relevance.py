@@ -33,7 +33,11 @@ class RelevanceShare:
 
 
 def attention_mass(weights: Array, relevant: Array) -> Array:
-    """Return the mass (..., Tq) of weights (..., Tq, Tk) on the keys that `relevant` (..., Tq, Tk) bool marks."""
+    """Return the mass (..., Tq) of weights (..., Tq, Tk) on the keys that `relevant` (..., Tq, Tk) bool marks.
+
+    >>> attention_mass(np.array([[0.5, 0.25, 0.25]]), np.array([[True, False, True]]))
+    array([0.75])
+    """
     mass: Array = (weights * relevant).sum(-1)
     return mass
 
@@ -53,11 +57,16 @@ def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) ->
         counted = relevant.any(-1)
         heads.append(attention_mass(cross.weights, relevant.unsqueeze(1)).transpose(1, 2)[counted])
         uniform.append(attention_mass(uniform_weights(cross.weights, cross.mask)[:, 0], relevant)[counted])
+    # Averaged in float64: a test has up to 10^8 output steps, more than float32 can count.
     return RelevanceShare(
         heads=torch.cat(heads).double().mean(0).tolist(), uniform=torch.cat(uniform).double().mean().item()
     )
 
 
 def pad_keys(relevance: Tensor, keys: int) -> Tensor:
-    """Extend relevance (B, To, T) to all keys of the memory; the added keys (the rest step) are not relevant."""
+    """Extend relevance (B, To, T) to all keys of the memory; the added keys (the rest step) are not relevant.
+
+    >>> pad_keys(torch.ones(1, 1, 2, dtype=torch.bool), 3)
+    tensor([[[ True,  True, False]]])
+    """
     return F.pad(relevance, (0, keys - relevance.shape[-1]), value=False)

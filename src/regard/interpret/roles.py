@@ -162,6 +162,7 @@ def _describe_layer(
     maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int
 ) -> Iterator[HeadRole]:
     """Describe the heads of one layer from its maps of all samples, and from its maps before training."""
+    # Alternate samples: both halves then have inputs of all lengths, also if the inputs are sorted by length.
     chosen, measured = maps[::2], maps[1::2]
     draw = resample_counts(len(measured), seed)
     roles = {**FIXED, **searched_roles(maps)}
@@ -210,6 +211,7 @@ def _test_role(
 ) -> HeadRole | None:
     """Return a role of a head if there is enough evidence for it."""
     strength = estimate(values, draw)
+    # The largest of all untrained heads, so that the comparison holds for any number of heads.
     chance = max((_mean(untrained) for model in null for untrained in model[name]), default=-np.inf)
     if strength is None or strength.low <= max(MIN_STRENGTH, chance):
         return None
@@ -240,6 +242,7 @@ def _strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[s
 
 def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
     """Return the strength of a role for each head (H); NaN if the role's keys are none or all of the keys."""
+    # Keys that no head attends to are masked.
     seen = np.asarray((layer.weights > 0).any(0))
     wanted = targets(layer, seen)
     if wanted is None:

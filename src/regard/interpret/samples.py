@@ -110,6 +110,7 @@ def head_samples(
         raise InputError(
             f"token {token!r} is in none of {len(inputs)} inputs: choose one such as {min(tokens)!r}"
         )
+    # Unknown answers count as right: only answers that are known to be wrong come first.
     results.sort(key=lambda sample: (wrong_first and sample.right is not False, -sample.weight))
     wrong = None if None in correct else correct.count(False)
     return HeadSamples(

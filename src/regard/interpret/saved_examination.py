@@ -3,6 +3,7 @@
 The content is only displayed, so parts with an unexpected shape, from an older or newer version, are left out.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from regard.interpret.estimates import Estimate
@@ -12,8 +13,6 @@ from regard.viz.data import WorthData
 
 FILE = "examined.json"
 REMEDY = "delete it, or examine the run again"
-UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
-"""Errors that an unexpected shape causes."""
 
 
 class SavedExamination(NamedTuple):
@@ -28,54 +27,45 @@ class SavedExamination(NamedTuple):
 
 
 def load_examination(run: RunFolder) -> SavedExamination:
-    """Load the examination of a run; empty if there is none or the model is newer.
+    """Load the examination of a run; empty without one, or if the model is newer.
 
     Raises `InputError` if the file is damaged, was edited, or belongs to another run.
     """
-    stored = _read(run)
-    return SavedExamination(_sentences(stored), _importance(stored), _roles(stored))
+    stored = run.read_derived(FILE, REMEDY) or {}
+    if not run.has_digests and stored and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
+        stored = {}  # of an earlier model: without digests, only the dates show it
+    return SavedExamination(*(_part(read, stored) for read in (_sentences, _importance, _roles)))
+
+
+def _part(read: Callable[[Any], dict[str, Any]], stored: Any) -> dict[str, Any]:
+    """Return what `read` finds in the stored content; empty for an unexpected shape."""
+    try:
+        return read(stored)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return {}
 
 
 def _sentences(stored: Any) -> dict[str, list[str]]:
     layers: dict[str, list[str]] = {}
-    try:
-        for head, sentence in zip(stored["heads"], stored["words"], strict=False):
-            layers.setdefault(head["layer"], []).append(str(sentence))
-    except UNREADABLE:
-        return {}
+    for head, sentence in zip(stored["heads"], stored["words"], strict=False):
+        layers.setdefault(head["layer"], []).append(str(sentence))
     return layers
 
 
 def _importance(stored: Any) -> dict[str, list[WorthData]]:
-    layers = {}
-    names = ("mean", "low", "high")
-    try:
-        intervals = stored["importance"].get("intervals") or {}
-        for layer, added in stored["importance"]["added"].items():
-            known = [
-                interval and Estimate(**{name: float(interval[name]) for name in names})
-                for interval in intervals.get(layer) or ()
-            ]
-            layers[str(layer)] = importance_data([float(value) for value in added], known)
-    except UNREADABLE:
-        return {}
+    layers, intervals = {}, stored["importance"].get("intervals") or {}
+    for layer, added in stored["importance"]["added"].items():
+        known = [
+            interval and Estimate(**{name: float(interval[name]) for name in ("mean", "low", "high")})
+            for interval in intervals.get(layer) or ()
+        ]
+        layers[str(layer)] = importance_data([float(value) for value in added], known)
     return layers
 
 
 def _roles(stored: Any) -> dict[str, list[dict[str, Any]]]:
     layers: dict[str, list[dict[str, Any]]] = {}
-    try:
-        for role in stored["roles"]["heads"]:
-            data = {"role": role["role"], "strength": role["strength"], "untrained": role["untrained"]}
-            layers.setdefault(role["layer"], []).append(data)
-    except UNREADABLE:
-        return {}
+    for role in stored["roles"]["heads"]:
+        data = {name: role[name] for name in ("role", "strength", "untrained")}
+        layers.setdefault(role["layer"], []).append(data)
     return layers
-
-
-def _read(run: RunFolder) -> Any:
-    """Return the saved content; empty if there is none or the model is newer."""
-    stored = run.read_derived(FILE, REMEDY) or {}
-    if stored and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
-        return {}
-    return stored

@@ -73,6 +73,7 @@ def _merge_pieces(weights: np.ndarray, source: TokenizedText, target: TokenizedT
     mean[target.word_ids, np.arange(len(target.indices))] = 1
     mean /= np.maximum(mean.sum(1, keepdims=True), 1)
     steps = len(target.indices)
+    # The last step writes the end symbol, so the rows of what is fed begin one step later.
     rows = np.stack([weights[:, :steps], weights[:, 1 : steps + 1]])
     merged: np.ndarray = mean @ rows[..., : len(to_words)] @ to_words
     return merged

@@ -83,7 +83,7 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def wait_for_lock(path: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
-    """Wait until no other process changes `path`, then hold its lock.
+    """Wait until all other processes have stopped changing `path`, then hold its lock.
 
     `on_wait` is called once with a message if there is a wait. Raises `InputError` if the lock file cannot be
     written.

@@ -78,5 +78,5 @@ class AnswerModel(TaskModel):
         raise NotImplementedError
 
     def fast_gradient(self) -> QueryGradient | None:
-        """Return a function that computes loss and gradients faster than autograd; None if there is none."""
+        """Return a function that computes loss and gradients faster than autograd; None if the model has none."""
         return None

@@ -16,7 +16,7 @@ output layer. At step t:
 
 With input feeding (Luong 2015, section 3.3; only for `output`) the cell reads [e_t; o_{t-1}]. Differences from
 the papers: Bahdanau's output goes through a maxout layer that also reads the previous token; Luong's cells are
-stacked; the initial cell of the LSTM comes from a matrix of its own, as its state does.
+stacked; the initial cell of the LSTM comes from a separate matrix, as its state does.
 
 If the cell reads no result of attention, all its steps run in one fused kernel, and attention is one call.
 Otherwise `fast.fused_rnn_attention` runs all steps of an LSTM as one operation, unless attention is recorded or
@@ -160,7 +160,7 @@ class RecurrentDecoder(nn.Module):
         return self._advance(weights.gates(embedded), state, weights)
 
     def _run_fused(self, embedded: Tensor, state: RecurrentState) -> Tensor | None:
-        """Take all steps in one operation; None where that is not supported."""
+        """Take all steps in one operation; None if that is not supported."""
         memory, cross = state.memory, self.cross
         eager = not torch.is_autocast_enabled(embedded.device.type) and not torch.compiler.is_compiling()
         if not eager or not fast.enabled() or cross is None or cross.hook is not None or len(state.cell) != 2:

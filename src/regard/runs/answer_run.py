@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,7 +156,8 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         that does not fit.
         """
         inputs = self._inputs(input, sample_len, signal, seed)
-        attention = attach_original(self.model, self.where, lambda: map_of_answer(self.model, self.task, inputs))
+        make_map = partial(map_of_answer, self.model, self.task, inputs)
+        attention = attach_original(self.model, self.where, make_map)
         return dataclasses.replace(attention, note=self.unusual(inputs.shape[1] - self.task.signals))
 
     def playback(
@@ -171,7 +173,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         Raises `InputError` for a run without snapshots.
         """
         inputs = self._inputs(input, sample_len, signal, seed)
-        return play_back(self.files, self.model, lambda model: map_of_answer(model, self.task, inputs))
+        return play_back(self.files, self.model, partial(map_of_answer, task=self.task, inputs=inputs))
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return some output classes as text; they are numbers."""

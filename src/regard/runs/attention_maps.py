@@ -12,7 +12,6 @@ from regard.attention import short_name
 from regard.attention.recording import record_own
 from regard.data import BOS, EOS, PairBatch, collate, read_source
 from regard.data.vocabulary import replace_surrogates
-from regard.interpret.relevance import pad_keys
 from regard.tasks import alignment_mask
 from regard.viz import CROSS, AttentionMap, LayerKind, make_layer_map
 
@@ -37,24 +36,25 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
     if model.training:
         model.eval()
     with record_own(model) as records:
-        logits = model(inputs)
+        positions, logits = model.learned_positions, model(inputs)
     probabilities, prediction = logits[0].softmax(-1).max(-1)
-    letters = [_visible(letter) for letter in task.render(inputs[0])]
-    outputs = task.output_labels(inputs[0])
+    text, outputs, truth = task.render(inputs[0]), task.output_labels(inputs[0]), task.answer(inputs)[0]
+    relevance = task.relevance(inputs)[0].numpy()
+    letters = list(map(_visible, text))
     labels: Labels = {"encoder": (letters, letters), "decoder": (outputs, outputs)}
     layers = {}
     for full, record in records.items():
         name, weights = short_name(full), record.weights[0].float().numpy()
-        keys = letters + [REST] * (weights.shape[-1] - len(letters))
-        reads_input = full in model.cross_layers
-        relevant = pad_keys(task.relevance(inputs), len(keys))[0].numpy() if reads_input else None
-        layers[name] = make_layer_map(name, weights, {**labels, CROSS: (outputs, keys)}, relevant)
-    positions = model.learned_positions
+        rest = weights.shape[-1] - len(letters)
+        # The rest step belongs to no input, so no answer depends on it.
+        relevant = np.pad(relevance, ((0, 0), (0, rest))) if full in model.cross_layers else None
+        cross = (outputs, letters + [REST] * rest)
+        layers[name] = make_layer_map(name, weights, {**labels, CROSS: cross}, relevant)
     return AttentionMap(
         task=task.name,
-        input=task.render(inputs[0]),
+        input=text,
         prediction=prediction.tolist(),
-        truth=task.answer(inputs)[0].tolist(),
+        truth=truth.tolist(),
         layers=layers,
         outputs=outputs,
         probabilities=probabilities.tolist(),
@@ -72,7 +72,7 @@ def map_of_pair(
     model's own answer, and the prediction is its next token at each step.
     """
     model.eval()
-    source = replace_surrogates(source)  # as it is shown
+    source = replace_surrogates(source)  # the text that the map shows
     batch = PairBatch(read_source([source], task.source_vocabulary), collate([tokens]))
     batch = batch.to(next(model.parameters()).device)
     with record_own(model) as records:

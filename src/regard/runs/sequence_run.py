@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from regard import convert, decoding, evaluation, interpret, viz
-from regard.data.vocabulary import empty_if_blank
+from regard.data.vocabulary import empty_if_blank, is_blank
 from regard.data.word_alignment import align_with_eflomal
 from regard.errors import InputError, check_range, shorten
 from regard.runs.attention_maps import map_of_links, map_of_pair, note_of, select_aligning_head
@@ -19,7 +20,7 @@ from regard.runs.playback import play_back
 from regard.runs.probe_input import trial_of_pair
 from regard.runs.run import Run
 from regard.training import ModelPart, TaskPart, TrainingPart
-from regard.viz.records import attach_original, label_map
+from regard.viz.records import attach_original
 
 if TYPE_CHECKING:
     from regard.data.tokenization import Unit
@@ -82,9 +83,10 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
         `beam`: beam size, 1 for greedy search; `length_penalty`: exponent, 0 for none; None for the default of
         the run's class. `temperature` above 0: sample tokens by `seed` instead. Symbols that are not in the
-        vocabulary are read as one unknown symbol; a blank text has the empty answer. `engine`, `precision`,
-        `scored`: see `Engines.search`. Raises `InputError` for a text that is too long, options that do not fit,
-        and a search that the engine does not support.
+        vocabulary are read as one unknown symbol; a blank text has one empty answer. `engine`, `precision`: see
+        `Engines.choose`. `scored`: False allows NaN for log-probabilities if that saves time. Raises
+        `InputError` for a text that is too long, options that do not fit, and a search that the engine does not
+        support.
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
@@ -98,13 +100,18 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         settings = decoding.Search(
             beam=beam, length_penalty=length_penalty, n_best=n_best, temperature=temperature, seed=seed
         )
-        return self.engines.search(
-            texts, settings, engine=engine, precision=precision, batchsize=batchsize, scored=scored
-        )
+        vocabularies = self.task.source_vocabulary, self.task.target_vocabulary
+        own = partial(decoding.translate, self.model, *vocabularies, max_len=self.task.longest_target)
+        regards = engine == "regard" and precision == "float32"
+        opened = None if regards else self.engines.choose(settings, engine, precision)
+        find = own if opened is None else opened.search
+        nonblank = list(filterfalse(is_blank, texts))
+        answers = iter(find(nonblank, settings, batchsize=batchsize, scored=scored))
+        return [[decoding.blank_answer()] if is_blank(text) else next(answers) for text in texts]
 
     @cached_property
     def engines(self) -> convert.Engines:
-        """Search engines for the answers."""
+        """Search engines besides Regard's own."""
         return convert.Engines(self)
 
     def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
@@ -123,8 +130,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def attend_tokens(self, input: str, tokens: list[int]) -> viz.AttentionMap:
         """Return the attention of the model while it answers `input` with the given tokens."""
-        attention = map_of_pair(self.model, self.task, input, tokens)
-        return select_aligning_head(self.kept_heads(), label_map(self.model, self.where, attention))
+        return attach_original(self.model, self.where, partial(self._map, input, tokens), wanted=False)
+
+    def _map(self, source: str, tokens: list[int], *, forced: bool = False) -> viz.AttentionMap:
+        attention = map_of_pair(self.model, self.task, source, tokens, forced=forced)
+        return select_aligning_head(self.kept_heads(), attention)
 
     def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
         """Return the log-probability of each target given its source.
@@ -254,12 +264,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
         def make_map() -> viz.AttentionMap:
             best = answer or self.search([text], beam=beam, length_penalty=length_penalty)[0][0]
-            return select_aligning_head(self.kept_heads(), map_of_pair(self.model, self.task, text, best.tokens))
+            return self._map(text, best.tokens)
 
-        model, where = self.model, self.where
-        attention = (
-            attach_original(model, where, make_map) if answer is None else label_map(model, where, make_map())
-        )
+        attention = attach_original(self.model, self.where, make_map, wanted=answer is None)
         unknown = self.task.source_vocabulary.unknown(text)
         return dataclasses.replace(attention, note=note_of(self.unseen_length(text), unknown))
 
@@ -283,11 +290,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         text = self.draw(seed=seed) if input is None else input
         [[best, *_]] = self.search([text])
-        return play_back(
-            self.files,
-            self.model,
-            lambda model: map_of_pair(model, self.task, text, best.tokens, forced=True),
-        )
+        attend = partial(map_of_pair, task=self.task, source=text, tokens=best.tokens, forced=True)
+        return play_back(self.files, self.model, attend)
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return the symbols of some indices of the target vocabulary."""
@@ -300,10 +304,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def look(self, input: Any) -> viz.AttentionMap:
         """Return the attention on a pair of source and target; the decoder is fed the target."""
-        tokens = self.task.target_vocabulary.encode(input[1])
-        return select_aligning_head(
-            self.kept_heads(), map_of_pair(self.model, self.task, input[0], tokens, forced=True)
-        )
+        return self._map(input[0], self.task.target_vocabulary.encode(input[1]), forced=True)
 
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
         """Return (N, 2): per pair of source and target the cross-entropy of its tokens in nats, and their
@@ -320,16 +321,15 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         if (reason := self.too_long(input)) is not None:
             raise InputError(f"input {reason}")
 
-    def _check(self, texts: list[str]) -> None:
+    def _check(self, texts: Iterable[str], *, target: bool = False) -> None:
         for index, text in enumerate(texts):
-            if (reason := self.too_long(text)) is not None:
-                raise InputError(f"text {index}, {shorten(text, LONGEST_SHOWN)}, {reason}")
+            if (reason := self.too_long(text, target=target)) is not None:
+                kind = "target" if target else "text"
+                raise InputError(f"{kind} {index}, {shorten(text, LONGEST_SHOWN)}, {reason}")
 
     def _check_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
-        self._check([source for source, _ in pairs])
-        for index, (_, text) in enumerate(pairs):
-            if (reason := self.too_long(text, target=True)) is not None:
-                raise InputError(f"target {index}, {shorten(text, LONGEST_SHOWN)}, {reason}")
+        self._check(source for source, _ in pairs)
+        self._check((target for _, target in pairs), target=True)
 
     def too_long(self, text: str, *, target: bool = False) -> str | None:
         """Return why a source, or with `target` a target, is too long; None if it is not."""

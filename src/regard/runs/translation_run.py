@@ -181,7 +181,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             return False  # the file was removed
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return a source that is not in the training text; raises `InputError` if there is none."""
+        """Return a source that is not in the training text; raises `InputError` without one."""
         sources = self.unseen(MOST_DRAWN, seed)
         if not sources:
             raise InputError(f"run {str(self.folder)!r} has no text that is short enough: type an input")

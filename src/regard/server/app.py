@@ -97,22 +97,18 @@ ENDPOINTS = {
 def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
     """Return the application; `hosts` and `token` as in `AccessControl`."""
     queues = {path: RequestQueue(explorer, endpoint.parallel) for path, endpoint in ENDPOINTS.items()}
-    waiting = 0
+    places = asyncio.Semaphore(MAX_WAITING)
 
     def route(path: str, endpoint: Endpoint) -> Route:
         async def answer(request: Request) -> Response:
-            nonlocal waiting
             arguments: tuple[Any, ...] = ()
             if endpoint.body is not None:
                 arguments = (read_request(await _read_body(request, endpoint.max_body), endpoint.body),)
-            if waiting >= MAX_WAITING:
+            if places.locked():  # a request that waited here too would hold its body in memory
                 raise RequestError(429, "too many requests are waiting: try again in a moment")
-            waiting += 1
-            try:
+            async with places:
                 job = queues[path].run(lambda copy: _encode(endpoint.method(copy, *arguments)))
                 return Response(await _run_while_connected(request, job), media_type="application/json")
-            finally:
-                waiting -= 1
 
         return Route(path, answer, methods=["GET" if endpoint.body is None else "POST"])
 

@@ -1,7 +1,8 @@
 """The HTTP server: uvicorn with time-outs for slow clients, a limit of connections, and an immediate shutdown.
 
 uvicorn itself waits forever for the head of a request, for the rest of a rejected body, and for a client that
-does not read its response.
+does not read its response. Its `limit_concurrency` counts connections only when a request has arrived, so that
+idle connections would make it reject all requests; here the connection beyond the limit is rejected.
 """
 
 import asyncio
@@ -25,35 +26,12 @@ LINGER_SECONDS = 5.0  # for the rest of a rejected request: clients that send a 
 READ_SECONDS = 120.0  # for a client to read a response that fills the buffer
 
 
-class Timer:
-    """Calls a function after some time, unless it is stopped."""
-
-    def __init__(self) -> None:
-        self._handle: asyncio.TimerHandle | None = None
-
-    def start(self, seconds: float, callback: Callable[[], object]) -> None:
-        """Start the timer anew."""
-        self.stop()
-        self._handle = asyncio.get_running_loop().call_later(seconds, callback)
-
-    def stop(self) -> None:
-        """Stop the timer."""
-        if self._handle is not None:
-            self._handle.cancel()
-        self._handle = None
-
-    @property
-    def running(self) -> bool:
-        """Whether the timer is running."""
-        return self._handle is not None
-
-
 class Protocol(H11Protocol):
     """One connection."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._head_timer, self._linger_timer, self._read_timer = Timer(), Timer(), Timer()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: Any) -> None:
         """Start the time-out for the head, or reject the connection if there are too many."""
@@ -61,12 +39,11 @@ class Protocol(H11Protocol):
         if len(self.connections) > CONNECTIONS:
             self._reject(429, "too many connections are open: try again in a moment")
         else:
-            self._head_timer.start(HEAD_SECONDS, self._reject_late_head)
+            self._start_timer("head", HEAD_SECONDS, self._reject_late_head)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers."""
-        for timer in (self._head_timer, self._linger_timer, self._read_timer):
-            timer.stop()
+        self._stop_timers("head", "linger", "read")
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -75,31 +52,31 @@ class Protocol(H11Protocol):
             return
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
-            self._head_timer.stop()
-        elif not self._head_timer.running:  # the first bytes of the next request
-            self._linger_timer.stop()
-            self._head_timer.start(HEAD_SECONDS, self._reject_late_head)
+            self._stop_timers("head")
+        elif "head" not in self._timers:  # the first bytes of the next request
+            self._stop_timers("linger")
+            self._start_timer("head", HEAD_SECONDS, self._reject_late_head)
 
     def on_response_complete(self) -> None:
         """Continue with the next request; limit the time for the rest of a rejected one."""
         if self.conn.their_state is h11.SEND_BODY:
-            self._linger_timer.start(LINGER_SECONDS, self.transport.abort)
+            self._start_timer("linger", LINGER_SECONDS, self.transport.abort)
         super().on_response_complete()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection, even if the client has not read its last response."""
         super().timeout_keep_alive_handler()
-        self._linger_timer.start(LINGER_SECONDS, self.transport.abort)
+        self._start_timer("linger", LINGER_SECONDS, self.transport.abort)
 
     def pause_writing(self) -> None:
         """Start the time-out for reading: the buffer is full."""
         super().pause_writing()
-        self._read_timer.start(READ_SECONDS, self.transport.abort)
+        self._start_timer("read", READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Stop the time-out for reading."""
         super().resume_writing()
-        self._read_timer.stop()
+        self._stop_timers("read")
 
     def send_400_response(self, msg: str) -> None:
         """Reject data that is not HTTP."""
@@ -127,7 +104,16 @@ class Protocol(H11Protocol):
             self.cycle.message_event.set()
         self.conn.send_failed()
         self.transport.close()
-        self._linger_timer.start(LINGER_SECONDS, self.transport.abort)
+        self._start_timer("linger", LINGER_SECONDS, self.transport.abort)
+
+    def _start_timer(self, name: str, seconds: float, callback: Callable[[], object]) -> None:
+        self._stop_timers(name)
+        self._timers[name] = self.loop.call_later(seconds, callback)
+
+    def _stop_timers(self, *names: str) -> None:
+        for name in names:
+            if (handle := self._timers.pop(name, None)) is not None:
+                handle.cancel()
 
 
 class Server(uvicorn.Server):

@@ -122,7 +122,11 @@ class RequestError(Exception):
 
 
 def error_body(message: str) -> bytes:
-    """Return the JSON of an error, as one line; lone surrogates are escaped."""
+    """Return the JSON of an error, as one line; lone surrogates are escaped.
+
+    >>> error_body("two\\nlines")
+    b'{"error": "two lines"}'
+    """
     return json.dumps({"error": " ".join(message.split())[:MAX_ERROR]}).encode()
 
 
@@ -138,6 +142,9 @@ def read_request(body: bytes, body_type: type[Body]) -> Body:
     """Parse the body of a request.
 
     Raises `RequestError`: status 400 if it is not a JSON object, 422 if it does not match the type.
+
+    >>> read_request(b'{"input": "ABBA"}', PlaybackRequest)
+    PlaybackRequest(input='ABBA', seed=0)
     """
     try:
         return msgspec.json.decode(body, type=body_type)

@@ -245,7 +245,7 @@ class Task(AnyTask):
         return torch.tensor([[self._index(letter, step) for step, letter in enumerate(text)]])
 
     def normal(self, text: str) -> str:
-        """Return a text as it is read: `_` as the null character, small letters that are unknown as capitals."""
+        """Return a text with `_` as the null character, and with capitals for unknown small letters."""
         text = text.replace("_", NULL) if self.null else text
         return "".join(each if each in self.vocabulary else self._capital(each) for each in text)
 

@@ -151,14 +151,14 @@ class TranslationTaskConfig:
         return digests
 
     def training_text(self) -> "PairSource":
-        """Return the training text; raises `InputError` if there is none."""
+        """Return the training text; raises `InputError` without any."""
         text = self.text("train")
         if text is None:
             raise InputError("translation needs training text: give --train SOURCE TARGET, or --train PAIRS.tsv")
         return text
 
     def training_texts(self) -> "list[PairSource]":
-        """Return the training texts, one per weight; raises `InputError` if there is none."""
+        """Return the training texts, one per weight; raises `InputError` without any."""
         self.training_text()
         return self._texts("train")
 
@@ -166,7 +166,7 @@ class TranslationTaskConfig:
         """Raise `InputError` if validation or test text is broken, or if the word alignment does not fit the
         text.
 
-        Test text may be missing, as it is read later.
+        Test text may be missing: it is read later.
         """
         for part in (self.valid, self.test if all(Path(path).exists() for path in self.test) else ()):
             if part and not self.lenient:

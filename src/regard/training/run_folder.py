@@ -177,7 +177,7 @@ class RunFolder:
         key = self.path.resolve(), message
         if key not in _reported:
             _reported.add(key)
-            print_status(f"regard: {message}; it is used as it is (--trust-edited)", show=True)
+            print_status(f"regard: {message}; it is used unchanged (--trust-edited)", show=True)
 
     def report_again(self) -> None:
         """Report accepted edits again, because the run is loaded again."""

@@ -172,7 +172,7 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise DamageError("it is no regular file")
+                raise DamageError("it is not a regular file")
             yield file, status.st_size
     except OSError as error:
         raise DamageError(f"it cannot be read: {error.strerror or 'it is cut short'}") from error
@@ -186,10 +186,10 @@ def _read_header(file: BinaryIO, size: int) -> _Header:
         raise DamageError(f"its header has {length:,} bytes, at most {LARGEST_HEADER:,} are read")
     content = parse_json(file.read(length))
     if not isinstance(content, dict):
-        raise DamageError("its header is no object")
+        raise DamageError("its header is not an object")
     metadata = convert_json(content.pop("__metadata__", {}), _Metadata)
     if not (metadata.step.isascii() and metadata.step.isdigit() and len(metadata.step) <= MAX_DIGITS):
-        raise DamageError(f"its step {metadata.step[:MAX_DIGITS]!r} is no number")
+        raise DamageError(f"its step {metadata.step[:MAX_DIGITS]!r} is not a number")
     entries = convert_json(content, dict[str, _Entry])
     _check_offsets(entries, size - 8 - length)
     return _Header(metadata, entries, 8 + length)

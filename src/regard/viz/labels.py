@@ -76,12 +76,20 @@ def _sum_groups(values: np.ndarray, groups: list[list[int]], axis: int) -> np.nd
 
 
 def shown_label(label: str) -> str:
-    """Return the display form of a label, in which `␣` marks the start of a word."""
+    """Return the display form of a label, in which `␣` marks the start of a word.
+
+    >>> shown_label("▁word")
+    '␣word'
+    """
     return label.replace(WORD_START, SHOWN_WORD_START)
 
 
 def answer_text(answer: list[int] | str | None) -> str:
-    """Return the display form of a prediction or truth."""
+    """Return the display form of a prediction or truth.
+
+    >>> answer_text([2, 0]), answer_text("two"), answer_text(None)
+    ('2 0', "'two'", 'unknown')
+    """
     if answer is None:
         return "unknown"
     return repr(answer) if isinstance(answer, str) else " ".join(map(str, answer))

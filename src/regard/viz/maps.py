@@ -23,7 +23,11 @@ UNFINITE = "not finite"  # how notes and legends describe NaN and infinite weigh
 
 
 def finite(weights: np.ndarray) -> np.ndarray:
-    """Replace NaN and infinite weights by 0, so that a colour scale can be computed."""
+    """Replace NaN and infinite weights by 0, so that a colour scale can be computed.
+
+    >>> finite(np.array([0.5, np.nan]))
+    array([0.5, 0. ])
+    """
     return np.where(np.isfinite(weights), weights, 0)
 
 
@@ -188,7 +192,7 @@ class Map:
 
     @property
     def cross(self) -> LayerMap:
-        """The first layer in which outputs attend to inputs; raises `InputError` if there is none."""
+        """The first layer in which outputs attend to inputs; raises `InputError` without one."""
         for layer in self.layers.values():
             if layer.kind == CROSS:
                 return layer

@@ -1,6 +1,6 @@
 """Self-contained HTML pages of attention maps, which open offline.
 
-A page has no other files, so the JavaScript modules are bundled into one script. Each module follows those that
+A page is a single file, so the JavaScript modules are bundled into one script. Each module follows those that
 it imports and loses its imports and exports, except for the exports of the entry module. This requires that no
 two modules define the same name, and that imports and exports have the simple form that `IMPORT` and `EXPORT`
 describe.
@@ -37,12 +37,11 @@ UNSUPPORTED = re.compile(r"^(?:(?:import|export)\b|(?:const|let|var) \W).*", re.
 
 def page(maps: Sequence[Map], **options: Any) -> str:
     """Return a page that shows `maps`, with a choice of input, layer and head; `options` as in `view_json`."""
-    # Without "<", no text of an input can end the script element.
-    data = view_json(maps, packed=True, **options).replace("<", "\\u003c")
-    template = (VIEW / "page.html").read_text(encoding="utf-8")
-    code = bundle()
+    template, code = (VIEW / "page.html").read_text(encoding="utf-8"), bundle()
     script = template.partition('<script type="module">')[2].partition("</script>")[0].replace("/*VIEW*/", code)
     name = html.escape(f"{maps[0].task}: {_title(maps[0].input)}" if maps else "nothing")
+    # Without "<", no text of an input can end the script element.
+    data = view_json(maps, packed=True, **options).replace("<", "\\u003c")
     # The content security policy allows this one script by its hash, and no network access.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = {"VIEW": code, "DIGEST": digest, "DATA": data, "TITLE": f"{name} · Regard", "NAME": name}

@@ -85,24 +85,22 @@ def skip_original() -> Iterator[None]:
         _original_wanted.reset(token)
 
 
-def attach_original(model: nn.Module, where: str, attend: Callable[[], AttentionMap]) -> AttentionMap:
+def attach_original(
+    model: nn.Module, where: str, attend: Callable[[], AttentionMap], *, wanted: bool = True
+) -> AttentionMap:
     """Return the map that `attend` computes, with the active interventions and the map without them.
 
     `where`: path or name of the model. With an active intervention `attend` runs twice, except inside
-    `skip_original`.
+    `skip_original`, and if the original is not `wanted`.
 
         with regard.intervene(model, "cross", heads=[1]):
             attention = attach_original(model, "models/counting", attend)
         attention.interventions          # ("cross: head 1 off",)
         attention.original.prediction
     """
-    attention = label_map(model, where, attend())
-    if not attention.interventions or not _original_wanted.get():
+    interventions = active_interventions(model)
+    attention = dataclasses.replace(attend(), model=where, interventions=interventions)
+    if not interventions or not wanted or not _original_wanted.get():
         return attention
     with suspend_interventions():
-        return dataclasses.replace(attention, original=label_map(model, where, attend()))
-
-
-def label_map(model: nn.Module, where: str, attention: AttentionMap) -> AttentionMap:
-    """Return a map with the path or name of its model and the active interventions."""
-    return dataclasses.replace(attention, model=where, interventions=active_interventions(model))
+        return dataclasses.replace(attention, original=dataclasses.replace(attend(), model=where))

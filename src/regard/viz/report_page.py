@@ -56,7 +56,11 @@ Part = Group | Table | Text | str | Plot | Links
 
 
 def render_page(title: str, parts: Iterable[Part]) -> str:
-    """Return a page that shows `parts` one after the other."""
+    """Return a page that shows `parts` one after the other.
+
+    >>> "<p>1 &lt; 2</p>" in render_page("Numbers", ["1 < 2"])
+    True
+    """
     name = html.escape(title)
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     body = "\n".join(filter(None, map(_render, parts)))

@@ -101,6 +101,7 @@ def _pack_numbers(numbers: np.ndarray) -> NumbersData:
 
 def _layer_data(layer: LayerMap, packed: bool) -> LayerData:
     named = layer.head_names is not None or layer.head_numbers is not None
+    weights = pack(layer.weights) if packed else layer.weights
     return {
         "name": layer.name,
         "title": layer.title,
@@ -109,7 +110,7 @@ def _layer_data(layer: LayerMap, packed: bool) -> LayerData:
         "keys": layer.key_labels,
         "query_words": word_pieces(layer.query_labels),
         "key_words": word_pieces(layer.key_labels),
-        "weights": pack(layer.weights) if packed else layer.weights,
+        "weights": weights,
         "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
         "square": 1 if layer.rows is None else layer.rows.side,
         "patches": None if layer.patches is None else list(layer.patches),
@@ -142,9 +143,14 @@ def image_url(pixels: np.ndarray) -> str:
 
 
 def pack(weights: np.ndarray) -> PackedWeights:
-    """Pack weights (H, Tq, Tk) from 0 to 1 as described in the module's docstring."""
+    """Pack weights (H, Tq, Tk) from 0 to 1 as described in the module's docstring.
+
+    >>> pack(np.array([[[0.25, 0.75]]]))["largest"]
+    0.75
+    """
     usable = np.isfinite(weights)
     levels = LEVELS if usable.all() else LEVELS - 1
+    # Of the whole layer, so that heads share one colour scale; never 0, which could not be divided by.
     largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
     whole = np.where(usable, np.rint(finite(weights) / largest * levels), LEVELS).astype("<u2")
     packed = base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode()

@@ -178,6 +178,9 @@ def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[st
 
     Layers match by name. If no name is shared, they match by position within each kind that has the same number
     of layers in both models. `layerBeside` in comparison.js does the same for pages.
+
+    >>> match_layers([Layer("first", "cross", 2)], [Layer("other", "cross", 4)])
+    {'first': 'other'}
     """
     names = {layer.name for layer in others}
     if shared := {layer.name: layer.name for layer in layers if layer.name in names}:

@@ -67,7 +67,7 @@ def _layers(weights: Any, input: int | None) -> list[np.ndarray]:
     if not isinstance(weights, list | tuple):
         array = _array(weights)
         weights = list(array) if array.ndim == 5 else [array]
-    elif weights and not isinstance(weights[0], list | tuple) and _array(weights[0]).ndim == 2:
+    elif weights and _dimensions(weights[0]) == 2:
         weights = [np.stack([_array(head) for head in weights])]  # the heads of one layer
     layers = []
     for layer_weights in weights:
@@ -83,6 +83,13 @@ def _layers(weights: Any, input: int | None) -> list[np.ndarray]:
             )
         layers.append(array)
     return layers
+
+
+def _dimensions(weights: Any) -> int:
+    """Return the number of dimensions of a tensor, an array, or nested lists of numbers or tensors."""
+    if isinstance(weights, list | tuple):
+        return 1 + _dimensions(weights[0]) if weights else 1
+    return int(np.ndim(weights)) if not hasattr(weights, "dim") else int(weights.dim())
 
 
 def _array(weights: Any) -> np.ndarray:

@@ -71,7 +71,11 @@ def largest_keys(weights: np.ndarray) -> list[int]:
 
 
 def decimals(values: "np.ndarray | list[float]") -> str:
-    """Format numbers as a list with three decimals."""
+    """Format numbers as a list with three decimals.
+
+    >>> decimals([0.5, 0.25])
+    '[0.500, 0.250]'
+    """
     return "[" + ", ".join(f"{value:.3f}" for value in values) + "]"
 
 

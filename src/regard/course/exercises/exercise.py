@@ -137,6 +137,17 @@ class Exercise:
         """Return whether `name` is a name of this exercise, in any spelling."""
         return normalize_name(name) in {normalize_name(known) for known in (self.name, *self.aliases)}
 
+    def module_weights(self, case: Case) -> dict[str, Array]:
+        """Return the weights that a class has itself, by name."""
+        weights: dict[str, Array] = {}
+        for name in self.module_arguments:
+            value = case.arguments[name]
+            if isinstance(value, Mapping):
+                weights |= value
+            elif isinstance(value, np.ndarray):
+                weights[name] = value
+        return weights
+
     def expected(self, case: Case) -> tuple[Array, ...]:
         """Return the right outputs."""
         return _expected(self.reference, case)

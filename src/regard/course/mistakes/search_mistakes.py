@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.course.mistakes.solution import Hypothesis, Solution, Step
+from regard.course.mistakes.solution import Hypothesis, Solution, Step, mistake
 from regard.course.mistakes.transformer_solution import Array
 
 GREEDY = "Greedy search: the most likely next token after the tokens so far, until the end token"
@@ -24,22 +24,16 @@ class Unlikeliest(Solution, paper=GREEDY):
         return -log_probabilities
 
 
-class OnlyLastToken(Solution, paper=GREEDY):
+@mistake(Solution.step_input, GREEDY, "Call `step` with all tokens so far, beginning with the start token.")
+def only_last_token(self: Solution, tokens: list[int]) -> list[int]:
     """The model receives only the last token and not the tokens before it."""
-
-    instead = "Call `step` with all tokens so far, beginning with the start token."
-
-    def step_input(self, tokens: list[int]) -> list[int]:
-        return tokens[-1:]
+    return tokens[-1:]
 
 
-class WithoutStart(Solution, paper=GREEDY):
+@mistake(Solution.step_input, GREEDY, "Call `step` with all tokens so far, beginning with the start token.")
+def without_start(self: Solution, tokens: list[int]) -> list[int]:
     """The model is called without the start token."""
-
-    instead = "Call `step` with all tokens so far, beginning with the start token."
-
-    def step_input(self, tokens: list[int]) -> list[int]:
-        return tokens[1:] or tokens
+    return tokens[1:] or tokens
 
 
 class NeverEnds(Solution, paper=GREEDY):
@@ -54,122 +48,100 @@ class NeverEnds(Solution, paper=GREEDY):
         return False
 
 
-class StartIncluded(Solution, paper=TOKENS):
+@mistake(Solution.strip_tokens, TOKENS, "Return the tokens after the start token.")
+def start_included(self: Solution, tokens: list[int], start: int, end: int) -> list[int]:
     """The answer begins with the start token."""
-
-    instead = "Return the tokens after the start token."
-
-    def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
-        return tokens
+    return tokens
 
 
-class EndDropped(Solution, paper=TOKENS):
+@mistake(Solution.strip_tokens, TOKENS, "Return the end token too if it was reached.")
+def end_dropped(self: Solution, tokens: list[int], start: int, end: int) -> list[int]:
     """The end token is missing from the answer."""
-
-    instead = "Return the end token too if it was reached."
-
-    def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
-        return [token for token in tokens[1:] if token != end]
+    return [token for token in tokens[1:] if token != end]
 
 
-class OneTooFew(Solution, paper=LONGEST):
+@mistake(Solution.token_limit, LONGEST, "Return up to `longest` tokens, not counting the start token.")
+def one_too_few(self: Solution, longest: int) -> int:
     """The search stops one token before `longest`, for example because it counts the start token."""
-
-    instead = "Return up to `longest` tokens, not counting the start token."
-
-    def token_limit(self, longest: int) -> int:
-        return longest - 1
+    return longest - 1
 
 
-class OneTooMany(Solution, paper=LONGEST):
+@mistake(Solution.token_limit, LONGEST, "Return at most `longest` tokens.")
+def one_too_many(self: Solution, longest: int) -> int:
     """The search returns one token more than `longest`."""
-
-    instead = "Return at most `longest` tokens."
-
-    def token_limit(self, longest: int) -> int:
-        return longest + 1
+    return longest + 1
 
 
-class BeamOfOne(Solution, paper=BEAM):
+@mistake(Solution.select_top, BEAM, "Keep the `width` best hypotheses after every step.")
+def beam_of_one(self: Solution, candidates: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
     """The beam keeps one hypothesis, so it is greedy search."""
-
-    instead = "Keep the `width` best hypotheses after every step."
-
-    def select_top(self, candidates: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
-        return super().select_top(candidates, 1, parents)
+    return Solution.select_top(self, candidates, 1, parents)
 
 
-class EachKeepsItsBest(Solution, paper=BEAM):
+@mistake(
+    Solution.select_top, BEAM, "Sort the continuations of all hypotheses together, and keep the `width` best."
+)
+def each_keeps_its_best(
+    self: Solution, candidates: list[Hypothesis], width: int, parents: list[int]
+) -> list[Hypothesis]:
     """Each hypothesis keeps its own best continuation: hypotheses do not compete with each other."""
-
-    instead = "Sort the continuations of all hypotheses together, and keep the `width` best."
-
-    def select_top(self, candidates: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
-        if len(set(parents)) == 1:
-            return super().select_top(candidates, width, parents)
-        best = []
-        for parent in sorted(set(parents)):
-            children = [c for c, owner in zip(candidates, parents, strict=True) if owner == parent]
-            best.append(max(children, key=lambda candidate: candidate[0]))
-        return super().select_top(best, width, parents)
+    if len(set(parents)) == 1:
+        return Solution.select_top(self, candidates, width, parents)
+    best = []
+    for parent in sorted(set(parents)):
+        children = [c for c, owner in zip(candidates, parents, strict=True) if owner == parent]
+        best.append(max(children, key=lambda candidate: candidate[0]))
+    return Solution.select_top(self, best, width, parents)
 
 
-class PrunedByFigure(Solution, paper=f"{BEAM}; this exercise's stub: the length counts for the answer"):
+@mistake(
+    Solution.prune,
+    f"{BEAM}; this exercise's stub: the length counts for the answer",
+    "Keep the largest sums of log-probabilities; divide by length ** alpha only to choose the answer.",
+)
+def pruned_by_figure(
+    self: Solution, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
+) -> list[Hypothesis]:
     """The beam is pruned by sums divided by the length: short hypotheses lose their places to longer ones."""
-
-    instead = "Keep the largest sums of log-probabilities; divide by length ** alpha only to choose the answer."
-
-    def prune(
-        self, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
-    ) -> list[Hypothesis]:
-        figures = [self.normalize_length(total, len(tokens) - 1, alpha) for total, tokens in candidates]
-        order = sorted(range(len(candidates)), key=lambda index: -figures[index])
-        return [candidates[index] for index in order[:width]]
+    figures = [self.normalize_length(total, len(tokens) - 1, alpha) for total, tokens in candidates]
+    order = sorted(range(len(candidates)), key=lambda index: -figures[index])
+    return [candidates[index] for index in order[:width]]
 
 
-class ProbabilitiesAdded(Solution, paper=BEAM):
+@mistake(
+    Solution.token_gains,
+    BEAM,
+    "Add the log-probabilities that `step` returns: the log of a product is a sum of logs.",
+)
+def probabilities_added(self: Solution, log_probabilities: Array) -> Array:
     """Probabilities are added instead of log-probabilities: two likely tokens beat one certain token."""
-
-    instead = "Add the log-probabilities that `step` returns: the log of a product is a sum of logs."
-
-    def token_gains(self, log_probabilities: Array) -> Array:
-        return np.exp(log_probabilities)
+    return np.exp(log_probabilities)
 
 
-class LengthNotDivided(Solution, paper=LENGTH):
+@mistake(
+    Solution.normalize_length, LENGTH, "Divide the log-probability by length ** alpha before you choose the best."
+)
+def length_not_divided(self: Solution, total: float, length: int, alpha: float) -> float:
     """The hypotheses are compared without dividing by their length, so short ones win."""
-
-    instead = "Divide the log-probability by length ** alpha before you choose the best."
-
-    def normalize_length(self, total: float, length: int, alpha: float) -> float:
-        return total
+    return total
 
 
-class LengthMultiplied(Solution, paper=LENGTH):
+@mistake(Solution.normalize_length, LENGTH, "Divide by length ** alpha: log-probabilities are negative.")
+def length_multiplied(self: Solution, total: float, length: int, alpha: float) -> float:
     """The log-probability is multiplied by length ** alpha, which makes long hypotheses worse."""
-
-    instead = "Divide by length ** alpha: log-probabilities are negative."
-
-    def normalize_length(self, total: float, length: int, alpha: float) -> float:
-        return total * length**alpha
+    return total * length**alpha
 
 
-class StartCounted(Solution, paper=LENGTH):
+@mistake(Solution.normalize_length, LENGTH, "Count only the tokens of the answer.")
+def start_counted(self: Solution, total: float, length: int, alpha: float) -> float:
     """The length includes the start token."""
-
-    instead = "Count only the tokens of the answer."
-
-    def normalize_length(self, total: float, length: int, alpha: float) -> float:
-        return super().normalize_length(total, length + 1, alpha)
+    return Solution.normalize_length(self, total, length + 1, alpha)
 
 
-class AlphaIgnored(Solution, paper=LENGTH):
+@mistake(Solution.normalize_length, LENGTH, "Divide by length ** alpha.")
+def alpha_ignored(self: Solution, total: float, length: int, alpha: float) -> float:
     """The log-probability is divided by the length itself, whatever alpha is."""
-
-    instead = "Divide by length ** alpha."
-
-    def normalize_length(self, total: float, length: int, alpha: float) -> float:
-        return total / length
+    return total / length
 
 
 class FirstToEnd(Solution, paper=BEAM):
@@ -185,13 +157,14 @@ class FirstToEnd(Solution, paper=BEAM):
         return super().select_answer(ended or beam, alpha, end)
 
 
-class EndedDropped(Solution, paper=f"{BEAM}; this exercise's stub: it keeps competing for its place"):
+@mistake(
+    Solution.keep_finished,
+    f"{BEAM}; this exercise's stub: it keeps competing for its place",
+    "Put it back among the candidates unchanged, so that it competes for its place in the beam.",
+)
+def ended_dropped(self: Solution, hypothesis: Hypothesis) -> list[Hypothesis]:
     """A hypothesis that has ended is skipped in the next step, and its answer is lost."""
-
-    instead = "Put it back among the candidates unchanged, so that it competes for its place in the beam."
-
-    def keep_finished(self, hypothesis: Hypothesis) -> list[Hypothesis]:
-        return []
+    return []
 
 
 class EndedAside(Solution, paper=f"{BEAM}; this exercise's stub: it keeps competing for its place"):
@@ -231,21 +204,15 @@ class OnlyEndedCount(EndedAside):
         return super().select_answer([] if self.aside else beam, alpha, end)
 
 
-class ChosenBySum(Solution, paper=LENGTH):
+@mistake(Solution.select_answer, LENGTH, "Divide all sums first, then choose the largest figure.")
+def chosen_by_sum(self: Solution, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
     """The answer is the hypothesis with the largest sum, although its figure is divided by the length."""
-
-    instead = "Divide all sums first, then choose the largest figure."
-
-    def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
-        total, tokens = max(beam, key=lambda hypothesis: hypothesis[0])
-        return self.normalize_length(total, len(tokens) - 1, alpha), tokens
+    total, tokens = max(beam, key=lambda hypothesis: hypothesis[0])
+    return self.normalize_length(total, len(tokens) - 1, alpha), tokens
 
 
-class LastOfBeam(Solution, paper=BEAM):
+@mistake(Solution.select_answer, BEAM, "Return the hypothesis with the largest figure.")
+def last_of_beam(self: Solution, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
     """The worst hypothesis of the beam is returned."""
-
-    instead = "Return the hypothesis with the largest figure."
-
-    def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
-        ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
-        return min(ranked, key=lambda hypothesis: hypothesis[0])
+    ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
+    return min(ranked, key=lambda hypothesis: hypothesis[0])

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from regard.course.mistakes.transformer_solution import PADDING, Array, Mask, Tr
 Hypothesis = tuple[float, list[int]]
 """Sum of log-probabilities, and tokens with the start token."""
 Step = Callable[[list[int]], Array]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class RecurrentSolution(TransformerSolution):
@@ -234,3 +236,32 @@ def normalize_gradient(gradient: Array) -> Array:
     """Return a gradient with length 1; zeros stay zeros."""
     length = math.sqrt(float((gradient**2).sum()))
     return gradient / length if length else gradient
+
+
+def mistake(
+    step: Callable[Concatenate[Any, P], R],
+    paper: str,
+    instead: str,
+    *,
+    companion: bool = False,
+    broken: frozenset[str] = frozenset(),
+) -> Callable[[Callable[Concatenate[Any, P], R]], type[Solution]]:
+    """Turn a function into a mistake: the right solution, with one step replaced by the function.
+
+    step: the method of `Solution` that the function replaces, with the same arguments. The function's docstring
+    says what is wrong. `paper`, `instead`, `companion` and `broken`: see `Solution`.
+
+    >>> @mistake(Solution.project_output, "Vaswani et al. 2017, section 3.2.2", "Multiply by W^O.")
+    ... def no_output_projection(self, joined, w_o):
+    ...     '''The output projection is missing.'''
+    ...     return joined
+    >>> issubclass(no_output_projection, Solution), no_output_projection.instead
+    (True, 'Multiply by W^O.')
+    """
+
+    def derive(wrong: Callable[Concatenate[Any, P], R]) -> type[Solution]:
+        attributes = {"paper": paper, "instead": instead, "companion": companion, "broken": broken}
+        names = {"__doc__": wrong.__doc__, "__module__": wrong.__module__}
+        return type(wrong.__name__, (Solution,), {step.__name__: wrong, **attributes, **names})
+
+    return derive

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from regard.course.mistakes.decoder_mistakes import CROSS, PADDING
-from regard.course.mistakes.solution import Solution
+from regard.course.mistakes.solution import Solution, mistake
 from regard.course.mistakes.transformer_solution import Array, Mask, Parameters
 
 EMBEDDING = "Vaswani et al. 2017, section 3.4: 'we multiply those weights by √d_model'"
@@ -17,90 +17,67 @@ LOGITS = "This exercise's stub: returns logits"
 OUTPUT = "This exercise's stub: the output layer is w_out, b_out"
 
 
-class EmbeddingNotScaled(Solution, paper=EMBEDDING):
+@mistake(
+    Solution.scale_embeddings, EMBEDDING, "Multiply the embeddings by √d_model before the positions are added."
+)
+def embedding_not_scaled(self: Solution, vectors: Array, side: str) -> Array:
     """The embeddings are not multiplied by √d_model."""
-
-    instead = "Multiply the embeddings by √d_model before the positions are added."
-
-    def scale_embeddings(self, vectors: Array, side: str) -> Array:
-        return vectors
+    return vectors
 
 
-class EmbeddingDivided(Solution, paper=EMBEDDING):
+@mistake(
+    Solution.scale_embeddings, EMBEDDING, "Multiply the embeddings by √d_model before the positions are added."
+)
+def embedding_divided(self: Solution, vectors: Array, side: str) -> Array:
     """The embeddings are divided by √d_model."""
-
-    instead = "Multiply the embeddings by √d_model before the positions are added."
-
-    def scale_embeddings(self, vectors: Array, side: str) -> Array:
-        return vectors / math.sqrt(vectors.shape[-1])
+    return vectors / math.sqrt(vectors.shape[-1])
 
 
-class SourceNotScaled(Solution, paper=EMBEDDING):
+@mistake(Solution.scale_embeddings, EMBEDDING, "Multiply the source's embeddings too.")
+def source_not_scaled(self: Solution, vectors: Array, side: str) -> Array:
     """Only the target's embeddings are multiplied by √d_model."""
-
-    instead = "Multiply the source's embeddings too."
-
-    def scale_embeddings(self, vectors: Array, side: str) -> Array:
-        return vectors if side == "source" else super().scale_embeddings(vectors, side)
+    return vectors if side == "source" else Solution.scale_embeddings(self, vectors, side)
 
 
-class TargetNotScaled(Solution, paper=EMBEDDING):
+@mistake(Solution.scale_embeddings, EMBEDDING, "Multiply the target's embeddings too.")
+def target_not_scaled(self: Solution, vectors: Array, side: str) -> Array:
     """Only the source's embeddings are multiplied by √d_model."""
-
-    instead = "Multiply the target's embeddings too."
-
-    def scale_embeddings(self, vectors: Array, side: str) -> Array:
-        return vectors if side == "target" else super().scale_embeddings(vectors, side)
+    return vectors if side == "target" else Solution.scale_embeddings(self, vectors, side)
 
 
-class PositionsScaledToo(Solution, paper=EMBEDDING):
+@mistake(Solution.embed, EMBEDDING, "Scale the embeddings first, then add the positions.")
+def positions_scaled_too(self: Solution, tokens: Array, table: Array, side: str) -> Array:
     """The positions are added before the scaling, so they are multiplied by √d_model too."""
-
-    instead = "Scale the embeddings first, then add the positions."
-
-    def embed(self, tokens: Array, table: Array, side: str) -> Array:
-        vectors = table[tokens]
-        return self.scale_embeddings(vectors + self.position_vectors(vectors, vectors.shape[-1]), side)
+    vectors = table[tokens]
+    return self.scale_embeddings(vectors + self.position_vectors(vectors, vectors.shape[-1]), side)
 
 
-class NoPositions(Solution, paper=POSITIONS):
+@mistake(Solution.position_vectors, POSITIONS, "Add the positions to the embeddings of source and target.")
+def no_positions(self: Solution, states: Array, width: int) -> Array:
     """No positions are added: for attention the sentence is a set of words without order."""
-
-    instead = "Add the positions to the embeddings of source and target."
-
-    def position_vectors(self, states: Array, width: int) -> Array:
-        return np.zeros((*states.shape[:2], width))
+    return np.zeros((*states.shape[:2], width))
 
 
-class NoSourcePositions(Solution, paper=POSITIONS):
+@mistake(Solution.embed, POSITIONS, "Add the positions to the source's embeddings too.")
+def no_source_positions(self: Solution, tokens: Array, table: Array, side: str) -> Array:
     """The source has no positions."""
-
-    instead = "Add the positions to the source's embeddings too."
-
-    def embed(self, tokens: Array, table: Array, side: str) -> Array:
-        if side != "source":
-            return super().embed(tokens, table, side)
-        return self.scale_embeddings(table[tokens], side)
+    if side != "source":
+        return Solution.embed(self, tokens, table, side)
+    return self.scale_embeddings(table[tokens], side)
 
 
-class NoTargetPositions(Solution, paper=POSITIONS):
+@mistake(Solution.embed, POSITIONS, "Add the positions to the target's embeddings too.")
+def no_target_positions(self: Solution, tokens: Array, table: Array, side: str) -> Array:
     """The target has no positions."""
-
-    instead = "Add the positions to the target's embeddings too."
-
-    def embed(self, tokens: Array, table: Array, side: str) -> Array:
-        if side != "target":
-            return super().embed(tokens, table, side)
-        return self.scale_embeddings(table[tokens], side)
+    if side != "target":
+        return Solution.embed(self, tokens, table, side)
+    return self.scale_embeddings(table[tokens], side)
 
 
-class SourcePaddingSeen(Solution, paper=PADDING):
+@mistake(Solution.encoder_mask, PADDING, "Hide the source's padding in the encoder's self-attention.")
+def source_padding_seen(self: Solution, source: Array) -> Mask:
     """The encoder attends to padding."""
-
-    instead = "Hide the source's padding in the encoder's self-attention."
-
-    def encoder_mask(self, source: Array) -> Mask:
-        return None
+    return None
 
 
 class PaddingSeenEverywhere(Solution, paper=PADDING):
@@ -115,96 +92,88 @@ class PaddingSeenEverywhere(Solution, paper=PADDING):
         return None
 
 
-class CausalEncoder(
-    Solution,
-    paper="Vaswani et al. 2017, section 3.2.3: 'each position in the encoder can attend to all positions'",
-):
+@mistake(
+    Solution.encoder_mask,
+    "Vaswani et al. 2017, section 3.2.3: 'each position in the encoder can attend to all positions'",
+    "In the encoder every word may attend to every word; hide only padding.",
+)
+def causal_encoder(self: Solution, source: Array) -> Mask:
     """The encoder has a causal mask: a word does not see later words."""
-
-    instead = "In the encoder every word may attend to every word; hide only padding."
-
-    def encoder_mask(self, source: Array) -> Mask:
-        mask = super().encoder_mask(source)
-        return None if mask is None else mask & self.causal_mask(mask.shape[-1])
+    mask = Solution.encoder_mask(self, source)
+    return None if mask is None else mask & self.causal_mask(mask.shape[-1])
 
 
-class Probabilities(Solution, paper=LOGITS):
+@mistake(
+    Solution.logits,
+    LOGITS,
+    "Return logits: the loss applies the softmax, and a second softmax makes the gradient smaller.",
+)
+def probabilities(self: Solution, states: Array, parameters: Parameters) -> Array:
     """The model returns probabilities: it applies the softmax itself."""
-
-    instead = "Return logits: the loss applies the softmax, and a second softmax makes the gradient smaller."
-
-    def logits(self, states: Array, parameters: Parameters) -> Array:
-        return np.exp(self.log_softmax(super().logits(states, parameters)))
+    return np.exp(self.log_softmax(Solution.logits(self, states, parameters)))
 
 
-class LogProbabilities(Solution, paper=LOGITS):
+@mistake(Solution.logits, LOGITS, "Return logits, the output of the last layer.")
+def log_probabilities(self: Solution, states: Array, parameters: Parameters) -> Array:
     """The model returns log-probabilities: it applies the log-softmax itself."""
-
-    instead = "Return logits, the output of the last layer."
-
-    def logits(self, states: Array, parameters: Parameters) -> Array:
-        return self.log_softmax(super().logits(states, parameters))
+    return self.log_softmax(Solution.logits(self, states, parameters))
 
 
-class LayerByLayer(Solution, paper=CROSS):
+@mistake(Solution.memory_for_layer, CROSS, "Let every decoder layer attend to the output of the whole encoder.")
+def layer_by_layer(self: Solution, states: list[Array], layer: int) -> Array:
     """Each decoder layer attends to the encoder layer of the same number, not to the last one."""
-
-    instead = "Let every decoder layer attend to the output of the whole encoder."
-
-    def memory_for_layer(self, states: list[Array], layer: int) -> Array:
-        return states[layer + 1]
+    return states[layer + 1]
 
 
-class MemoryIsEmbedding(Solution, paper=CROSS):
+@mistake(Solution.memory_for_layer, CROSS, "Give the decoder the output of the last encoder layer.")
+def memory_is_embedding(self: Solution, states: list[Array], layer: int) -> Array:
     """The decoder attends to the source's embeddings: the encoder's output is not used."""
-
-    instead = "Give the decoder the output of the last encoder layer."
-
-    def memory_for_layer(self, states: list[Array], layer: int) -> Array:
-        return states[0]
+    return states[0]
 
 
-class SharedLayers(Solution, paper=STACK):
+@mistake(
+    Solution.layer_parameters, STACK, "Create each layer separately: ModuleList([Layer(...) for _ in range(N)])."
+)
+def shared_layers(self: Solution, parameters: Parameters, side: str, layer: int) -> Parameters:
     """All layers of a stack are the same object: [layer] * N repeats it."""
-
-    instead = "Create each layer separately: ModuleList([Layer(...) for _ in range(N)])."
-
-    def layer_parameters(self, parameters: Parameters, side: str, layer: int) -> Parameters:
-        return super().layer_parameters(parameters, side, 0)
+    return Solution.layer_parameters(self, parameters, side, 0)
 
 
-class OneLayer(Solution, paper=STACK):
+@mistake(
+    Solution.transformer,
+    STACK,
+    "Feed each layer with the output of the previous one: x = layer(x), with the same x.",
+)
+def one_layer(
+    self: Solution, source: Array, target: Array, parameters: Parameters, heads: int, layers: int
+) -> Array:
     """Only the last layer of each stack has an effect: every layer receives the embedding as its input."""
-
-    instead = "Feed each layer with the output of the previous one: x = layer(x), with the same x."
-
-    def transformer(self, source: Array, target: Array, parameters: Parameters, heads: int, layers: int) -> Array:
-        last = {
-            name.replace(f".{layers - 1}.", ".0."): value
-            for name, value in parameters.items()
-            if f".{layers - 1}." in name or "." not in name
-        }
-        return super().transformer(source, target, last, heads, 1)
+    last = {
+        name.replace(f".{layers - 1}.", ".0."): value
+        for name, value in parameters.items()
+        if f".{layers - 1}." in name or "." not in name
+    }
+    return Solution.transformer(self, source, target, last, heads, 1)
 
 
-class ShiftedInside(Solution, paper="Vaswani et al. 2017, figure 1: 'outputs (shifted right)'"):
+@mistake(
+    Solution.decoder_input,
+    "Vaswani et al. 2017, figure 1: 'outputs (shifted right)'",
+    "Use the target without shifting it: the caller has shifted it already.",
+)
+def shifted_inside(self: Solution, target: Array) -> Array:
     """The model shifts the target again: the last token is lost, and all others are one step late."""
-
-    instead = "Use the target without shifting it: the caller has shifted it already."
-
-    def decoder_input(self, target: Array) -> Array:
-        return np.concatenate([np.zeros_like(target[:, :1]), target[:, :-1]], 1)
+    return np.concatenate([np.zeros_like(target[:, :1]), target[:, :-1]], 1)
 
 
-class TiedOutput(Solution, paper=OUTPUT):
+@mistake(
+    Solution.logits,
+    OUTPUT,
+    "Use separate weights for the output layer here. (The paper shares them; elsewhere it is no mistake.)",
+)
+def tied_output(self: Solution, states: Array, parameters: Parameters) -> Array:
     """The output layer shares its weights with the target's embedding."""
-
-    instead = (
-        "Use separate weights for the output layer here. (The paper shares them; elsewhere it is no mistake.)"
-    )
-
-    def logits(self, states: Array, parameters: Parameters) -> Array:
-        return states @ parameters["target"].T
+    return states @ parameters["target"].T
 
 
 class NormAtTheEnd(Solution, paper="Vaswani et al. 2017, section 3.1 and figure 1"):
@@ -221,10 +190,7 @@ class NormAtTheEnd(Solution, paper="Vaswani et al. 2017, section 3.1 and figure 
         return super().logits(self.normalize(states, np.ones(width), np.zeros(width)), parameters)
 
 
-class NoOutputBias(Solution, paper=OUTPUT):
+@mistake(Solution.logits, OUTPUT, "Add b_out to the logits.")
+def no_output_bias(self: Solution, states: Array, parameters: Parameters) -> Array:
     """The output layer has no bias."""
-
-    instead = "Add b_out to the logits."
-
-    def logits(self, states: Array, parameters: Parameters) -> Array:
-        return states @ parameters["w_out"]
+    return states @ parameters["w_out"]

@@ -1,6 +1,9 @@
 """The right solution to the exercises on attention, positions and the Transformer, in replaceable steps.
 
-The steps are methods, so that a mistake can replace one of them. Compare `reference/`, which has no steps.
+The steps are methods, so that a mistake can replace one of them. `reference/` computes the same in plain loops
+and has no steps; a test compares the two. The loops would be too slow here, because a diagnosis runs up to 40,000
+sets of mistakes: an input of the decoder layer takes 1.9 ms in loops and 0.19 ms in steps, one of multi-head
+attention 0.86 and 0.05 ms. The library's own layers need PyTorch, which a check of NumPy code does not load.
 Shapes: B batch, T time (Tq of queries, Tk of keys), D width, H heads, V vocabulary. Arrays are NumPy's, float64.
 """
 

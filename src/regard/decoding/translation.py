@@ -1,0 +1,163 @@
+"""Translation of texts: batches of similar length, a search for each, and results in the original order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from regard.data import PAD, Vocabulary, collate
+from regard.decoding.incremental import IncrementalDecoder, make_decoder
+from regard.decoding.search import Hypothesis, beam_search, greedy_search, sample
+from regard.errors import InputError
+from regard.fast.threads import map_in_threads
+from regard.models import Seq2Seq
+from regard.result import Result
+from regard.streams import derive_seed
+
+SLACK = 50
+"""Tokens that an answer may have beyond twice the number of its source."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Candidate(Result):
+    """One answer to one text."""
+
+    text: str
+    tokens: list[int]
+    """Target vocabulary indices, without the end of sequence."""
+    log_probability: float
+    """Natural logarithm of the probability of the whole answer."""
+    score: float
+    """Rank among answers: log-probability over length penalty."""
+    finished: bool
+    """Whether the model ended it before the length limit."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def summary(self) -> str:
+        """Return text and log-probability in one line."""
+        return f"{self.text!r}, log-probability {self.log_probability:.4f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Options of a search."""
+
+    beam: int = 1
+    """Number of prefixes; 1 is greedy search."""
+    length_penalty: float = 0.0
+    """Exponent of the length penalty (Wu et al. 2016): 0 compares log-probabilities, larger values prefer longer
+    answers."""
+    n_best: int = 1
+    """Number of answers for each text, at most beam."""
+    temperature: float = 0.0
+    """Above 0: sample each token from the model's distribution at this temperature, instead of searching."""
+    seed: int = 0
+    """Seed of sampling. The same text and seed give the same answer, independent of the other texts."""
+
+
+def translate(
+    model: Seq2Seq,
+    source_vocabulary: Vocabulary,
+    target_vocabulary: Vocabulary,
+    texts: Sequence[str],
+    search: Search,
+    *,
+    max_len: int,
+    batchsize: int = 64,
+    scored: bool = True,
+) -> list[list[Candidate]]:
+    """Return the `n_best` answers to each text, best first, each of at most `longest_answer` tokens.
+
+    Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel in as many threads as
+    PyTorch may use. Answers come in the order of the texts, and do not depend on the other texts except for
+    rounding. `scored`: False allows NaN for log-probabilities if that saves time. Raises `InputError` for
+    options that exclude each other.
+    """
+    if search.temperature and search.beam > 1:
+        raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
+    sources = list(map(source_vocabulary.encode, texts))
+    batches = length_batches(sources, batchsize)
+    answers: list[list[Candidate]] = [[] for _ in texts]
+    # One decoder for all batches: it packs the weights of the model once.
+    model.eval()
+    decoder, device = make_decoder(model, search.beam), next(model.parameters()).device
+
+    def answer(indices: list[int]) -> list[list[Hypothesis]]:
+        batch = [sources[index] for index in indices]
+        limits = [longest_answer(source, max_len) for source in batch]
+        seeds = (
+            [derive_seed(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
+        )
+        return search_batch(decoder, collate(batch).to(device), search, most=limits, seeds=seeds, scored=scored)
+
+    for indices, batch in zip(batches, map_in_threads(model, answer, batches), strict=True):
+        for index, hypotheses in zip(indices, batch, strict=True):
+            answers[index] = candidates(hypotheses, target_vocabulary)
+    return answers
+
+
+def length_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[list[int]]:
+    """Return batches of at most `batchsize` indices of sources, by length.
+
+    >>> length_batches([[4], [4, 5, 6], [4, 5]], 2)
+    [[1, 2], [0]]
+    """
+    # The longest come first, so that the batches at the end of a parallel search are short.
+    order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
+    return [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
+
+
+def longest_answer(source: Sequence[int], max_len: int) -> int:
+    """Return the length limit of an answer: twice the source and `SLACK`, at most `max_len` tokens.
+
+    >>> longest_answer([4, 5, 6], 1000)
+    58
+    """
+    return min(max_len, 2 * (len(source) + 1) + SLACK)  # including the end of sequence
+
+
+def search_batch(
+    model: Seq2Seq | IncrementalDecoder,
+    source: Tensor,
+    search: Search,
+    *,
+    most: int | Sequence[int],
+    seeds: Sequence[int] = (),
+    scored: bool = True,
+) -> list[list[Hypothesis]]:
+    """Return the `n_best` hypotheses for each source (B, Ts).
+
+    `most`: length limit in tokens, one for all or one for each source. `seeds`: for sampling, one for each
+    source. `scored`: as in `translate`.
+    """
+    mask = source != PAD
+    if search.temperature:
+        drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, seeds=seeds)
+        return [[best] for best in drawn]
+    if search.beam == 1 and search.n_best == 1:
+        return [[best] for best in greedy_search(model, source, mask, max_len=most, scored=scored)]
+    return beam_search(
+        model,
+        source,
+        mask,
+        width=search.beam,
+        max_len=most,
+        alpha=search.length_penalty,
+        n_best=search.n_best,
+    )
+
+
+def blank_answer(text: str = "") -> Candidate:
+    """Return the answer to a blank text: without a search, and with probability 1.
+
+    >>> str(blank_answer())
+    ''
+    """
+    return Candidate(text=text, tokens=[], log_probability=0.0, score=0.0, finished=True)
+
+
+def candidates(hypotheses: Sequence[Hypothesis], vocabulary: Vocabulary) -> list[Candidate]:
+    """Return hypotheses as texts."""
+    return [Candidate(text=vocabulary.decode(hypothesis.tokens), **vars(hypothesis)) for hypothesis in hypotheses]
