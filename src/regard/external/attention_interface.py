@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.external.capture_session import CaptureSession, RowFunction, replace_rows, row_function
 from regard.external.forward_tracker import capturing_elsewhere
-from regard.external.hooks import Patch, Patches, ThreadList, remove_hooks
+from regard.external.hooks import LibraryPatches, Patch, ThreadList, remove_hooks
 from regard.external.interface_call import (
     InterfaceCall,
     Output,
@@ -57,7 +57,7 @@ class _Layers:
 _recorded = ThreadList[_Layers]()
 # Look-ups are patched instead of registering an own implementation in each config: layers and masks depend on the
 # configured name. DeepSeek V3.2 attends sparsely under "eager" and "sdpa" only.
-_patches = Patches()
+_patches = LibraryPatches()
 
 
 def applies(session: CaptureSession) -> bool:

@@ -17,12 +17,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.external.capture_session import CaptureSession
-from regard.external.hooks import Patches, ThreadList, remove_hooks
+from regard.external.hooks import LibraryPatches, ThreadList, remove_hooks
 from regard.external.modules import is_peft_model, is_transformers_model
 from regard.external.token_labels import is_inside
 
 _recorded = ThreadList[CaptureSession]()
-_patches = Patches()
+_patches = LibraryPatches()
 
 
 def applies(session: CaptureSession) -> bool:

@@ -54,7 +54,7 @@ def remove_hooks(hooks: Iterable[Any]) -> Iterator[None]:
             hook.remove()
 
 
-class Patches:
+class LibraryPatches:
     """Functions that are replaced as long as any thread is inside a block of `apply`."""
 
     def __init__(self) -> None:
