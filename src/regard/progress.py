@@ -68,28 +68,27 @@ def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable
 
 
 @contextmanager
-def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int, int, bool], None]]:
+def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int, int], None]]:
     """Show the progress of preparing a text of `size` bytes.
 
-    Yields a function to call for each finished part: its pairs, its bytes, and whether it existed before. The
-    rate counts only new pairs.
+    Yields a function to call for each finished part with its pairs and its bytes.
     """
     console = _find_console() if show else None
     start = last_line = time.monotonic()
-    pairs = new_pairs = read = 0
+    pairs = read = 0
 
-    def update(count: int, size: int, existed: bool) -> float:
+    def update(count: int, size: int) -> float:
         """Return the rate in pairs per second."""
-        nonlocal pairs, new_pairs, read
-        pairs, new_pairs, read = pairs + count, new_pairs + (0 if existed else count), read + size
-        return new_pairs / max(time.monotonic() - start, 1e-3)
+        nonlocal pairs, read
+        pairs, read = pairs + count, read + size
+        return pairs / max(time.monotonic() - start, 1e-3)
 
     if console is None:
         print_status(name, show=show)
 
-        def write_line(count: int, part: int, existed: bool) -> None:
+        def write_line(count: int, part: int) -> None:
             nonlocal last_line
-            rate = update(count, part, existed)
+            rate = update(count, part)
             if time.monotonic() - last_line > LINE_SECONDS:
                 last_line = time.monotonic()
                 share = read / max(size, 1)
@@ -109,8 +108,8 @@ def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(name, total=size, pairs=0, rate=0.0)
 
-        def advance(count: int, part: int, existed: bool) -> None:
-            rate = update(count, part, existed)
+        def advance(count: int, part: int) -> None:
+            rate = update(count, part)
             progress.update(task, advance=part, pairs=pairs, rate=rate)
 
         yield advance

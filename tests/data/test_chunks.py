@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import chunks
-from regard.data.chunks import PairChunk, find_chunks, is_plain, read_chunks
+from regard.data.chunks import PairChunk, read_chunks
 from regard.data.parallel import PairCounts, PairSource, ParallelText
 from regard.errors import InputError
 from tests.data.pair_list import PairList
@@ -24,11 +24,10 @@ FILE = st.tuples(st.lists(LINE, max_size=12), st.booleans()).map(
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "LINES", 3)
-    monkeypatch.setattr(chunks, "READ", 5)
 
 
-def read(text: PairSource, **options: object) -> tuple[list[tuple[str, str]], PairCounts]:
-    found = [each.read() for each in read_chunks(text, **options)]  # type: ignore[arg-type]
+def read(text: PairSource) -> tuple[list[tuple[str, str]], PairCounts]:
+    found = [each.read() for each in read_chunks(text)]
     pairs = [pair for each in found for pair in zip(each.sources, each.targets, strict=True)]
     return pairs, sum((each.counts for each in found), PairCounts())
 
@@ -42,15 +41,10 @@ def test_chunks_contain_the_pairs_of_a_text_with_equal_counts(
     for path, content in zip(paths, files, strict=True):
         path.write_bytes(gzip.compress(content) if packed else content)
     text = ParallelText(paths, lenient=True)
-    assert is_plain(text) == (not packed)
     expected = list(text)
     assert read(text) == (expected, text.counts)
-    count, spans = find_chunks(text)
-    assert (spans is None) == packed
-    assert read(text, ranges=spans) == (expected, text.counts)
-    assert count == sum(1 for _ in read_chunks(text))
     if not packed:
-        assert sum(stretch.size for stretch in read_chunks(text)) == text.bytes
+        assert sum(chunk.size for chunk in read_chunks(text)) == text.bytes
 
 
 def test_the_first_lines_of_a_chunk(tmp_path: Path) -> None:
@@ -95,15 +89,3 @@ def test_a_strict_text_names_file_and_line(tmp_path: Path) -> None:
     assert found[0].read().sources == ["1", "2", "3"]
     with pytest.raises(InputError, match="line 5 of '[^' ]*' is not UTF-8: fix it, or leave out --strict"):
         found[1].read()
-
-
-def test_a_text_that_became_shorter_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "pairs.tsv"
-    file.write_text("a\tb\n" * 5)
-    found = list(read_chunks(ParallelText([file])))
-    file.write_text("a\tb\n" * 4)
-    with pytest.raises(InputError, match="became shorter while it was read"):
-        found[1].read()
-    file.unlink()
-    with pytest.raises(InputError, match="cannot read '.*pairs.tsv': No such file"):
-        found[0].read()

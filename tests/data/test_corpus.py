@@ -15,15 +15,14 @@ from regard.data.buckets import BatchPosition, Buckets, split_batches
 from regard.data.corpus import Corpus, open_corpus
 from regard.data.corpus_builder import build_corpus
 from regard.data.parallel import ParallelText
-from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies, read_vocabularies
-from regard.data.shards import Pairs, Shard
-from regard.data.subwords import train_subwords
+from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus, read_vocabularies
+from regard.data.subwords import train_subwords, vocabulary_from_symbols
 from regard.errors import InputError
 from tests.data.pair_list import PairList
 
 WORDS = [f"{a}{b}" for a in "abcdefgh" for b in "ijklmnop"]
 SUBWORDS = train_subwords([" ".join(WORDS)], kind="words", size=100)
-SHARD = "shard-000000.bin"
+TOKENS = "target.bin"
 
 
 def text(pairs: int, longest: int = 9) -> list[tuple[str, str]]:
@@ -41,7 +40,7 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
-    assert open_corpus(corpus.folder) == corpus and len(corpus) == 700 and corpus.longest == 11
+    assert open_corpus(corpus.folder).counts == corpus.counts and len(corpus) == 700 and corpus.longest == 11
     for begin, end in ((0, 700), (13, 14), (699, 700), (350, 420)):
         sources, targets = corpus.read(begin, end)
         assert all(sentence[-1] == EOS for sentence in (*sources, *targets))
@@ -67,10 +66,10 @@ def test_long_sentences_are_skipped_or_refused(tmp_path: Path) -> None:
     [
         ("corpus.json", b"{", "is damaged: it is not JSON"),
         ("corpus.json", b"{}", "is damaged: 'format' is missing"),
-        ("corpus.json", b'{"format": "regard-corpus/2"}', "is not of format 'regard-corpus/3'"),
-        (SHARD, b"", "is damaged: shard-000000.bin has 0 bytes, too few for a shard"),
-        (SHARD, b"x" * 500, "is damaged: shard-000000.bin is not a shard of this format"),
-        (SHARD, None, "shard-000000.bin' does not exist"),
+        ("corpus.json", b'{"format": "regard-corpus/3"}', "is not of format 'regard-corpus/4'"),
+        (TOKENS, b"", "is damaged: target.bin changed after it was written"),
+        (TOKENS, None, "target.bin' does not exist"),
+        ("source-bounds.bin", b"x" * 500, "is damaged: source-bounds.bin changed after it was written"),
     ],
 )
 def test_a_damaged_corpus_is_refused(corpus: Corpus, name: str, content: bytes | None, message: str) -> None:
@@ -84,7 +83,7 @@ def test_a_damaged_corpus_is_refused(corpus: Corpus, name: str, content: bytes |
 
 
 @pytest.mark.parametrize("value", [None, "x", -1, 0, 10**30, [], {}, 1.5])
-@pytest.mark.parametrize("name", ["key", "shards", "longest", "symbols", "counts", "crc32"])
+@pytest.mark.parametrize("name", ["name", "longest", "symbols", "unknown", "counts", "checksums", "digest"])
 def test_every_value_of_the_index_is_type_checked(corpus: Corpus, name: str, value: object) -> None:
     file = corpus.folder / "corpus.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
@@ -93,7 +92,6 @@ def test_every_value_of_the_index_is_type_checked(corpus: Corpus, name: str, val
 
 
 def test_any_flipped_bit_of_a_corpus_is_detected(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Damage is detected in the block that is read. Other blocks stay usable."""
     folder = tmp_path_factory.mktemp("flips") / "corpus"
     whole = build_corpus(folder, PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
     contents = {path: path.read_bytes() for path in sorted(folder.iterdir())}
@@ -117,15 +115,25 @@ def test_any_flipped_bit_of_a_corpus_is_detected(tmp_path_factory: pytest.TempPa
     check()
 
 
-def test_a_block_is_checked_on_its_first_read(corpus: Corpus) -> None:
-    file = corpus.folder / SHARD
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1  # the last index of the last target
-    file.write_bytes(content)
-    again = open_corpus(corpus.folder)
-    assert len(again.read(0, 500)[0]) == 500
-    with pytest.raises(InputError, match="changed after it was prepared, from its pair 500 on"):
-        again.read(499, 501)
+def test_a_corpus_under_another_name_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    corpus.folder.rename(tmp_path / "moved")
+    with pytest.raises(InputError, match="moved' is damaged: it is corpus, under another name"):
+        open_corpus(tmp_path / "moved")
+
+
+def test_the_index_counts_unknown_tokens(tmp_path: Path) -> None:
+    pairs = [("ai zz", "aj"), ("zz", "ak zz zz")]
+    corpus = build_corpus(tmp_path / "corpus", PairList(pairs), (SUBWORDS, SUBWORDS), max_len=9)
+    shares = corpus.unknown("training")
+    assert (shares.source.tokens, shares.source.unknown) == (3, 2)
+    assert (shares.target.tokens, shares.target.unknown, shares.pairs) == (4, 2, 2)
+
+
+def test_large_vocabularies_need_four_bytes_per_token(tmp_path: Path) -> None:
+    many = vocabulary_from_symbols([f"w{number}" for number in range(70_000)], words=True)
+    corpus = build_corpus(tmp_path / "corpus", PairList([("w3 w69999", "w1")]), (many, many), max_len=9)
+    assert many.decode(corpus.read(0, 1)[0][0].tolist()) == "w3 w69999"
+    assert (corpus.folder / "source.bin").stat().st_size == 3 * 4
 
 
 def test_a_prepared_corpus_is_reused_until_the_text_changes(tmp_path: Path) -> None:
@@ -137,16 +145,16 @@ def test_a_prepared_corpus_is_reused_until_the_text_changes(tmp_path: Path) -> N
         found = ParallelText([file])
         vocabularies = learn_vocabularies(found, cutting, root, progress=False)
         assert vocabularies[0] is vocabularies[1]
-        corpus = CorpusPreparation(found, vocabularies, root, max_len=50, progress=False).corpus()
+        corpus = prepare_corpus(found, vocabularies, root, max_len=50, progress=False)
         return corpus, {each.name for each in root.iterdir()}
 
     first, names = prepare()
-    stamp = (first.folder / SHARD).stat().st_mtime_ns
+    stamp = (first.folder / TOKENS).stat().st_mtime_ns
     second, same = prepare()
-    assert second == first and same == names and (first.folder / SHARD).stat().st_mtime_ns == stamp
+    assert second.folder == first.folder and same == names and (first.folder / TOKENS).stat().st_mtime_ns == stamp
     file.write_text(file.read_text() + "aj\tbk\n")
     third, more = prepare()
-    assert len(third) == 51 and more > names
+    assert len(third) == 51 and len(more) == len(names) == 3 and not more & names
     for each in sorted(root.glob("vocabulary-*")):
         each.write_text(each.read_text().replace("a", "b", 1))
     with pytest.raises(InputError, match="vocabulary-.*' is damaged: .*; delete it to prepare it anew"):
@@ -227,41 +235,6 @@ def test_batches_resume_from_any_position(corpus: Corpus) -> None:
         later = Buckets(corpus, 100, seed=3, place=BatchPosition(*places[index]))
         assert torch.equal(later.draw().target, drawn[index].target)
     assert not torch.equal(Buckets(corpus, 100, seed=4).draw().target, drawn[0].target)
-
-
-@pytest.mark.usefixtures("small_pools")
-@pytest.mark.parametrize("size", [2, 3, 50])
-def test_processes_read_their_rows_of_equal_batches(
-    corpus: Corpus, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One process reads each pair, except placeholders in batches with fewer rows than processes."""
-    read: list[set[int]] = []
-    shard_read = Shard.read
-
-    def note(self: Shard, begin: int, end: int, wanted: np.ndarray | None = None) -> Pairs:
-        assert wanted is not None
-        read[-1] |= {begin + int(row) for row in np.flatnonzero(wanted)}
-        return shard_read(self, begin, end, wanted)
-
-    alone, whole = Buckets(corpus, 100, seed=0), []
-    while alone.place.epoch == 0:
-        whole.append(alone.draw())
-    monkeypatch.setattr(Shard, "read", note)
-    checked = []
-    for rank in range(size):
-        mine = open_corpus(corpus.folder)
-        batches = Buckets(mine, 100, seed=0, sharing=(rank, size))
-        read.append(set())
-        for batch in whole:
-            found = batches.draw()
-            assert found.tokens == batch.tokens and found.source.shape == batch.source.shape
-            for one, other in zip(found.share(rank, size)[:2], batch.share(rank, size)[:2], strict=True):
-                assert torch.equal(one, other)
-        checked.append(mine._checked[0])
-    assert set().union(*read) == set(range(700))
-    stands_in = sum(max(0, size - len(batch.source)) for batch in whole)
-    assert 700 <= sum(map(len, read)) <= 700 + stands_in and (size == 50 or sum(map(len, read)) == 700)
-    assert np.sum([each.astype(int) for each in checked], 0).tolist() == [1, 1]  # each block by one process
 
 
 @pytest.mark.usefixtures("small_pools")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import regard
 from regard.data import text_encoding
 from regard.data.parallel import ParallelText, check_files
-from regard.data.text_encoding import detect_encoding, scan_lines
+from regard.data.text_encoding import detect_encoding, scan_text
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import LINKS, sentences
@@ -84,10 +84,10 @@ def test_zero_bytes_and_unequal_lengths(tmp_path: Path) -> None:
 @given(st.lists(st.sampled_from([b"a", "ü".encode(), b"\xff", b"\0", b"\n", b"\n", b"\r\n", b"x" * 9])))
 def test_counts_do_not_depend_on_the_block_size(parts: list[bytes]) -> None:
     content = b"".join(parts)
-    whole = scan_lines(BytesIO(content))
+    whole = scan_text(BytesIO(content))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_encoding, "READ", 16)
-        assert scan_lines(BytesIO(content))._replace(encoding=None) == whole._replace(encoding=None)
+        assert scan_text(BytesIO(content))._replace(encoding=None) == whole._replace(encoding=None)
     assert whole.lines == len(list(BytesIO(content)))
 
 

@@ -38,7 +38,7 @@ LONGEST = 1000
 """Characters of a line that a person is to read."""
 PROGRESS = re.compile(
     r"(train|Training on|Validating on) |Unknown tokens: |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |"
-    r"learn the vocabulary|vocabulary of \d|scan the text|encode|prepare|read|Writing the model for |"
+    r"learn the vocabulary|vocabulary of \d|encode|prepare|read|Writing the model for |"
     r"fetch|[A-Z].*\d"
 )
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.io import hold_lock, is_in_use, mark_in_use, wait_for_lock
+from regard.io import hold_lock, wait_for_lock
 
 HOLD = "import pathlib, sys, time; from regard.io import hold_lock; held = hold_lock(pathlib.Path(sys.argv[1]))"
 
@@ -91,23 +91,6 @@ def test_waiting_is_reported_once_with_the_holder(tmp_path: Path) -> None:
     assert said[0].startswith(f"waiting: {str(path)!r} is being written by process {os.getpid()} on ")
     with pytest.raises(InputError, match="cannot write"), wait_for_lock(Path("/proc/none/run"), wait):
         pass
-
-
-def test_a_file_is_in_use_while_its_owners_live(tmp_path: Path) -> None:
-    class Owner:
-        """Somebody."""
-
-    path = tmp_path / "file"
-    assert not is_in_use(path)
-    path.write_text("")
-    one, other = Owner(), Owner()
-    mark_in_use(path, one)
-    mark_in_use(path, other)
-    assert is_in_use(path)
-    del one
-    assert is_in_use(path)
-    del other
-    assert not is_in_use(path)
 
 
 @pytest.mark.parametrize("way", ["link", "dangling", "second name", "pipe"])

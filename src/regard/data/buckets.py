@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import PairBatch
-from regard.data.corpus import Corpus, PairRange
+from regard.data.corpus import Corpus
 from regard.data.guided_alignment import GuidedAlignment, target_attention
 from regard.data.mixture import Mixture
-from regard.data.vocabulary import PAD, UNKNOWN
+from regard.data.vocabulary import PAD
 from regard.errors import InputError
 
 
@@ -54,10 +54,6 @@ class Buckets:
     """The maximal number of pairs of a batch; 0: no limit."""
     guide: GuidedAlignment | None = None
     """The alignment of the corpus, if batches include it."""
-    sharing: tuple[int, int] = (0, 1)
-    """The rank of this process, and the number of processes that share each batch by rows (`PairBatch.share`).
-    Only the own rows are read. Of the other rows a batch has the lengths, so all processes form the same
-    batches."""
 
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:
@@ -96,20 +92,19 @@ class Buckets:
         """Return the batches of a pool in random order: sources, targets, and links if there is a guide."""
         random = np.random.default_rng((self.seed, epoch, pool))
         ranges = self.corpus.ranges(self.seed, epoch, pool)
-        if self.resegment is not None:  # lengths are known only after the split
-            sides = [
-                [resegment(sentence, random) for sentence in side]
-                for resegment, side in zip(self.resegment, self._read(ranges), strict=True)
-            ]
-            lengths = np.array([[len(sentence) for sentence in side] for side in sides]).T
-            batches = self._form_batches(lengths, random)
-        else:
-            lengths = np.concatenate([corpus.lengths(begin, end) for corpus, begin, end in ranges])
-            batches = self._form_batches(lengths, random)
-            sides = self._read(ranges) if self.sharing[1] == 1 else self._read_own(ranges, batches, lengths)
+        sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        for corpus, begin, end in ranges:
+            for side, sentences in zip(sides, corpus.read(begin, end), strict=True):
+                side += sentences
+        if self.resegment is not None:
+            source, target = self.resegment
+            sides = [source(row, random) for row in sides[0]], [target(row, random) for row in sides[1]]
+        lengths = np.array([[len(sentence) for sentence in side] for side in sides]).T
+        batches = self._form_batches(lengths, random)
+        columns: list[list[np.ndarray]] = [*sides]
         if self.guide is not None:
-            sides.append([links for _, begin, end in ranges for links in self.guide.read(begin, end)])
-        return [tuple([side[row] for row in rows] for side in sides) for rows in batches]
+            columns.append([links for _, begin, end in ranges for links in self.guide.read(begin, end)])
+        return [tuple([column[row] for row in rows] for column in columns) for rows in batches]
 
     def _form_batches(self, lengths: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
         """Return the pairs of each batch of a pool. `lengths` (pairs, 2): of source and target."""
@@ -118,33 +113,6 @@ class Buckets:
         batches = split_batches(lengths.max(1)[ranks], self.tokens, self.max_pairs)
         # Random order, so that the length of sentences does not grow over the pool.
         return [ranks[slice(*batches[index])] for index in random.permutation(len(batches))]
-
-    def _read(self, ranges: Sequence[PairRange], own: np.ndarray | None = None) -> list[list[np.ndarray]]:
-        """Return sources and targets of pairs. `own` (pairs,) bool: return all other pairs empty."""
-        rank, size = self.sharing if own is not None else (0, 1)
-        sides: list[list[np.ndarray]] = [[], []]
-        for corpus, begin, end in ranges:
-            wanted = None if own is None else own[len(sides[0]) : len(sides[0]) + end - begin]
-            for side, sentences in zip(sides, corpus.read(begin, end, wanted, rank=rank, size=size), strict=True):
-                side += sentences
-        return sides
-
-    def _read_own(
-        self, ranges: Sequence[PairRange], batches: Sequence[np.ndarray], lengths: np.ndarray
-    ) -> list[list[np.ndarray]]:
-        """Return sources and targets of pairs. Sentences of other processes are placeholders of the same
-        length."""
-        rank, size = self.sharing
-        own = np.zeros(len(lengths), dtype=bool)
-        for rows in batches:
-            own[rows[rank::size] if rank < len(rows) else rows[:1]] = True  # as in `PairBatch.share`
-        return [
-            [
-                sentence if len(sentence) else np.full(length, UNKNOWN)
-                for sentence, length in zip(side, side_lengths, strict=True)
-            ]
-            for side, side_lengths in zip(self._read(ranges, own), lengths.T.tolist(), strict=True)
-        ]
 
 
 def split_batches(lengths: np.ndarray, tokens: int, max_pairs: int = 0) -> list[tuple[int, int]]:

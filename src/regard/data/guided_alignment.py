@@ -1,8 +1,7 @@
 """Word alignments of a corpus that guide an attention head during training (Garg et al. 2019).
 
-    links.bin     source and target token of all links, pair by pair: (links, 2) uint32
-    bounds.bin    the first link of each pair: (pairs + 1,) int64
-    guide.json    the number of pairs, the checksums of both files, and the name of the folder
+    links.bin, links-bounds.bin    source and target token of the links of each pair, see `ragged`
+    guide.json                     the number of pairs, checksums, and the name of the folder
 
 They are made from links between words, one line in Moses' format per line of the text. Two linked words link all
 their tokens.
@@ -12,6 +11,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -23,11 +23,13 @@ from torch import Tensor
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import Vocabularies
 from regard.data.parallel import ParallelText, check_files, file_digest
+from regard.data.ragged import Checksums, RaggedArray, RaggedWriter
 from regard.data.tokenization import tokenize
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError
 from regard.io import new_folder, write_json
 from regard.io.reading import (
+    DamageError,
     add_digest,
     check_file,
     damaged_file,
@@ -38,23 +40,22 @@ from regard.io.reading import (
 )
 from regard.progress import reading_bar
 
-FORMAT = "regard-guide/2"
+FORMAT = "regard-guide/3"
 REMEDY = "delete its folder to prepare it anew"
 CHECKED_LINES = 1000
 """The number of lines whose format is checked before any work."""
 FORMAT_REMEDY = "give a line in Moses' format (0-0 1-2) for each line of the text"
-TOKEN = np.dtype(np.uint32)
+TOKEN = np.dtype("<u4")
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     """The content of guide.json."""
 
-    format: Literal["regard-guide/2"]
+    format: Literal["regard-guide/3"]
     name: str
     pairs: Number
-    checksums: tuple[Number, Number]
-    """CRC-32 of links.bin and bounds.bin."""
+    checksums: Checksums
     digest: str
     """The digest of the fields before it."""
 
@@ -64,17 +65,11 @@ class GuidedAlignment:
     """The token alignment of a corpus, on disk."""
 
     folder: Path
-    pairs: int
+    links: RaggedArray
 
     def read(self, begin: int, end: int) -> list[np.ndarray]:
         """Return the links (L, 2), source and target token, of each of the pairs `begin` to `end` - 1."""
-        bounds = np.array(np.memmap(self.folder / "bounds.bin", dtype=np.int64, mode="r")[begin : end + 1])
-        if bounds[-1] == bounds[0]:
-            return [np.zeros((0, 2), TOKEN)] * (end - begin)
-        links = np.array(
-            np.memmap(self.folder / "links.bin", dtype=TOKEN, mode="r")[2 * bounds[0] : 2 * bounds[-1]]
-        )
-        return np.split(links.reshape(-1, 2), bounds[1:-1] - bounds[0])
+        return [links.reshape(-1, 2) for links in self.links.read(begin, end)]
 
 
 def target_attention(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
@@ -96,11 +91,10 @@ def check_alignment_file(path: Path, text: Path) -> None:
     number of lines than a file of the text."""
     check_file(path)
     check_files([path], way_out="")
-    count = 0
-    for count, line in enumerate(_read_lines(path), 1):
-        if count <= CHECKED_LINES:
-            parse_moses(line.decode(errors="replace"), f"line {count} of {str(path)!r}", FORMAT_REMEDY)
-    if is_file(text) and (lines := sum(1 for _ in _read_lines(text))) != count:
+    for number, line in enumerate(islice(_read_lines(path), CHECKED_LINES), 1):
+        parse_moses(line.decode(errors="replace"), f"line {number} of {str(path)!r}", FORMAT_REMEDY)
+    count = file_digest(path).lines
+    if is_file(text) and (lines := file_digest(text).lines) != count:
         raise InputError(
             f"{str(path)!r} has links of {count:,} lines, {str(text)!r} has {lines:,}: give those of its lines"
         )
@@ -143,8 +137,9 @@ def _write(
 ) -> None:
     """Write the links of all pairs of a corpus, in its order. `name`: the final name of the folder."""
     source_vocabulary, target_vocabulary = vocabularies
-    lines, number, bounds = _read_lines(path), 0, [0]
-    with (folder / "links.bin").open("wb") as file:
+    lines, number, pairs = _read_lines(path), 0, 0
+    writer = RaggedWriter(folder, "links", TOKEN)
+    try:
         for source_text, target_text in text:
             line = ""
             while number < text.number:  # skip the links of pairs that the text skipped
@@ -160,27 +155,17 @@ def _write(
             linked[tuple(np.array(sorted(alignment.sure), dtype=np.int64).reshape(-1, 2).T)] = True
             # All pairs of tokens whose words are linked.
             links = np.argwhere(linked[np.ix_(source.word_ids, target.word_ids)])
-            file.write(links.astype(TOKEN).tobytes())
-            bounds.append(bounds[-1] + len(links))
+            writer.append(links.ravel(), np.array([links.size]))
+            pairs += 1
+    finally:
+        checksums = writer.close()
     extra = text.number - number + sum(1 for _ in lines)
     if extra:
         raise InputError(f"{str(path)!r} has {extra:,} lines more than the text: give the links of its lines")
-    if len(bounds) - 1 != len(corpus):
-        raise InputError(f"the text has {len(bounds) - 1:,} pairs, its corpus {len(corpus):,}: has it changed?")
-    (folder / "bounds.bin").write_bytes(np.array(bounds, dtype=np.int64).tobytes())
-    checksums = [_checksum(folder / file_name) for file_name in ("links.bin", "bounds.bin")]
-    content = {"format": FORMAT, "name": name, "pairs": len(corpus), "checksums": checksums}
+    if pairs != len(corpus):
+        raise InputError(f"the text has {pairs:,} pairs, its corpus {len(corpus):,}: has it changed?")
+    content = {"format": FORMAT, "name": name, "pairs": pairs, "checksums": checksums}
     write_json(folder / "guide.json", add_digest(content))
-
-
-def _checksum(path: Path) -> int:
-    """Return the CRC-32 of a file. Raises `InputError` if it is missing."""
-    check_file(path)
-    total = 0
-    with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            total = zlib.crc32(part, total)
-    return total
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
@@ -204,10 +189,11 @@ def _next_line(lines: Iterator[bytes], path: Path, number: int) -> str:
 def _open(folder: Path, corpus: Corpus) -> GuidedAlignment:
     """Return a prepared alignment. Raises `InputError` if it is damaged."""
     stored = read_json(folder / "guide.json", _Stored, REMEDY)
-    checksums = [_checksum(folder / name) for name in ("links.bin", "bounds.bin")]
-    valid = has_valid_digest(msgspec.to_builtins(stored)) and checksums == list(stored.checksums)
-    if not valid or stored.pairs != len(corpus):
+    if not has_valid_digest(msgspec.to_builtins(stored)) or stored.pairs != len(corpus):
         raise damaged_file(folder, "it has changed since it was written", REMEDY)
     if stored.name != folder.name:
         raise damaged_file(folder, f"it is {stored.name}, under another name", REMEDY)
-    return GuidedAlignment(folder, stored.pairs)
+    try:
+        return GuidedAlignment(folder, RaggedArray(folder, "links", TOKEN, stored.checksums))
+    except DamageError as error:
+        raise damaged_file(folder, error, REMEDY) from error

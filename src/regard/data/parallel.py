@@ -5,7 +5,7 @@ Pairs that cannot be learned from are skipped and counted, or refused.
 """
 
 import gzip
-import hashlib
+import io
 import os
 import zlib
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from regard.data.text_encoding import scan_lines
+from regard.data.text_encoding import TextScan, scan_text
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from regard.io.reading import check_file, is_file, is_folder
@@ -29,8 +29,8 @@ SKIP_REASONS = {
 }
 """The description of each reason to skip a pair."""
 LENIENT = "; or skip such lines with --lenient"
-READ = 1 << 20
-"""Bytes per read."""
+READ = 1 << 16
+"""Bytes per read of a compressed file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,9 @@ class TextDigest:
     sha256: str
 
 
-_digests: dict[tuple[object, ...], TextDigest] = {}
-"""The digests that this process has computed, by path and status of the file."""
+_scans: dict[tuple[object, ...], TextScan] = {}
+"""The files that this process has scanned, by path and status. So digest, number of lines and check of a training
+text take one reading."""
 
 
 @dataclass
@@ -158,8 +159,9 @@ class ParallelText(PairSource):
         self.counts = PairCounts()
         with read_errors(self.paths), ExitStack() as stack:
             raws = [stack.enter_context(path.open("rb")) for path in self.paths]
-            files = [_read_lines(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
-            for number, lines in enumerate(zip_longest(*files), start=1):
+            files = [decompress(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
+            stripped = (map(_strip_end, file) for file in files)
+            for number, lines in enumerate(zip_longest(*stripped), start=1):
                 self.number, self.lines = number, lines
                 pair = self.pair(lines, number)
                 if pair is not None:
@@ -275,11 +277,10 @@ def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
     for path in map(Path, paths):
         if not is_file(path):
             return
-        with read_errors([path]), ExitStack() as stack:
-            report = scan_lines(_decompress(path, stack.enter_context(path.open("rb")), stack))
-        if report.broken:
-            raise InputError(report.message(path, way_out))
-        counts.append(report.lines)
+        scan = _scan_file(path)
+        if scan.broken:
+            raise InputError(scan.message(path, way_out))
+        counts.append(scan.lines)
     if len(set(counts)) > 1:
         numbers = " and ".join(f"{str(path)!r} has {count:,}" for path, count in zip(paths, counts, strict=True))
         raise InputError(
@@ -288,14 +289,12 @@ def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
         )
 
 
-def _decompress(path: Path, raw: BinaryIO, stack: ExitStack) -> BinaryIO:
-    return cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=raw))) if path.suffix == ".gz" else raw
-
-
-def _read_lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:
-    """Yield the lines of a file without line ends."""
-    for line in _decompress(path, raw, stack):
-        yield line.rstrip(b"\r\n")
+def decompress(path: Path, raw: BinaryIO, stack: ExitStack) -> BinaryIO:
+    """Return an open file, or the content of a compressed one."""
+    if path.suffix != ".gz":
+        return raw
+    # Buffered, because lines of GzipFile itself are read by a function in Python.
+    return cast(BinaryIO, stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=raw), READ)))
 
 
 def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextDigest:
@@ -304,19 +303,22 @@ def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None)
     `on_bytes` is called with the number of bytes read. Raises `InputError` if the file cannot be read.
     """
     _size(path)
+    scan = _scan_file(path, on_bytes)
+    return TextDigest(lines=scan.lines, sha256=scan.sha256)
+
+
+def _scan_file(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextScan:
     with read_errors([path]), ExitStack() as stack:
         raw = stack.enter_context(path.open("rb"))
         status = os.fstat(raw.fileno())
         key = (path.absolute(), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        if key not in _digests:
-            file = _decompress(path, raw, stack)
-            digest, lines, end = hashlib.sha256(), 0, b"\n"
-            while part := file.read(READ):
-                digest.update(part)
-                lines, end = lines + part.count(b"\n"), part[-1:]
-                on_bytes(raw.tell())
-            _digests[key] = TextDigest(lines=lines + (end != b"\n"), sha256=digest.hexdigest())
-        return _digests[key]
+        if key not in _scans:
+            _scans[key] = scan_text(decompress(path, raw, stack), lambda: on_bytes(raw.tell()))
+        return _scans[key]
+
+
+def _strip_end(line: bytes) -> bytes:
+    return line.rstrip(b"\r\n")
 
 
 def _size(path: Path) -> int:

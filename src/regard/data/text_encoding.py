@@ -1,11 +1,13 @@
-"""Check the bytes of a text file: another encoding than UTF-8, or zero bytes.
+"""Scan a text file: its digest, its lines, and bytes that are no UTF-8 text.
 
 A file is scanned once before it is used. A few broken lines can be skipped. A file in another encoding must be
 converted, because its decodable lines alone would not be the text.
 """
 
 import codecs
+import hashlib
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -24,8 +26,8 @@ ZERO_SHARES = {"UTF-32LE": 3 / 4, "UTF-32BE": 3 / 4, "UTF-16LE": 1 / 8, "UTF-16B
 """The minimal share of zero bytes from which an encoding without a byte order mark is guessed."""
 
 
-class EncodingReport(NamedTuple):
-    """The result of `scan_lines`. Lines are counted from 1."""
+class TextScan(NamedTuple):
+    """The result of `scan_text`. Lines are counted from 1."""
 
     lines: int
     undecodable: int
@@ -36,6 +38,8 @@ class EncodingReport(NamedTuple):
     """The first of both kinds, or 0."""
     encoding: str | None
     """Another encoding, guessed from the beginning of the file."""
+    sha256: str
+    """The digest of the content."""
 
     @property
     def broken(self) -> bool:
@@ -61,18 +65,22 @@ class EncodingReport(NamedTuple):
         return f"{str(path)!r} {problem}: {counts}; {remedy}{way_out}"
 
 
-def scan_lines(file: BinaryIO) -> EncodingReport:
-    """Check the encoding of each line of an open file. Memory holds one megabyte and the longest line.
+def scan_text(file: BinaryIO, on_block: Callable[[], None] = lambda: None) -> TextScan:
+    """Read an open file to its end. Memory holds one megabyte and the longest line.
+
+    `on_block` is called after each megabyte.
 
     >>> from io import BytesIO
-    >>> scan_lines(BytesIO(b"good\\n\\xff\\n")).undecodable
+    >>> scan_text(BytesIO(b"good\\n\\xff\\n")).undecodable
     1
     """
     lines = undecodable = zeros = first = 0
     encoding: str | None = None
-    rest, at_start = b"", True
+    rest, at_start, digest = b"", True, hashlib.sha256()
     while True:
         block = file.read(READ)
+        digest.update(block)
+        on_block()
         if at_start:
             encoding, at_start = detect_encoding(block[: READ // 16]), False
         whole, feed, rest = (rest + block).rpartition(b"\n") if block else (rest, b"", b"")
@@ -89,7 +97,8 @@ def scan_lines(file: BinaryIO) -> EncodingReport:
                     undecodable += 1
         lines += count
         if not block:
-            return EncodingReport(lines, undecodable, zeros, first or (1 if encoding else 0), encoding)
+            first = first or (1 if encoding else 0)
+            return TextScan(lines, undecodable, zeros, first, encoding, digest.hexdigest())
 
 
 def detect_encoding(content: bytes) -> str | None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         state_folder,
         write_inside,
     )
-    from regard.io.locking import hold_lock, is_in_use, mark_in_use, wait_for_lock
+    from regard.io.locking import hold_lock, wait_for_lock
     from regard.io.temporary import remove_quietly, tidy
     from regard.io.writing import (
         cannot_write,
@@ -37,9 +37,7 @@ __all__ = [
     "check_writable",
     "explain_missing_folder",
     "hold_lock",
-    "is_in_use",
     "make_folder",
-    "mark_in_use",
     "new_folder",
     "open_regular",
     "refuse_links",

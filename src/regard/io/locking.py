@@ -6,7 +6,7 @@ The lock is the operating system's (`flock`, which Linux supports on NFS), so it
 systems without locks get none.
 
 Not the library filelock: older versions empty the file when another process tries the lock, which would lose the
-holder's name; it accepts hard links, leaves the lock file behind, and has no shared locks for `mark_in_use`.
+holder's name; it accepts hard links and leaves the lock file behind.
 """
 
 import errno
@@ -14,7 +14,6 @@ import json
 import os
 import socket
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
@@ -100,38 +99,6 @@ def wait_for_lock(path: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
                 reported = True
                 time.sleep(PAUSE)
         yield
-
-
-def mark_in_use(path: Path, owner: object) -> None:
-    """Hold a shared lock on a file while `owner` lives, so that `is_in_use` is true in other processes."""
-    if fcntl is None:
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:  # the file system has no locks, or another process is about to remove the file
-        os.close(descriptor)
-    else:
-        weakref.finalize(owner, os.close, descriptor)
-
-
-def is_in_use(path: Path) -> bool:
-    """Return whether a process marked a file as in use. Also true if that cannot be determined."""
-    if fcntl is None:
-        return True
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
 
 
 def _acquire(file: Path, path: Path) -> int:

@@ -11,6 +11,7 @@ import math
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -202,13 +203,18 @@ def add_digest(content: dict[str, Any]) -> dict[str, Any]:
     >>> has_valid_digest(add_digest({"step": 5}))
     True
     """
-    content = {name: value for name, value in content.items() if name != "digest"}
+    content = without_digest(content)
     return {**content, "digest": json_digest(content)}
+
+
+def without_digest(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without its digest."""
+    return {name: value for name, value in content.items() if name != "digest"}
 
 
 def has_valid_digest(content: dict[str, Any]) -> bool:
     """Return whether an object has a digest and is unchanged since it was computed."""
-    return content.get("digest") == json_digest({name: content[name] for name in content if name != "digest"})
+    return content.get("digest") == json_digest(without_digest(content))
 
 
 def parse_json(content: bytes | str, *, finite: bool = True) -> Any:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from regard.data.corpus import Corpus
     from regard.data.guided_alignment import GuidedAlignment
     from regard.data.parallel import PairSource, TextDigest
-    from regard.data.prepare import CorpusPreparation
     from regard.data.unknown_tokens import UnknownShares
     from regard.data.vocabulary import LearnedVocabulary
 
@@ -249,31 +248,26 @@ class Translation(SequenceTask):
         """Both vocabularies as JSON, by side."""
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
-    def preparations(self, folder: Path, *, progress: bool = True) -> "list[CorpusPreparation]":
-        """Return the preparation of each training text, one per weight, as token indices in `folder`.
-
-        Raises `InputError` if there is no text, or if it cannot be read.
-        """
-        from regard.data.prepare import CorpusPreparation
-
-        vocabularies = (self.source_vocabulary, self.target_vocabulary)
-        return [
-            CorpusPreparation(text, vocabularies, folder, self.config.max_len, self.config.strict, progress)
-            for text in self.config.training_texts()
-        ]
-
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> "Buckets":
         """Prepare the corpora, and return batches of similar length, drawn by the weights of the corpora."""
         from regard.data.bpe_dropout import BpeDropout
         from regard.data.buckets import BatchPosition, Buckets
         from regard.data.mixture import Mixture
+        from regard.data.prepare import prepare_corpus
 
         self.config.check_files()
         if settings.merge_dropout and self.config.guide is not None:
             raise InputError("guide aligns tokens that merge_dropout changes: leave out one of them")
         corpora = [
-            preparation.corpus()
-            for preparation in self.preparations(beginning.folder, progress=beginning.progress)
+            prepare_corpus(
+                text,
+                (self.source_vocabulary, self.target_vocabulary),
+                beginning.folder,
+                max_len=self.config.max_len,
+                strict=self.config.strict,
+                progress=beginning.progress,
+            )
+            for text in self.config.training_texts()
         ]
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
         print_status(f"Training on {corpus.summary}", show=beginning.progress)
@@ -291,9 +285,7 @@ class Translation(SequenceTask):
             )
             recut = (source, target)
         place, most = BatchPosition(*beginning.place), settings.batchsize
-        return Buckets(
-            corpus, settings.tokens, settings.seed, place, recut, most, guide, sharing=beginning.sharing
-        )
+        return Buckets(corpus, settings.tokens, settings.seed, place, recut, most, guide)
 
     def _unknown(self, corpora: "list[Corpus]") -> "list[UnknownShares]":
         """Return the shares of unknown tokens in each training text and in the validation text."""

@@ -1,0 +1,120 @@
+"""Rows of different lengths in files, such as the sentences of a corpus.
+
+    NAME.bin           the values of all rows, joined
+    NAME-bounds.bin    the first value of each row, and the number of all values: (rows + 1,) int64
+
+Reads take only the bytes of the wanted rows, so memory does not grow with the file. `pread` instead of a memory
+map, because the pages of a map count as memory of the process: a training over a long corpus would seem to grow
+until it holds all of it. The files stay open, so another process may remove the folder meanwhile.
+"""
+
+import os
+import weakref
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from regard.io.reading import DamageError, check_file
+
+BOUND = np.dtype("<i8")
+BLOCK = 1 << 20
+"""Bytes per read of a check."""
+Checksums = tuple[int, int]
+"""CRC-32 of the values and of the bounds."""
+
+
+class RaggedWriter:
+    """Writes rows block by block. Close it before the rows are read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     writer = RaggedWriter(Path(folder), "words", np.dtype("<u2"))
+    ...     writer.append(np.array([5, 6, 7]), np.array([2, 1]))
+    ...     checksums = writer.close()
+    ...     rows = RaggedArray(Path(folder), "words", np.dtype("<u2"), checksums)
+    ...     rows.read(1, 2), rows.lengths(0, 2).tolist()
+    ([array([7], dtype=uint16)], [2, 1])
+    """
+
+    def __init__(self, folder: Path, name: str, dtype: np.dtype) -> None:
+        self._dtype, self._total = dtype, 0
+        self._files = [path.open("xb") for path in _paths(folder, name)]
+        self._checksums = [0, 0]
+        self._write(1, np.zeros(1, BOUND))
+
+    def append(self, values: np.ndarray, lengths: np.ndarray) -> None:
+        """Write rows: their joined values (N,), and the number of values of each (rows,)."""
+        self._write(0, np.ascontiguousarray(values, self._dtype))
+        ends = self._total + np.cumsum(lengths, dtype=np.int64)
+        self._write(1, ends.astype(BOUND))
+        self._total += len(values)
+
+    def close(self) -> Checksums:
+        """Close both files, and return their checksums."""
+        for file in self._files:
+            file.close()
+        return self._checksums[0], self._checksums[1]
+
+    def _write(self, number: int, content: np.ndarray) -> None:
+        self._files[number].write(content.data)
+        self._checksums[number] = zlib.crc32(content.data, self._checksums[number])
+
+
+class RaggedArray:
+    """Rows that `RaggedWriter` wrote.
+
+    Both files are read once to compare their checksums: a whole check at the beginning takes less time than
+    hashing the text (1 s per GB), and later reads need none. Raises `DamageError` if they changed, and
+    `InputError` if they are missing.
+    """
+
+    def __init__(self, folder: Path, name: str, dtype: np.dtype, checksums: Checksums) -> None:
+        self.dtype = dtype
+        self._descriptors = []
+        for path, expected in zip(_paths(folder, name), checksums, strict=True):
+            check_file(path)
+            descriptor = os.open(path, os.O_RDONLY)
+            weakref.finalize(self, os.close, descriptor)
+            self._descriptors.append(descriptor)
+            if _checksum(descriptor) != expected:
+                raise DamageError(f"{path.name} changed after it was written (CRC-32)")
+        self._rows = os.fstat(self._descriptors[1]).st_size // BOUND.itemsize - 1
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def total(self) -> int:
+        """The number of values of all rows."""
+        return int(self._bounds(len(self), len(self))[0])
+
+    def lengths(self, begin: int, end: int) -> np.ndarray:
+        """Return the number of values (end - begin,) int64 of the rows `begin` to `end` - 1."""
+        return np.diff(self._bounds(begin, end))
+
+    def read(self, begin: int, end: int) -> list[np.ndarray]:
+        """Return the rows `begin` to `end` - 1. The arrays cannot be written to."""
+        bounds = self._bounds(begin, end)
+        # One contiguous read that is split, instead of one read per row: 30 times as fast for sentences.
+        values = self._read(0, self.dtype, int(bounds[0]), int(bounds[-1]))
+        return np.split(values, bounds[1:-1] - bounds[0])
+
+    def _bounds(self, begin: int, end: int) -> np.ndarray:
+        return self._read(1, BOUND, begin, end + 1)
+
+    def _read(self, number: int, dtype: np.dtype, begin: int, end: int) -> np.ndarray:
+        size = dtype.itemsize
+        content = os.pread(self._descriptors[number], (end - begin) * size, begin * size)
+        return np.frombuffer(content, dtype)
+
+
+def _paths(folder: Path, name: str) -> tuple[Path, Path]:
+    return folder / f"{name}.bin", folder / f"{name}-bounds.bin"
+
+
+def _checksum(descriptor: int) -> int:
+    total = offset = 0
+    while block := os.pread(descriptor, BLOCK, offset):
+        total, offset = zlib.crc32(block, total), offset + len(block)
+    return total
