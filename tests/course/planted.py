@@ -466,7 +466,7 @@ SEARCHES += [
     for name, edits in [
         ("beam of one", [("candidates[:width]", "candidates[:1]")]),
         (
-            "pruned by figure",
+            "pruned by score",
             [("key=lambda pair: pair[1]", "key=lambda pair: pair[1] / (len(pair[0]) - 1) ** alpha")],
         ),
         (
@@ -495,7 +495,7 @@ SEARCHES += [
                 )
             ],
         ),
-        ("last of beam", [("max(scored)", "min(scored)")]),
+        ("worst of beam", [("max(scored)", "min(scored)")]),
         ("ended dropped", [("                candidates.append((sequence, total))\n", "")]),
         ("ended aside", [*ASIDE, ("sequence, total in beams]", "sequence, total in ended + beams]")]),
         ("only ended count", [*ASIDE, ("sequence, total in beams]", "sequence, total in ended or beams]")]),
@@ -525,7 +525,7 @@ STEPS: list[Plant] = [
         ("tanh of each", [(TANH, "torch.tanh(state.unsqueeze(1) @ w) + torch.tanh(memory @ u)")]),
         ("only memory scores", [(TANH, "torch.tanh(memory @ u)")]),
         (
-            "new state asks",
+            "new state as query",
             [
                 (
                     "    energy = torch.tanh(state",
@@ -546,11 +546,11 @@ STEPS: list[Plant] = [
 STEPS += [
     ("recurring_torch", "luong_step", name, edits)
     for name, edits in [
-        ("old state asks", [("(h @ w_a)", "(state @ w_a)"), ("[c, h]", "[c, state]")]),
-        ("old state scores", [("(h @ w_a)", "(state @ w_a)")]),
-        ("old state beside", [("[c, h]", "[c, state]")]),
+        ("old state throughout", [("(h @ w_a)", "(state @ w_a)"), ("[c, h]", "[c, state]")]),
+        ("old state as query", [("(h @ w_a)", "(state @ w_a)")]),
+        ("old state in output", [("[c, h]", "[c, state]")]),
         ("no general matrix", [("(h @ w_a)", "h")]),
-        ("general matrix turned", [("(h @ w_a)", "(h @ w_a.T)")]),
+        ("general matrix transposed", [("(h @ w_a)", "(h @ w_a.T)")]),
         ("general scaled", [(".squeeze(2)\n", ".squeeze(2) / memory.shape[-1] ** 0.5\n")]),
         ("state first", [("[c, h]", "[h, c]")]),
         ("attentional state kept", [("return out, h, a", "return out, out, a")]),
@@ -571,7 +571,7 @@ LOSSES: list[Plant] = [
                 ("] += 1 - smoothing", "] = 1 - smoothing\n    q[:, padding] = 0"),
             ],
         ),
-        ("smoothing not taken", [("+= 1 - smoothing", "+= 1")]),
+        ("smoothing only added", [("+= 1 - smoothing", "+= 1")]),
         ("mean with padding", [("/ keep.sum()", "/ len(target)")]),
         ("sum for mean", [(" / keep.sum()", "")]),
         ("mean over vocabulary", [("/ keep.sum()", "/ keep.sum() / V")]),
@@ -634,7 +634,7 @@ PAIRS: list[tuple[str, str, list[str], list[Edit]]] = [
     (
         "recurring_torch",
         "luong_step",
-        ["old state asks", "state first"],
+        ["old state throughout", "state first"],
         [("(h @ w_a)", "(state @ w_a)"), ("[c, h]", "[state, c]")],
     ),
     (

@@ -232,7 +232,7 @@ def test_an_unknown_name_needs_the_exercise() -> None:
     def mine(length: int, width: int) -> list[list[float]]:
         return [[0.0] * width] * length
 
-    with pytest.raises(InputError, match="no exercise is named like the object 'mine'"):
+    with pytest.raises(InputError, match="no exercise has the name 'mine'"):
         regard.check(mine)
     report = regard.check(mine, "sinusoidal-positions")
     assert report.exercises[0].state == "wrong" and report.exercises[0].diagnoses == []

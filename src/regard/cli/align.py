@@ -13,7 +13,7 @@ from regard.cli.aligned_output import SEPARATOR, warn_unchosen_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help
 from regard.cli.run_flags import RunFlags
-from regard.cli.terminal import answer_output, open_on_screen, print_message, print_table
+from regard.cli.terminal import answer_output, print_message, print_table, save_and_print
 from regard.data.parallel import check_files
 from regard.data.tokenization import Unit
 from regard.data.word_alignment import Link, Symmetrization, WordAlignment, check_eflomal, read_links
@@ -246,7 +246,7 @@ def _write(
         if flags.plot is not None:
             if pair is None or not pair.source or not pair.target:
                 raise InputError("the first pair is blank or too long to draw: give another")
-            _draw(run, pair, flags.plot)
+            save_and_print(run.map_of_links(pair), flags.plot)
             return
         translated = texts is not None and len(texts) == 1
         answer_output().write(f"{_format(pair, flags, translated=translated)}\n")
@@ -260,11 +260,3 @@ def _format(pair: LinkedPair | None, flags: AlignFlags, *, translated: bool) -> 
         return "" if pair is None else f"{target}{pair.moses}"
     fields: dict[str, Any] = {} if pair is None else pair.json()
     return json.dumps(fields, ensure_ascii=False)
-
-
-def _draw(run: SequenceRun, pair: LinkedPair, plot: Path) -> None:
-    attention = run.map_of_links(pair)
-    attention.save(plot)
-    print_table(attention.table())
-    sys.stdout.write(f"Saved {plot}\n")
-    open_on_screen(plot)

@@ -6,9 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from regard.errors import escape_controls
+
+if TYPE_CHECKING:
+    from regard.viz import AttentionMap
 
 MAX_LENGTH = 900
 """Maximum number of characters of a message. Longer messages lose their middle."""
@@ -113,6 +116,14 @@ def print_table(table: Any, width: int | None = None) -> None:
 
     console.push_render_hook(Escape())
     console.print(table)
+
+
+def save_and_print(attention: "AttentionMap", path: Path) -> None:
+    """Save a map of attention to a file, print it, and open the file."""
+    attention.save(path)
+    print_table(attention.table())
+    sys.stdout.write(f"Saved {path}\n")
+    open_on_screen(path)
 
 
 def open_on_screen(path: Path) -> None:

@@ -1,7 +1,6 @@
 """`regard translate RUN`: answer texts from the command line, a file or standard input."""
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from regard.cli.aligned_output import Answers, append_links, read_markup, restor
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
 from regard.cli.run_flags import RunFlags
-from regard.cli.terminal import answer_output, open_on_screen, print_message, print_table
+from regard.cli.terminal import answer_output, print_message, save_and_print
 from regard.convert import EngineName, Precision
 from regard.data.markup import MarkedText
 from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount
@@ -19,7 +18,7 @@ from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
 from regard.runs import SequenceRun
-from regard.viz import AttentionMap, check_extension
+from regard.viz import check_extension
 
 PROG = "regard translate"
 DESCRIPTION = (
@@ -101,7 +100,7 @@ def run(argv: list[str]) -> None:
         _write(_add_alignment(run, [marked], answers, flags), flags)
         if plot is not None and answers[0]:
             attention = run.attend(text, answer=answers[0][0])
-            _draw(attention.words() if flags.words else attention, plot)
+            save_and_print(attention.words() if flags.words else attention, plot)
         if flags.align or flags.tags:
             warn_unchosen_heads(run)
         if note := run.unseen_length(text):
@@ -205,10 +204,3 @@ def _write(answers: Sequence[Answers], flags: TranslateFlags) -> None:
             prefix = f"{answer.log_probability:.4f}\t" if flags.scores and answer is not None else ""
             output.write(f"{prefix}{'' if answer is None else answer.text}\n")
     output.flush()
-
-
-def _draw(attention: AttentionMap, plot: Path) -> None:
-    attention.save(plot)
-    print_table(attention.table())
-    sys.stdout.write(f"Saved {plot}\n")
-    open_on_screen(plot)

@@ -24,7 +24,7 @@ from regard.errors import InputError
 from regard.io.reading import list_files, read_json
 from regard.progress import counting_bar, print_status
 from regard.result import Result
-from regard.training.digests import file_digest
+from regard.training.stored_config import file_digest
 from regard.version import __version__
 
 SENTENCES = 100

@@ -81,6 +81,9 @@ def convert_result(result: Any, outputs: int) -> tuple[Array, ...]:
     """Return the result of a learner's code as at most `outputs` float64 arrays.
 
     Raises `TypeError` if the result does not consist of numbers.
+
+    >>> convert_result(([[1, 2]], [3]), outputs=2)
+    (array([[1., 2.]]), array([3.]))
     """
     several = isinstance(result, tuple) or (isinstance(result, list) and result and _is_array(result[0]))
     if several and outputs == 1 and not any(_is_array(part) for part in result):
@@ -124,6 +127,9 @@ def equal_arrays(left: Array, right: Array, valid_steps: Array | None = None) ->
     """Return whether two arrays are equal up to rounding: same shape, NaN, infinities and numbers.
 
     Only steps where `valid_steps` (B, T) is True are compared.
+
+    >>> equal_arrays(np.array([1.0, 2.0]), np.array([1.0, 2.0001])), equal_arrays(np.ones(2), np.ones((2, 1)))
+    (True, False)
     """
     if left.shape != right.shape:
         return False
@@ -148,6 +154,9 @@ def equal_gradients(gradient: float | None, expected: tuple[float, float]) -> bo
     """Return whether a gradient lies between the two one-sided measurements, up to rounding.
 
     At the kink of a ReLU the two differ, and rounding decides on which side the learner's numbers are.
+
+    >>> equal_gradients(1.5, (1.0, 2.0)), equal_gradients(3.0, (1.0, 2.0)), equal_gradients(None, (1.0, 2.0))
+    (True, False, False)
     """
     low, high = sorted(expected)
     rounding = GRADIENT_ROUNDING * max(1.0, abs(low), abs(high))

@@ -75,7 +75,7 @@ def _find_by_name(name: str) -> Exercise:
         if exercise.matches(name):
             return exercise
     choices = ", ".join(exercise.name for exercise in EXERCISES)
-    raise InputError(f"no exercise is named like the object {name!r}: choose one with exercise=, of {choices}")
+    raise InputError(f"no exercise has the name {name!r}: choose one with exercise=, one of {choices}")
 
 
 def _source_file(object: Any) -> str:

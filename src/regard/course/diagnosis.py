@@ -1,7 +1,8 @@
 """Find the known mistakes that give the same answers as a learner's code.
 
 Each mistake in `mistakes/` is a solution with one wrong step. It is run on the same inputs, and its outputs are
-compared with the learner's. If no single mistake explains them, pairs are tried, then sets of three.
+compared with the learner's. If no single mistake explains them, pairs are tried, then sets of three. The inputs
+are random numbers, so a set of mistakes that gives the same outputs computes the same as the learner's code.
 """
 
 import functools
@@ -109,22 +110,23 @@ def _steps(mistake: Mistake) -> list[str]:
 
 
 def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
-    """Return a solution with several mistakes; None if two of them replace the same step."""
+    """Return a solution with several mistakes; None if two of them replace the same step.
+
+    >>> combine(MISTAKES[:2]), combine([MISTAKES[0], MISTAKES[-1]]).__name__
+    (None, 'no_scale_and_first_batch_only')
+    """
     steps = [step for mistake in mistakes for step in _steps(mistake)]
     if len(set(steps)) < len(steps):
         return None
     return (
-        type("And".join(mistake.__name__ for mistake in mistakes), tuple(mistakes), {}) if mistakes else Solution
+        type("_and_".join(mistake.__name__ for mistake in mistakes), tuple(mistakes), {})
+        if mistakes
+        else Solution
     )
 
 
-def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
-    hashable: Any = pair
-    return _combine_pair_cached(hashable)
-
-
 @functools.cache
-def _combine_pair_cached(pair: Any) -> Mistake | None:
+def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
     # The outputs of a pair are cached by its class, so each pair needs one class. Triples are too many to keep.
     return combine(pair)
 
@@ -283,7 +285,11 @@ def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: O
 
 
 def show_value(value: Any) -> str:
-    """Return a value in one short line."""
+    """Return a value in one short line. A batch of one is shown without its first dimension.
+
+    >>> show_value(np.array([[[1.0, 0.5]]]))
+    '[[1. , 0.5]]'
+    """
     if isinstance(value, Mapping):  # the parameters of the small cases
         return "1 on every diagonal, biases 0.5, gains 2, shifts 1"
     if isinstance(value, tuple):

@@ -164,7 +164,11 @@ def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> CaseRepo
 
 
 def describe_difference(output: Array, right: Array, valid_steps: Array | None) -> str:
-    """Return in a few words how an output differs from the right one: by shape, NaN or its most wrong number."""
+    """Return in a few words how an output differs from the right one: by shape, NaN or its most wrong number.
+
+    >>> describe_difference(np.array([[1.0, 5.0]]), np.array([[1.0, 2.0]]), None)
+    '5 at [0, 1], should be 2'
+    """
     if output.ndim == right.ndim == 1 and output.shape != right.shape and _is_whole(output) and _is_whole(right):
         return f"{_show_tokens(output)}, should be {_show_tokens(right)}"
     if output.shape != right.shape:

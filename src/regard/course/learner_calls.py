@@ -232,7 +232,9 @@ def _weight_notes(copied: CopiedWeights, hidden: Sequence[str]) -> list[Note]:
         )
     if copied.unused:
         names = ", ".join(copied.unused)
-        notes.append((False, f"no weight of this exercise was copied to {names}: it keeps its initial values"))
+        notes.append(
+            (False, f"no weight of this exercise fits these parameters, which keep their initial values: {names}")
+        )
     return notes
 
 

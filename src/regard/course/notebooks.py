@@ -7,7 +7,6 @@ from typing import Any
 
 from regard.course.lessons import Lesson, lessons
 from regard.course.lessons.lesson import HOME, set_home
-from regard.io import write_new
 
 
 def build_notebooks(folder: Path, home: Path = HOME) -> dict[Path, bytes]:
@@ -21,14 +20,6 @@ def build_notebooks(folder: Path, home: Path = HOME) -> dict[Path, bytes]:
         ).encode()
         for lesson in lessons()
     }
-
-
-def write_notebooks(folder: Path) -> list[Path]:
-    """Write a notebook for each lesson.
-
-    Raises `InputError` if one of the files exists already.
-    """
-    return write_new(build_notebooks(folder))
 
 
 def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:

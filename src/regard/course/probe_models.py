@@ -81,8 +81,9 @@ class CopyModel(nn.Module):
         """Return logits (B, T, V)."""
         query = self.letters(target) + self.positions.weight[: target.shape[1]]
         memory = self.letters(source) + self.positions.weight[: source.shape[1]]
-        context = nn.functional.scaled_dot_product_attention(query, self.key(memory), memory)
-        logits: Tensor = self.output(torch.cat([context, query], -1))
+        # Written out: PyTorch's fused attention changes the shares in reports of wrong loops, from 24 % to 0 %.
+        weights = (query @ self.key(memory).transpose(1, 2) * WIDTH**-0.5).softmax(-1)
+        logits: Tensor = self.output(torch.cat([weights @ memory, query], -1))
         return logits
 
 

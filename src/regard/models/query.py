@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from regard import fast
 from regard.attention import (
     STANDARD,
+    AttentionLayer,
     EncoderLayer,
     LearnedPositions,
     Positions,
     ScaledDot,
     Sinusoidal,
     attention_layer,
-    attention_layers,
     check_encoder_layer,
     find_positions,
     find_score,
@@ -166,7 +166,7 @@ class QueryModel(AnswerModel):
     def fast_gradient(self) -> QueryGradient | None:
         """Return loss and gradients without autograd; None for a model that `fast.query_gradient` does not
         support."""
-        layers = attention_layers(self).values()
+        layers = [module for module in self.modules() if isinstance(module, AttentionLayer)]
         supported = (
             fast.enabled()
             and type(self) is QueryModel

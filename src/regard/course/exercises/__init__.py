@@ -18,6 +18,9 @@ def find_exercise(name: str) -> Exercise:
     """Return the exercise with this name or alias, in any spelling.
 
     Raises `InputError` for an unknown name.
+
+    >>> find_exercise("MHA").name
+    'multi_head_attention'
     """
     for exercise in EXERCISES:
         if exercise.matches(name):

@@ -142,7 +142,6 @@ def _concatenated(seed: int) -> list[Case]:
 
 EXERCISES = (
     Exercise(
-        name="score",
         title="the score of a query and a key",
         source="Vaswani et al. 2017, equation 1, without softmax and V",
         reference=reference.score,
@@ -151,7 +150,6 @@ EXERCISES = (
         aliases=("scaled_dot_score", "scores", "scaled_scores", "dot_product_score"),
     ),
     Exercise(
-        name="masked_softmax",
         title="softmax with a mask",
         source="Vaswani et al. 2017, section 3.2.3",
         reference=reference.masked_softmax,
@@ -160,7 +158,6 @@ EXERCISES = (
         aliases=("softmax", "softmax_with_mask", "masked_soft_max"),
     ),
     Exercise(
-        name="attention",
         title="scaled dot-product attention",
         source="Vaswani et al. 2017, equation 1",
         reference=reference.attention,
@@ -169,7 +166,6 @@ EXERCISES = (
         aliases=("scaled_dot_product_attention", "dot_product_attention", "single_head_attention"),
     ),
     Exercise(
-        name="sinusoidal_positions",
         title="sinusoidal positions",
         source="Vaswani et al. 2017, section 3.5",
         reference=reference.sinusoidal_positions,
@@ -178,7 +174,6 @@ EXERCISES = (
         aliases=("positional_encoding", "sinusoidal", "sinusoidal_embedding", "sinusoidal_encoding", "positions"),
     ),
     Exercise(
-        name="concatenate_positions",
         title="positions concatenated to the states",
         source="Vaswani et al. 2017, section 3.5",
         reference=reference.concatenate_positions,

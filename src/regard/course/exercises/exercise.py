@@ -83,14 +83,12 @@ class Case:
 class Exercise:
     """One exercise: a function or class that the learner writes."""
 
-    name: str
-    """Name of the function to write."""
     title: str
     """Short description."""
     source: str = ""
     """Paper and section that the exercise follows."""
     reference: Callable[..., Any]
-    """The right answer. Its signature and docstring are the stub."""
+    """The right answer. Its name, signature and docstring are the stub."""
     cases: Callable[[int], list[Case]]
     """Returns the inputs for a seed."""
     outputs: tuple[str, ...]
@@ -106,12 +104,17 @@ class Exercise:
     small_cases: Callable[[], list[Case]] = list
     """Further inputs that are small enough to show a mistake by hand, besides the cases named "by hand"."""
     specification: Callable[..., Any] | None = None
-    """Function whose signature and docstring are the stub, if not `reference`."""
+    """Function whose name, signature and docstring are the stub, if not `reference`."""
     instruction: str = "Write it with NumPy or with PyTorch"
 
     def __post_init__(self) -> None:
         """Cache the inputs, so that each seed has one set of `Case` objects."""
         object.__setattr__(self, "cases", functools.lru_cache(maxsize=2)(self.cases))
+
+    @property
+    def name(self) -> str:
+        """Name of the function to write."""
+        return (self.specification or self.reference).__name__
 
     @property
     def stub(self) -> str:
@@ -134,7 +137,7 @@ class Exercise:
         )
 
     def matches(self, name: str) -> bool:
-        """Return whether `name` is a name of this exercise, in any spelling."""
+        """Return whether `name` is a name of this exercise, in any spelling: "MultiHead_Attention" too."""
         return normalize_name(name) in {normalize_name(known) for known in (self.name, *self.aliases)}
 
     def module_weights(self, case: Case) -> dict[str, Array]:
@@ -241,7 +244,12 @@ class TanhCell:
 
 
 def copy_words(seed: int, count: int, longest: int = 5) -> tuple[Array, Array]:
-    """Return random words of two or more letters, and the same words as targets with start, end and padding."""
+    """Return random words of two or more letters, and the same words as targets with start, end and padding.
+
+    >>> source, target = copy_words(seed=0, count=3, longest=4)
+    >>> source.shape, target.shape, target[:, 0].tolist()
+    ((3, 4), (3, 6), [1, 1, 1])
+    """
     generator = np.random.default_rng(seed)
     source = np.zeros((count, longest), np.int64)
     target = np.zeros((count, longest + 2), np.int64)

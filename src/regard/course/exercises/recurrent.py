@@ -90,7 +90,6 @@ def _small_luong() -> list[Case]:
 
 EXERCISES = (
     Exercise(
-        name="bahdanau_step",
         title="one step of Bahdanau's decoder",
         source="Bahdanau et al. 2015, appendix A.1.2 and A.2.2",
         reference=reference.bahdanau_step,
@@ -102,7 +101,6 @@ EXERCISES = (
         constructor_sizes=("width", "memory", "inner"),
     ),
     Exercise(
-        name="luong_step",
         title="one step of Luong's decoder",
         source="Luong et al. 2015, section 3.1, score general",
         reference=reference.luong_step,

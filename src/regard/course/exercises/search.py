@@ -51,7 +51,6 @@ def _beam(seed: int) -> list[Case]:
 
 EXERCISES = (
     Exercise(
-        name="greedy_search",
         title="greedy search",
         reference=reference.greedy_search,
         cases=_greedy,
@@ -60,13 +59,12 @@ EXERCISES = (
         aliases=("greedy", "greedy_decode", "greedy_decoding"),
     ),
     Exercise(
-        name="beam_search",
         title="beam search",
         source="Sutskever et al. 2014, section 3.2; Wu et al. 2016, section 7, for the length",
         reference=reference.beam_search,
         cases=_beam,
         instruction="Write it",
-        outputs=("tokens", "figure"),
+        outputs=("tokens", "score"),
         aliases=("beam", "beam_decode"),
     ),
 )

@@ -115,7 +115,6 @@ def _feed_forward(seed: int) -> list[Case]:
 
 EXERCISES = (
     Exercise(
-        name="multi_head_attention",
         title="multi-head attention",
         source="Vaswani et al. 2017, section 3.2.2",
         reference=reference.multi_head_attention,
@@ -126,7 +125,6 @@ EXERCISES = (
         constructor_sizes=("width", "heads"),
     ),
     Exercise(
-        name="feed_forward",
         title="the position-wise feed-forward network",
         source="Vaswani et al. 2017, equation 2",
         reference=reference.feed_forward,

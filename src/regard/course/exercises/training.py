@@ -96,7 +96,6 @@ def _small_loss() -> list[Case]:
 
 EXERCISES = (
     Exercise(
-        name="label_smoothed_loss",
         title="the label-smoothed loss",
         source="Szegedy et al. 2016, section 7",
         reference=reference.label_smoothed_loss,
@@ -106,7 +105,6 @@ EXERCISES = (
         aliases=("label_smoothing", "smoothed_loss", "label_smoothing_loss", "loss"),
     ),
     Exercise(
-        name="train_copy",
         title="a training loop that learns Copy",
         reference=_expected_training,
         specification=train_copy,

@@ -152,7 +152,6 @@ def _small_transformer() -> list[Case]:
 
 EXERCISES = (
     Exercise(
-        name="encoder_layer",
         title="an encoder layer",
         source="Vaswani et al. 2017, section 3.1 and figure 1, left",
         reference=reference.encoder_layer,
@@ -164,7 +163,6 @@ EXERCISES = (
         constructor_sizes=("width", "heads", "inner"),
     ),
     Exercise(
-        name="decoder_layer",
         title="a decoder layer",
         source="Vaswani et al. 2017, section 3.1 and figure 1, right",
         reference=reference.decoder_layer,
@@ -176,7 +174,6 @@ EXERCISES = (
         constructor_sizes=("width", "heads", "inner"),
     ),
     Exercise(
-        name="transformer",
         title="the Transformer",
         source="Vaswani et al. 2017, figure 1",
         reference=reference.transformer,

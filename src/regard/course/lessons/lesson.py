@@ -223,6 +223,9 @@ def find_lesson(name: str) -> Lesson:
     """Return the lesson with this name.
 
     Raises `InputError` for an unknown name.
+
+    >>> find_lesson("signal").title
+    'Positions'
     """
     for lesson in lessons():
         if lesson.name == name:

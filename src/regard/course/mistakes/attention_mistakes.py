@@ -133,7 +133,7 @@ def divided_without_exp(self: Solution, scores: Array) -> Array:
     broken=frozenset(["large scores"]),
 )
 def overflow(self: Solution, scores: Array) -> Array:
-    """exp of a large score overflows: the result is NaN, inf / inf."""
+    """exp of a large score overflows: the result is inf / inf, which is NaN."""
     powers = np.exp(scores)
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 

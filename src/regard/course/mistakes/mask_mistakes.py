@@ -36,7 +36,7 @@ def mask_ignored(self: Solution, scores: Array, mask: Array) -> Array:
     Solution.apply_mask, SECTION_3_2_3, "Set scores to -inf, or -1e9, where the mask is False: their exp is 0."
 )
 def mask_multiplied(self: Solution, scores: Array, mask: Array) -> Array:
-    """Hidden keys have the score 0 (or -1e-9, which is nearly 0): exp(0) is 1, so they still have weight."""
+    """Hidden keys have the score 0 (or -1e-9, which is nearly 0): exp(0) is 1, so they still get weight."""
     return scores * mask
 
 

@@ -42,7 +42,7 @@ def only_memory_scores(self: Solution, state: Array, memory: Array, w: Array, u:
     ALIGNMENT,
     "Score the memory with the state before the step; the cell runs after the context.",
 )
-def new_state_asks(self: Solution, previous: Array, state: Array, memory: Array, cell: Any) -> Array:
+def new_state_as_query(self: Solution, previous: Array, state: Array, memory: Array, cell: Any) -> Array:
     """The query is the state after a step of the cell, as in Luong's model: s_i instead of s_(i-1)."""
     return np.asarray(cell(self.cell_input(previous, memory.mean(1)), state))
 
@@ -89,7 +89,7 @@ def sum_over_time_only(self: Solution, weights: Array, memory: Array) -> Array:
     return context
 
 
-class OldStateAsks(Solution, paper=LUONG_PATH):
+class OldStateThroughout(Solution, paper=LUONG_PATH):
     """The query is the state before the cell, as in Bahdanau's model. It is also joined with the context."""
 
     instead = "Run the cell first: the new state h_t is the query, and is joined with the context."
@@ -102,13 +102,13 @@ class OldStateAsks(Solution, paper=LUONG_PATH):
 
 
 @mistake(Solution.luong_query, LUONG_PATH, "Run the cell first, and score the memory with the new state h_t.")
-def old_state_scores(self: Solution, new: Array, old: Array) -> Array:
+def old_state_as_query(self: Solution, new: Array, old: Array) -> Array:
     """The query is the state before the cell, as in Bahdanau's model. The new one is joined with the context."""
     return old
 
 
 @mistake(Solution.luong_output_state, LUONG_5, "Join the new state h_t with the context: [c_t; h_t].")
-def old_state_beside(self: Solution, new: Array, old: Array) -> Array:
+def old_state_in_output(self: Solution, new: Array, old: Array) -> Array:
     """The query is the new state, but the state before the cell is joined with the context."""
     return old
 
@@ -124,7 +124,7 @@ def no_general_matrix(self: Solution, state: Array, memory: Array, w_a: Array) -
     LUONG_SCORE,
     "Multiply the state by the rows of W_a, the memory by its columns: (h W_a) · h̄.",
 )
-def general_matrix_turned(self: Solution, state: Array, memory: Array, w_a: Array) -> Array:
+def general_matrix_transposed(self: Solution, state: Array, memory: Array, w_a: Array) -> Array:
     """W_a is transposed: h W_aᵀ h̄."""
     return np.einsum("bd,md,btm->bt", state, w_a, memory)
 

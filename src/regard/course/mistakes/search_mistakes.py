@@ -39,7 +39,7 @@ def without_start(self: Solution, tokens: list[int]) -> list[int]:
 class NeverEnds(Solution, paper=GREEDY):
     """The search continues after the end token."""
 
-    instead = "Stop at the end token. In a beam, do not continue a hypothesis that ends in it."
+    instead = "Stop at the end token. In a beam, do not continue a hypothesis that ends with it."
 
     def is_end(self, token: int, end: int) -> bool:
         return False
@@ -99,12 +99,12 @@ def each_keeps_its_best(
     f"{BEAM}; this exercise's stub: the length counts for the answer",
     "Keep the largest sums of log-probabilities; divide by length ** alpha only to choose the answer.",
 )
-def pruned_by_figure(
+def pruned_by_score(
     self: Solution, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
 ) -> list[Hypothesis]:
     """The beam is pruned by sums divided by the length: short hypotheses lose their places to longer ones."""
-    figures = [self.normalize_length(total, len(tokens) - 1, alpha) for total, tokens in candidates]
-    order = sorted(range(len(candidates)), key=lambda index: -figures[index])
+    scores = [self.normalize_length(total, len(tokens) - 1, alpha) for total, tokens in candidates]
+    order = sorted(range(len(candidates)), key=lambda index: -scores[index])
     return [candidates[index] for index in order[:width]]
 
 
@@ -160,7 +160,7 @@ class FirstToEnd(Solution, paper=BEAM):
 @mistake(
     Solution.keep_finished,
     f"{BEAM}; this exercise's stub: it keeps competing for its place",
-    "Put it back among the candidates unchanged, so that it competes for its place in the beam.",
+    "Add it to the candidates unchanged, so that it competes for its place in the beam.",
 )
 def ended_dropped(self: Solution, hypothesis: Hypothesis) -> list[Hypothesis]:
     """A hypothesis that has ended is skipped in the next step, and its answer is lost."""
@@ -168,9 +168,9 @@ def ended_dropped(self: Solution, hypothesis: Hypothesis) -> list[Hypothesis]:
 
 
 class EndedAside(Solution, paper=f"{BEAM}; this exercise's stub: it keeps competing for its place"):
-    """Finished hypotheses are put aside, and the beam is filled up with others that did not belong in it."""
+    """Finished hypotheses are put aside, and worse hypotheses take their places in the beam."""
 
-    instead = "Leave it in the beam, where it occupies one of the `width` places."
+    instead = "Leave a finished hypothesis in the beam, where it occupies one of the `width` places."
 
     def prune(
         self, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
@@ -204,15 +204,15 @@ class OnlyEndedCount(EndedAside):
         return super().select_answer([] if self.aside else beam, alpha, end)
 
 
-@mistake(Solution.select_answer, LENGTH, "Divide all sums first, then choose the largest figure.")
+@mistake(Solution.select_answer, LENGTH, "Divide all sums first, then choose the largest score.")
 def chosen_by_sum(self: Solution, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
-    """The answer is the hypothesis with the largest sum, although its figure is divided by the length."""
+    """The answer is the hypothesis with the largest sum, although its score is divided by the length."""
     total, tokens = max(beam, key=lambda hypothesis: hypothesis[0])
     return self.normalize_length(total, len(tokens) - 1, alpha), tokens
 
 
-@mistake(Solution.select_answer, BEAM, "Return the hypothesis with the largest figure.")
-def last_of_beam(self: Solution, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+@mistake(Solution.select_answer, BEAM, "Return the hypothesis with the largest score.")
+def worst_of_beam(self: Solution, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
     """The worst hypothesis of the beam is returned."""
     ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
     return min(ranked, key=lambda hypothesis: hypothesis[0])

@@ -135,7 +135,7 @@ class SearchSolution(RecurrentSolution):
         return self.select_top(candidates, width, parents)
 
     def normalize_length(self, total: float, length: int, alpha: float) -> float:
-        """Return the figure by which hypotheses of different lengths are compared."""
+        """Return the score by which hypotheses of different lengths are compared."""
         return total / length**alpha
 
     def is_done(self, beam: list[Hypothesis], end: int) -> bool:
@@ -143,14 +143,14 @@ class SearchSolution(RecurrentSolution):
         return all(self.is_finished(tokens, end) for _, tokens in beam)
 
     def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
-        """Return the best hypothesis with its figure."""
+        """Return the best hypothesis with its score."""
         ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
         return max(ranked, key=lambda hypothesis: hypothesis[0])
 
     def beam_search(
         self, step: Step, start: int, end: int, width: int, longest: int, alpha: float
     ) -> tuple[Array, ...]:
-        """Return tokens and figure of the best hypothesis."""
+        """Return tokens and score of the best hypothesis."""
         beam: list[Hypothesis] = [(0.0, [start])]
         for _ in range(self.token_limit(longest)):
             candidates, parents = [], []
@@ -165,8 +165,8 @@ class SearchSolution(RecurrentSolution):
             beam = self.prune(candidates, width, parents, alpha)
             if self.is_done(beam, end):
                 break
-        figure, tokens = self.select_answer(beam, alpha, end)
-        return np.array(self.strip_tokens(tokens, start, end)), np.array(figure)
+        score, tokens = self.select_answer(beam, alpha, end)
+        return np.array(self.strip_tokens(tokens, start, end)), np.array(score)
 
 
 class Solution(SearchSolution):

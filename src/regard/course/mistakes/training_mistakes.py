@@ -47,7 +47,7 @@ def smoothing_inverted(self: Solution, target: Array, size: int, smoothing: floa
 
 
 @mistake(Solution.target_distribution, SMOOTHING, "Give the right token 1 - ε + ε / V.")
-def smoothing_not_taken(self: Solution, target: Array, size: int, smoothing: float) -> Array:
+def smoothing_only_added(self: Solution, target: Array, size: int, smoothing: float) -> Array:
     """ε / V is added for every token, but the right one keeps its full 1: the target sums to more than 1."""
     return np.asarray(np.eye(size)[target] + smoothing / size)
 

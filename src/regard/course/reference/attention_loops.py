@@ -29,12 +29,16 @@ def matmul(left: Matrix, right: Matrix) -> Matrix:
 
 
 def softmax_row(scores: Row, allowed: list[bool] | None = None) -> Row:
-    """Return the softmax of one row over its allowed keys. If no key is allowed, all weights are 0."""
+    """Return the softmax of one row over its allowed keys. If no key is allowed, all weights are 0.
+
+    >>> softmax_row([0.0, 0.0, 5.0], [True, True, False])
+    [0.5, 0.5, 0.0]
+    """
     keys = [key for key in range(len(scores)) if allowed is None or allowed[key]]
     weights = [0.0] * len(scores)
     if not keys:
         return weights
-    top = max(scores[key] for key in keys)
+    top = max(scores[key] for key in keys)  # exp overflows above 709; the softmax is the same without the maximum
     total = sum(math.exp(scores[key] - top) for key in keys)
     for key in keys:
         weights[key] = math.exp(scores[key] - top) / total
