@@ -19,7 +19,7 @@
 #   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
 #   make models     test which Hugging Face architectures are recorded: docs/reference/models.md (ten minutes)
 #   make docs       build the site of README, docs/ and docstrings: build/docs/index.html (a minute)
-#   make docs-pictures   take the pictures of docs/how-to/look-inside.md in Chromium
+#   make docs-pictures   make the pictures of README and docs/how-to, in Chromium
 #   make audit      ask PyPI for known vulnerabilities of the versions in constraints.txt
 #   make pins       rewrite constraints-hashed.txt and complete constraints.txt (to raise a version, change its line in
 #                   constraints.txt, or delete the line for the newest)

@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import Dropout, MultiHeadAttention, Rotary, attention_weights, functional
+from regard.attention import Dropout, MultiHeadAttention, Rotary, attention_weights
+from regard.attention import attend as layer_call
 from regard.training.cross_entropy import cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 12_000, 4000, 0.2, 0.1
@@ -79,7 +80,7 @@ def attentions(length: int) -> tuple[Work, Work]:
 
     def attend(short: int) -> Work:
         def run() -> Tensor:
-            functional.SHORT = short
+            layer_call.SHORT = short
             total: Tensor = layer(states, mask=mask).float().sum()
             return total
 

@@ -72,15 +72,15 @@ def measure(flags: Flags) -> dict[str, Any]:
     """Train one model, and measure it on the samples of its own seed."""
     from regard.training import RECIPES
 
-    whole = RECIPES["regard"]
+    whole = RECIPES["regard"]()
     recipe = flags["recipe"]
     if recipe in WITHOUT:  # a process measures many trainings, which use different variants of the recipe
-        RECIPES["regard"] = dataclasses.replace(whole, **WITHOUT[recipe])
+        RECIPES["regard"] = lambda: dataclasses.replace(whole, **WITHOUT[recipe])
         flags = {**flags, "recipe": "regard"}
     try:
         return figures_of(flags)
     finally:
-        RECIPES["regard"] = whole
+        RECIPES["regard"] = lambda: whole
 
 
 def figures_of(flags: Flags) -> dict[str, Any]:

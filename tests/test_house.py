@@ -108,7 +108,7 @@ def test_nobody_asks_for_the_type_of_settings_tasks_or_runs(room: str) -> None:
                 asked += [
                     f"{name}: {each}" for each in types if each.endswith(("Training", "Task", "Run", "Config"))
                 ]
-    own = {"regard.training.registry: ModelConfig"}  # a class of the user's own, which is no setting
+    own = {"regard.training.config: ModelConfig"}  # a class of the user's own, which is no setting
     assert set(asked) - own == set()
 
 

@@ -17,7 +17,7 @@ import tyro
 from regard.cli import COMMANDS, main
 from regard.data.datasets import DATA_SETS
 from regard.tasks import TASKS, find_task
-from regard.training.registry import models_for
+from regard.training.config import models_for
 
 VARIED = ("--vary", "lr=0.1,0.2")
 

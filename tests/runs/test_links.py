@@ -129,8 +129,7 @@ def test_comparison_writes_through_no_link(tmp_path: Path) -> None:
     "writer",
     [
         (RunFolder, "append_metrics"),
-        (Checkpoint, "save_weights"),
-        (Checkpoint, "save_training"),
+        (Checkpoint, "save"),
         (Checkpoint, "save_snapshot"),
     ],
     ids=lambda writer: writer[1],

@@ -28,11 +28,11 @@ def short_checkpoints(patch: pytest.MonkeyPatch) -> None:
 
 def lose_at(step: int, patch: pytest.MonkeyPatch) -> None:
     """Make a training in this process raise `LostError` after it has saved its state at `step`."""
-    write = Checkpoint.save_training
+    write = Checkpoint.save
 
     def write_and_fail(self: Checkpoint, folder: RunFolder) -> None:
         write(self, folder)
         if self.step == step:
             raise LostError
 
-    patch.setattr(Checkpoint, "save_training", write_and_fail)
+    patch.setattr(Checkpoint, "save", write_and_fail)

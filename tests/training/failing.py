@@ -1,5 +1,5 @@
 """`regard`, but the second process fails at a step, the first time that it is started: `python -m
-tests.training.failing SIGNAL STEP WORDS...`"""
+tests.training.failing SIGNAL STEP WORDS...`; at step -1: before there is a run."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from regard.cli import main
-from regard.training import SingleLearner
+from regard.training import DistributedContext, SingleLearner
 
 
 def fail_at(step: int, number: int) -> None:
@@ -20,6 +20,8 @@ def fail_at(step: int, number: int) -> None:
         return learn(self, lr)
 
     SingleLearner.learn = failing  # type: ignore[method-assign]
+    if step < 0:
+        DistributedContext.lock = lambda *_: os.kill(os.getpid(), number)  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

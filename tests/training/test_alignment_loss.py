@@ -12,7 +12,7 @@ from regard.data import PairBatch, collate
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError
 from regard.models import Transformer, TransformerConfig
-from regard.training.alignment_loss import guided_layer, record_alignment_loss
+from regard.training.objective import guided_layer, record_alignment_loss
 from tests.conftest import TINY
 from tests.german import LINKS, write
 

@@ -12,7 +12,7 @@ from regard.errors import InputError
 from regard.tasks import TASKS, find_task
 from regard.training import make_config as make_typed_config
 from regard.training import models_for
-from regard.training.config import config_from_json
+from regard.training.stored_config import config_from_json
 
 
 def make_config(*given: Any) -> Any:

@@ -135,6 +135,16 @@ def test_restarted_processes_continue_at_the_last_checkpoint(tmp_path: Path) -> 
     assert "pair.cc" not in done.stderr
 
 
+def test_restarted_processes_replace_an_earlier_run_of_equal_flags(tmp_path: Path) -> None:
+    """A process is killed before the new run exists; the restarted ones must not continue the old one."""
+    assert train(tmp_path, 2).returncode == 0
+    old = (tmp_path / "translation").stat().st_ino
+    done = train(tmp_path, 2, (FAILING, "SIGKILL", "-1"), restarts=1, overwrite=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "translation").stat().st_ino != old
+    assert done.stdout.count("Trained translation for 12 steps") == 1
+
+
 def test_start_from_a_run_on_a_mixture_is_equal_on_two_processes(alone: Path, tmp_path: Path) -> None:
     text = write(tmp_path)
     words = ["train", "translation", "--from", str(alone / "translation"), "--train", *text["train"]]

@@ -10,8 +10,9 @@ import torch
 
 import regard
 from regard.errors import InputError
+from regard.io import write_inside
 from regard.io.reading import add_digest
-from regard.training import Checkpoint, RunFolder, create_run, make_config
+from regard.training import Checkpoint, RunFolder, checkpoint, create_run, make_config
 from tests.earlier import to_format_6
 
 
@@ -124,15 +125,15 @@ def test_training_killed_in_its_last_checkpoint_has_the_same_result(
     flags: dict[str, Any] = {"steps": 20, "batchsize": 4, "hidden": 8, "progress": False}
     whole = regard.train("counting", savepath=tmp_path / "whole", **flags)
 
-    def killed(self: Checkpoint, folder: RunFolder) -> None:
-        if self.step == 20:
-            raise KeyboardInterrupt
-        write(self, folder)
+    for name in ("step-20.safetensors", "model.safetensors"):
 
-    for name in ("save_training", "save_weights"):
-        write = getattr(Checkpoint, name)
+        def killed(folder: Path, path: Path, content: bytes, name: str = name) -> None:
+            if path.name == name and (folder / "metrics.jsonl").exists():
+                raise KeyboardInterrupt
+            write_inside(folder, path, content)
+
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(Checkpoint, name, killed)
+            patch.setattr(checkpoint, "write_inside", killed)
             regard.train("counting", savepath=tmp_path / name, **flags)
         found = regard.train("counting", savepath=tmp_path / name, resume=True, progress=False)
         for file in ("model.safetensors", "metrics.jsonl", "trainer/step-20.safetensors"):

@@ -24,7 +24,6 @@ from regard.training import (
     RunFolder,
     changed_flags,
     find_run,
-    has_sizes,
     make_config,
 )
 
@@ -137,7 +136,7 @@ def _run_choice(argv: list[str], *, task: str) -> RunChoice:
 def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, RunChoice]:
     """Parse `argv` as changes of `config`, and as the choice of the run."""
     parts = config.parts()
-    sized = has_sizes(config.task_class, config.kind)
+    sized = config.model_spec.has_presets(config.task_class)
     choice = TransformerChoice(model=config.kind) if sized else ModelChoice(model=config.kind)
     fields = [(name, type(part)) for name, part in {**parts, "choice": choice, "run": RunChoice()}.items()]
     flags_class = make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)

@@ -40,6 +40,8 @@ def keep_memory() -> None:
     oneDNN, which PyTorch uses for bfloat16 products, compiles a kernel for each shape of matrices. It caches a
     thousand kernels of 0.7 MB each, scattered over the heap: most of the memory of a training. A hundred are as
     fast, since most shapes recur only an epoch later. oneDNN reads the limit at its first product.
+
+    >>> keep_memory()
     """
     if not enabled():
         return

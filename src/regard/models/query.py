@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from regard import fast
 from regard.attention import (
     STANDARD,
+    AttentionLayer,
     EncoderLayer,
     LearnedPositions,
     Positions,
     ScaledDot,
     Sinusoidal,
     attention_layer,
-    attention_layers,
     check_encoder_layer,
     find_positions,
     find_score,
@@ -85,6 +85,10 @@ class QueryModel(AnswerModel):
     With `vary_len`, the memory has one more learned vector as key and value. A softmax only averages: without a
     constant for comparison, "A" and "AA" give the same context, and letters in sequences of unknown length cannot
     be counted.
+
+    >>> model = QueryModel(QueryModelConfig(hidden=8), letters=4, input_len=6, outputs=3, classes=7)
+    >>> model(torch.zeros(2, 6, dtype=torch.int64)).shape
+    torch.Size([2, 3, 7])
     """
 
     config_class = QueryModelConfig
@@ -162,7 +166,7 @@ class QueryModel(AnswerModel):
     def fast_gradient(self) -> QueryGradient | None:
         """Return loss and gradients without autograd; None for a model that `fast.query_gradient` does not
         support."""
-        layers = attention_layers(self).values()
+        layers = [module for module in self.modules() if isinstance(module, AttentionLayer)]
         supported = (
             fast.enabled()
             and type(self) is QueryModel

@@ -29,7 +29,7 @@ from regard.interpret import (
 )
 from regard.io.reading import DamageError, convert_json, damaged_file
 from regard.result import Result, to_plain
-from regard.training.alignment_loss import HEAD, guided_layer
+from regard.training.objective import HEAD, guided_layer
 
 if TYPE_CHECKING:
     import numpy as np

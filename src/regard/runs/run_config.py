@@ -1,4 +1,4 @@
-"""Config of a training: of a new run, of a resumed run, and of a run that starts from another one."""
+"""Config of a resumed run, and of a run that starts from another one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import InputError
-from regard.libraries import import_library
 from regard.tasks import find_task
-from regard.training import Origin, RunConfig, changed_config, make_config, trust
-from regard.training.checkpoint import pack_for_run
+from regard.training import Origin, RunConfig, RunFolder, changed_config, make_config, pack_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from regard.data.parallel import TextDigest
     from regard.runs.run_types import AnyRun
-    from regard.training import RunFolder
 
 TEXT_FLAGS = ("train", "valid", "test", "guide", "hub")
 """Flags that name text. The text may have moved when a run is resumed."""
@@ -28,30 +25,20 @@ FIXED_TRAINING_FLAGS = ("vary_len",)
 """Flags of a training that affect them."""
 
 
-def task_name(task: str | RunConfig) -> str:
-    """Return the name of a task, which is also the name of its run's folder."""
-    return task.name if isinstance(task, RunConfig) else find_task(task).name
-
-
-def new_config(task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
-    """Return the config of a new run; raises `InputError` for flags that do not fit."""
-    _check_no_flags(task, flags)
-    return _ready(task if isinstance(task, RunConfig) else make_config(task, flags))
-
-
 def resumed_config(
-    folder: RunFolder,
     task: str | RunConfig,
     flags: dict[str, Any],
-    start_from: str | Path | None = None,
-    *,
+    savepath: Path,
+    start_from: str | Path | None,
     trust_code: bool,
+    trust_edited: bool,
 ) -> RunConfig:
     """Return the config of a stored run, with the places of its text taken from the flags.
 
     Raises `InputError` for an unknown flag, and for a flag that differs from the stored one.
     """
-    stored = folder.read_config(trust_code=trust_code)
+    name = find_task(task).name if isinstance(task, str) else task.name
+    stored = RunFolder(savepath / name, trust_edited).read_config(trust_code=trust_code)
     if isinstance(task, str):
         named = {name: value for name, value in flags.items() if name not in ("model", "preset")}
         wanted = {**changed_config(stored, named).resolved().flags(), "model": flags.get("model", stored.kind)}
@@ -61,7 +48,7 @@ def resumed_config(
     before = stored.flags()
     if start_from is not None:
         origin = stored.origin and stored.origin.run
-        paths = [str(path.absolute()) for path in (Path(start_from), folder.path.parent / start_from)]
+        paths = [str(path.absolute()) for path in (Path(start_from), savepath / start_from)]
         flags["from"], before["from"] = repr(origin if origin in paths else paths[0]), repr(origin)
     # The content of text is compared by its digests, which runs of earlier formats do not have.
     moved = {name: value for name, value in flags.items() if stored.text and name in TEXT_FLAGS}
@@ -102,7 +89,6 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
     Options that `flags` do not name are taken from that run, except for text and `freeze`. Raises `InputError`
     for a run of another task, and for a flag that asks for another model or vocabulary.
     """
-    _check_no_flags(task, flags)
     base = before.config
     flags = dict(task.flags() if isinstance(task, RunConfig) else flags)
     if (preset := flags.pop("preset", None)) is not None:
@@ -122,9 +108,9 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
         if name in fixed and value != base.flags()[name]:
             raise _fixed_flag(name, value, base.flags()[name], before)
     weights = {name: value.cpu() for name, value in before.model.state_dict().items()}
-    digest = hashlib.sha256(pack_for_run(before.files, weights, before.step)).hexdigest()
+    digest = hashlib.sha256(pack_tensors(weights, before.step, before.files.config_text)).hexdigest()
     origin = Origin(run=str(before.folder.absolute()), step=before.step, weights=digest)
-    return _ready(dataclasses.replace(config, origin=origin))
+    return dataclasses.replace(config, origin=origin).resolved()
 
 
 def without_text(config: RunConfig) -> RunConfig:
@@ -134,22 +120,8 @@ def without_text(config: RunConfig) -> RunConfig:
     return dataclasses.replace(config, task=task, training=dataclasses.replace(config.training, freeze=()))
 
 
-def _check_no_flags(task: str | RunConfig, flags: dict[str, Any]) -> None:
-    if isinstance(task, RunConfig) and flags:
-        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change them in it")
-
-
 def _fixed_flag(name: str, value: object, before: object, run: AnyRun) -> InputError:
     return InputError(
         f"{name} {value} differs from {before} of run {run.where!r}: a run keeps the model and the vocabularies "
         f"of the run it starts from; leave {name} out, or train without --from"
     )
-
-
-def _ready(config: RunConfig) -> RunConfig:
-    """Return a config with its learning rate, and trust its code; raises `InputError` for a missing library."""
-    if config.training.tensorboard:  # what torch.utils.tensorboard imports
-        import_library("tensorboard.summary.writer.event_file_writer", "the flag tensorboard", "track")
-    config = config.resolved()
-    trust(dataclasses.asdict(config))
-    return config

@@ -13,12 +13,12 @@ from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
 from regard.io import hold_lock
+from regard.libraries import import_library
 from regard.progress import print_status, progress_bar
 from regard.runs.loading import SAVEPATH, AnswerTask, PairTask, TextTask, load, make_run, read_run, read_task
-from regard.runs.run_config import check_text, derived_config, new_config, resumed_config, task_name
+from regard.runs.run_config import check_text, derived_config, resumed_config
 from regard.tasks import BatchContext
 from regard.training import (
-    SINGLE_PROCESS,
     DistributedContext,
     RunConfig,
     RunFolder,
@@ -29,9 +29,11 @@ from regard.training import (
     find_run,
     join_processes,
     limit_threads,
+    make_config,
     start,
     train_steps,
     trained_parameters,
+    trust,
     vocabulary_digest,
 )
 from regard.training import trainer as training_loop
@@ -39,6 +41,7 @@ from regard.training.checkpoint import remove_older_states
 from regard.training.metrics import missing_steps
 
 if TYPE_CHECKING:
+    from regard.data.parallel import TextDigest
     from regard.evaluation.validation import Validation
     from regard.runs.answer_run import AnswerRun
     from regard.runs.pair_run import PairRun
@@ -99,54 +102,45 @@ def train(
     Raises `InputError` for options that do not fit, and `MachineError` if the disk refuses.
 
         run = regard.train("counting", steps=500)
-        run.test()
     """
     if resume and overwrite:
         raise InputError("resume continues the run in the folder, overwrite replaces it: choose one")
-    if not isinstance(task, str | RunConfig):
-        task = task.run_config()
-    folder = RunFolder(Path(savepath) / task_name(task), trust_edited)
-    config, before = _config_and_origin(folder, task, flags, start_from, resume=resume, trust_code=trust_code)
+    config, before = _config_and_origin(task, flags, Path(savepath), start_from, resume, trust_code, trust_edited)
+    folder, prepared = RunFolder(Path(savepath) / config.name, trust_edited), Path(savepath) / PREPARED
     # The models of the synthetic tasks are so small that a GPU would slow them down.
     with join_processes(gpu=not config.task_class.draws) as context, context.lock(folder.path):
-        if not resume and context.restarted and context.agree(_is_same_run(folder, config)):
+        show = progress and context.first
+        if context.restarted and not resume and _created_before(folder, config, context, overwrite=overwrite):
             resume, config, before = True, folder.read_config(), None
         if not resume:
             check_run_path(folder.path, overwrite=overwrite)  # before minutes of preparation
-        show = progress and context.first
-        prepared = Path(savepath) / PREPARED
-        text = _text_digests(config, resume=resume, show=show)
-        with context.first_before_others():
-            built = _build_task(config, folder if resume else None, before, prepared, show=show)
+        config, built, validate = _prepare_task(
+            config, folder if resume else None, before, prepared, context, show=show
+        )
         keep_memory()
-        validate = _validation(config, built, resume=resume, show=show)
-        config = _add_digests(config, built, validate, None if resume else text)
         state = start(config, built, context, None if before is None else before.model.state_dict())
         before = None  # frees its parameters
-        if show and config.training.freeze:
-            _report_frozen(state)
         if resume:
             state.restore(folder)
         with context.first_before_others():
-            batches = built.batches(config.training, _beginning(state, prepared, context, show=show))
-        with context.first_before_others():
+            place, ranks = state.progress.place, (context.rank, context.size)
+            beginning = BatchContext(
+                generator=state.generator, place=place, folder=prepared, sharing=ranks, progress=show
+            )
+            batches = built.batches(config.training, beginning)
             if context.first:
-                config = _open_run(folder, config, built, state, resume=resume, overwrite=overwrite)
+                config = _open_run(folder, config, built, state, resume=resume, overwrite=overwrite, show=show)
+                context.note_created(folder.path)
         first_step, drops = state.step, config.model.dropout > 0
+        threads = limit_threads(state.model) if built.draws else nullcontext()
         learner = SingleLearner(state, config.training, batches, folder, context=context, drops=drops)
-        _run_steps(learner, config, validate, show=show)
+        with _metrics_display(config, folder, first_step, context, show=show) as on_metrics, threads:
+            train_steps(learner, config.training, on_metrics, validate=validate)
+        context.wait()
     if built.draws and context.size == 1 and state.step > first_step:
         # The last weights are those to use, so the model need not be read back from its file.
         return make_run(folder, config, state.step, built, state.release_model())
     return read_run(folder)
-
-
-def _run_steps(learner: SingleLearner, config: RunConfig, validate: Validation | None, *, show: bool) -> None:
-    """Train to the last step, with a display of the metrics, and wait for all processes."""
-    threads = limit_threads(learner.state.model) if config.task_class.draws else nullcontext()
-    with threads, _metrics_display(config, learner, show=show) as on_metrics:
-        train_steps(learner, config.training, on_metrics, validate=validate)
-    learner.wait()
 
 
 def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int], **flags: Any) -> list[AnyRun]:
@@ -155,7 +149,9 @@ def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int],
     `flags`: options that the seeds share, as in `train`. Runs that exist already are resumed. Raises `InputError`
     as `train` does, and if the existing runs are at different steps.
     """
-    configs = [new_config(task, {**flags, "seed": seed}) for seed in seeds]
+    configs = [make_config(task, {**flags, "seed": seed}).resolved() for seed in seeds]
+    if configs[0].custom_parts:
+        trust(dataclasses.asdict(configs[0]))
     folders = [RunFolder(Path(savepath) / configs[0].name) for savepath in savepaths]
     tasks = [config.task_class.restore(config.task, {}) for config in configs]
     states = [start(config, built) for config, built in zip(configs, tasks, strict=True)]
@@ -168,7 +164,7 @@ def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int],
         if len({state.step for state in states}) > 1:
             raise InputError("the runs are at different steps: train each one alone")
         batches = [
-            built.batches(config.training, _beginning(state, Path(PREPARED), SINGLE_PROCESS, show=False))
+            built.batches(config.training, BatchContext(generator=state.generator, place=state.progress.place))
             for built, config, state in zip(tasks, configs, states, strict=True)
         ]
         settings = configs[0].training
@@ -177,30 +173,81 @@ def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int],
 
 
 def _config_and_origin(
-    folder: RunFolder,
-    task: str | RunConfig,
+    task: str | RunConfig | FlatConfig[Any],
     flags: dict[str, Any],
+    savepath: Path,
     start_from: Folder | None,
-    *,
     resume: bool,
     trust_code: bool,
+    trust_edited: bool,
 ) -> tuple[RunConfig, AnyRun | None]:
     """Return the config of a training, and the run that it starts from, if any."""
+    if not isinstance(task, str | RunConfig):
+        task = task.run_config()
+    if isinstance(task, RunConfig) and flags and not resume:
+        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change them in it")
+    before = None
     if resume:
-        return resumed_config(folder, task, flags, start_from, trust_code=trust_code), None
-    if start_from is None:
-        return new_config(task, flags), None
-    origin = find_run(start_from, folder.path.parent, trust_edited=folder.trust_edited)
-    before = read_run(origin, trust_code=trust_code)
-    return derived_config(before, task, flags), before
+        config = resumed_config(task, flags, savepath, start_from, trust_code, trust_edited)
+    elif start_from is not None:
+        before = read_run(find_run(start_from, savepath, trust_edited=trust_edited), trust_code=trust_code)
+        config = derived_config(before, task, flags)
+    else:
+        config = (make_config(task, flags) if isinstance(task, str) else task).resolved()
+    if config.training.tensorboard:  # what torch.utils.tensorboard imports
+        import_library("tensorboard.summary.writer.event_file_writer", "the flag tensorboard", "track")
+    if config.custom_parts and not resume:  # whoever trains with code trusts it
+        trust(dataclasses.asdict(config))
+    return config, before
 
 
-def _is_same_run(folder: RunFolder, config: RunConfig) -> bool:
-    """Return whether a folder holds a run of the same flags, which torchrun's restarted processes continue."""
-    return folder.exists() and folder.read_config().flags() == config.flags()
+def _created_before(
+    folder: RunFolder, config: RunConfig, context: DistributedContext, *, overwrite: bool
+) -> bool:
+    """Return whether these processes, which torchrun restarted, had created the run; then they continue it."""
+    created = context.has_created(folder.path, unknown=not overwrite)
+    same = created and folder.exists() and folder.read_config().flags() == config.flags()
+    return bool(context.agree(same))
 
 
-def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> Any:
+def _prepare_task(
+    config: RunConfig,
+    stored: RunFolder | None,
+    before: AnyRun | None,
+    prepared: Path,
+    context: DistributedContext,
+    *,
+    show: bool,
+) -> tuple[RunConfig, AnyTask, Validation | None]:
+    """Return the config with the digests of text and vocabularies, the task, and the validation of the training.
+
+    `stored`: folder of a resumed run, which keeps vocabularies, digests and BLEU tokenizer. `before`: run that
+    provides the vocabularies of a new one; without it they are learned from text.
+    """
+    task_class = config.task_class
+    if task_class.draws:
+        return config, task_class.restore(config.task, {}), None
+    text = _text_digests(config, resume=stored is not None, show=show)
+    with context.first_before_others():
+        if stored is not None:
+            task = read_task(config, stored)
+        elif before is not None:
+            task = task_class.restore(config.task, before.task.files)
+        else:
+            task = task_class.prepare(config.task, prepared, progress=show)
+    # Runs that did not store their tokenizer of BLEU used 13a.
+    tokenize = None if stored is None else config.bleu_tokenizer or "13a"
+    validate = evaluation.validation(task, tokenize=tokenize, show=show)
+    config = dataclasses.replace(
+        config,
+        tokenizer=vocabulary_digest(task.files),
+        bleu_tokenizer=None if validate is None else validate.tokenizer,
+        text=config.text if stored is not None else text,
+    )
+    return config, task, validate
+
+
+def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> dict[str, list[TextDigest]]:
     """Return the digests of a training's text; raises `InputError` for unreadable or changed text."""
     try:
         text = config.task_class.digests(config.task, progress=show)
@@ -213,63 +260,26 @@ def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> Any:
     return text
 
 
-def _build_task(
-    config: RunConfig, stored: RunFolder | None, before: AnyRun | None, prepared: Path, *, show: bool
-) -> AnyTask:
-    """Return the task of a stored run, or of a new one: with the vocabularies of `before`, or learned from
-    text."""
-    if stored is not None:
-        return read_task(config, stored)
-    if before is not None:
-        return config.task_class.restore(config.task, before.task.files)
-    return config.task_class.prepare(config.task, prepared, progress=show)
-
-
-def _validation(config: RunConfig, task: AnyTask, *, resume: bool, show: bool) -> Validation | None:
-    """Return the validation of a training; a resumed run keeps its BLEU tokenizer."""
-    if task.draws:
-        return None
-    stored = config.bleu_tokenizer or "13a"  # the tokenizer of runs that did not store it
-    return evaluation.validation(task, tokenize=stored if resume else None, show=show)
-
-
-def _add_digests(config: RunConfig, task: AnyTask, validate: Validation | None, text: Any) -> RunConfig:
-    """Return a config with the digests of vocabularies and text; `text` None keeps the digests of the config."""
-    return dataclasses.replace(
-        config,
-        tokenizer=vocabulary_digest(task.files) if task.files else None,
-        bleu_tokenizer=None if validate is None else validate.tokenizer,
-        text=config.text if text is None else text,
-    )
-
-
-def _report_frozen(state: TrainingState) -> None:
-    """Report how many parameters are trained, of a model with frozen parts."""
-    parts = (state.model.parameters(), trained_parameters(state.model).values())
-    total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
-    print_status(f"Training {trained:,} of {total:,} parameters", show=True)
-
-
-def _beginning(state: TrainingState, prepared: Path, context: DistributedContext, *, show: bool) -> BatchContext:
-    """Return the position in the data at which a training begins."""
-    return BatchContext(
-        generator=state.generator,
-        place=state.progress.place,
-        folder=prepared,
-        sharing=(context.rank, context.size),
-        progress=show,
-    )
-
-
 def _open_run(
-    folder: RunFolder, config: RunConfig, task: AnyTask, state: TrainingState, *, resume: bool, overwrite: bool
+    folder: RunFolder,
+    config: RunConfig,
+    task: AnyTask,
+    state: TrainingState,
+    *,
+    resume: bool,
+    overwrite: bool,
+    show: bool = False,
 ) -> RunConfig:
     """Create a run's folder with its first checkpoint, or prepare an existing one for more steps; return its
     config."""
+    if config.training.freeze:
+        parts = (state.model.parameters(), trained_parameters(state.model).values())
+        total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
+        print_status(f"Training {trained:,} of {total:,} parameters", show=show)
     if not resume:
         config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
         with create_run(folder.path, config, overwrite=overwrite) as building:
-            if task.files:
+            if config.tokenizer is not None:
                 building.write_vocabularies(task.files)
                 write_unknown(building.path, getattr(task, "unknown", ()))
             state.save_first(building)
@@ -289,18 +299,17 @@ def _open_run(
 
 @contextmanager
 def _metrics_display(
-    config: RunConfig, learner: SingleLearner, *, show: bool
+    config: RunConfig, folder: RunFolder, step: int, context: DistributedContext, *, show: bool
 ) -> Iterator[Callable[[dict[str, float]], None]]:
     """Yield a function that shows metrics in a progress bar, and in TensorBoard if the config asks for it."""
-    step = learner.step
     with progress_bar(config.name, step, config.training.steps, show=show) as show_progress:
-        if not (learner.context.first and config.training.tensorboard):
+        if not (context.first and config.training.tensorboard):
             yield show_progress
             return
         from torch.utils.tensorboard import SummaryWriter
 
         # `purge_step` removes events after the step from which the run is resumed: they are written again.
-        with SummaryWriter(str(learner.folder.path / "tensorboard"), purge_step=step) as writer:
+        with SummaryWriter(str(folder.path / "tensorboard"), purge_step=step) as writer:
 
             def write(metrics: dict[str, float]) -> None:
                 show_progress(metrics)

@@ -298,15 +298,13 @@ class SampleBatches:
         equal_lengths = type(task).sample is Task.sample and not settings.vary_len
         self.together = max(1, MAX_LETTERS_DRAWN // (settings.batchsize * task.input_len)) if equal_lengths else 1
         self.taken, self.ahead = 0, list[Batch]()
+        self.place: Position = (0, 0, 0)
+        """The last of the three numbers counts the used batches of the current group."""
         self.after = self.generator.clone_state()
         if beginning.place[2] > 0 and self.together > 1:
             self._draw_ahead()
             self.taken = min(beginning.place[2], self.together)
-
-    @property
-    def place(self) -> Position:
-        """Number of used batches of the current group, as the last of three numbers."""
-        return (0, 0, self.taken)
+            self.place = (0, 0, self.taken)
 
     def draw(self, step: int) -> Batch:
         """Return the next batch; the training step is ignored."""
@@ -317,6 +315,7 @@ class SampleBatches:
             self.generator.set_state(self.after.get_state())
             self._draw_ahead()
         self.taken += 1
+        self.place = (0, 0, self.taken)
         return self.ahead[self.taken - 1]
 
     def _draw_ahead(self) -> None:

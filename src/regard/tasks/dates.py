@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import torch
@@ -76,19 +76,33 @@ class Dates(PairTask):
     config_class = DatesTaskConfig
     defaults = {"steps": 500}
 
-    def __init__(self, config: DatesTaskConfig | None = None) -> None:
-        self.config = DatesTaskConfig() if config is None else config
-        self.styles = [_find_styles(name) for name in self.config.names]
-        texts = [
-            write_date(style, FIRST + datetime.timedelta(days=day)).source
-            for styles in self.styles
-            for style in styles
-            for day in range(366)  # covers every month and weekday name
-        ]
-        self.source_vocabulary = CharacterVocabulary("0123456789" + "".join(texts))
-        self.target_vocabulary = CharacterVocabulary("0123456789-")
-        self.max_source = max(map(len, texts)) + 1
-        self.max_target = len("1979-05-03")
+    max_target = len("1979-05-03")
+
+    @cached_property
+    def styles(self) -> list[tuple[Style, ...]]:
+        """The styles of each locale."""
+        return [_find_styles(name) for name in self.config.names]
+
+    @cached_property
+    def _year(self) -> list[str]:
+        """The dates of a year in all styles: they have every month and every weekday name."""
+        days = [FIRST + datetime.timedelta(days=day) for day in range(366)]
+        return [write_date(style, day).source for styles in self.styles for style in styles for day in days]
+
+    @cached_property
+    def source_vocabulary(self) -> CharacterVocabulary:  # type: ignore[override]
+        """All characters of written dates."""
+        return CharacterVocabulary("0123456789" + "".join(self._year))
+
+    @cached_property
+    def target_vocabulary(self) -> CharacterVocabulary:  # type: ignore[override]
+        """The characters of ISO 8601."""
+        return CharacterVocabulary("0123456789-")
+
+    @cached_property
+    def max_source(self) -> int:  # type: ignore[override]
+        """Number of characters of the longest source."""
+        return max(map(len, self._year)) + 1
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
         """Draw a date and a style; one day in ten is drawn only with `unseen`."""

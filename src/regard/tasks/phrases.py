@@ -13,6 +13,7 @@ One sentence in `HELD_OUT_ONE_IN`, selected by a hash of its text, is held out f
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -69,12 +70,15 @@ class Phrases(PairTask):
     config_class = PhrasesTaskConfig
     max_source = max_target = MAX_WORDS
 
-    def __init__(self, config: PhrasesTaskConfig | None = None) -> None:
-        super().__init__(config)
-        self.source_vocabulary, self.target_vocabulary = (
-            WordVocabulary(english_words()),
-            WordVocabulary(german_words()),
-        )
+    @cached_property
+    def source_vocabulary(self) -> WordVocabulary:  # type: ignore[override]
+        """All English words of the grammar."""
+        return WordVocabulary(english_words())
+
+    @cached_property
+    def target_vocabulary(self) -> WordVocabulary:  # type: ignore[override]
+        """All German words of the grammar."""
+        return WordVocabulary(german_words())
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
         """Draw one sentence; with `unseen`, one that is held out from training."""

@@ -6,32 +6,35 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.fast.threads import limit_threads
+    from regard.training.adam import make_optimizer, trained_parameters
     from regard.training.building import build_model, load_weights, start
-    from regard.training.checkpoint import Checkpoint
+    from regard.training.checkpoint import Checkpoint, TrainingState
     from regard.training.config import (
+        MODELS,
         PARTS,
         ModelPart,
+        ModelSpec,
         Origin,
         RunConfig,
         TaskPart,
         TrainingPart,
         changed_config,
         changed_flags,
-        config_from_json,
+        find_model,
         make_config,
+        models_for,
     )
-    from regard.training.digests import upgrade_config, vocabulary_digest
     from regard.training.distributed import SINGLE_PROCESS, DistributedContext, join_processes
-    from regard.training.model_sizes import PRESETS, has_sizes
     from regard.training.objective import Objective, exact, make_objective
-    from regard.training.optimizers import RECIPES, Recipe, trained_parameters
-    from regard.training.registry import MODELS, ModelSpec, find_model, models_for
+    from regard.training.presets import PRESETS
     from regard.training.run_folder import RunFolder, check_run_path, create_run, find_run
     from regard.training.settings import (
+        RECIPES,
         OwnAnswerTraining,
         OwnSequenceTraining,
         PoolingTraining,
         QueryTraining,
+        Recipe,
         RecurrentTraining,
         TrainingConfig,
         TransformerTraining,
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     )
     from regard.training.signals import Interrupted
     from regard.training.stacked import StackedLearner, stackable
-    from regard.training.state import TrainingState
+    from regard.training.stored_config import config_from_json, upgrade_config, vocabulary_digest
     from regard.training.tensor_file import digest_tensors, pack_tensors, tensor_specs
     from regard.training.trainer import Learner, SingleLearner, train_steps
     from regard.training.trust_code import trust
@@ -86,12 +89,12 @@ __all__ = [
     "exact",
     "find_model",
     "find_run",
-    "has_sizes",
     "join_processes",
     "limit_threads",
     "load_weights",
     "make_config",
     "make_objective",
+    "make_optimizer",
     "models_for",
     "pack_tensors",
     "stackable",

@@ -12,6 +12,7 @@ from torch import nn
 
 from regard import fast
 from regard.fast.adam import fused_adam_step
+from regard.training.settings import Recipe
 
 EPSILON = 1e-8
 """Added to the root of the second moment; the paper's value."""
@@ -92,3 +93,20 @@ class Adam:
                     betas=self.betas,
                     epsilon=EPSILON,
                 )
+
+
+def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the trainable parameters by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe) -> Adam:
+    """Return Adam over the trainable parameters of a model, with the recipe's factor on the output layer's rate.
+
+    >>> from regard.training.settings import seed_recipe
+    >>> make_optimizer(nn.Linear(2, 1), seed_recipe()).lr_factors
+    {'weight': 1.0, 'bias': 1.0}
+    """
+    parameters = trained_parameters(model)
+    factors = {name: recipe.output_lr if name.startswith("output.") else 1.0 for name in parameters}
+    return Adam(parameters, betas=recipe.betas, lr_factors=factors)

@@ -11,15 +11,14 @@ from regard.models import TaskModel
 from regard.plugins import PluginError, describe_error
 from regard.streams import make_generator
 from regard.tasks import AnyTask
-from regard.training.checkpoint import Checkpoint
+from regard.training.adam import make_optimizer, trained_parameters
+from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.config import RunConfig
-from regard.training.custom_code import check_custom_model, check_custom_parts, custom_parts
+from regard.training.custom_code import check_custom_model, check_custom_parts
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.freezing import freeze
 from regard.training.objective import make_objective
-from regard.training.optimizers import trained_parameters
 from regard.training.run_folder import RunFolder
-from regard.training.state import TrainingState
 from regard.training.tensor_file import tensor_specs
 
 
@@ -39,10 +38,10 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
         except InputError:
             raise
         except Exception as error:  # custom code can raise anything
-            if not (parts := custom_parts(config)):
+            if not config.custom_parts:
                 raise
             raise PluginError(
-                f"{' with '.join(parts)} cannot be built: {describe_error(error)}; mend it"
+                f"{' with '.join(config.custom_parts)} cannot be built: {describe_error(error)}; mend it"
             ) from error
     for layer, heads in config.kept_heads.items():
         keep_heads(find_layer(model, layer), heads)
@@ -71,24 +70,26 @@ def start(
     Raises `InputError` if the model cannot be sharded, these parameters do not fit, or custom code does not work.
     """
     settings = config.training
-    generator = make_generator(settings.seed, "train")
-    custom = custom_parts(config)
-    if custom:
+    if config.custom_parts:
         check_custom_parts(config.model)
     model = _initial_model(config, task, before)
-    if custom:
+    if config.custom_parts:
         check_custom_model(config, task, model)
+    generator = make_generator(settings.seed, "train")
     objective = make_objective(model.to(context.device), settings, generator)
     if settings.sharded:
         from regard.training.sharding import ShardedState, shard  # imports most of torch.distributed
 
         shard(objective, context)
-        optimizer = settings.optimization.optimizer(objective.model)
-        average = _initial_average(objective.model, settings.average)
+    optimizer = make_optimizer(objective.model, settings.optimization)
+    average = {}
+    if settings.average:
+        parameters = trained_parameters(objective.model)
+        average = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    if settings.sharded:
         replica = _initial_model(config, task, before) if context.first else None
         return ShardedState(objective, optimizer, generator, 0, average, replica=replica)
-    average = _initial_average(objective.model, settings.average)
-    return TrainingState(objective, settings.optimization.optimizer(objective.model), generator, 0, average)
+    return TrainingState(objective, optimizer, generator, 0, average)
 
 
 def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor] | None) -> TaskModel:
@@ -106,10 +107,3 @@ def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor
     if config.training.freeze:
         freeze(model, config.training.freeze)
     return model
-
-
-def _initial_average(model: nn.Module, decay: float) -> dict[str, Tensor]:
-    """Return the initial moving average of the trained parameters; empty for decay 0."""
-    if not decay:
-        return {}
-    return {name: parameter.detach().clone() for name, parameter in trained_parameters(model).items()}

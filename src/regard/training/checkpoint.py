@@ -1,7 +1,11 @@
-"""Checkpoint of a run: weights to use, and the training state to resume from.
+"""Training state, and its checkpoints in the folder of a run.
 
     checkpoint = Checkpoint.load(folder)          # weights, checked against their digest and the config
     Checkpoint(step=500, weights=weights, training=training).save(folder)
+
+A step depends on the parameters, the optimizer's moments, the generator of the samples, the position in the
+corpus and the step number. A checkpoint holds them, so that a resumed training has the same losses as an
+uninterrupted one, bit for bit on a CPU.
 
 Saving replaces the weights first, then writes the training state, then removes older states. Each file is
 replaced atomically, so at any moment there is a model to use and a state to resume from. A training that is
@@ -9,19 +13,26 @@ interrupted between the two repeats the steps since its last state, and arrives 
 unpickled.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard import fast
 from regard.errors import InputError
+from regard.fast.adam import fused_lerp
 from regard.io import explain_missing_folder, refuse_links, remove_quietly, write_inside
 from regard.io.reading import DamageError, is_file, is_folder, list_steps
-from regard.training.digests import config_mismatch, is_intact
+from regard.training.adam import Adam
+from regard.training.distributed import SINGLE_PROCESS, DistributedContext
+from regard.training.objective import Objective
 from regard.training.run_folder import RunFolder
-from regard.training.tensor_file import Expected, pack_tensors, read_tensors
+from regard.training.stored_config import config_mismatch, is_intact
+from regard.training.tensor_file import Expected, pack_tensors, read_tensors, tensor_specs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,22 +49,15 @@ class Checkpoint:
 
     def save(self, folder: RunFolder | str | Path) -> None:
         """Write the checkpoint into a run's folder; raises `MachineError` and leaves the last one intact."""
-        folder = _as_folder(folder)
+        folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
+        files = {}
         if self.weights is not None:
-            self.save_weights(folder)
+            files["model.safetensors"] = self.weights
         if self.training is not None:
-            self.save_training(folder)
-
-    def save_weights(self, folder: RunFolder) -> None:
-        """Replace the weights to use."""
-        assert self.weights is not None
-        self._write(folder, folder.model_file, self.weights)
-
-    def save_training(self, folder: RunFolder) -> None:
-        """Write the training state, then remove older ones."""
-        assert self.training is not None
-        self._write(folder, folder.path / "trainer" / f"step-{self.step}.safetensors", self.training)
-        remove_older_states(folder)
+            files[f"trainer/step-{self.step}.safetensors"] = self.training
+        _write(folder, files, self.step)
+        if self.training is not None:
+            remove_older_states(folder)
 
     @classmethod
     def load(
@@ -62,13 +66,13 @@ class Checkpoint:
         expected: Expected | None = None,
         *,
         training: Expected | None = None,
-    ) -> "Checkpoint":
+    ) -> Self:
         """Read the weights of a run, and with `training` also the state of its training.
 
         `expected`, `training`: shape and type of each tensor (`tensor_specs`); an empty `training` accepts any.
         Raises `InputError` for a file that is missing, damaged, edited, of another run, or has other tensors.
         """
-        folder = _as_folder(folder)
+        folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
         weights, step = _read(folder, folder.model_file, expected)
         if training is None:
             return cls(step=step, weights=weights)
@@ -86,23 +90,14 @@ class Checkpoint:
         small = {
             name: value.half() if value.is_floating_point() else value for name, value in self.weights.items()
         }
-        self._write(folder, folder.path / "snapshots" / f"step-{self.step}.safetensors", small)
+        _write(folder, {f"snapshots/step-{self.step}.safetensors": small}, self.step)
 
     @classmethod
-    def load_snapshot(cls, folder: RunFolder, path: Path, expected: Expected | None = None) -> "Checkpoint":
+    def load_snapshot(cls, folder: RunFolder, path: Path, expected: Expected | None = None) -> Self:
         """Read a snapshot; raises `InputError` if it is damaged or has other tensors than `expected`."""
         tensors, step = _read(folder, path, expected)
         weights = {name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()}
         return cls(step=step, weights=weights)
-
-    def _write(self, folder: RunFolder, path: Path, tensors: Mapping[str, Tensor]) -> None:
-        write_inside(folder.path, path, pack_for_run(folder, tensors, self.step))
-
-
-def pack_for_run(folder: RunFolder, tensors: Mapping[str, Tensor], step: int) -> bytes:
-    """Return the bytes of a tensor file of a run; raises `MachineError` if the run was removed."""
-    with explain_missing_folder(folder.path):
-        return pack_tensors(tensors, step, folder.config_text)
 
 
 def remove_older_states(folder: RunFolder) -> None:
@@ -112,8 +107,12 @@ def remove_older_states(folder: RunFolder) -> None:
         remove_quietly(older)
 
 
-def _as_folder(folder: RunFolder | str | Path) -> RunFolder:
-    return folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
+def _write(folder: RunFolder, files: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
+    """Write tensor files with the config of the run; raises `MachineError` if the run was removed."""
+    with explain_missing_folder(folder.path):
+        config = folder.config_text
+    for name, tensors in files.items():
+        write_inside(folder.path, folder.path / name, pack_tensors(tensors, step, config))
 
 
 def _read(folder: RunFolder, path: Path, expected: Expected | None) -> tuple[dict[str, Tensor], int]:
@@ -136,3 +135,148 @@ def _read(folder: RunFolder, path: Path, expected: Expected | None) -> tuple[dic
     if path != folder.model_file and path.stem != f"step-{file.step}":
         raise folder.damaged_file(path.name, f"it is of step {file.step}")
     return file.tensors, file.step
+
+
+@dataclass
+class Progress:
+    """Position in the data and validation history.
+
+    >>> progress = Progress()
+    >>> [progress.note(bleu) for bleu in (10.0, 12.0, 11.0)], progress.out_of_patience(1)
+    ([True, True, False], True)
+    """
+
+    place: tuple[int, int, int] = (0, 0, 0)
+    """Position of the next batch in the corpus: epoch, pool, batch."""
+    best: float = float("-inf")
+    """Best BLEU of all validations."""
+    since_best: int = 0
+    """Validations since the best one."""
+
+    def note(self, bleu: float) -> bool:
+        """Record a validation, and return whether its model is the one to keep.
+
+        Of models with the same BLEU, the later one is kept: it has trained longer.
+        """
+        keep = bleu >= self.best
+        self.since_best = 0 if bleu > self.best else self.since_best + 1
+        self.best = max(bleu, self.best)
+        return keep
+
+    def out_of_patience(self, patience: int) -> bool:
+        """Return whether the last `patience` validations brought no better BLEU; never for 0."""
+        return 0 < patience <= self.since_best
+
+
+@dataclass
+class TrainingState:
+    """All values that change during training, after `step` finished steps."""
+
+    objective: Objective[Any, Any]
+    optimizer: Adam
+    generator: torch.Generator
+    step: int
+    average: dict[str, Tensor] = field(default_factory=dict)
+    """Moving average of the trained parameters by name; empty without one."""
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model."""
+        model: nn.Module = self.objective.model
+        return model
+
+    @torch.no_grad()
+    def update_average(self, decay: float) -> None:
+        """Move the average towards the parameters. The decay is smaller at first, to forget the initial
+        values."""
+        if self.average:
+            decay = min(decay, (1 + self.step) / (10 + self.step))
+            parameters = dict(self.model.named_parameters())
+            if fast.enabled():
+                current = [parameters[name] for name in self.average]
+                fused_lerp(list(self.average.values()), current, 1 - decay)
+            else:
+                for name, average in self.average.items():
+                    average.lerp_(parameters[name], 1 - decay)
+
+    @contextmanager
+    def averaged(self) -> Iterator[nn.Module]:
+        """Yield the model with the averaged parameters, in evaluation mode."""
+        parameters = dict(self.model.named_parameters())
+        current = {name: parameters[name].data for name in self.average}
+        for name, value in self.average.items():
+            parameters[name].data = value
+        training = self.model.training
+        try:
+            yield self.model.eval()
+        finally:
+            for name, value in current.items():
+                parameters[name].data = value
+            self.model.train(training)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights to use after training: the averages, if there are any."""
+        return self.model.state_dict() | self.average
+
+    def release_model(self) -> nn.Module:
+        """Return the model for use after training: without gradients and without frozen parts."""
+        self.optimizer.zero_grad()
+        return self.model.requires_grad_(True)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the whole state as named tensors."""
+        tensors = {"generator": self.generator.get_state()}
+        tensors |= {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"average/{name}": value for name, value in self.average.items()}
+        for name, moments in self.optimizer.moments.items():
+            tensors |= {f"adam/{name}:{moment}": value for moment, value in moments.items()}
+        tensors["progress/place"] = torch.tensor(self.progress.place)
+        tensors["progress/best"] = torch.tensor(self.progress.best, dtype=torch.float64)
+        tensors["progress/since_best"] = torch.tensor(self.progress.since_best)
+        return tensors
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set the state from the result of `tensors`; raises `RuntimeError` or `ValueError` for impossible
+        values."""
+        self.generator.set_state(tensors["generator"])
+        with torch.no_grad():
+            for name, value in self.model.state_dict().items():
+                value.copy_(tensors[f"model/{name}"])
+        for name, value in self.average.items():
+            value.copy_(tensors[f"average/{name}"])
+        for name, moments in self.optimizer.moments.items():
+            for moment, value in moments.items():
+                value.copy_(tensors[f"adam/{name}:{moment}"])
+        epoch, pool, batch = tensors["progress/place"].tolist()
+        self.progress = Progress(
+            (epoch, pool, batch), tensors["progress/best"].item(), int(tensors["progress/since_best"].item())
+        )
+
+    def initial(self) -> dict[str, Tensor]:
+        """Return the parameters before the first step, unsharded."""
+        return self.weights()
+
+    def save_first(self, folder: RunFolder) -> None:
+        """Write the first checkpoint of a new run, from the first process alone."""
+        self.save(folder)
+
+    def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:
+        """Write a checkpoint from the first process; `use`: replace the weights to use."""
+        if context.first:
+            weights = self.weights() if use else None
+            Checkpoint(step=self.step, weights=weights, training=self.tensors()).save(folder)
+
+    def restore(self, folder: RunFolder) -> None:
+        """Load the last checkpoint; raises `InputError` if it is missing, damaged, or does not fit."""
+        # The weights are checked too: the next checkpoint replaces them, so an edited file is refused before.
+        checkpoint = Checkpoint.load(folder, training=tensor_specs(self.tensors()))
+        assert checkpoint.training is not None
+        self.step = checkpoint.step
+        try:
+            self.load_tensors(checkpoint.training)
+        except (RuntimeError, ValueError) as error:
+            raise InputError(
+                f"run {str(folder.path)!r} is damaged: the state of its training has impossible values; restore "
+                f"a copy of it, or train it again"
+            ) from error

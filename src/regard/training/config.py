@@ -1,29 +1,42 @@
-"""Configuration of a run: one frozen dataclass that composes task, model and training.
+"""Configuration of a run: one frozen dataclass of task, model and training options; and the registry of models.
 
 >>> config = make_config("signal2", {"heads": 8})
 >>> config.model.heads, config.training.steps
 (8, 2000)
 
-A config is made from flags (`make_config`, `changed_config`) or from a stored run (`config_from_json`). Both
-check every value against the type of its field, and refuse names that no field has.
+A config is made from flags (`make_config`, `changed_config`) or from a stored run (`stored_config`). Both check
+every value against the type of its field, and refuse names that no field has.
+
+To add a model to the package, add its file in `regard.models`, its training options in `settings` if it needs its
+own, and an entry in `MODELS`. A custom model derives from `AnswerModel` or `Seq2Seq`, and is trained with the
+options of its base class.
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, get_args, get_origin, get_type_hints
 
 import msgspec
 from typing_extensions import TypeVar
 
+from regard import models
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, unknown_choice
-from regard.models import ModelConfig
-from regard.tasks import AnyTask, find_task
-from regard.training.model_sizes import size_flags
-from regard.training.registry import ModelSpec, find_model, model_for
-from regard.training.settings import TrainingConfig
+from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
+from regard.plugins import PluginError, import_plugin
+from regard.tasks import TASKS, AnyTask, find_task
+from regard.training.settings import (
+    OwnAnswerTraining,
+    OwnSequenceTraining,
+    PoolingTraining,
+    QueryTraining,
+    RecurrentTraining,
+    TrainingConfig,
+    TransformerTraining,
+    TranslationTraining,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -34,15 +47,76 @@ TrainingPart = TypeVar("TrainingPart", covariant=True, bound=TrainingConfig, def
 Part = TypeVar("Part", bound="DataclassInstance")
 PARTS = ("task", "model", "training")
 """The dataclasses of a `RunConfig`. Their field names are distinct, so that each field is one flag."""
-OPTIONAL_WHEN_STORED = {
-    *("positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width", "weights"),
-    *("norm_epsilon", "activation", "bias", "tied", "output_bias", "freeze", "origin", "guide", "guide_weight"),
-    *("text", "initial"),
-    *("lenient", "bleu_tokenize", "bleu_tokenizer"),
-}
-"""Fields that older runs did not store. Their defaults give the behaviour of those runs."""
 LONGEST_SHOWN = 60
 """Characters of a refused value in an error message."""
+MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
+    "query": ("numbers", "QueryModel", "QueryModelConfig", QueryTraining),
+    "pooling": ("numbers", "PoolingModel", "PoolingConfig", PoolingTraining),
+    "recurrent": ("text", "RecurrentSeq2Seq", "RecurrentConfig", RecurrentTraining),
+    "transformer": ("text", "Transformer", "TransformerConfig", TransformerTraining),
+}
+"""By name: form of the answers, names of the model class and of its config in `regard.models`, training options.
+
+Classes are named, not imported: importing every model would slow each command. The first model that fits a task
+is its default, unless the task names another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """Classes that belong to a model name."""
+
+    name: str
+    model: type[TaskModel]
+    """Class of the model, a subclass of `AnswerModel` or `Seq2Seq`."""
+    config: type[ModelConfig]
+    """Dataclass of its options."""
+    settings: type[TrainingConfig]
+    """Dataclass of its training options on a synthetic task."""
+
+    def part_classes(self, task: type[AnyTask]) -> "dict[str, type[DataclassInstance]]":
+        """Return the dataclasses of the options on a task: task, model, training."""
+        training = self.settings if task.draws else TranslationTraining
+        return {"task": task.config_class, "model": self.config, "training": training}
+
+    def has_presets(self, task: type[AnyTask]) -> bool:
+        """Return whether `preset` applies to the model on a task."""
+        return self.name == "transformer" and not task.draws
+
+
+def find_model(name: str) -> ModelSpec:
+    """Return the classes of a model name, or of the custom model `module:Class`.
+
+    Raises `InputError` for an unknown name, and for a class that cannot be imported or has the wrong base class.
+
+    >>> find_model("query").model.__name__
+    'QueryModel'
+    """
+    if name in MODELS:
+        _, model, config, settings = MODELS[name]
+        return ModelSpec(
+            name=name, model=getattr(models, model), config=getattr(models, config), settings=settings
+        )
+    if ":" not in name:
+        raise unknown_choice("model", name, MODELS, other="module:Class")
+    custom = import_plugin("model", name)
+    config_class = getattr(custom, "config_class", None)
+    if (
+        isinstance(custom, type)
+        and issubclass(custom, AnswerModel | Seq2Seq)
+        and isinstance(config_class, type)
+        and issubclass(config_class, ModelConfig)
+    ):
+        settings = OwnAnswerTraining if issubclass(custom, AnswerModel) else OwnSequenceTraining
+        return ModelSpec(name=name, model=custom, config=config_class, settings=settings)
+    raise PluginError(
+        f"model {name!r} is not a class derived from regard.models.AnswerModel or Seq2Seq, with a config_class "
+        f"derived from regard.models.ModelConfig"
+    )
+
+
+def models_for(task: type[AnyTask]) -> list[str]:
+    """Return the names of the built-in models that fit a task."""
+    return [name for name, (answers, *_) in MODELS.items() if answers == task.answers]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +186,17 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
         }
         return {"model": self.kind, **values}
 
-    def resolved(self) -> "RunConfig[TaskPart, ModelPart, TrainingPart]":
+    @property
+    def custom_parts(self) -> list[str]:
+        """A description of each part of the run that is custom code."""
+        parts = {"score": self.model.score, "positions": self.model.positions, "layer": self.model.layer}
+        return [
+            *([f"task file {self.on!r}"] if self.on not in TASKS else []),
+            *([f"model {self.kind!r}"] if ":" in self.kind else []),
+            *(f"{part} {name!r}" for part, name in parts.items() if ":" in name),
+        ]
+
+    def resolved(self) -> Self:
         """Return the config with the recipe's learning rate, unless a rate was given."""
         if self.training.lr is not None:
             return self
@@ -130,32 +214,24 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
     'pooling'
     """
     task_class, values = find_task(task), dict(flags or {})
-    spec = model_for(task_class, values.pop("model", task_class.defaults.get("model")))
+    spec = _fitting_model(task_class, values.pop("model", None))
+    preset = _preset_values(task_class, spec, values.pop("preset", None))
     classes = spec.part_classes(task_class)
-    size = size_flags(task_class, spec.name, values.pop("preset", None))
-    _check_names(values, classes, ["model"])
-    defaults = {name: value for name, value in task_class.defaults.items() if name != "model"}
-    values = defaults | size | values
-    parts: dict[str, Any] = {
-        part: from_values(part_class, _select(values, _names(part_class))) for part, part_class in classes.items()
-    }
+    _check_names(values, classes, "model")
+    parts = _make_parts(classes, {**task_class.defaults, **preset, **values})
     on = str(Path(task).resolve()) if task.endswith(".py") else task
-    config = RunConfig(on=on, kind=spec.name, **parts)
-    _check_together(config)
-    return config
+    return _checked(RunConfig(on=on, kind=spec.name, **parts))
 
 
 def changed_config(config: RunConfig, flags: Mapping[str, object]) -> RunConfig:
-    """Return a config with some flags changed. Raises `InputError` as `make_config` does."""
+    """Return a config with some flags changed. Raises `InputError` as `make_config` does.
+
+    >>> changed_config(make_config("counting"), {"steps": 10}).training.steps
+    10
+    """
     classes = config.model_spec.part_classes(config.task_class)
     _check_names(flags, classes)
-    parts: dict[str, Any] = {
-        part: from_values(part_class, {**vars(config.parts()[part]), **_select(flags, _names(part_class))})
-        for part, part_class in classes.items()
-    }
-    changed = dataclasses.replace(config, **parts)
-    _check_together(changed)
-    return changed
+    return _checked(dataclasses.replace(config, **_make_parts(classes, {**config.flags(), **flags})))
 
 
 def changed_flags(config: RunConfig, base: RunConfig) -> dict[str, object]:
@@ -164,63 +240,74 @@ def changed_flags(config: RunConfig, base: RunConfig) -> dict[str, object]:
     return {name: value for name, value in config.flags().items() if name in before and value != before[name]}
 
 
-def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
-    """Return the config that `dataclasses.asdict` turned into plain data; raises `InputError` for wrong data."""
-    names = {option.name for option in dataclasses.fields(RunConfig)}
-    if not names - OPTIONAL_WHEN_STORED <= set(stored) <= names:
-        raise InputError(f"config needs exactly {', '.join(sorted(names))}")
-    identity = {name: _convert(name, stored[name], str) for name in ("on", "kind")}
-    parts: dict[str, Any] = {}
-    for part, part_class in find_model(identity["kind"]).part_classes(find_task(identity["on"])).items():
-        options = set(_names(part_class))
-        if (
-            not isinstance(stored[part], dict)
-            or not options - OPTIONAL_WHEN_STORED <= set(stored[part]) <= options
-        ):
-            raise InputError(f"config {part!r} needs exactly {', '.join(sorted(options))}")
-        parts[part] = from_values(part_class, stored[part])
-    hints = get_type_hints(RunConfig)
-    rest = {name: _convert(name, stored[name], hints[name]) for name in set(stored) - set(PARTS) - set(identity)}
-    return RunConfig(**identity, **parts, **rest)
+def _fitting_model(task: type[AnyTask], name: object) -> ModelSpec:
+    """Return the classes of a model for a task; None selects the task's default, or the first that fits."""
+    names = models_for(task)
+    if name is None:
+        name = task.defaults.get("model", names[0])
+    if not isinstance(name, str):
+        raise InputError(f"model {name!r} is not a name: choose {' or '.join(names)}, or module:Class")
+    spec = find_model(name)
+    if spec.model.answers != task.answers:
+        raise InputError(f"model {name!r} does not fit task {task.name}: choose {' or '.join(names)}")
+    return spec
 
 
-def from_values(part_class: type[Part], values: Mapping[str, object]) -> Part:
-    """Return an instance of a dataclass whose values have the types of its fields.
+def _preset_values(task: type[AnyTask], spec: ModelSpec, preset: object) -> dict[str, object]:
+    """Return the options of a preset by name; empty for models and tasks without presets."""
+    if preset is None and not spec.has_presets(task):
+        return {}
+    from regard.training.presets import PRESETS  # imports the Transformer
 
-    An int is accepted for a float, a text for a path, and a single value for a tuple. Raises `InputError` for any
-    other type, and for values that the dataclass refuses.
-    """
-    hints = get_type_hints(part_class)
-    return part_class(**{name: _convert(name, value, hints[name]) for name, value in values.items()})
+    name = "tiny" if preset is None else preset
+    if not spec.has_presets(task) or not isinstance(name, str) or name not in PRESETS:
+        raise InputError(
+            f"preset {preset!r} does not fit model {spec.name} on task {task.name}: choose {', '.join(PRESETS)} "
+            f"for a transformer on translation"
+        )
+    chosen = PRESETS[name]()
+    return vars(chosen.model) | vars(chosen.training)
 
 
 def _check_names(
-    flags: Mapping[str, object], classes: "Mapping[str, type[DataclassInstance]]", others: Collection[str] = ()
+    flags: Mapping[str, object], classes: "Mapping[str, type[DataclassInstance]]", *extra: str
 ) -> None:
-    known = [*others, *(name for part_class in classes.values() for name in _names(part_class))]
+    """Raise `InputError` for a flag that no dataclass has as a field."""
+    known = [*extra, *(option.name for part in classes.values() for option in dataclasses.fields(part))]
     for name in flags:
         if name not in known:
             raise unknown_choice("flag", name, known)
 
 
-def _check_together(config: RunConfig) -> None:
-    """Raise `InputError` for options of model and training that exclude each other."""
+def _make_parts(classes: "Mapping[str, type[DataclassInstance]]", values: Mapping[str, object]) -> dict[str, Any]:
+    """Return an instance of each dataclass; values that are a field of none of them are left out."""
+    # All types are checked before any range, so that ranges are compared with values of the right type.
+    converted = {part: convert_values(part_class, values) for part, part_class in classes.items()}
+    return {part: part_class(**converted[part]) for part, part_class in classes.items()}
+
+
+def _checked(config: RunConfig) -> RunConfig:
+    """Return a config; raises `InputError` for options of model and training that exclude each other."""
     training = config.training
     if training.r_drop and not config.model.dropout:
         raise InputError("r_drop compares two passes with different dropout: give dropout too")
     if training.compile and not config.model_spec.model.compilable:
         raise InputError(f"compile works on Transformer layers only: leave it out for model {config.kind}")
+    return config
 
 
-def _select(flags: Mapping[str, object], names: Collection[str]) -> dict[str, object]:
-    return {name: value for name, value in flags.items() if name in names}
+def convert_values(part_class: "type[DataclassInstance]", values: Mapping[str, object]) -> dict[str, Any]:
+    """Return the values of a dataclass's fields, in the types of the fields.
+
+    An int is accepted for a float, a text for a path, and a single value for a tuple. Raises `InputError` for any
+    other type.
+    """
+    hints = get_type_hints(part_class)
+    names = [option.name for option in dataclasses.fields(part_class)]
+    return {name: convert_value(name, values[name], hints[name]) for name in names if name in values}
 
 
-def _names(part_class: "type[DataclassInstance]") -> list[str]:
-    return [option.name for option in dataclasses.fields(part_class)]
-
-
-def _convert(name: str, value: object, hint: Any) -> Any:
+def convert_value(name: str, value: object, hint: Any) -> Any:
     """Return a value in the type of its field; `name` is for errors."""
     single = get_origin(hint) is tuple and not isinstance(value, list | tuple)
     try:

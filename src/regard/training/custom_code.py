@@ -26,17 +26,6 @@ WIDTH = 8
 """Width of the queries, keys and states that a part is tested with."""
 
 
-def custom_parts(config: RunConfig) -> list[str]:
-    """Return a description of each part of a run that is custom code."""
-    model = config.model
-    parts = {"score": model.score, "positions": model.positions, "layer": model.layer}
-    return [
-        *([f"task file {config.on!r}"] if config.on not in TASKS else []),
-        *([f"model {config.kind!r}"] if ":" in config.kind else []),
-        *(f"{part} {name!r}" for part, name in parts.items() if ":" in name),
-    ]
-
-
 def check_custom_parts(model: ModelConfig) -> None:
     """Raise `PluginError` unless each custom score, position or layer works on its own."""
     if ":" in model.score:
@@ -70,7 +59,7 @@ def check_score(name: str) -> None:
 
 def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
     """Raise `PluginError` unless custom code works on a small batch; the model is not changed."""
-    code = " with ".join(custom_parts(config))
+    code = " with ".join(config.custom_parts)
     try:
         with torch.random.fork_rng(devices=[]):
             _check_batch(code, config, task, copy.deepcopy(model))

@@ -38,6 +38,8 @@ class DistributedContext:
     device: torch.device = CPU
     restarted: bool = False
     """Whether torchrun started the processes again after a failure (`--max-restarts`)."""
+    launch: Any = None
+    """Store of torchrun that outlives restarted processes; None without torchrun, and if it has no such store."""
 
     @property
     def first(self) -> bool:
@@ -46,6 +48,8 @@ class DistributedContext:
 
     def share(self, batch: AnyBatch) -> AnyBatch:
         """Return this process's rows of a batch, on its device."""
+        if self.size == 1 and self.device == CPU:  # batches are drawn there
+            return batch
         return cast(AnyBatch, batch.share(self.rank, self.size).to(self.device))
 
     def total(self, value: Tensor) -> Tensor:
@@ -61,6 +65,21 @@ class DistributedContext:
         shared = torch.tensor([number], dtype=torch.float64, device=self.device)
         dist.broadcast(shared, 0)
         return shared.item()
+
+    def note_created(self, folder: Path) -> None:
+        """Note that this launch of torchrun has created a run, for processes that torchrun restarts."""
+        if self.launch is not None:
+            self.launch.set(str(folder.resolve()), "created")
+
+    def has_created(self, folder: Path, *, unknown: bool) -> bool:
+        """Return whether this launch of torchrun created a run before the processes were restarted.
+
+        A run of equal flags can also be one of an earlier launch, so each launch notes its runs in torchrun's
+        store. `unknown`: the result without such a store.
+        """
+        if self.launch is None:
+            return unknown
+        return bool(self.launch.check([str(folder.resolve())]))
 
     @contextmanager
     def first_before_others(self) -> Iterator[None]:
@@ -103,11 +122,14 @@ def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
     store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     # Restarted processes share the store of the earlier ones, and must not find their addresses there.
     prefix_store: Any = vars(dist)["PrefixStore"]  # torch.distributed has it, and does not list it
+    # torchrun's own store outlives the processes. With an etcd rendezvous, the first process has the store.
+    outlives = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    launch = prefix_store("regard/created", store) if outlives else None
     store = prefix_store(f"regard/{restarts}", store)
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
-        yield DistributedContext(rank, size, device, restarts > 0)
+        yield DistributedContext(rank, size, device, restarts > 0, launch)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             raise MachineError(

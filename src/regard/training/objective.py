@@ -1,25 +1,38 @@
 """Training objective: a model with its loss.
 
 The loss is the cross-entropy of each output, with label smoothing, R-Drop and the alignment loss where the
-options ask for them.
+options ask for them. The alignment loss trains one attention head to attend to the aligned source words (Garg et
+al. 2019, section 4.2):
+
+    loss = cross-entropy - weight * sum over target tokens t, source tokens s of  aims[t, s] log weights[t, s]
+
+As in the paper, the guided head is the first of the last layer but one that reads the source.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.hooks import attach_hooks, find_layer, with_change
 from regard.data import PAD, PairBatch
+from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
 from regard.models import AnswerModel, Seq2Seq, TaskModel
 from regard.tasks import Batch
-from regard.training.alignment_loss import record_alignment_loss
 from regard.training.cross_entropy import cross_entropy
 from regard.training.settings import TrainingConfig
 
 Model = TypeVar("Model", AnswerModel, Seq2Seq)
 AnyBatch = TypeVar("AnyBatch", Batch, PairBatch)
+
+HEAD = 0
+"""Index of the guided head in its layer."""
+SMALLEST_WEIGHT = 1e-9
+"""Lower bound of a weight, so that its logarithm is finite."""
 
 
 class Objective(nn.Module, Generic[Model, AnyBatch]):
@@ -94,13 +107,42 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
         return loss / (passes * tokens), torch.ones_like(is_token).masked_scatter(is_token, correct).all(-1)
 
 
-OBJECTIVES: dict[str, type[Objective[Any, Any]]] = {"numbers": AnswerObjective, "text": SequenceObjective}
-"""Objective by the form of a model's answers."""
-
-
 def make_objective(model: TaskModel, settings: TrainingConfig, generator: torch.Generator) -> Objective[Any, Any]:
     """Return a model with its loss."""
-    return OBJECTIVES[model.answers](model, settings, generator)
+    objective: type[Objective[Any, Any]] = AnswerObjective if model.answers == "numbers" else SequenceObjective
+    return objective(model, settings, generator)
+
+
+def guided_layer(model: Seq2Seq) -> str:
+    """Return the name of the guided head's layer; raises `InputError` if no layer reads the source."""
+    if not model.cross_layers:
+        raise InputError("guide needs attention to the source, which this model does not have: leave it out")
+    return model.cross_layers[-2:][0]
+
+
+@contextmanager
+def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[Tensor]]:
+    """Yield a list that receives the alignment loss while the model runs once in the block.
+
+    `aims`: (B, Tt, Ts) target distribution of the guided head; None for no guided head, and the list stays empty.
+    Each entry is a sum over target tokens, in nats: over all of them, or over one step if the decoder runs
+    stepwise.
+    """
+    losses: list[Tensor] = []
+    if aims is None:
+        yield losses
+        return
+
+    def measure(weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
+        """Record the loss of weights (B, H, Tt, Ts) before dropout, and return them unchanged."""
+        del mask
+        rows = aims if step is None else aims[:, step : step + 1]
+        losses.append(-(rows * weights[:, HEAD].float().clamp_min(SMALLEST_WEIGHT).log()).sum())
+        return weights
+
+    layer = find_layer(model, guided_layer(model))
+    with attach_hooks({layer: with_change(layer.hook, measure)}):
+        yield losses
 
 
 def teacher_forcing(

@@ -34,22 +34,23 @@ from regard.io.reading import (
     parse_json,
     read_bytes,
     read_text,
+    without_digest,
 )
 from regard.plugins import PluginError
 from regard.progress import print_status
-from regard.training.config import RunConfig, config_from_json
-from regard.training.digests import (
+from regard.training.config import RunConfig
+from regard.training.metrics import read_metrics
+from regard.training.stored_config import (
     EARLIER_FORMATS,
     FORMAT,
     LARGEST_CONFIG,
     bare_config,
+    config_from_json,
     differences,
     is_intact,
     unknown_format,
     vocabulary_digest,
-    without_digest,
 )
-from regard.training.metrics import read_metrics
 from regard.training.tensor_file import read_metadata
 from regard.training.trust_code import check_trusted
 

@@ -30,12 +30,11 @@ from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import InputError
 from regard.io import refuse_links, remove_quietly, write_json
 from regard.io.reading import add_digest, has_valid_digest, list_files, read_json
-from regard.training.checkpoint import Checkpoint
-from regard.training.digests import differences, file_digest, is_intact
+from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
 from regard.training.run_folder import MEND, RunFolder
-from regard.training.state import TrainingState
+from regard.training.stored_config import differences, file_digest, is_intact
 
 DIGESTS = "digests"
 """Prefix of the names of digest files in a checkpoint."""

@@ -19,11 +19,12 @@ from torch.func import functional_call, vmap
 
 from regard.attention import explicit_weights
 from regard.tasks import BatchSource
+from regard.training.adam import make_optimizer
+from regard.training.checkpoint import Progress, TrainingState
 from regard.training.config import RunConfig
 from regard.training.objective import exact
 from regard.training.run_folder import RunFolder
 from regard.training.settings import TrainingConfig
-from regard.training.state import Progress, TrainingState
 from regard.training.trainer import Metrics, Outcome, check_finite
 
 STACKABLE = ("dot", "scaled_dot", "general")
@@ -54,7 +55,7 @@ class StackedLearner:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = copy.deepcopy(states[0].model).to(self.device).train()
         self.stacked = _stack(states, self.device)
-        self.optimizer = settings.optimization.optimizer(self.model)
+        self.optimizer = make_optimizer(self.model, settings.optimization)
         self.optimizer.parameters = self.stacked
         for name, first in states[0].optimizer.moments.items():
             mine = self.optimizer.moments[name]

@@ -6,23 +6,23 @@ seeds at once (`regard.training.stacked`).
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import DecoderLayer, EncoderLayer
+from regard.data import PairBatch
 from regard.errors import InputError, MachineError, shorten
 from regard.streams import derive_seed
-from regard.tasks import BatchSource
-from regard.training.checkpoint import Checkpoint
+from regard.tasks import Batch, BatchSource
+from regard.training.checkpoint import Checkpoint, Progress, TrainingState
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
 from regard.training.run_folder import RunFolder
 from regard.training.settings import Precision, TrainingConfig
 from regard.training.signals import delay_signals, exit_by_signal
-from regard.training.state import Progress, TrainingState
 
 Metrics = dict[str, float]
 METRICS_EVERY = 10
@@ -89,11 +89,14 @@ def train_steps(
     ends it at once. Raises `InputError` for a loss that is not finite, and `MachineError` if the disk refuses;
     the last checkpoint stays.
     """
-    snapshot_steps, progress = frozenset(settings.snapshot_steps), learner.progress
+    progress = learner.progress
+    # A resumed training may have ended already.
+    last = learner.step >= settings.steps or progress.out_of_patience(settings.patience)
     with delay_signals() as signals, torch.random.fork_rng(devices=[]):
+        snapshot_steps = frozenset(settings.snapshot_steps)
         if learner.step == 0 and snapshot_steps:
             learner.snapshot()
-        while learner.step < settings.steps and not progress.out_of_patience(settings.patience):
+        while not last:
             lr = settings.schedule_at(learner.step)
             outcomes = learner.learn(lr)
             if learner.step in snapshot_steps:
@@ -148,7 +151,9 @@ class SingleLearner:
         self.drops = drops
         """Whether the model has dropout."""
         self.module = _distribute(state.objective, settings, context)
-        self.dtype = product_type(settings.precision, context.device)
+        dtype = product_type(settings.precision, context.device)
+        self._autocast = nullcontext() if dtype == torch.float32 else torch.autocast(context.device.type, dtype)
+        """Matrix products in the type of `precision`."""
         state.model.train()
 
     @property
@@ -166,38 +171,39 @@ class SingleLearner:
 
         Raises `InputError` for a loss that is not finite, and `MachineError` if the layers cannot be compiled.
         """
-        state, settings, context = self.state, self.settings, self.context
+        state, settings = self.state, self.settings
         if self.drops:  # dropout depends on seed and step only, so that resuming is exact
-            torch.manual_seed(derive_seed(settings.seed, f"dropout/{state.step}/{context.rank}"))
+            torch.manual_seed(derive_seed(settings.seed, f"dropout/{state.step}/{self.context.rank}"))
         parts = [self.batches.draw(state.step) for _ in range(settings.accumulate)]
         tokens = sum(part.tokens for part in parts)
         state.optimizer.zero_grad()
-        losses, corrects = [], []
-        for part in parts:
-            with self._compiling():
-                with self._autocast():
-                    loss, correct = self.module(context.share(part), state.step, tokens)
-                if loss.requires_grad:  # otherwise the fast path has set the gradients already
-                    # DDP averages gradients, but the loss of a process is its share of the sum.
-                    (loss * context.size if context.size > 1 else loss).backward()
-            losses.append(loss.detach())
-            corrects.append(correct)
-        value = context.total(sum(losses[1:], losses[0])).item()
+        shares = [self.context.share(part) for part in parts]
+        losses, corrects = zip(*[self._add_gradients(share, tokens) for share in shares], strict=True)
+        value = self.context.total(sum(losses[1:], losses[0])).item()
         check_finite(value, state.step + 1, lr)
-        if settings.optimization.clip is not None:
-            torch.nn.utils.clip_grad_norm_(state.model.parameters(), settings.optimization.clip)
+        if (clip := settings.optimization.clip) is not None:
+            torch.nn.utils.clip_grad_norm_(state.model.parameters(), clip)
         state.optimizer.step(lr)
         state.step += 1
-        state.update_average(settings.average)
+        if settings.average:
+            state.update_average(settings.average)
         state.progress.place = self.batches.place
         return [Outcome(value, torch.cat(corrects) if len(corrects) > 1 else corrects[0])]
+
+    def _add_gradients(self, batch: Batch | PairBatch, tokens: int) -> tuple[Tensor, Tensor]:
+        """Add the gradients of a batch; return its loss, and which of its samples are right: (B,) bool."""
+        size = self.context.size
+        with self._compiling() if self.settings.compile else nullcontext():
+            with self._autocast:
+                loss, correct = self.module(batch, self.state.step, tokens)
+            if loss.requires_grad:  # otherwise the fast path has set the gradients already
+                # DDP averages gradients, but the loss of a process is its share of the sum.
+                (loss * size if size > 1 else loss).backward()
+        return loss.detach(), correct
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:
         """Turn an error of the compiler, such as a missing C compiler, into one line."""
-        if not self.settings.compile:
-            yield
-            return
         from torch._dynamo.exc import TorchDynamoException  # this import takes seconds
 
         try:
@@ -205,12 +211,6 @@ class SingleLearner:
         except TorchDynamoException as error:
             reason = " ".join(str(error).split())
             raise MachineError(f"cannot compile: {shorten(reason, 200)}; train without --compile") from error
-
-    def _autocast(self) -> AbstractContextManager[object]:
-        """Compute matrix products in the type of `precision`."""
-        return (
-            nullcontext() if self.dtype == torch.float32 else torch.autocast(self.context.device.type, self.dtype)
-        )
 
     def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
         """Return the metrics of the averaged model, computed by the first process."""

@@ -1,24 +1,34 @@
-"""Formats and digests of stored configs, and the differences between two of them.
+"""Stored configs: their formats and digests, how they are read, and the differences between two of them.
 
 config.json and every tensor file carry a SHA-256 of their content, and every tensor file also contains the
 config. Each file can therefore be checked alone and against config.json.
 """
 
+import dataclasses
 import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from regard.io.reading import DamageError, canonical_json, has_valid_digest, parse_json
-from regard.training.config import PARTS
+from regard.errors import InputError
+from regard.io.reading import DamageError, canonical_json, has_valid_digest, parse_json, without_digest
+from regard.tasks import find_task
+from regard.training.config import PARTS, RunConfig, convert_value, convert_values, find_model
 from regard.training.tensor_file import TensorFile
 
 FORMAT = "regard-run/7"
 EARLIER_FORMATS = ("regard-run/6", "regard-run/5")
 """Earlier formats that are still read. Neither has digests. In format 5, the task's name is `task` and the task's
 options are `size`."""
+OPTIONAL_WHEN_STORED = {
+    *("positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width", "weights"),
+    *("norm_epsilon", "activation", "bias", "tied", "output_bias", "freeze", "origin", "guide", "guide_weight"),
+    *("text", "initial"),
+    *("lenient", "bleu_tokenize", "bleu_tokenizer"),
+}
+"""Fields that older runs did not store. Their defaults give the behaviour of those runs."""
 MOST_DIFFERENCES = 3
 """Differences between two configs that a message lists."""
 LONGEST_VALUE = 24
@@ -38,6 +48,28 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
+    """Return the config that `dataclasses.asdict` turned into plain data; raises `InputError` for wrong data."""
+    names = {option.name for option in dataclasses.fields(RunConfig)}
+    if not names - OPTIONAL_WHEN_STORED <= set(stored) <= names:
+        raise InputError(f"config needs exactly {', '.join(sorted(names))}")
+    identity = {name: convert_value(name, stored[name], str) for name in ("on", "kind")}
+    parts: dict[str, Any] = {}
+    for part, part_class in find_model(identity["kind"]).part_classes(find_task(identity["on"])).items():
+        options = {option.name for option in dataclasses.fields(part_class)}
+        if (
+            not isinstance(stored[part], dict)
+            or not options - OPTIONAL_WHEN_STORED <= set(stored[part]) <= options
+        ):
+            raise InputError(f"config {part!r} needs exactly {', '.join(sorted(options))}")
+        parts[part] = part_class(**convert_values(part_class, stored[part]))
+    hints = get_type_hints(RunConfig)
+    rest = {
+        name: convert_value(name, stored[name], hints[name]) for name in set(stored) - set(PARTS) - set(identity)
+    }
+    return RunConfig(**identity, **parts, **rest)
+
+
 def upgrade_config(stored: dict[str, Any]) -> dict[str, Any]:
     """Return a stored config with the names of the current format."""
     if "size" not in stored:
@@ -49,11 +81,6 @@ def upgrade_config(stored: dict[str, Any]) -> dict[str, Any]:
 def bare_config(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored config with current names, without its format and digest."""
     return upgrade_config({name: value for name, value in stored.items() if name not in ("format", "digest")})
-
-
-def without_digest(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored config without its digest."""
-    return {name: value for name, value in stored.items() if name != "digest"}
 
 
 def is_intact(stored: dict[str, Any]) -> bool:
