@@ -19,7 +19,7 @@
 #   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
 #   make models     test which Hugging Face architectures are recorded: docs/reference/models.md (ten minutes)
 #   make docs       build the site of README, docs/ and docstrings: build/docs/index.html (a minute)
-#   make docs-pictures   take the pictures of docs/how-to/look-inside.md in Chromium
+#   make docs-pictures   make the pictures of README and docs/how-to, in Chromium
 #   make audit      ask PyPI for known vulnerabilities of the versions in constraints.txt
 #   make pins       rewrite constraints-hashed.txt and complete constraints.txt (to raise a version, change its line in
 #                   constraints.txt, or delete the line for the newest)
@@ -102,7 +102,7 @@ test-view lint-view lint-program:
 endif
 
 results: .venv/ready
-	$(BIN)/python benchmarks/results.py
+	$(BIN)/python benchmarks/primer_results.py
 
 results-attention: .venv/ready
 	$(BIN)/python benchmarks/attention_results.py
@@ -125,7 +125,7 @@ benchmark-translation: .venv/peers
 results-translation: .venv/peers
 	$(BIN)/python benchmarks/translation_trials.py $(DATA)
 	$(BIN)/python benchmarks/translation_results.py $(DATA)
-	$(BIN)/python benchmarks/transfer.py $(DATA)
+	$(BIN)/python benchmarks/transfer_learning.py $(DATA)
 
 benchmark-explorer: .venv/ready
 	$(BIN)/regard train signal2 --savepath .venv/explorer --overwrite

@@ -56,7 +56,16 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: dict[str, bytes]) -
     info = f"regard-{regard.__version__}.dist-info/"
     inside = {name for name in wheel if not name.startswith(info)}
     assert inside == {name for name in _sources() if name.startswith("regard/")}
-    assert {PurePath(name).suffix for name in inside} == {".py", ".typed", ".js", ".css", ".html", ".md", ".json"}
+    assert {PurePath(name).suffix for name in inside} == {
+        ".py",
+        ".typed",
+        ".js",
+        ".css",
+        ".html",
+        ".md",
+        ".json",
+        ".mplstyle",
+    }
     assert wheel[f"{info}licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     assert b"regard = regard.cli:main" in wheel[f"{info}entry_points.txt"]
 

@@ -46,7 +46,7 @@ PARTS = {
 }
 FIRST = {
     "tutorials": ["first-model", "hugging-face", "translator"],
-    "how-to": ["install", "look-inside", "test-explanations", "external-models"],
+    "how-to": ["install", "look-inside", "make-figures", "test-explanations", "external-models"],
     "reference": ["commands", "attention", "recording"],
     "explanation": ["results", "speed"],
     "dev": ["overview", "extending"],

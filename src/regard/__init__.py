@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         examine,
         explain,
         head_importance,
+        plot,
     )
     from regard.runs import (
         AnswerRun,
@@ -81,7 +82,6 @@ if TYPE_CHECKING:
         draw_model,
         load,
         load_translator,
-        plot_positions,
         prune,
         train,
     )
@@ -95,6 +95,7 @@ if TYPE_CHECKING:
         Layer,
         LayerMap,
         Maps,
+        PaperFigure,
         Playback,
         ProbeInput,
         Subject,
@@ -150,6 +151,7 @@ __all__ = [
     "Pair",
     "PairReport",
     "PairRun",
+    "PaperFigure",
     "PatchingResult",
     "PhrasesConfig",
     "Playback",
@@ -197,7 +199,7 @@ __all__ = [
     "make_config",
     "make_maps",
     "patch",
-    "plot_positions",
+    "plot",
     "prune",
     "read_links",
     "record",

@@ -39,7 +39,7 @@ COMMANDS = {
     "align": "align translation text text",
     "score": "score translation --input pairs.tsv",
     "draw": "draw signal2 --plot drawn.svg",
-    "positions": "positions --run signal2 --plot positions.png",
+    "plot": "plot positions signal2 -o positions.png",
     "clean": "clean pairs.tsv --runs runs/translation --savepath cleaned",
     "resume": "train signal2 --resume",
     "from": "train signal2 --from signal2 --overwrite --steps 1",

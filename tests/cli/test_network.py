@@ -47,7 +47,7 @@ LINES: dict[str, list[list[str]]] = {
     ],
     "import": [["import", "marian", "--examples", "text.de"]],
     "draw": [["draw", "counting", "--output", "model.svg"]],
-    "positions": [["positions", "--plot", "positions.png"]],
+    "plot": [["plot", "positions", "-o", "positions.png"], ["plot", "heads", "counting"]],
 }
 """Of each command a line or more that asks for nothing from elsewhere."""
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from regard.data import chunks, parallel
+from regard.data import chunks, parallel, text_encoding
 from regard.data.chunks import Sample
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import Vocabularies, build_corpus
@@ -192,7 +192,7 @@ def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
 def test_a_training_text_is_read_once_before_its_tokens(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Digest, number of lines and check of the encoding come from one scan."""
     scans: list[object] = []
-    scan_text = parallel.scan_text
+    scan_text = text_encoding.scan_text
 
     def counted(opened: BinaryIO, *rest: Any) -> Any:
         scans.append(opened)

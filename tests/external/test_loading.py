@@ -195,7 +195,7 @@ def test_images_have_patches(folders: Callable[[str], Path], tmp_path: Path) -> 
         subject.attend(tmp_path / "none.png")
 
 
-class Own(nn.Module):
+class CustomModel(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed, self.layer = nn.Embedding(30, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -206,7 +206,7 @@ class Own(nn.Module):
 
 def test_custom_module_with_a_function() -> None:
     torch.manual_seed(0)
-    model = Own()
+    model = CustomModel()
 
     def read(text: str) -> Tensor:
         return torch.tensor([[ord(each) % 30 for each in text]])
@@ -225,7 +225,7 @@ def test_custom_module_with_a_function() -> None:
     assert worth.added["layer.self_attn"][1] == pytest.approx(off - base) and worth.measure == "loss"
     with pytest.raises(InputError, match="give look\\(\\) inputs"):
         _ = regard.look(model, read).layers
-    with pytest.raises(InputError, match="Own is no transformers model: give look\\(\\) a function"):
+    with pytest.raises(InputError, match="CustomModel is no transformers model: give look\\(\\) a function"):
         regard.look(model)
 
 

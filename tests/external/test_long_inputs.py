@@ -117,7 +117,7 @@ def test_map_of_a_long_input_has_the_largest_weights(
     assert layer.key_labels[1] == "16 the" and "each 16 by 16 steps" in layer.title
 
 
-class Words(nn.Module):
+class WordModel(nn.Module):
     """One layer over words, each with its own vector."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(layer_maps, "LONG", 39)
     torch.manual_seed(0)
     ids = {"input_ids": torch.arange(40).unsqueeze(0)}
-    return regard.look(Words(), lambda text: ids, inputs=["long"])
+    return regard.look(WordModel(), lambda text: ids, inputs=["long"])
 
 
 def whole_weights(subject: Any) -> Any:

@@ -16,7 +16,8 @@ import regard
 from regard.cli import main
 from regard.errors import InputError
 from regard.external import model_input
-from regard.external.model_input import MAX_IMAGES, ImageStore, find_patches, label_patches
+from regard.external.layer_maps import find_patches, label_patches
+from regard.external.model_input import MAX_IMAGES, ImageStore
 from regard.viz.image_overlay import LARGEST, blend, patch_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")

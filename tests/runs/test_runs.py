@@ -13,7 +13,7 @@ import regard
 
 def test_exported_names_exist_once() -> None:
     assert len(set(regard.__all__)) == len(regard.__all__)
-    assert {"train", "load", "record", "compare", "plot_positions", "Run"} <= set(regard.__all__)
+    assert {"train", "load", "record", "compare", "plot", "Run"} <= set(regard.__all__)
     for name in regard.__all__:
         assert getattr(regard, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'trian'"):

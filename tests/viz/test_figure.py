@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
@@ -16,7 +15,7 @@ import regard
 from regard.viz import figure
 from regard.viz.figure import BLUES, drawable, shades
 from regard.viz.page import VIEW
-from regard.viz.plots import draw_position_plot
+from regard.viz.plots import draw_head_table
 
 STRANGE = ["\ud800", "\0", "\n", "\x1b[31m", "☃漢字", "$\\foo$", "\u2028", "\U0010ffff", "a$b"]
 
@@ -30,7 +29,7 @@ def test_any_text_is_drawn_without_warnings(
         warnings.simplefilter("error")
         translator.attend(f"3{text}").save(tmp_path / f"map.{extension}")
         if extension != "html":
-            draw_position_plot(np.eye(3), text, extension)
+            draw_head_table({text: [0.5, -1.0]}, text, extension)
 
 
 @pytest.fixture
@@ -78,14 +77,14 @@ def test_characters_without_a_glyph_are_replaced(fonts: list[str], tmp_path: Pat
 def test_system_fonts_provide_missing_glyphs(
     fonts: list[str], tmp_path: Path, extension: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    without = draw_position_plot(np.eye(2), "漢", extension)
+    without = draw_head_table({"漢": [1.0]}, "漢", extension)
     figure._drawable_character.cache_clear()
     figure._missing_blocks.clear()
     fonts.append(write_font(tmp_path / "squares.ttf", "漢"))
     assert drawable("漢字") == "漢\ufffd"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert draw_position_plot(np.eye(2), "漢", extension) != without
+        assert draw_head_table({"漢": [1.0]}, "漢", extension) != without
     assert not caplog.records
 
 
@@ -94,7 +93,7 @@ def test_system_fonts_provide_missing_glyphs(
 def test_any_label_can_be_drawn(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draw_position_plot(np.eye(2), text, "svg")
+        draw_head_table({text: [1.0]}, text, "svg")
 
 
 def test_colours_equal_those_of_the_page() -> None:

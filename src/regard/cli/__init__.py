@@ -35,8 +35,8 @@ COMMANDS = {
     "clean": "filter sentence pairs that are not translations",
     "export": "export a trained model to another program",
     "import": "import a model of another program",
+    "plot": "draw a figure for a paper",
     "draw": "draw the architecture of a model",
-    "positions": "plot positional encodings",
 }
 MODULES = {"import": "import_model"}
 """Module of each command whose name is a Python keyword."""

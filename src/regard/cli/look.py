@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.attention import short_name
 from regard.cli.parsing import first_word, parse, wants_help
 from regard.cli.terminal import open_on_screen, print_table
-from regard.errors import InputError, unknown_choice
+from regard.errors import InputError
 from regard.external import look
 from regard.external.model_input import TARGET_SEPARATOR
 from regard.fast.memory import keep_memory
@@ -20,7 +19,7 @@ from regard.training.run_folder import is_run_folder
 from regard.viz import AttentionMap, check_extension
 from regard.viz.attention_map import PAGE
 from regard.viz.page import write_page
-from regard.viz.subject import check_comparable
+from regard.viz.subject import check_comparable, layer_named
 
 PROG = "regard look"
 DESCRIPTION = (
@@ -131,19 +130,9 @@ def _select(attention: AttentionMap, flags: LookFlags) -> AttentionMap:
     """Return the attention of the layers and heads in `flags`."""
     names = None
     if flags.layers is not None:
-        names = [_find_layer(layer.strip(), list(attention.layers)) for layer in flags.layers.split(",")]
+        names = [layer_named(layer.strip(), list(attention.layers)) for layer in flags.layers.split(",")]
     heads = None if flags.heads is None else [_parse_head(head) for head in flags.heads.split(",")]
     return attention.select(layers=names, heads=heads)
-
-
-def _find_layer(text: str, names: list[str]) -> str:
-    """Return the layer with the number, the name or the full module name `text`."""
-    if text.isdecimal() and int(text) < len(names):
-        return names[int(text)]
-    for name in (text, short_name(text)):
-        if name in names:
-            return name
-    raise unknown_choice("layers", text, names, other=f"0 to {len(names) - 1}")
 
 
 def _parse_head(text: str) -> int:

@@ -72,5 +72,11 @@ def collate(sequences: Sequence[Sequence[int]]) -> Tensor:
 
 
 def read_source(texts: Sequence[str], vocabulary: Vocabulary) -> Tensor:
-    """Return texts as sources (B, Ts)."""
+    """Return texts as sources (B, Ts).
+
+    >>> from regard.data.vocabulary import CharacterVocabulary
+    >>> read_source(["ba", "a"], CharacterVocabulary("ab"))
+    tensor([[5, 4, 2],
+            [4, 2, 0]])
+    """
     return collate([vocabulary.encode(text) for text in texts])

@@ -49,6 +49,10 @@ class BpeCodesVocabulary(SymbolVocabulary):
 
     `codes`: the pairs to merge, in order. `symbols`: the pieces of the indices from 4 on; those that do not end a
     word have the suffix `@@`. Raises `DamageError` for a duplicate piece.
+
+    >>> vocabulary = BpeCodesVocabulary([("H", "u"), ("n", "d</w>")], ["Hu@@", "nd"])
+    >>> vocabulary.encode("Hund"), vocabulary.decode([4, 5])
+    ([4, 5], 'Hund')
     """
 
     def __init__(self, codes: Codes, symbols: Sequence[str]) -> None:
@@ -180,5 +184,9 @@ def split_lines(text: str) -> list[str]:
 
 
 def format_codes(codes: Codes) -> str:
-    """Return codes as a file of subword-nmt."""
+    """Return codes as a file of subword-nmt.
+
+    >>> format_codes([("s", "c")])
+    '#version: 0.2\\ns c\\n'
+    """
     return "".join([f"#version: {VERSION}\n", *(f"{left} {right}\n" for left, right in codes)])

@@ -135,7 +135,12 @@ def split_batches(lengths: np.ndarray, tokens: int, max_pairs: int = 0) -> list[
 
 
 def pad_sentences(sentences: Sequence[np.ndarray]) -> Tensor:
-    """Return sentences as one tensor (B, T) int64, padded with `PAD`."""
+    """Return sentences as one tensor (B, T) int64, padded with `PAD`.
+
+    >>> pad_sentences([np.array([5, 6, 2]), np.array([7, 2])])
+    tensor([[5, 6, 2],
+            [7, 2, 0]])
+    """
     padded = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
     for row, sentence in enumerate(sentences):
         padded[row, : len(sentence)] = sentence

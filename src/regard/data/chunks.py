@@ -1,7 +1,7 @@
 """Chunks of a text, the unit of parallel preparation, and the sample that vocabularies are learned from.
 
-One process reads the files in order and passes the bytes of the lines on. Decoding and splitting take thirty
-times as long as reading, so this process keeps about thirty others busy, for plain files and for `.gz` alike.
+One process reads the files in order and passes the bytes of the lines on. Decoding and splitting a chunk takes
+twenty times as long as reading it (89 and 4 ms), so this process keeps about twenty others busy.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from regard.data.parallel import ConcatenatedText, PairCounts, PairSource, Paral
 from regard.data.vocabulary import is_blank
 
 LINES = 20_000
-"""Lines per chunk. A process holds the words of one chunk, about 30 MiB."""
+"""Lines per chunk. A worker takes 128 MiB with 20,000 lines, and 317 with 100,000, in the same time."""
 STRETCH = 5
 """Chunks per stretch. A sample of a long text has the first lines of each stretch."""
 SAMPLE_PAIRS = 1_000_000

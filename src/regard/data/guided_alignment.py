@@ -77,6 +77,10 @@ def target_attention(links: list[np.ndarray], shape: tuple[int, int, int]) -> Te
 
     A target token attends equally to the source tokens that it is linked to, so its row sums to 1. The row of a
     token without links is zero.
+
+    >>> target_attention([np.array([[0, 1], [1, 1]])], (1, 2, 2))
+    tensor([[[0.0000, 0.0000],
+             [0.5000, 0.5000]]])
     """
     weights = torch.zeros(shape)
     for row, pair_links in zip(weights, links, strict=True):

@@ -82,7 +82,11 @@ def _unescape(part: str) -> str:
 
 
 def escape_markup(text: str) -> str:
-    """Escape the characters of a text that have a meaning in markup."""
+    """Escape the characters of a text that have a meaning in markup.
+
+    >>> escape_markup("1 < 2")
+    '1 &lt; 2'
+    """
     return html.escape(text, quote=False)
 
 
@@ -90,6 +94,9 @@ def transfer_markup(marked: MarkedText, translation: str, links: Iterable[Link])
     """Return a translation of `marked.text` with all its elements.
 
     `links`: between the words of both, as counted by `word_spans(text, UNIT)`.
+
+    >>> transfer_markup(parse_markup("<b>zwei</b> Hunde"), "two dogs", [(0, 0), (1, 1)])
+    '<b>two</b> dogs'
     """
     source, target = word_spans(marked.text, UNIT), word_spans(translation, UNIT)
     sources: list[set[int]] = [set() for _ in target]

@@ -48,7 +48,11 @@ text take one reading."""
 
 @dataclass
 class PairCounts:
-    """The number of pairs that were read, and of those that were skipped."""
+    """The number of pairs that were read, and of those that were skipped.
+
+    >>> str(PairCounts(pairs=3, empty=1) + PairCounts(pairs=2))
+    '5 pairs; left out: 1 with an empty side'
+    """
 
     pairs: int = 0
     empty: int = 0

@@ -69,7 +69,11 @@ class _StoredVocabulary(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def short_digest(*content: Any) -> str:
-    """Return a digest of plain data, for the name of a file."""
+    """Return a digest of plain data, for the name of a file.
+
+    >>> short_digest(["text"], 256)
+    '3c1d944a15b61727'
+    """
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 

@@ -185,6 +185,10 @@ def train_subwords(
 
     BPE takes as many characters as fill half of `size`. Equal texts give equal vocabularies, except for
     "unigram", where the library's order of summation varies.
+
+    >>> vocabulary = train_subwords(["ein Hund", "ein Hut"], kind="bpe", size=20)
+    >>> vocabulary.decode(vocabulary.encode("ein Hut"))
+    'ein Hut'
     """
     if kind in ("sentencepiece", "codes"):
         raise InputError(
@@ -226,6 +230,9 @@ def vocabulary_from_symbols(symbols: Sequence[str], *, words: bool, lowercase: b
 
     `words`: the symbols are words separated by blanks; otherwise they are characters, with `▁` for the blank.
     `lowercase`: convert text to lower case first; it is not normalized otherwise.
+
+    >>> vocabulary_from_symbols(["ein", "Hund"], words=True).encode("ein Hund bellt")
+    [4, 5, 3]
     """
     names = [*RESERVED, *(f"{BLANK}{symbol}" if words else symbol for symbol in symbols)]
     tokenizer = Tokenizer(

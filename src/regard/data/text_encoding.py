@@ -105,6 +105,9 @@ def detect_encoding(content: bytes) -> str | None:
     """Guess the encoding from the beginning of a file, by its byte order mark or its zero bytes.
 
     Returns None for UTF-8 and for encodings without either.
+
+    >>> detect_encoding("ein Hund".encode("utf-16")), detect_encoding("ein Hund".encode())
+    ('UTF-16', None)
     """
     for mark, name in MARKS.items():
         if content.startswith(mark):

@@ -64,6 +64,9 @@ def word_ids(text: str, offsets: Sequence[Span], unit: Unit = "words") -> list[i
 
     A token belongs to the word in which it begins. A token that begins between two words, such as a blank,
     belongs to the second of them, or to the last word at the end of the text.
+
+    >>> word_ids("ein Hund", [(0, 3), (3, 6), (6, 8)])
+    [0, 1, 1]
     """
     ends = [end for _, end in word_spans(text, unit)]
     return [min(bisect_right(ends, begin), len(ends) - 1) for begin, _ in offsets]

@@ -17,7 +17,13 @@ FILE = "unknown.json"
 
 @dataclass
 class UnknownCount:
-    """The number of tokens, and of unknown ones among them."""
+    """The number of tokens, and of unknown ones among them.
+
+    >>> count = UnknownCount()
+    >>> count.add([5, 3, 7, 3])
+    >>> count.share
+    0.5
+    """
 
     tokens: int = 0
     unknown: int = 0

@@ -24,7 +24,11 @@ models: SentencePiece (see `sentencepieces`), and the codes of subword-nmt and f
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace each unpaired surrogate, which UTF-8 cannot encode, by U+FFFD."""
+    """Replace each unpaired surrogate, which UTF-8 cannot encode, by U+FFFD.
+
+    >>> replace_surrogates("a\\ud800")
+    'a�'
+    """
     return SURROGATES.sub("\ufffd", text)
 
 
@@ -165,7 +169,11 @@ class CharacterVocabulary(SymbolVocabulary):
 
 
 class WordVocabulary(CharacterVocabulary):
-    """A vocabulary of words separated by blanks, given in advance."""
+    """A vocabulary of words separated by blanks, given in advance.
+
+    >>> WordVocabulary(["Hund", "ein"]).decode([5, 4, 2])
+    'ein Hund'
+    """
 
     unit = "words"
     separator = " "

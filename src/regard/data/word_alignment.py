@@ -149,6 +149,9 @@ def symmetrize(forward: frozenset[Link], backward: frozenset[Link], how: Heurist
     intersection: links of both. union: links of either. grow-diag-final: begin with the intersection; add links
     of the union that are next to one and cover a new word; then add all that cover a new word (Koehn et al. 2003,
     section 3; pseudocode in Koehn 2010, figure 4.12).
+
+    >>> sorted(symmetrize(frozenset({(0, 0), (1, 1)}), frozenset({(0, 0)}), "grow-diag-final"))
+    [(0, 0), (1, 1)]
     """
     if how == "intersection":
         return forward & backward
@@ -187,6 +190,10 @@ def links_from_weights(forward: np.ndarray, backward: np.ndarray) -> frozenset[L
 
     The weights are multiplied, so both directions must agree (as posteriors in Liang et al. 2006, section 3.3).
     The best links of all target words and of all source words are combined by grow-diag-final.
+
+    >>> weights = np.array([[0.9, 0.1], [0.2, 0.8]])
+    >>> sorted(links_from_weights(weights, weights.T))
+    [(0, 0), (1, 1)]
     """
     product = forward * backward.T
     if not product.size:

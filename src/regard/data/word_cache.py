@@ -25,7 +25,12 @@ Tokens = tuple[np.ndarray, np.ndarray]
 
 
 class CachedTokenizer:
-    """Tokenizes sentences by a table of words. `encode` returns the indices of a new word."""
+    """Tokenizes sentences by a table of words. `encode` returns the indices of a new word.
+
+    >>> tokens, lengths = CachedTokenizer(lambda word: [4 + len(word)])(["ein Hund", "so"])
+    >>> tokens.tolist(), lengths.tolist()
+    ([7, 8, 2, 6, 2], [3, 2])
+    """
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
         self._encode = encode

@@ -40,6 +40,9 @@ def map_in_processes(
     `function`, jobs and results must be picklable. At most `processes` + 1 jobs are taken in advance. With few
     jobs, this process runs them. Raises the error of the first job that fails, and `MachineError` if a process
     died.
+
+    >>> list(map_in_processes(str.upper, ["a", "b"], processes=2))
+    ['A', 'B']
     """
     jobs = iter(jobs)
     first = list(islice(jobs, MIN_JOBS))

@@ -23,10 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.external.attention_interface import is_transformers_model
-from regard.external.model_input import ImageProcessor, ModelInput
-from regard.external.modules import find_base_model
-from regard.external.texts import TextEncoder
+from regard.external.model_input import ImageProcessor, ModelInput, TextEncoder
+from regard.external.modules import find_base_model, is_transformers_model
 from regard.libraries import library_errors
 from regard.viz import Layer, ProbeInput
 

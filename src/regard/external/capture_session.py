@@ -1,7 +1,7 @@
 """A session decides which attention calls of one model are recorded, and stores or changes their weights.
 
-Every mechanism of `recording.capture` reports its calls here: it asks for the name of a call with
-`next_call_name`, then hands the weights over with `record_call`.
+Every mechanism in the table of `recording` reports each call here in the same way: it asks for the name of the
+call with `next_call_name`, changes weights with `change_weights`, and passes an `AttentionCall` to `record_call`.
 """
 
 import dataclasses
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention import Intervention
 from regard.attention.layer_record import Kind, Part
 from regard.attention.records import Recorder, check_indices, short_name
-from regard.external.folded_heads import Foldings
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.token_labels import TokenLabels
 
@@ -33,20 +32,36 @@ RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
 
 
 def select_rows(mask: Tensor, rows: Sequence[int] | slice) -> Tensor:
-    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk)."""
+    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk).
+
+    >>> select_rows(torch.ones(1, 1, 5, 5), [0, 3]).shape, select_rows(torch.ones(1, 1, 1, 5), [0, 3]).shape
+    (torch.Size([1, 1, 2, 5]), torch.Size([1, 1, 1, 5]))
+    """
     return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., rows, :]
 
 
+def row_function(weights: Tensor, mask: Tensor | None) -> RowFunction:
+    """Return the function of an `AttentionCall` whose weights (B, H, Tq, Tk) are known."""
+    return lambda rows: (weights[:, :, rows], None if mask is None else select_rows(mask, rows))
+
+
 def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
-    """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key."""
+    """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key.
+
+    >>> zero_masked_rows(torch.full((1, 1, 2, 2), 0.5), torch.tensor([[True, False], [False, False]])).tolist()
+    [[[[0.5, 0.5], [0.0, 0.0]]]]
+    """
+    # A softmax over scores that are all masked gives equal weights or NaN, depending on the kernel. Zero is the
+    # only value that does not claim that the query attends to something.
     if mask is None or bool((attends := mask.any(-1, keepdim=True)).all()):
         return weights
     return weights.masked_fill(~attends, 0.0)
 
 
-def nonzero_keys(weights: Tensor) -> Tensor:
-    """Return a mask (B, 1, Tq, Tk) of the keys to which some head gives weight."""
-    return (weights != 0).any(1, keepdim=True)
+def nonzero_keys(weights: Tensor) -> Tensor | None:
+    """Return a mask (B, 1, Tq, Tk) of the keys to which some head gives weight; None if these are all keys."""
+    nonzero = (weights != 0).any(1, keepdim=True)
+    return None if nonzero.all() else nonzero
 
 
 def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
@@ -58,6 +73,9 @@ def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None
     """Return the largest difference as a share of the largest expected number; None if it is within rounding.
 
     `attends` broadcasts to both; rows where it is False do not count. Numbers that are not finite do not count.
+
+    >>> relative_difference(torch.tensor([1.0, 2.5]), torch.tensor([1.0, 2.0]))
+    0.25
     """
     if not expected.numel():
         return None
@@ -73,7 +91,11 @@ def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None
 
 
 def are_attention_weights(value: Any) -> bool:
-    """Return whether a value is a tensor whose rows sum to one, or to zero."""
+    """Return whether a value is a tensor whose rows sum to one, or to zero.
+
+    >>> are_attention_weights(torch.full((2, 4), 0.25)), are_attention_weights(torch.ones(2, 4))
+    (True, False)
+    """
     if not isinstance(value, Tensor) or value.dim() < 2 or not value.is_floating_point() or not value.numel():
         return False
     sums = value.detach().float().sum(-1)
@@ -98,10 +120,7 @@ class AttentionCall:
     def from_weights(cls, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> "AttentionCall":
         """Return a call whose weights (B, H, Tq, Tk) are known."""
 
-        def rows(chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-            return weights[:, :, chosen], mask if mask is None else select_rows(mask, chosen)
-
-        return cls(queries=weights.shape[2], rows=rows, kind=kind)
+        return cls(queries=weights.shape[2], rows=row_function(weights, mask), kind=kind)
 
 
 class CaptureSession:
@@ -115,9 +134,13 @@ class CaptureSession:
         recorder: Recorder,
         tracker: ForwardTracker,
         layers: Collection[str] | None,
-        token_labels: TokenLabels,
+        token_labels: TokenLabels | None = None,
+        modules: str | None = None,
     ) -> None:
-        self.recorder, self.tracker, self.layers, self.token_labels = recorder, tracker, layers, token_labels
+        self.recorder, self.tracker, self.layers = recorder, tracker, layers
+        self.token_labels = token_labels or TokenLabels(None)
+        self.modules = modules
+        """Name pattern of modules through which weights pass, if the user named some."""
         self.kernel_callers: set[str] = set()
         """Modules whose calls of PyTorch's attention were captured."""
         self.mismatched: set[str] = set()
@@ -126,7 +149,7 @@ class CaptureSession:
         """Records with keys that are no steps (compressed keys), so that columns of different passes do not
         match."""
         self.named_modules: set[str] = set()
-        """Modules that the user named: interventions change the weights that pass them, and no other softmax."""
+        """Modules that match `modules`: interventions change the weights that pass them, and no other softmax."""
         self.with_cache: set[str] = set()
         """Records made with a cache present, to which more steps may be added."""
         self._single_query: dict[str, int] = {}
@@ -279,21 +302,13 @@ class InterventionSession(CaptureSession):
 
     intervenes = True
 
-    def __init__(self, tracker: ForwardTracker, layer: str, change: Intervention) -> None:
-        super().__init__(Recorder(), tracker, [layer], TokenLabels(None))
+    def __init__(
+        self, tracker: ForwardTracker, layer: str, change: Intervention, modules: str | None = None
+    ) -> None:
+        super().__init__(Recorder(), tracker, [layer], modules=modules)
         self.change = change
         self.applied = False
         """Whether any weights were changed."""
-        self.foldings = Foldings(tracker)
-        """The layout of heads and samples in weights (N, Tq, Tk) of the layer."""
-        self.softmax_weights: dict[int, Tensor] = {}
-        """By the id of a layer that computes its own softmax: the weights that were changed last."""
-
-    def softmax_modules(self) -> set[str]:
-        """Return the modules of the user's code in whose softmax the weights are changed."""
-        modules = self.tracker.modules.items()
-        names = {name for name, module in modules if self.intervenes_on(name) and _is_user_code(module)}
-        return names - self.named_modules
 
     def intervenes_on(self, layer: str) -> bool:
         """Return whether the weights of some call of a layer are changed."""
@@ -314,8 +329,3 @@ class InterventionSession(CaptureSession):
 
     def record_call(self, name: str, call: AttentionCall) -> None:
         """Record nothing."""
-
-
-def _is_user_code(module: nn.Module) -> bool:
-    """Return whether a module is neither PyTorch's, nor from transformers, nor Regard's."""
-    return not type(module).__module__.startswith(("torch.", "transformers.", "regard."))

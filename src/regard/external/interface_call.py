@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,10 +21,10 @@ from regard.external.capture_session import (
     zero_masked_rows,
 )
 from regard.external.forward_tracker import ForwardTracker
+from regard.external.modules import TRANSFORMERS
 from regard.external.torch_attention import mask_from_bias, self_attention_kind
 from regard.libraries import is_memory
 
-TRANSFORMERS = "transformers.modeling_utils"
 EAGER = "eager_attention_forward"
 """Name, or ending of the name, of the eager attention function in a file of transformers."""
 KERNELS = {"sdpa_attention_forward": "sdpa", "flash_attention_forward": "flash", "flex_attention_forward": "flex"}
@@ -81,6 +81,8 @@ class InterfaceCall:
         self.on_mismatch: Callable[[float], None] = lambda share: None
         """Called with the largest difference, as a share of the largest output."""
         self.mask = _dense_mask(mask, query, key)
+        self.only_causal = False
+        """Whether the mask only hides the future. It is then made row by row, and `mask` is None."""
         self.mask_is_assumed = False
         """Whether the causal mask is assumed: a user's function may hide the future itself, or not."""
         if function is not eager:
@@ -98,7 +100,7 @@ class InterfaceCall:
         self.mask_is_assumed = kernel is None
         window = self.options.get("sliding_window") if kernel == "flash" else None
         if self.mask is None and queries == keys and window is None and not _has_bias(self.options):
-            self.__dict__["only_causal"] = True  # the mask is made row by row
+            self.only_causal = True
             return
         # With fewer queries than keys, SDPA aligns the mask to the first key and the other kernels to the last.
         diagonal = 0 if kernel == "sdpa" else keys - queries
@@ -106,6 +108,9 @@ class InterfaceCall:
         allowed = allowed if window is None else allowed.triu(diagonal - window + 1)
         self.mask = allowed[None, None] if self.mask is None else self.mask & allowed
 
+    # A fused function may compute something else than the eager one (a user's function, a mask that it builds
+    # itself), and its weights would be wrong silently. The eager function returns its context anyway, so the
+    # comparison costs two reductions.
     def compare(self, output: Tensor, on_mismatch: Callable[[float], None]) -> None:
         """Compare weights times values with the function's output, whenever weights are computed from now on."""
         batch, heads, queries, _ = self.query.shape
@@ -117,7 +122,7 @@ class InterfaceCall:
             return
         self.output, self.on_mismatch = output.detach().reshape(shape), on_mismatch
         if self.mask_is_assumed and self._difference(*self._attend([0])[::2], [0]) is not None:
-            self.mask, self.__dict__["only_causal"] = None, False
+            self.mask, self.only_causal = None, False
 
     def _difference(self, context: Tensor, mask: Tensor | None, rows: Sequence[int] | slice) -> float | None:
         """Return `relative_difference` of the context (B, Tq, H, D) of some queries and the output; None if there
@@ -133,14 +138,9 @@ class InterfaceCall:
         queries, keys = self.query.shape[2], self.key.shape[2]
         if self.mask is not None:
             return mask_from_bias(self.mask)[..., :keys]
-        if self.__dict__.get("only_causal"):  # no mask is stored for these
+        if self.only_causal:
             return torch.ones(1, 1, queries, keys, dtype=torch.bool, device=self.query.device).tril()
         return None
-
-    @cached_property
-    def only_causal(self) -> bool:
-        """Whether the mask hides the future and does nothing else."""
-        return self.mask is not None and _is_causal_only(self.mask)
 
     def forget_values(self) -> None:
         """Release the values: weights do not need them, and those of a long input take much memory."""
@@ -148,8 +148,8 @@ class InterfaceCall:
 
     def forget_mask(self) -> None:
         """Release a mask that can be made again row by row."""
-        if self.mask is not None and not _has_bias(self.options) and self.only_causal:
-            self.mask = None
+        if self.mask is not None and not _has_bias(self.options) and _is_causal_only(self.mask):
+            self.mask, self.only_causal = None, True
 
     def returned(self, weights: Any) -> Tensor | None:
         """Return the weights (B, H, Tq, Tk) that the function returned, if it did and they explain its output."""
@@ -183,7 +183,7 @@ class InterfaceCall:
         if mask is not None:
             mask = select_rows(mask if mask.dtype == torch.bool else cast(mask), rows)
             allowed = mask_from_bias(mask)[..., :keys]
-        elif self.__dict__.get("only_causal"):
+        elif self.only_causal:
             # Build no matrix for all queries, and use only the keys that some of the rows may attend to.
             steps = torch.arange(queries, device=self.query.device)[rows]
             used_keys = int(steps.max()) + 1 if len(steps) else 1
@@ -233,9 +233,7 @@ class InterfaceCall:
     def _kind(self, is_cross: bool) -> Kind:
         if is_cross:
             return "cross"
-        if getattr(self.module, "is_causal", False) or getattr(self.module, "is_decoder", False):
-            return "decoder"
-        if self.__dict__.get("only_causal"):
+        if self.only_causal or any(getattr(self.module, flag, False) for flag in ("is_causal", "is_decoder")):
             return "decoder"
         return self_attention_kind(self.allowed, self.query.shape[2])
 

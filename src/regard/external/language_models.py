@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.external.adapters import IGNORED, Adapter, Answer, PreparedInput, call_model, one_line_errors
-from regard.external.model_input import TARGET_SEPARATOR, ModelInput
-from regard.external.texts import TextEncoder
+from regard.external.model_input import TARGET_SEPARATOR, ModelInput, TextEncoder
 
 MASKING_PERIOD = 7
 """One of so many tokens is masked at once, about as in training (Devlin et al. 2019, section 3.1)."""

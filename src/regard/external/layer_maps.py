@@ -16,18 +16,52 @@ from regard.attention.records import describe_left_out
 from regard.external.adapters import Adapter, CustomModel, PreparedInput, call_model
 from regard.external.capture_session import BLOCK
 from regard.external.long_inputs import SQUARE, LongRecord, record_long
-from regard.external.model_input import ImageProcessor, ModelInput, find_patches, label_patches
+from regard.external.model_input import ImageProcessor, ModelInput, TextEncoder, as_pair
+from regard.external.modules import parameter_names
 from regard.external.recording import record
-from regard.external.texts import TextEncoder, forward_parameters
 from regard.viz import Layer, LayerMap, make_layer_maps
-from regard.viz.maps import LongRows
+from regard.viz.maps import LongRows, Patches
 
 START = "<start>"
 """Label of the start token of a decoder."""
 LONG = 1024
 """Tokens above which a map shows squares of steps: all weights would take too much memory."""
+MAX_LEADING_STEPS = 16
+"""Largest number of steps before the patches: class token, distillation token, registers."""
 MAX_SQUARES = 256
 """Largest number of squares along a side: what a page of a hundred heads can hold."""
+
+
+def find_patches(config: Any, count: int) -> Patches | None:
+    """Return which of a layer's `count` steps are patches of the image.
+
+    None if the config does not say, or if the steps of the layer are others, as in a window.
+    """
+    size, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
+    if not size or not patch:
+        return None
+    (height, width), (patch_height, patch_width) = as_pair(size), as_pair(patch)
+    rows, columns = height // patch_height, width // patch_width
+    first = count - rows * columns - getattr(config, "num_detection_tokens", 0)
+    return Patches(first, rows, columns) if 0 <= first <= MAX_LEADING_STEPS else None
+
+
+def label_patches(config: Any, count: int) -> list[str] | None:
+    """Return a label for each of `count` steps: `row,column` of patches, `[CLS]` or `[number]` of other steps.
+
+    None if the steps are no patches.
+
+    >>> from types import SimpleNamespace
+    >>> label_patches(SimpleNamespace(image_size=32, patch_size=16), 5)
+    ['[CLS]', '0,0', '0,1', '1,0', '1,1']
+    """
+    patches = find_patches(config, count)
+    if patches is None:
+        return None
+    first, rows, columns = patches
+    leading = ["[CLS]", *(f"[{number}]" for number in range(1, first))][:first]
+    cells = [f"{row},{column}" for row in range(rows) for column in range(columns)]
+    return leading + cells + [f"[{number}]" for number in range(first + rows * columns, count)]
 
 
 def find_layers(model: nn.Module, arguments: Any, modules: str | None) -> tuple[list[Layer], str]:
@@ -59,7 +93,7 @@ def _map_layers(
     arguments = prepared.arguments
     tokens = arguments.get("input_ids") if isinstance(arguments, dict) else None
     if isinstance(arguments, dict) and tokens is not None and tokens.shape[1] > LONG and modules is None:
-        no_cache = {"use_cache": False} if "use_cache" in forward_parameters(model) else {}
+        no_cache = {"use_cache": False} if "use_cache" in parameter_names(model) else {}
         # Smaller squares would not be shown, and would take more memory.
         side = min(square_side(tokens.shape[1]), BLOCK)
         with record_long(model, largest=1, side=side) as long_records:

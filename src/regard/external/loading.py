@@ -11,13 +11,16 @@ from torch import nn
 
 from regard.errors import InputError, check_range, shorten
 from regard.external.adapters import Adapter, ClassifierAdapter, CustomModel, EncoderAdapter, Loss, NameSteps
-from regard.external.attention_interface import is_transformers_model
 from regard.external.head_pruning import KEPT, pruned_class
 from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
 from regard.external.model import MAX_GENERATED, ExternalModel
-from regard.external.model_input import ImageProcessor, as_inputs, load_image_processor
-from regard.external.modules import check_weights, find_base_model, unwrap
-from regard.external.texts import TextEncoder, forward_parameters
+from regard.external.model_input import (
+    ImageProcessor,
+    TextEncoder,
+    as_inputs,
+    load_image_processor,
+)
+from regard.external.modules import check_weights, find_base_model, is_transformers_model, parameter_names, unwrap
 from regard.io.reading import is_file, is_folder
 from regard.libraries import check_hub_name, import_library, library_errors, offline
 from regard.training.run_folder import is_run_folder
@@ -58,6 +61,12 @@ def look(
     the steps of an input. `modules`: name pattern of modules through which weights pass, as in `regard.record`.
     `generate`: largest number of generated tokens. `trust_code`: run code that comes with a folder. Weights are
     read from safetensors only. Raises `InputError` if the model cannot be loaded or its inputs are unknown.
+
+        >>> import torch
+        >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        >>> subject = look(layer, lambda text: torch.ones(1, len(text.split()), 8), inputs=["The cat sat"])
+        >>> [(layer.name, layer.heads) for layer in subject.layers]
+        [('self_attn', 2)]
     """
     if not isinstance(model, nn.Module | str | Path):
         if isinstance(getattr(model, "model", None), nn.Module):
@@ -102,7 +111,7 @@ def _choose_adapter(
                 f"{class_name} is no transformers model: give look() a function that makes tensors of an input"
             )
         return CustomModel(tokenizer, loss, names)
-    parameters = forward_parameters(base)
+    parameters = set(parameter_names(base))
     takes_images = "pixel_values" in parameters and "input_ids" not in parameters
     if not takes_images and "input_ids" not in parameters:  # a model of speech, or of time series
         raise InputError(
@@ -177,7 +186,7 @@ def _load(
                     output_loading_info=True,
                     **options,
                 )
-                if tokenizer is None and "input_ids" in forward_parameters(model):
+                if tokenizer is None and "input_ids" in parameter_names(model):
                     _check_tokenizer_files(folder)
                     tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
                     _check_tokenizer(tokenizer, name)

@@ -36,7 +36,6 @@ from regard.external.recording import (
     regard_layers,
     warn_if_nothing_recorded,
 )
-from regard.external.token_labels import TokenLabels
 
 SQUARE = 16
 """Steps along the side of the smallest square."""
@@ -84,7 +83,11 @@ class LongRecord:
 
 
 def max_of_squares(weights: Tensor, side: int) -> Tensor:
-    """Return the largest weight of each square of (B, H, Tq, Tk); the last squares may be smaller."""
+    """Return the largest weight of each square of (B, H, Tq, Tk); the last squares may be smaller.
+
+    >>> max_of_squares(torch.eye(3)[None, None], 2).tolist()
+    [[[[1.0, 0.0], [0.0, 1.0]]]]
+    """
     return F.max_pool2d(weights.float(), side, ceil_mode=True)
 
 
@@ -92,7 +95,7 @@ class _LongSession(CaptureSession):
     """Records the fields of a `LongRecord` from each call."""
 
     def __init__(self, tracker: ForwardTracker, layers: Collection[str] | None, largest: int, side: int) -> None:
-        super().__init__(Recorder(), tracker, layers, TokenLabels(None))
+        super().__init__(Recorder(), tracker, layers)
         self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
         self.warned = False
@@ -180,6 +183,12 @@ def record_long(
     `largest`: number of weights to keep of each row. `side`: steps along the side of the smallest squares, 16, 32
     or 64. Captures the same layers as `record`. Raises `InputError` for an unknown layer, another side, or
     `largest` below one.
+
+        >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+        >>> with record_long(layer, largest=4) as records:
+        ...     _ = layer(torch.zeros(1, 100, 8))
+        >>> records["self_attn"].values.shape, records["self_attn"].squares.shape
+        (torch.Size([1, 2, 100, 4]), torch.Size([1, 2, 4, 4]))
     """
     model, _ = resolve_module(model)
     check_layer_list(layers)
@@ -192,7 +201,7 @@ def record_long(
         layer: dataclasses.replace(layer.hook or AttentionHook(), by_rows=partial(session.record_own, name))
         for name, layer in regard_layers(tracker).items()
     }
-    with capture(model, session) as likely, attach_hooks(own):
+    with capture(session) as likely, attach_hooks(own):
         check_layers(layers, tracker, likely)
         yield LongRecords(session.records)
     warn_if_nothing_recorded(model, session, set(session.records))

@@ -29,10 +29,16 @@ from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput
 from regard.external.comparison import ModelComparison, compare_models
 from regard.external.head_pruning import PrunedExternalModel, prunable_heads, prune_model, remove_heads
 from regard.external.layer_maps import find_layers, map_layers
-from regard.external.model_input import ImageProcessor, ModelInput, as_inputs, find_input, input_name, with_target
+from regard.external.model_input import (
+    ImageProcessor,
+    ModelInput,
+    TextEncoder,
+    as_inputs,
+    find_input,
+    input_name,
+)
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.recording import intervene, record
-from regard.external.texts import TextEncoder
 from regard.viz import AttentionMap, Layer, Playback, ProbeInput
 from regard.viz.records import attach_original
 
@@ -223,8 +229,7 @@ class ExternalModel:
         Each generated token has a row over all earlier tokens. During an intervention, the map names it, and
         `original` holds the map without it. Raises `InputError` for an input that the model cannot take.
         """
-        model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input)
-        model_input = model_input if target is None else with_target(model_input.value, target)
+        model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input, target)
         count = self.generate if generate is None else generate
         check_range("generate", count, 0, MAX_GENERATED)
         answer = partial(self.adapter.answer, self.model, model_input, count)

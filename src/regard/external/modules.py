@@ -5,8 +5,10 @@ Also: the number of parameters, and a randomly initialized copy.
 """
 
 import copy
+import inspect
 import sys
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,11 +16,17 @@ from torch import nn
 
 from regard.errors import InputError, shorten
 
+TRANSFORMERS = "transformers.modeling_utils"
+"""Module of the base class of transformers models."""
+
 
 def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, str | None]:
     """Return the module of a model, and the name pattern of modules through which its weights pass.
 
     `model`: a module, a run, or the result of `look`. Raises `InputError` for anything else.
+
+    >>> resolve_module(nn.Linear(1, 1), "blocks.*.attn_drop")
+    (Linear(in_features=1, out_features=1, bias=True), 'blocks.*.attn_drop')
     """
     if isinstance(model, nn.Module):
         return model, modules
@@ -28,6 +36,27 @@ def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, s
         raise InputError(f"model is {value}: give a torch module, a run, or what regard.look returns")
     named = getattr(model, "modules", None)
     return module, modules or (named if isinstance(named, str) else None)
+
+
+def is_transformers_model(module: nn.Module) -> bool:
+    """Return whether a module is a transformers model, without importing transformers."""
+    transformers = sys.modules.get(TRANSFORMERS)
+    return transformers is not None and isinstance(module, transformers.PreTrainedModel)
+
+
+def parameter_names(module: nn.Module) -> tuple[str, ...]:
+    """Return the names of the parameters of a module's `forward`.
+
+    >>> parameter_names(nn.Linear(2, 3))
+    ('input',)
+    """
+    cls: Any = type(module)
+    return _forward_parameters(cls)
+
+
+@cache
+def _forward_parameters(cls: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(cls.forward).parameters)[1:]
 
 
 def is_peft_model(module: nn.Module) -> bool:
@@ -41,6 +70,9 @@ def unwrap(model: nn.Module) -> nn.Module:
 
     A PEFT model with a learned prompt is not unwrapped, because the prompt belongs to the wrapper. Other adapters
     are in the layers of the inner model.
+
+    >>> unwrap(nn.DataParallel(nn.Linear(1, 1)))
+    Linear(in_features=1, out_features=1, bias=True)
     """
     while True:
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):

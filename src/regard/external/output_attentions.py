@@ -11,18 +11,20 @@ Longformer and LED (Beltagy et al. 2020) return the weights of a window and of a
 """
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.layer_record import Kind
-from regard.external.attention_interface import is_transformers_model, uses_interface
+from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import AttentionCall, CaptureSession, are_attention_weights, nonzero_keys
-from regard.external.forward_tracker import ForwardTracker, InertWhenCopied, remove_hooks
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.hooks import remove_hooks
+from regard.external.modules import is_transformers_model
 from regard.external.torch_attention import self_attention_kind
 from regard.external.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
 
@@ -30,7 +32,7 @@ ATTENTIONS = "attentions"
 """Ending of the names of weights in a model's output."""
 STATES = "hidden_states"
 EVEN = 1e-6
-"""Largest distance between the weights of a row whose scores are all the same."""
+"""Largest distance between the weights of a row whose scores are all the same: a few roundings of float32."""
 NEEDS_STATES = ("maskformer-swin",)
 """Model types that return weights only together with hidden states."""
 RETURN_SCORES = ("prophetnet", "squeezebert")
@@ -39,27 +41,28 @@ GLOBAL = "is_index_global_attn"
 """Argument of Longformer's layers, (B, T): which steps attend to all steps, and are attended by all."""
 
 
+def applies(session: CaptureSession) -> bool:
+    """Return whether some part of the model computes attention in its own code, and nothing is to be changed."""
+    return not session.intervenes and any(map(_computes_attention, session.tracker.modules.values()))
+
+
 @contextmanager
-def capture_outputs(model: nn.Module, session: CaptureSession) -> Iterator[None]:
+def capture(session: CaptureSession) -> Iterator[set[str]]:
     """Capture the weights that transformers models return inside the block."""
-    hook = OutputAttentionsHook(session)
-    hooks: list[Any] = []
-    for part in models_without_interface(session.tracker.modules.values()):
-        hooks.append(part.register_forward_pre_hook(hook.begin, with_kwargs=True))
-        hooks.append(part.register_forward_hook(hook.end, always_call=True))
-    if hooks:
-        hooks += hook.windows.register(model)
-        session.tracker.listeners.append(hook.note_output)
+    tracker, hook = session.tracker, OutputAttentionsHook(session)
+    hooks = hook.windows.register(tracker)
+    for model in filter(_computes_attention, tracker.modules.values()):
+        hooks.append(tracker.hook_before(model, hook.begin))
+        hooks.append(tracker.hook_after(model, hook.end, always=True))
+    tracker.listeners.append(hook.note_output)
     with remove_hooks(hooks):
-        yield
+        yield set()
 
 
-def models_without_interface(modules: Iterable[nn.Module]) -> list[Any]:
-    """Return the transformers models among some modules that compute attention in their own code."""
-    return [model for model in filter(is_transformers_model, modules) if _computes_attention(model)]
-
-
-def _computes_attention(model: nn.Module) -> bool:
+def _computes_attention(model: Any) -> bool:
+    """Return whether a module is a transformers model that computes attention in its own code."""
+    if not is_transformers_model(model):
+        return False
     modules = list(model.modules())
     if getattr(model.config, "_attn_implementation", None) == "sdpa" and any(map(_calls_sdpa, modules)):
         return False  # `torch_calls` captures it
@@ -86,10 +89,10 @@ def names_in_code(cls: Any) -> set[str]:
     return {name for function in functions for name in function.__code__.co_names}
 
 
-class OutputAttentionsHook(InertWhenCopied):
+class OutputAttentionsHook:
     """Hooks that ask the outermost model for its weights and record them."""
 
-    def __init__(self, session: CaptureSession | None = None) -> None:
+    def __init__(self, session: CaptureSession) -> None:
         self.session, self.depth = session, 0
         self.windows = LongformerWindows()
         self.requested: dict[str, Any] = {}
@@ -103,8 +106,6 @@ class OutputAttentionsHook(InertWhenCopied):
 
     def begin(self, model: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         """Ask the outermost model for its weights, in an output with names."""
-        if self.session is None or not self.session.tracker.active:
-            return None
         self.depth += 1
         if self.depth > 1:
             return None
@@ -136,21 +137,21 @@ class OutputAttentionsHook(InertWhenCopied):
             if isinstance(value, Tensor) and value.dim() > 2 and value.is_floating_point():
                 if _computes_softmax(module) and are_attention_weights(value):
                     self.candidates.append((name, value))
+                # By storage, because a model may return a view of the weights that its layer returned.
                 address = value.untyped_storage().data_ptr()
                 inner = self.returned.get(address)
                 if inner is None or not inner[0].startswith(f"{name}." if name else ""):
                     self.returned.pop(address, None)
                     self.returned[address] = name, value
 
-    def end(self, model: nn.Module, _: Any, output: Any) -> Any:
+    def end(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         """Record the returned weights, and return what the caller asked for."""
-        if self.session is None or not self.session.tracker.active:
-            return None
+        del args, kwargs
         self.depth -= 1
         if self.depth or not hasattr(output, "to_tuple"):
             return None
         with torch.no_grad():
-            self._record(self.session, output, model)
+            self._record(output, model)
         self.returned.clear()
         self.inputs = {}
         if not self.requested["output_attentions"]:
@@ -159,7 +160,8 @@ class OutputAttentionsHook(InertWhenCopied):
             output = _without_fields(output, STATES)
         return output if self.requested["return_dict"] else output.to_tuple()
 
-    def _record(self, session: CaptureSession, output: Any, model: nn.Module) -> None:
+    def _record(self, output: Any, model: nn.Module) -> None:
+        session = self.session
         in_output: dict[int, tuple[str, Tensor]] = {}
         streams = 1 + getattr(model.config, "ngram", 0)
         for key, number, weights in _weights_in(output):
@@ -270,46 +272,42 @@ def _zero_even_rows(weights: Tensor, padding: Tensor) -> Tensor:
 def _describe(key: str, weights: Tensor, padding: Tensor | None) -> AttentionCall:
     if padding is not None:
         weights = _zero_even_rows(weights, padding)
-    nonzero = nonzero_keys(weights)
-    mask = None if nonzero.all() else nonzero
+    mask = nonzero_keys(weights)
     kind: Kind | None = None
     if key.startswith(("cross", "encoder", "decoder")):
         kind = "cross" if key.startswith("cross") else "encoder" if key.startswith("encoder") else "decoder"
     return AttentionCall.from_weights(weights, mask, kind or self_attention_kind(mask, weights.shape[2]))
 
 
-class LongformerWindows(InertWhenCopied):
+class LongformerWindows:
     """The global steps of each Longformer layer, and their weights."""
 
     def __init__(self) -> None:
-        self.names: dict[int, str] = {}
         self.global_steps: dict[str, Tensor] = {}
         """By layer: (B, T) bool."""
         self.global_rows: dict[str, Tensor] = {}
         """By layer: (B, H, G, T), the weights of the global steps."""
 
-    def register(self, model: nn.Module) -> list[Any]:
-        """Register hooks on the layers of a model; returns the hooks."""
+    def register(self, tracker: ForwardTracker) -> list[Any]:
+        """Register hooks on the Longformer layers of a model; returns the hooks."""
         hooks: list[Any] = []
-        for name, module in model.named_modules():
-            takes_global = GLOBAL in inspect.signature(module.forward).parameters
-            if takes_global and hasattr(module, WINDOW_ATTRIBUTE):
-                self.names[id(module)] = name
-                hooks.append(module.register_forward_pre_hook(self.begin, with_kwargs=True))
-                hooks.append(module.register_forward_hook(self.end))
+        for name, module in tracker.modules.items():
+            if hasattr(module, WINDOW_ATTRIBUTE) and GLOBAL in inspect.signature(module.forward).parameters:
+                hooks.append(tracker.hook_before(module, partial(self._begin, name)))
+                hooks.append(tracker.hook_after(module, partial(self._end, name)))
         return hooks
 
-    def begin(self, module: nn.Module, _: Any, kwargs: dict[str, Any]) -> None:
+    def _begin(self, name: str, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         """Note which steps are global."""
-        if (name := self.names.get(id(module))) is not None:
-            self.global_steps[name] = kwargs[GLOBAL]
+        del module, args
+        self.global_steps[name] = kwargs[GLOBAL]
 
-    def end(self, module: nn.Module, _: Any, output: Any) -> None:
+    def _end(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Note the weights of the global steps."""
-        if (name := self.names.get(id(module))) is not None:
-            self.global_rows.pop(name, None)
-            if len(output) > 2:
-                self.global_rows[name] = output[2]
+        del module, args, kwargs
+        self.global_rows.pop(name, None)
+        if len(output) > 2:
+            self.global_rows[name] = output[2]
 
     def expand(self, layer: str, weights: Tensor) -> Tensor:
         """Return weights over all keys, (B, H, Tq, Tk), from windows; weights of other layers are unchanged."""

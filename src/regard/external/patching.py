@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from regard.attention import short_name
 from regard.errors import InputError, shorten
 from regard.external.adapters import CustomModel, call_model, find_states
-from regard.external.forward_tracker import remove_hooks
 from regard.external.head_pruning import prunable_layers
+from regard.external.hooks import remove_hooks
 from regard.external.language_models import CausalLMAdapter, Seq2SeqAdapter
 from regard.external.model import ExternalModel
 from regard.external.model_input import as_input

@@ -3,8 +3,8 @@
     with regard.record(model) as records:
         model(inputs)
 
-`capture` chooses the mechanisms. Where two of them see the same call, the one with the lower priority number
-records it.
+Read this module first. The mechanisms below see the weights, and all of them report to one `CaptureSession`.
+Where two of them see the same call, the one with the lower priority number captures it.
 
     priority  mechanism            which models                      why
     1         Regard's own hooks   Regard's attention layers         they hand over exact weights
@@ -17,15 +17,15 @@ records it.
     5         named_modules        any model, with modules=          nothing else sees these weights: the user
                                                                      names the module that they pass through
 
-`generation` and `follow_caches` add no weights: they put the records of several passes into one sequence.
+`generation` adds no weights: it joins the records of several passes into one sequence.
 """
 
 import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -37,16 +37,13 @@ from regard.attention.interventions import To, active_interventions, note_interv
 from regard.attention.recording import make_recorder, record_layers
 from regard.attention.records import Recorder
 from regard.errors import InputError, unknown_choice
-from regard.external.attention_interface import capture_interface, uses_interface
+from regard.external import attention_interface, generation, named_modules, output_attentions, torch_calls
+from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import CaptureSession, InterventionSession
 from regard.external.forward_tracker import ForwardTracker
-from regard.external.generation import follow_caches, follow_generation
 from regard.external.modules import prompt_length, resolve_module
-from regard.external.named_modules import capture_named_modules
-from regard.external.output_attentions import capture_outputs, models_without_interface, names_in_code
-from regard.external.texts import TokenLabeler
-from regard.external.token_labels import TokenLabels, is_inside
-from regard.external.torch_calls import TorchCallMode, match_fast_path, may_call_torch_attention
+from regard.external.output_attentions import names_in_code
+from regard.external.token_labels import TokenLabeler, TokenLabels, is_inside
 
 MIXER = re.compile(
     r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"
@@ -56,6 +53,29 @@ MIXER = re.compile(
 SOFTMAX = re.compile(r"softmax|scaled_dot_product|multi_head_attention|attention_forward|flex_attention", re.I)
 NO_SOFTMAX = "without softmax attention"
 HIDDEN_WEIGHTS = "with weights that no hook sees: name the module that they pass through with modules="
+
+
+class Mechanism(Protocol):
+    """The interface of a capture mechanism. The modules in `MECHANISMS` implement it."""
+
+    def applies(self, session: CaptureSession) -> bool:
+        """Return whether the session's model needs the mechanism."""
+
+    def capture(self, session: CaptureSession) -> AbstractContextManager[set[str]]:
+        """Report calls to the session inside the block; yields the names of layers that certainly attend."""
+
+
+SELECTIVE: tuple[Mechanism, ...] = (output_attentions, named_modules, torch_calls)
+"""Mechanisms that need to know which module runs, of all modules."""
+# Hooks run in the order of registration: output_attentions reads an output before generation ends the pass. And
+# torch_calls leaves out the modules that named_modules found.
+MECHANISMS: tuple[Mechanism, ...] = (
+    attention_interface,
+    output_attentions,
+    generation,
+    named_modules,
+    torch_calls,
+)
 
 
 @contextmanager
@@ -102,9 +122,9 @@ def record(
     labeler = None if tokenizer is None else TokenLabeler(tokenizer)
     token_labels = TokenLabels(labeler, prompt_length(tracker.modules.values()))
     recorder.tokens = None if tokenizer is None else token_labels.label_layer
-    session = CaptureSession(recorder, tracker, layers, token_labels)
+    session = CaptureSession(recorder, tracker, layers, token_labels, modules)
     recorder.left_out = lambda: find_missing_layers(session, recorder.parts)
-    with capture(model, session, modules) as likely, record_layers(regard_layers(tracker), recorder, layers):
+    with capture(session) as likely, record_layers(regard_layers(tracker), recorder, layers):
         check_layers(layers, tracker, likely)
         yield Records(recorder)
     warn_if_nothing_recorded(model, session, set(recorder.parts))
@@ -141,6 +161,12 @@ def intervene(
     Records show the changed weights, in any nesting order of the blocks. Gradients flow as usual. Raises
     `InputError` for an unknown layer, and, while the model runs, for a head or step out of range. Warns if the
     layer did not run.
+
+        >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+        >>> with record(layer) as records, intervene(layer, "self_attn", heads=[1], to="uniform"):
+        ...     _ = layer(torch.zeros(1, 4, 8))
+        >>> records["self_attn"].weights[0, 1, 0].tolist()
+        [0.25, 0.25, 0.25, 0.25]
     """
     model, modules = resolve_module(model, modules)
     own = attention_layers(model)
@@ -150,8 +176,8 @@ def intervene(
         return
     tracker = ForwardTracker(model)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
-    session = InterventionSession(tracker, layer, change)
-    with capture(model, session, modules) as likely, note_intervention(model, change.describe(layer)):
+    session = InterventionSession(tracker, layer, change, modules)
+    with capture(session) as likely, note_intervention(model, change.describe(layer)):
         check_layers([layer], tracker, likely)
         yield
     if tracker.ran and not session.applied:
@@ -163,40 +189,27 @@ def intervene(
 
 
 @contextmanager
-def capture(model: nn.Module, session: CaptureSession, named: str | None = None) -> Iterator[set[str]]:
-    """Install every mechanism that the model needs, except Regard's own hooks; yields layers known to attend.
-
-    `named`: name pattern of modules through which weights pass. The module docstring says which mechanism is for
-    which model.
-    """
-    own, modules = set(regard_layers(session.tracker)), session.tracker.modules.values()
-    torch_calls = session.intervenes or may_call_torch_attention({type(module) for module in modules})
+def capture(session: CaptureSession) -> Iterator[set[str]]:
+    """Install every mechanism that the session's model needs, except Regard's own hooks; yields layers that
+    certainly attend."""
+    modules = session.tracker.modules.values()
     # Tracking every module costs time. If only the interface captures, its layers and their parents are enough.
-    interface_only = named is None and not torch_calls and not models_without_interface(modules)
+    track_all = any(mechanism.applies(session) for mechanism in SELECTIVE)
+    attending = (module for module in modules if uses_interface(module) or is_sequence_mixer(module))
+    layers = set(regard_layers(session.tracker))
     with ExitStack() as stack:
         stack.enter_context(disable_compile())
-        attending = (module for module in modules if uses_interface(module) or is_sequence_mixer(module))
-        stack.enter_context(session.tracker.track(attending if interface_only else None))
-        interface_layers = stack.enter_context(capture_interface(session))
-        if not session.intervenes:
-            stack.enter_context(follow_generation(session))
-            stack.enter_context(capture_outputs(model, session))
-        # Hooks run in order of registration: outputs are read before `follow_caches` ends the pass.
-        stack.enter_context(follow_caches(session))
-        if named is not None:
-            stack.enter_context(capture_named_modules(named, session))
-        if torch_calls:
-            stack.enter_context(match_fast_path(session.tracker))
-            if isinstance(session, InterventionSession):
-                stack.enter_context(session.foldings.observe(session.softmax_modules()))
-            stack.enter_context(TorchCallMode(session, own))
-        yield own | interface_layers
+        stack.enter_context(session.tracker.track(None if track_all else attending))
+        for mechanism in MECHANISMS:
+            if mechanism.applies(session):
+                layers |= stack.enter_context(mechanism.capture(session))
+        yield layers
 
 
 @contextmanager
 def recorded_path(model: nn.Module) -> Iterator[None]:
     """Run a model inside the block on the code path that recording uses, where submodules call their hooks."""
-    with capture(model, CaptureSession(Recorder(), ForwardTracker(model), (), TokenLabels(None))):
+    with capture(CaptureSession(Recorder(), ForwardTracker(model), layers=())):
         yield
 
 
@@ -222,6 +235,7 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
 
 def is_sequence_mixer(module: nn.Module) -> bool:
     """Return whether a module mixes the steps of a sequence, judged by the name of its class."""
+    # By the name, because code does not show it: a linear attention is products and sums, as any other layer.
     cls = type(module)
     return MIXER.search(cls.__name__) is not None and not cls.__module__.startswith(("torch.", "regard."))
 

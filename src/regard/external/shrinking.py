@@ -36,7 +36,11 @@ def find_part(layer: nn.Module, names: Sequence[str]) -> Any:
 
 
 def projection_width(projection: nn.Module, side: int) -> int:
-    """Return the output width (side 0) or input width (side 1) of a projection; GPT-2 transposes its matrices."""
+    """Return the output width (side 0) or input width (side 1) of a projection; GPT-2 transposes its matrices.
+
+    >>> projection_width(nn.Linear(8, 4), 0), projection_width(nn.Linear(8, 4), 1)
+    (4, 8)
+    """
     weight: Any = projection.weight
     return int(weight.shape[side if isinstance(projection, nn.Linear) else 1 - side])
 

@@ -1,16 +1,21 @@
 """Label the queries and keys of every layer with the tokens that it reads or writes.
 
 Which tokens a layer reads follows from the inputs of the model around it, not from its name.
+
+Tokenizers mark the pieces of words in different ways (`▁`, `Ġ` of byte-level BPE, `##`, `</w>`). Labels use one:
+a label that begins a word begins with `▁`.
 """
 
+from functools import cached_property
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.external.texts import PAD, TokenLabeler
-
+WORD_START = "▁"
+BYTE_LEVEL, CONTINUATION, WORD_END = "Ġ", "##", "</w>"
+PAD = "<pad>"
 NEXT = "<next>"
 """Label of a step at which a model without logits would write an unknown token."""
 UNKNOWN = -1
@@ -18,13 +23,91 @@ Labels = list[list[str]]
 """Labels of each input of a batch."""
 
 
+class TokenLabeler:
+    """Labels for token ids, from a tokenizer of transformers or of tokenizers."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    @cached_property
+    def mark(self) -> str:
+        """The mark of pieces that most entries of the vocabulary have; empty if none has one."""
+        counts = dict.fromkeys((WORD_START, BYTE_LEVEL, CONTINUATION, WORD_END), 0)
+        for token in self.tokenizer.get_vocab():
+            for mark in (WORD_START, BYTE_LEVEL, CONTINUATION):
+                counts[mark] += token.startswith(mark)
+            counts[WORD_END] += token.endswith(WORD_END)
+        best = max(counts, key=lambda mark: counts[mark])
+        return best if counts[best] else ""
+
+    @cached_property
+    def special(self) -> set[str]:
+        """Special tokens, which are no text."""
+        return set(getattr(self.tokenizer, "all_special_tokens", None) or ())
+
+    def labels(self, ids: list[int], present: list[bool] | None = None) -> list[str]:
+        """Return a label for each token; `present`: False for padding."""
+        labels: list[str] = []
+        begins = True
+        for index, token in enumerate(self._tokens(ids)):
+            if present is not None and index < len(present) and not present[index]:
+                labels.append(PAD)
+            elif token in self.special:
+                labels.append(token if token[0] + token[-1] in ("<>", "[]") else f"<{token}>")
+                begins = True
+            else:
+                labels.append(self._label(token, begins))
+                begins = token.endswith(WORD_END) if self.mark == WORD_END else False
+        return labels
+
+    def _tokens(self, ids: list[int]) -> list[str]:
+        """Return the token of each id; the vocabulary of a model may be larger than that of its tokenizer."""
+        if hasattr(self.tokenizer, "convert_ids_to_tokens"):
+            tokens = self.tokenizer.convert_ids_to_tokens(ids)
+        else:
+            tokens = [self.tokenizer.id_to_token(number) for number in ids]
+        pairs = zip(ids, tokens, strict=True)
+        return [f"[{number}]" if token is None else str(token) for number, token in pairs]
+
+    def _label(self, token: str, begins: bool) -> str:
+        """Return the label of a piece; `begins`: whether it begins a word unless its mark says otherwise."""
+        if self.mark == CONTINUATION:
+            return token.removeprefix(CONTINUATION) if token.startswith(CONTINUATION) else WORD_START + token
+        if self.mark == WORD_END:
+            return (WORD_START if begins else "") + token.removesuffix(WORD_END)
+        if self.mark == BYTE_LEVEL:
+            text = _decode_bytes(token)
+            return WORD_START + text.lstrip(" ") if begins or text.startswith(" ") else text
+        return WORD_START + token if self.mark and begins and not token.startswith(WORD_START) else token
+
+
+def _decode_bytes(token: str) -> str:
+    """Return the text of a byte-level token, whose vocabulary writes each byte as a printable character."""
+    text = bytes(_BYTES[character] for character in token if character in _BYTES)
+    return text.decode("utf-8", errors="replace").replace("\n", "\\n")
+
+
+def _byte_by_character() -> dict[str, int]:
+    """Return the byte of each printable character, as GPT-2 maps them (Radford et al. 2019)."""
+    printable = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + index): byte for index, byte in enumerate(others)}
+
+
+_BYTES = _byte_by_character()
+
+
 def is_inside(name: str, model: str) -> bool:
-    """Return whether a module is a model, or inside it."""
+    """Return whether a module is a model, or inside it.
+
+    >>> is_inside("encoder.layer.0", "encoder"), is_inside("encoder_norm", "encoder")
+    (True, False)
+    """
     return not model or name == model or name.startswith(f"{model}.")
-
-
-def _is_part(layer: str, model: str) -> bool:
-    return not model or layer.startswith(f"{model}.")
 
 
 def _padding_mask(mask: Any, count: int, start: int) -> Tensor | None:
@@ -124,7 +207,7 @@ class TokenLabels:
 
         Labels are None if no tokens have this length.
         """
-        around = [name for name in self.tokens if _is_part(layer, name)]
+        around = [name for name in self.tokens if is_inside(layer, name)]
         around.sort(key=len, reverse=True)
         query_model, query_prompt = self._find_reader(around, queries)
         # A layer that attends to another sequence does not read its own.
@@ -140,7 +223,7 @@ class TokenLabels:
 
     def _writes(self, name: str) -> bool:
         """Return whether a model writes next tokens: it is causal, and also attends to another sequence."""
-        kinds = {kind for layer, kind in self.kinds.items() if _is_part(layer, name)}
+        kinds = {kind for layer, kind in self.kinds.items() if is_inside(layer, name)}
         return name in self.writers or {"cross", "decoder"} <= kinds
 
     def _find_reader(self, names: list[str], count: int) -> tuple[str | None, int]:

@@ -40,14 +40,22 @@ Requests = Sequence[tuple[CaptureSession, str]]
 
 
 def mask_from_bias(bias: Tensor) -> Tensor:
-    """Return a mask, True = may attend, from a mask or from a bias that is added to the scores."""
+    """Return a mask, True = may attend, from a mask or from a bias that is added to the scores.
+
+    >>> mask_from_bias(torch.tensor([[0.0, -10000.0], [-1.5, 0.0]])).tolist()
+    [[True, False], [True, True]]
+    """
     if bias.dtype == torch.bool:
         return bias
     return bias > (MASKED if bias.dim() < 4 or bias.shape[1] == 1 else MASKED_PER_HEAD)
 
 
 def self_attention_kind(mask: Tensor | None, queries: int) -> Kind:
-    """Return "decoder" for a mask (..., Tq, Tk) that hides the future of every query, else "encoder"."""
+    """Return "decoder" for a mask (..., Tq, Tk) that hides the future of every query, else "encoder".
+
+    >>> self_attention_kind(torch.ones(3, 3, dtype=torch.bool).tril(), 3)
+    'decoder'
+    """
     if mask is None or queries < 2 or mask.shape[-2] < 2:
         return "encoder"
     return "encoder" if mask.triu(mask.shape[-1] - mask.shape[-2] + 1).any() else "decoder"

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from regard.interpret.examination import Examination, examine
     from regard.interpret.explanation import explain
     from regard.interpret.explanation_result import Explanation, StepAnswer
+    from regard.interpret.figures import KINDS as FIGURE_KINDS
+    from regard.interpret.figures import plot
     from regard.interpret.findings import HeadFindings
     from regard.interpret.head_selection import (
         AligningHeads,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 late(__name__)
 
 __all__ = [
+    "FIGURE_KINDS",
     "Agreement",
     "AligningHeads",
     "Alignment",
@@ -67,6 +70,7 @@ __all__ = [
     "head_roles",
     "head_samples",
     "load_examination",
+    "plot",
     "probe",
     "prune_heads",
     "relevance_share",

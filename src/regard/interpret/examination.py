@@ -38,7 +38,9 @@ from regard.training import RunFolder
 from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
 
-_IMPORTANCE_CAPTION = "Bars: loss increase when each head is off; the table below has the numbers"
+_IMPORTANCE_CAPTION = (
+    "Points: loss increase when each head is off, with its interval; the table below has the numbers"
+)
 _RELEVANCE_CAPTION = "Points: each head's share on what the answer depends on; the table below has the numbers"
 MAX_ROLE_SAMPLES = 60
 """Largest number of samples that roles are found over: roles need a full map of each."""

@@ -36,8 +36,11 @@ def _repeated_symbol(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
     return None if layer.kind == CROSS or seen.shape[0] != seen.shape[1] else _same_symbol(layer)
 
 
-def _induction(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-    """Return the keys that follow earlier occurrences of the query's symbol (induction, Olsson et al. 2022)."""
+def induction_keys(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
+    """Return the keys (Tq, Tk) that follow earlier occurrences of the query's symbol; None for cross-attention.
+
+    This is induction as in Olsson et al. 2022. `seen` (Tq, Tk): only its shape counts.
+    """
     if layer.kind == CROSS or seen.shape[0] != seen.shape[1]:
         return None
     # Earlier occurrences only, shifted by one key: what followed them.
@@ -81,7 +84,7 @@ FIXED: dict[str, Targets] = {
     "its own step": _offset(0),
     "the previous step": _offset(-1),
     "the next step": _offset(1),
-    "what followed the same symbol before": _induction,
+    "what followed the same symbol before": induction_keys,
     "other steps with the same symbol": _repeated_symbol,
     RELEVANT: lambda layer, seen: layer.relevant,
     "the same relative position in the input": _diagonal(backwards=False),

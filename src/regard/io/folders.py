@@ -33,6 +33,13 @@ def new_folder(path: Path) -> Iterator[Path]:
     An existing folder at `path` is replaced in one step and removed; an existing link is replaced, not its
     target. Raises `InputError` or `MachineError` (see `cannot_write`) if the disk refuses; then `path` is
     unchanged.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     with new_folder(Path(parent, "run")) as folder:
+    ...         _ = (folder / "file").write_text("content")
+    ...     Path(parent, "run", "file").read_text()
+    'content'
     """
     check_name(path)
     place = resolve_parent(path)

@@ -123,7 +123,11 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def list_steps(folder: Path, suffix: str = ".safetensors") -> list[Path]:
-    """Return the files `step-N` with this suffix in a folder, sorted by N. Files with other names are ignored."""
+    """Return the files `step-N` with this suffix in a folder, sorted by N. Files with other names are ignored.
+
+    >>> list_steps(Path("a folder that does not exist"))
+    []
+    """
     name = re.compile(rf"step-(0|[1-9][0-9]{{0,{MAX_DIGITS - 1}}}){re.escape(suffix)}")
     steps = [(int(match[1]), path) for path in list_files(folder) if (match := name.fullmatch(path.name))]
     return [path for _, path in sorted(steps)]
@@ -176,6 +180,13 @@ def read_json(
 
     Raises the errors of `read_bytes`, and `InputError` with the `remedy` for content of another shape. `finite`
     is explained at `parse_json`.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(b'{"step": 5}')
+    ...     file.flush()
+    ...     read_json(Path(file.name), dict[str, int], "restore a copy")
+    {'step': 5}
     """
     try:
         return convert_json(parse_json(read_bytes(path, most=most), finite=finite), shape)
@@ -219,7 +230,12 @@ def has_valid_digest(content: dict[str, Any]) -> bool:
 
 def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
     """Parse JSON. Raises `DamageError` for invalid JSON, duplicate keys, deep nesting, and, with `finite`, for
-    NaN and infinity."""
+    NaN and infinity.
+
+    >>> parse_json('{"a": NaN}')
+    Traceback (most recent call last):
+    regard.io.reading.DamageError: it contains NaN, which is not a finite number
+    """
     text = _decode(content) if isinstance(content, bytes) else content
     try:
         value = json.loads(

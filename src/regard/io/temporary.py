@@ -29,7 +29,11 @@ _LIFE = secrets.token_hex(3)
 
 
 def temporary_path(path: Path, state: str = "new") -> Path:
-    """Return a unique name beside `path` for its future (new) or former (old) content."""
+    """Return a unique name beside `path` for its future (new) or former (old) content.
+
+    >>> temporary_path(Path("models/run")).name.startswith(".run~")
+    True
+    """
     name = os.fsdecode(os.fsencode(path.name)[:MAX_NAME])
     return path.with_name(f".{name}~{_HOST}-{os.getpid()}-{_LIFE}-{next(_count)}.{state}")
 

@@ -156,6 +156,12 @@ def write_file(path: Path, content: bytes) -> None:
 
     A link at `path` is replaced, not its target. A device, a pipe or a socket is written to. Raises `InputError`
     or `MachineError` (see `cannot_write`); then the file is unchanged.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_file(Path(folder, "name"), b"content")
+    ...     Path(folder, "name").read_bytes()
+    b'content'
     """
     check_name(path)
     try:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from regard.runs.drawing import draw_model
     from regard.runs.loading import SAVEPATH, load, load_translator
     from regard.runs.pair_run import PairReport, PairRun
-    from regard.runs.position_plot import plot_positions
     from regard.runs.pruning import PruneReport, prune
     from regard.runs.run import Figures, Run
     from regard.runs.run_config import without_text
@@ -72,7 +71,6 @@ __all__ = [
     "draw_model",
     "load",
     "load_translator",
-    "plot_positions",
     "prune",
     "train",
     "train_seeds",

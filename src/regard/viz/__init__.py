@@ -7,6 +7,7 @@ from regard.late import late
 if TYPE_CHECKING:
     from regard.viz.attention_map import AttentionMap, Maps, Playback, check_extension
     from regard.viz.maps import CROSS, LayerKind, LayerMap, Map, layer_kind, make_layer_map
+    from regard.viz.paper_figure import PaperFigure
     from regard.viz.records import make_layer_maps, make_maps
     from regard.viz.subject import AcceptsImages, GeneratesSequences, Layer, ProbeInput, Subject
     from regard.viz.tensors import view_weights
@@ -23,6 +24,7 @@ __all__ = [
     "LayerMap",
     "Map",
     "Maps",
+    "PaperFigure",
     "Playback",
     "ProbeInput",
     "Subject",

@@ -131,7 +131,7 @@ class _Grid:
         width = MARGIN * 2 + self.left + columns * (max(self.widths) + self.spacing) + COLOUR_BAR
         self.width, self.height = max(width, 5.0), self.tops[-1] + MARGIN
         sides = [*zip(keys, self.widths, strict=True), *zip(queries, self.heights, strict=True)]
-        interval = max(_label_interval(count, side) for count, side in sides)
+        interval = max(label_interval(count, side) for count, side in sides)
         self.omitted_labels = f"; 1 in {interval} steps is labelled for lack of room" if interval > 1 else ""
 
     def panels(self) -> Iterator[_Panel]:
@@ -156,9 +156,7 @@ def _draw_panel(axes: Axes, panel: _Panel, colours: ScalarMappable) -> None:
     layer, left, top = panel.layer, panel.left, panel.top
     right, bottom = left + panel.width, top + panel.height
     weights = layer.weights[panel.head]
-    image = _downsample(
-        np.where(np.isfinite(weights), weights, np.nan), int(max(panel.width, panel.height) * DPI)
-    )
+    image = downsample(np.where(np.isfinite(weights), weights, np.nan), int(max(panel.width, panel.height) * DPI))
     axes.imshow(
         colours.to_rgba(image, bytes=True), extent=(left, right, bottom, top), interpolation="none", aspect="auto"
     )
@@ -182,20 +180,24 @@ def _draw_panel(axes: Axes, panel: _Panel, colours: ScalarMappable) -> None:
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
 
 
-def _label_interval(count: int, side: float) -> int:
-    """Return n such that every n-th of `count` labels fits along a side."""
-    return max(int(np.ceil(count * LABEL_SPACING / side)), 1)
+def label_interval(count: int, side: float, spacing: float = LABEL_SPACING) -> int:
+    """Return n such that every n-th of `count` labels fits along a side, with `spacing` inches for each."""
+    return max(int(np.ceil(count * spacing / side - 1e-6)), 1)
 
 
 def _visible_labels(labels: Sequence[str], side: float) -> Iterator[tuple[int, str]]:
     """Yield index and text of the labels that fit along a side."""
-    for step in range(0, len(labels), _label_interval(len(labels), side)):
-        label = shown_label(labels[step])
-        short = label if cell_len(label) <= LABEL_LENGTH else f"{set_cell_size(label, LABEL_LENGTH - 1)}…"
-        yield step, drawable(short)
+    for step in range(0, len(labels), label_interval(len(labels), side)):
+        yield step, short_label(labels[step])
 
 
-def _downsample(weights: np.ndarray, pixels: int) -> np.ndarray:
+def short_label(label: str, length: int = LABEL_LENGTH) -> str:
+    """Return the drawable form of a label, cut to `length` characters."""
+    label = shown_label(label)
+    return drawable(label if cell_len(label) <= length else f"{set_cell_size(label, length - 1)}…")
+
+
+def downsample(weights: np.ndarray, pixels: int) -> np.ndarray:
     """Return weights (Tq, Tk), or the maxima of squares if a side has more weights than `pixels`."""
     side = -(-max(weights.shape) // max(pixels, 1))
     if side <= 1:

@@ -1,71 +1,98 @@
-"""Figures of numbers: position vectors, and one value for each head."""
+"""Plots of numbers: values of heads, intervals, curves over training, position vectors, embeddings."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from regard.io import write_file
-from regard.viz.attention_map import PICTURES, check_extension
-from regard.viz.figure import COLOURS, drawable, figure_bytes
+from regard.viz.figure import drawable, figure_bytes
+from regard.viz.heatmap import label_interval
 from regard.viz.maps import finite
+from regard.viz.matrix_plots import LABEL_LENGTH, letter_size, new_figure, weight_colours
 
 CURVES = 8  # dimensions drawn as curves; more could not be told apart
 MARKED = 120  # up to this number of positions, each is marked with a dot
+NARROW = 5.0  # inches; in a narrower figure, panels stand one below the other
+SIGNED = (
+    "RdBu_r"  # colours from negative (blue) through 0 (white) to positive (red), also for colour-blind readers
+)
 
 
-def save_position_plot(
-    vectors: np.ndarray, path: str | Path, title: str, *, between: np.ndarray | None = None
-) -> Path:
-    """Draw position vectors (T, D) into a file: some dimensions as curves, all as a heatmap, and similarity.
+class ValueInterval(NamedTuple):
+    """A value with its interval, and a name."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+
+def make_panels(count: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
+    """Return a figure with panels of a height side by side, or one below the other if it is narrow."""
+    wide = width >= NARROW
+    figure = new_figure(width, height if wide else height * count)
+    return figure, list(figure.subplots(*((1, count) if wide else (count, 1)), squeeze=False, **options).flat)
+
+
+def draw_positions(vectors: np.ndarray, width: float, between: np.ndarray | None = None) -> Figure:
+    """Draw position vectors (T, D): some dimensions as curves, all as a heatmap, and similarity.
 
     `between`: vectors (N, D) at N evenly spaced places from the first position to the last, for encodings that
-    are defined between two positions. Similarity is the cosine of each pair of vectors (0 if one is zero). Raises
-    `InputError` for an extension other than .png, .svg and .pdf, or a path that cannot be written.
+    are defined between two positions. Similarity is the cosine of each pair of vectors (0 if one is zero). Curves
+    and colours end at `position_scale`.
     """
-    path = Path(path)
-    check_extension(path, PICTURES)
-    write_file(path, draw_position_plot(vectors, title, path.suffix.lower()[1:], between))
-    return path
-
-
-def draw_position_plot(vectors: np.ndarray, title: str, format: str, between: np.ndarray | None = None) -> bytes:
-    """Return the figure of `save_position_plot` as the bytes of a file; `format`: png, svg or pdf."""
-    time, width = vectors.shape
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    curves, dimensions, cosines = figure.subplots(1, 3)
-    largest = max(float(np.abs(vectors).max()), 1e-12)
+    figure, (curves, dimensions, cosines) = make_panels(3, width, 2.1)
+    largest = position_scale(vectors)
     _draw_curves(curves, vectors, between, largest)
     image = dimensions.imshow(
-        vectors.T, aspect="auto", cmap="RdBu", vmin=-largest, vmax=largest, interpolation="nearest"
+        vectors.T, aspect="auto", cmap=SIGNED, vmin=-largest, vmax=largest, interpolation="nearest"
     )
     dimensions.set(title="all dimensions", xlabel="position", ylabel="dimension")
     figure.colorbar(image, ax=dimensions)
-    image = cosines.imshow(similarity(vectors), cmap=COLOURS, vmin=-1, vmax=1, interpolation="nearest")
+    image = cosines.imshow(similarity(vectors), cmap=SIGNED, vmin=-1, vmax=1, interpolation="nearest")
     cosines.set(title="similarity (cosine)", xlabel="position", ylabel="position")
-    figure.colorbar(image, ax=cosines)
-    figure.suptitle(f"{drawable(title)}: {time} positions of width {width}")
-    return figure_bytes(figure, format)
+    figure.colorbar(image, ax=cosines, ticks=[-1, 0, 1])
+    for axes in (curves, dimensions, cosines):
+        axes.locator_params(axis="x", integer=True)
+    return figure
+
+
+def position_scale(vectors: np.ndarray) -> float:
+    """Return the end of the scale of position vectors: the largest size, or that of 99.5 % if few are larger."""
+    sizes = np.abs(vectors)
+    most, largest = float(np.percentile(sizes, 99.5)), max(float(sizes.max()), 1e-12)
+    return most if largest > 1.5 * most > 0 else largest
 
 
 def _draw_curves(axes: Axes, vectors: np.ndarray, between: np.ndarray | None, largest: float) -> None:
     """Draw some dimensions one below the other, with a dot for every position."""
     time, width = vectors.shape
-    curves = vectors if between is None else between
-    places, dims = np.linspace(0, time - 1, len(curves)), np.linspace(0, width - 1, CURVES).round().astype(int)
-    levels = {int(dim): -2.4 * index for index, dim in enumerate(np.unique(dims))}
-    for dim, level in levels.items():
-        (line,) = axes.plot(places, curves[:, dim] / largest + level, linewidth=1)
+    curves = np.clip((vectors if between is None else between) / largest, -1, 1)
+    places = np.linspace(0, time - 1, len(curves))
+    levels = {dim: -2.4 * index for index, dim in enumerate(drawn_dimensions(width))}
+    for index, (dim, level) in enumerate(levels.items()):
+        axes.plot(places, curves[:, dim] + level, color=f"C{index}")
         axes.axhline(level, color="0.85", linewidth=0.5, zorder=0)
         if time <= MARKED:
-            axes.plot(vectors[:, dim] / largest + level, ".", color=line.get_color(), markersize=3)
-    axes.set(title=f"waves, each from -{largest:.3g} to {largest:.3g}", xlabel="position", ylabel="dimension")
+            dots = np.clip(vectors[:, dim] / largest, -1, 1) + level
+            axes.plot(dots, ".", color=f"C{index}", markersize=2)
+    axes.set(title=f"curves, each from -{largest:.3g} to {largest:.3g}", xlabel="position", ylabel="dimension")
     axes.set_yticks(list(levels.values()), [str(dim) for dim in levels])
+
+
+def drawn_dimensions(width: int) -> list[int]:
+    """Return the dimensions that are drawn as curves: at most `CURVES`, evenly spaced.
+
+    >>> drawn_dimensions(4)
+    [0, 1, 2, 3]
+    """
+    dimensions: list[int] = np.unique(np.linspace(0, width - 1, CURVES).round().astype(int)).tolist()
+    return dimensions
 
 
 def similarity(vectors: np.ndarray) -> np.ndarray:
@@ -76,24 +103,138 @@ def similarity(vectors: np.ndarray) -> np.ndarray:
     return cosines
 
 
-def draw_head_table(values: Mapping[str, Sequence[float]], title: str, format: str) -> bytes:
-    """Draw a heatmap with one value for each head and a row for each layer; return the bytes of a file.
-
-    Colours go from blue through white, which is 0, to red.
-    """
-    columns = max(map(len, values.values()))
-    table = np.full((len(values), columns), np.nan)
+def head_table(values: Mapping[str, Sequence[float]]) -> np.ndarray:
+    """Return one value for each head as (layers, heads), NaN where a layer has fewer heads."""
+    table = np.full((len(values), max(map(len, values.values()))), np.nan)
     for row, head_values in enumerate(values.values()):
         table[row, : len(head_values)] = head_values
-    size = (max(columns * 0.5 + 3.5, 6.0), max(len(values) * 0.35 + 1.4, 2.4))
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    return table
+
+
+def draw_head_matrix(
+    axes: Axes, values: Mapping[str, Sequence[float]], *, signed: bool, marks: np.ndarray | None = None
+) -> Any:
+    """Draw one value for each head, with a row for each layer; return the image.
+
+    `signed`: colours around 0, else from 0 to the largest value. `marks`: heads (layers, heads) bool with a dot.
+    """
+    table = head_table(values)
     largest = max(float(np.abs(finite(table)).max(initial=0.0)), 1e-9)
-    image = axes.imshow(table, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
-    axes.set_xticks(range(columns), [str(head) for head in range(columns)], fontsize=7)
-    axes.set_yticks(range(len(values)), list(map(drawable, values)), fontsize=7)
-    axes.set_xlabel("head", fontsize=8)
-    axes.set_title("\n".join(textwrap.wrap(drawable(title), int(size[0] * 12))), fontsize=8)
-    figure.colorbar(image, ax=axes, shrink=0.8)
+    colours = (matplotlib.colormaps[SIGNED] if signed else weight_colours()).with_extremes(bad="none")
+    image = axes.imshow(table, cmap=colours, vmin=-largest * signed, vmax=largest, aspect="auto")
+    rows, columns = table.shape
+    letter, line = letter_size()
+    across, down = label_interval(columns, 1.6, letter * (len(str(columns)) + 1)), label_interval(rows, 6.0, line)
+    axes.set_xticks(range(0, columns, across), [str(head) for head in range(0, columns, across)])
+    axes.set_yticks(range(0, rows, down), list(map(drawable, values))[::down])
+    axes.set(xlabel="head", ylabel="layer")
+    axes.spines[:].set_visible(True)
+    if marks is not None:
+        rows_marked, columns_marked = np.nonzero(marks)
+        axes.scatter(columns_marked, rows_marked, s=6, c="white", edgecolors="black", linewidths=0.4)
+    return image
+
+
+def draw_head_table(values: Mapping[str, Sequence[float]], title: str, format: str) -> bytes:
+    """Draw `draw_head_matrix` with a title; return the bytes of a file. `format`: png, svg or pdf."""
+    columns = max(map(len, values.values()))
+    width = max(columns * 0.5 + 3.5, 6.0)
+    figure = new_figure(width, max(len(values) * 0.35 + 1.4, 2.4))
+    axes = figure.subplots()
+    figure.colorbar(draw_head_matrix(axes, values, signed=True), ax=axes, shrink=0.8)
+    axes.set_title("\n".join(textwrap.wrap(drawable(title), int(width * 12))), fontsize=8)
     return figure_bytes(figure, format)
+
+
+def draw_intervals(
+    axes: Axes, intervals: Sequence[ValueInterval], unit: str, reference: float = 0.0, reference_name: str = ""
+) -> None:
+    """Draw values with their intervals, the first one above, and a vertical line at `reference`."""
+    for row, (_, value, low, high) in enumerate(intervals):
+        axes.plot([low, high], [row, row], color="C0")
+        axes.plot([value], [row], "o", color="C0")
+    axes.axvline(reference, color="C1", linestyle="--", linewidth=0.8, label=reference_name)
+    axes.set_yticks(range(len(intervals)), [drawable(interval.name) for interval in intervals])
+    axes.set(xlabel=unit, ylim=(len(intervals) - 0.4, -0.6))
+    axes.locator_params(axis="x", nbins=5)
+    if reference_name:
+        axes.legend()
+
+
+def draw_by_layer(
+    values: Mapping[str, Sequence[float]],
+    reference: Sequence[float],
+    width: float,
+    unit: str,
+    reference_name: str,
+) -> Figure:
+    """Draw the values of each layer's heads as dots, their mean as a line, and a reference value per layer."""
+    figure, [axes] = make_panels(1, width, 2.2)
+    dots = np.array([(row, value) for row, heads in enumerate(values.values()) for value in heads])
+    axes.plot(*dots.T, "o", color="C0", alpha=0.6, markeredgewidth=0, label="one head")
+    means = [float(np.mean(heads)) for heads in values.values()]
+    axes.plot(means, color="C1", marker="_", label="mean of the heads")
+    axes.plot(list(reference), color="0.4", linestyle="--", marker="_", label=reference_name)
+    letter, line = letter_size()
+    rotated = letter * (max(map(len, values)) + 1) * len(values) > width - 0.6 and max(map(len, values)) > 3
+    every = label_interval(len(values), width - 0.6, line if rotated else letter * (max(map(len, values)) + 1))
+    axes.set_xticks(range(0, len(values), every), list(map(drawable, values))[::every], rotation=90 * rotated)
+    axes.set(xlabel="layer", ylabel=unit, xlim=(-0.5, len(values) - 0.5))
+    axes.set_ylim(min(0.0, axes.get_ylim()[0]))
+    figure.legend(loc="outside upper center", ncols=3)
+    return figure
+
+
+def draw_learning(curves: Mapping[str, Sequence[tuple[int, float]]], width: float) -> Figure:
+    """Draw curves over training steps, a panel for each: its name, and pairs of step and value."""
+    figure, panels = make_panels(len(curves), width, 1.7)
+    for index, (axes, (name, points)) in enumerate(zip(panels, curves.items(), strict=True)):
+        axes.plot(*zip(*points, strict=True), color=f"C{index}", marker="." if len(points) <= CURVES else None)
+        axes.set(ylabel=name, xlabel="training step")
+        values = [value for _, value in points]
+        if "loss" in name and max(values) > 20 * min(values) > 0:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(0)
+    return figure
+
+
+def spread_labels(points: np.ndarray, labels: Mapping[int, str], width: float, height: float) -> list[int]:
+    """Return those of the points (N, 2) in `labels` whose labels do not overlap in axes of a size in inches."""
+    letter, line = letter_size()
+    low, high = points.min(0), points.max(0)
+    corners = (points - low) / np.maximum(high - low, 1e-12) * (width, height)
+    boxes: list[tuple[float, float, float]] = []
+    shown = []
+    for index, label in labels.items():
+        (x, y), size = corners[index], letter * min(len(label), LABEL_LENGTH)
+        if all(x > right or x + size < left or abs(y - other) > line for left, right, other in boxes):
+            boxes.append((x, x + size, y))
+            shown.append(index)
+    return shown
+
+
+def draw_points(
+    points: np.ndarray,
+    labels: Mapping[int, str],
+    shares: tuple[float, float],
+    width: float,
+    *,
+    grey: Sequence[int],
+) -> Figure:
+    """Draw points (N, 2): those in `labels` with label unless it is empty, those in `grey` as grey dots.
+
+    `shares`: part of the variance (0 to 1) along each axis.
+    """
+    figure, [axes] = make_panels(1, width, min(width, 4.5) * 0.9)
+    axes.plot(*points[list(grey)].T, ".", color="0.8", markersize=1.5, zorder=0, rasterized=len(grey) > 500)
+    axes.plot(*points[list(labels)].T, "o", color="C0", markersize=1.8)
+    for index, label in labels.items():
+        place = {"xytext": (1.5, 1.5), "textcoords": "offset points", "fontsize": rcParams["xtick.labelsize"]}
+        axes.annotate(label, points[index], **place)
+    first, second = (
+        f"component {number} ({share:.1%} of the variance)" for number, share in enumerate(shares, 1)
+    )
+    axes.set(xlabel=first, ylabel=second)
+    axes.margins(0.08)
+    return figure

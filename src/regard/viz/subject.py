@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, r
 import numpy as np
 from torch import Tensor, nn
 
-from regard.errors import InputError
+from regard.attention import short_name
+from regard.errors import InputError, unknown_choice
 
 if TYPE_CHECKING:
     from regard.attention import Record
@@ -191,6 +192,20 @@ def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[st
         if len(first) == len(second):
             matches |= dict(zip(first, second, strict=True))
     return matches
+
+
+def layer_named(text: str, names: Sequence[str]) -> str:
+    """Return the layer with the number, the name or the full module name `text`; raises `InputError` if unknown.
+
+    >>> layer_named("1", ["encoder.0", "encoder.1"])
+    'encoder.1'
+    """
+    if text.isdecimal() and int(text) < len(names):
+        return names[int(text)]
+    for name in (text, short_name(text)):
+        if name in names:
+            return name
+    raise unknown_choice("layers", text, names, other=f"0 to {len(names) - 1}")
 
 
 def check_comparable(subject: Subject[Any], others: Sequence[Subject[Any]]) -> None:

@@ -5,7 +5,9 @@ import { showSamples } from "./samples.js";
 import { tour } from "./tour.js";
 import { searchTree } from "./tree.js";
 import { formatAddress, replaceAddress, readAddress } from "./js/address.js";
+import { addTokens } from "./js/style.js";
 import { oneTabStop } from "./js/dom.js";
+import { icon } from "./js/icons.js";
 import { revealHidden } from "./js/labels.js";
 import { latest } from "./js/latest.js";
 import { currentHead } from "./js/sentence.js";
@@ -56,8 +58,10 @@ import { View } from "./js/view.js";
  * @property {boolean} foreign whether it was not trained here: then weights cannot be explained
  * @property {number} seed
  * @property {number} ticket identifies the latest request
+ * @property {string | null} shownText the typed input that is answered or asked for, without interventions
  */
 
+const WORK = 300; // milliseconds after which the page says that the model is computing
 const TYPING = 150; // milliseconds without a keystroke before an input is sent
 const PROGRESS = 400; // milliseconds between progress requests
 const LARGEST_IMAGE = 8_000_000; // bytes of an image
@@ -67,7 +71,7 @@ const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
 const main = element("view");
 /** @type {State} */
-const state = { task: "", touched: [], foreign: false, seed: 0, ticket: 0, working: {} };
+const state = { task: "", touched: [], foreign: false, seed: 0, ticket: 0, working: {}, shownText: null };
 
 /** @param {string} id */
 function element(id) {
@@ -86,6 +90,9 @@ async function runRequest(work, answers = false) {
   state.ticket += 1;
   const { ticket } = state;
   main.classList.add("waiting");
+  const slow = setTimeout(() => {
+    if (ticket === state.ticket) element("work").textContent = "The model is computing …";
+  }, WORK);
   try {
     const finish = await work();
     if (ticket !== state.ticket) return;
@@ -96,11 +103,16 @@ async function runRequest(work, answers = false) {
     if (ticket !== state.ticket) return;
     message.textContent = error instanceof Error ? error.message : String(error);
     if (answers) {
+      state.shownText = null;
       markRejected(true);
       element("note").textContent = ""; // it belongs to the old input
     }
   } finally {
-    if (ticket === state.ticket) main.classList.remove("waiting");
+    clearTimeout(slow);
+    if (ticket === state.ticket) {
+      main.classList.remove("waiting");
+      element("work").textContent = "";
+    }
   }
 }
 
@@ -131,7 +143,8 @@ function draw(answered) {
   document.title = `${state.task}: ${revealHidden(answered.map.input)} · Regard`;
   if (view) view.update(data);
   else {
-    const usual = { touch, row, state: readAddress(location.hash).state, chosen: updateAddress };
+    const usual = { touch, row, fits: true, state: readAddress(location.hash).state, chosen: updateAddress };
+    main.replaceChildren();
     state.view = new View(main, state.foreign ? usual : { ...usual, explain });
     state.view.update(data);
     updateAddress();
@@ -165,7 +178,7 @@ function isComputed(name) {
 
 /** @param {InterventionData[]} touched */
 function touch(touched) {
-  Object.assign(state, { touched, playback: undefined });
+  Object.assign(state, { touched, playback: undefined, shownText: null });
   answerAgain(undefined);
 }
 
@@ -175,6 +188,7 @@ const answerAgain = latest(() => attend());
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 export function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
+  state.shownText = fresh && !drawn ? input.value : null;
   element("steps").hidden = true; // it belongs to another answer
   state.written = undefined;
   return runRequest(async () => {
@@ -233,6 +247,7 @@ async function showSubject() {
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
     element("accepts").textContent = about.accepts ? `Accepts ${about.accepts}` : "";
+    element("accepts").title = element("accepts").textContent ?? "";
     for (const name of about.without ?? []) element(name).hidden = true;
     const more = [...element("more").querySelectorAll("button")].filter((option) => !option.hidden);
     oneTabStop(more, 0);
@@ -252,13 +267,14 @@ async function compute(name) {
   if (working) return working.abort();
   const control = new AbortController();
   state.working[name] = control;
-  const usual = button.textContent;
+  const label = button.lastChild ?? button; // after the icon
+  const usual = label.textContent;
   const watch = setInterval(async () => {
     const progress = (await ask("api/progress").catch(() => ({})))[name];
     if (state.working[name] === control && progress)
-      button.textContent = `Stop (${progress[0]} of ${progress[1]})`;
+      label.textContent = `Stop (${progress[0]} of ${progress[1]})`;
   }, PROGRESS);
-  button.textContent = "Stop";
+  label.textContent = "Stop";
   try {
     state[name] = await ask(`api/${name}`, undefined, control.signal);
     if (state.found) draw(state.found);
@@ -267,7 +283,7 @@ async function compute(name) {
   } finally {
     clearInterval(watch);
     state.working[name] = undefined;
-    button.textContent = usual;
+    label.textContent = usual;
     updateAddress();
   }
 }
@@ -368,7 +384,7 @@ input.addEventListener("input", () => {
 element("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   clearTimeout(timer);
-  attend({ fresh: true });
+  if (state.shownText !== input.value) attend({ fresh: true }); // typing has asked already
 });
 picture.addEventListener("change", () => runRequest(sendPicture, true));
 element("draw").addEventListener("click", () => {
@@ -385,6 +401,13 @@ element("roles").addEventListener("click", async () => {
 element("search").addEventListener("click", findSamples);
 element("tree").addEventListener("click", () => runRequest(() => showSearch()));
 element("playback").addEventListener("click", () => runRequest(showPlayback));
+for (const button of element("more").querySelectorAll("button")) {
+  button.prepend(icon(button.dataset.icon ?? ""));
+}
+addTokens(document);
+document.addEventListener("keydown", (event) => {
+  if (event.target === document.body) state.view?.pressed(event);
+});
 // The token in the address is now in a cookie, and is removed so that nobody copies it from the screen.
 if (location.search) history.replaceState(null, "", location.pathname);
 runRequest(showSubject);

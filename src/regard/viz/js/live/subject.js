@@ -191,7 +191,7 @@ export class LiveSubject {
           relevant: kind === "cross" ? relevant : null,
           square: 1,
           patches: null,
-          written: generated,
+          written: generated && kind !== "encoder",
           names: null,
         },
       };

@@ -1,0 +1,103 @@
+"""`regard plot KIND RUN|FOLDER`: figures for papers."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import arg
+
+from regard.cli.parsing import first_word, parse, wants_help
+from regard.cli.run_flags import RunFlags
+from regard.cli.terminal import open_on_screen
+from regard.errors import InputError, unknown_choice
+from regard.interpret import FIGURE_KINDS, plot
+from regard.io.reading import is_folder, read_text
+from regard.training.run_folder import is_run_folder
+from regard.viz import check_extension
+from regard.viz.attention_map import PICTURES
+
+PROG = "regard plot"
+DESCRIPTION = (
+    "Draw a figure for a paper, with its caption and its data in files beside it. KIND: "
+    f"{', '.join(FIGURE_KINDS)}. MODEL: a run (a task's name, or a folder), or an external model (a folder as of "
+    "save_pretrained, or a name on the Hugging Face Hub); positions without MODEL are the sinusoidal ones."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotFlags:
+    """Flags of the command."""
+
+    output: Annotated[Path | None, arg(aliases=["-o"])] = None
+    """Output file: .pdf, .svg or .png. Default: KIND.pdf. Caption and data get the same name."""
+    width: Literal["3.3", "6.9"] | None = None
+    """Width in inches: of a column, or of a page. Default: 6.9 for heads, importance and positions, else 3.3."""
+    style: str | None = None
+    """Matplotlib style sheet (a file, or the name of one of matplotlib's) that overrides Regard's."""
+    text: str | None = None
+    """Input of the model. Default for a run: an input that its task draws."""
+    image: Path | None = None
+    """Image file, for a vision model."""
+    examples: Path | None = None
+    """File of texts to average over, one per line (source ||| target for encoder-decoders)."""
+    layer: str | None = None
+    """Layer: a number or a name. Default: all, or the one that the caption names."""
+    head: int | None = None
+    """Head of an alignment. Default: the one that the caption names."""
+    samples: int | None = None
+    """Unseen inputs to average over. Default: 100, and for importance 1,000 where the task draws them."""
+    seed: int = 0
+    """Seed of drawn inputs."""
+    dimensions: int = 64
+    """Width of the sinusoidal positions."""
+    length: int = 100
+    """Number of positions."""
+    download: bool = False
+    """Download an external model from the Hugging Face Hub if it is not in the local cache."""
+    storage: RunFlags = field(default_factory=RunFlags)
+
+
+def run(argv: list[str]) -> None:
+    """Write the figure, and print its caption and the paths of all files."""
+    if wants_help(argv[:1]):
+        parse(PlotFlags(), argv, prog=f"{PROG} KIND MODEL", description=DESCRIPTION)
+    kind, argv = first_word(argv, what="figure", prog=PROG, example="heads signal2 -o heads.pdf")
+    if kind not in FIGURE_KINDS:
+        raise unknown_choice("figure", kind, FIGURE_KINDS)
+    name, argv = (None, argv) if not argv or argv[0].startswith("-") else (argv[0], argv[1:])
+    flags = parse(PlotFlags(), argv, prog=f"{PROG} {kind}", description=DESCRIPTION)
+    path = flags.output or Path(f"{kind}.pdf")
+    check_extension(path, PICTURES)
+    if flags.text is not None and flags.image is not None:
+        raise InputError("--text and --image are both given: choose one")
+    lines = [] if flags.examples is None else read_text(flags.examples, "give a file of texts").splitlines()
+    figure = plot(
+        kind,
+        None if name is None else _load(name, flags),
+        inputs=[*filter(None, (flags.text, flags.image)), *filter(str.strip, lines)],
+        layer=flags.layer,
+        head=flags.head,
+        samples=flags.samples,
+        seed=flags.seed,
+        width=None if flags.width is None else float(flags.width),
+        style=flags.style,
+        dimensions=flags.dimensions,
+        length=flags.length,
+    )
+    figure.save(path)
+    caption, data = figure.files_beside(path)
+    sys.stdout.write(f"{figure.caption}\nSaved {path}, {caption} and {data}\n")
+    open_on_screen(path)
+
+
+def _load(name: str, flags: PlotFlags) -> Any:
+    """Return a run, or else an external model."""
+    storage = flags.storage
+    if is_run_folder(Path(name)) or is_run_folder(storage.savepath / name):
+        return storage.load(name)
+    if not is_folder(Path(name)) and not flags.download and "/" not in name:
+        return storage.load(name)  # raises an error that names the runs
+    from regard.external import look
+
+    return look(name, trust_code=storage.trust_code, download=flags.download)

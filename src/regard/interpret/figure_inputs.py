@@ -1,0 +1,136 @@
+"""What all figures for papers share: their options, the inputs that they measure, and words of their captions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from regard.errors import InputError, shorten
+from regard.interpret.estimates import describe_interval, estimate, resample_counts
+from regard.viz.attention_map import AttentionMap
+from regard.viz.labels import answer_text, intervention_lines
+from regard.viz.maps import LayerKind
+from regard.viz.subject import Subject
+
+SAMPLES = 100
+"""Unseen inputs over which weights are averaged."""
+SHORTENED = 300
+"""Characters of an input in a caption."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureOptions:
+    """Options of `regard.plot`; a kind ignores those that it does not need."""
+
+    inputs: Sequence[Any]
+    layer: str | None
+    head: int | None
+    samples: int | None
+    seed: int
+    width: float
+    dimensions: int
+    length: int
+
+
+def describe(subject: Subject[Any]) -> str:
+    """Return name, kind and training steps of a model for a caption."""
+    about = subject.about()
+    steps = "" if about["step"] is None else f", {about['step']:,} training steps"
+    return f"{subject.name} ({about['kind']}{steps})"
+
+
+def is_external(subject: Subject[Any]) -> bool:
+    """Return whether a subject takes its inputs from the user instead of drawing them."""
+    return hasattr(subject, "over")
+
+
+def one_map(subject: Subject[Any], options: FigureOptions) -> tuple[AttentionMap, str]:
+    """Return the attention on the first input, or on a drawn one, and the words of a caption for it."""
+    if options.inputs:
+        attention, drawn = subject.attend(options.inputs[0]), ""
+    else:
+        if not subject.about()["draws"]:
+            raise InputError(f"{subject.name} cannot draw an input: give --text (in Python inputs=[...])")
+        attention = subject.attend(seed=options.seed)
+        drawn = "" if is_external(subject) else f", drawn with seed {options.seed}"
+    if not attention.layers:
+        _ = attention.cross  # raises an error with advice
+    return attention, f"the input {shorten(attention.input, SHORTENED)}{drawn}"
+
+
+def remarks(attention: AttentionMap) -> list[str]:
+    """Return sentences on the answer, on interventions, and on what is special about the input."""
+    lines = [] if attention.prediction is None else [f"Prediction: {answer_text(attention.prediction)}."]
+    if attention.prediction is not None and attention.truth is not None:
+        lines.append(f"Right answer: {answer_text(attention.truth)}.")
+    sides = [layer.rows.side for layer in attention.layers.values() if layer.rows is not None]
+    if sides:
+        lines.append(f"The input is long: each weight is the largest one of a square of {max(sides)} steps.")
+    lines += [f"{line}." for line in intervention_lines(attention)]
+    return [*lines, *([f"Note: {attention.note}."] if attention.note else [])]
+
+
+def many_maps(subject: Subject[Any], options: FigureOptions) -> tuple[list[AttentionMap], str]:
+    """Return the attention on the given inputs, or on unseen ones, and the words of a caption for them.
+
+    Raises `InputError` for a map that holds maxima of squares of steps instead of weights, and without attention.
+    """
+    words = ""
+    if options.inputs:
+        maps = [subject.attend(text) for text in options.inputs]
+    else:
+        inputs = subject.unseen(options.samples or SAMPLES, options.seed)
+        maps = [subject.look(sample) for sample in inputs]
+        words = "" if is_external(subject) else f" not used in training, drawn with seed {options.seed}"
+    if any(layer.rows is not None for attention in maps for layer in attention.layers.values()):
+        raise InputError("the figure needs exact weights, and an input is too long for them: give shorter inputs")
+    if not maps[0].layers:
+        _ = maps[0].cross  # raises an error with advice
+    return maps, f"over {counted(len(maps))}{words}"
+
+
+def counted(inputs: int) -> str:
+    """Return a number of inputs in words."""
+    return f"{inputs:,} input{'s' if inputs != 1 else ''}"
+
+
+def interval_words(samples: int, heads: int) -> str:
+    """Return a sentence on the intervals of a figure."""
+    if samples < 2:
+        return "A single input gives no intervals."
+    return f"In the data: {describe_interval(samples)}, for each of the {heads} heads alone (no correction)."
+
+
+def head_rows(values: Mapping[str, Sequence[np.ndarray]], name: str, seed: int) -> list[dict[str, Any]]:
+    """Return a row for each head with mean and interval over inputs.
+
+    `values`: by layer, for each input the values of all heads (H), NaN where they are undefined. `name`: column.
+    """
+    rows = []
+    for layer, per_input in values.items():
+        draws = resample_counts(len(per_input), seed)
+        for head, samples in enumerate(np.stack(per_input, axis=1)):
+            mean, known = float(np.nanmean(samples)), estimate(samples, draws)
+            low, high = (None, None) if known is None else (known.low, known.high)
+            rows.append({"layer": layer, "head": head, name: mean, "low": low, "high": high})
+    return rows
+
+
+def layer_labels(layers: Mapping[str, LayerKind]) -> dict[str, str]:
+    """Return short labels of layers by name, given their kinds: the number, with the kind if there are several.
+
+    >>> layer_labels({"encoder.0.self_attention": "encoder", "cross": "cross"})
+    {'encoder.0.self_attention': 'encoder', 'cross': 'cross'}
+    """
+    kinds = list(layers.values())
+    labels = {}
+    for index, (name, kind) in enumerate(layers.items()):
+        number = [str(kinds[:index].count(kind))] if kinds.count(kind) > 1 else []
+        labels[name] = " ".join([*([kind] if len(set(kinds)) > 1 or not number else []), *number])
+    return labels
+
+
+def rounded(weights: np.ndarray) -> np.ndarray:
+    """Return weights in float64 with 6 decimals, for a data file."""
+    return np.asarray(weights, dtype=np.float64).round(6)

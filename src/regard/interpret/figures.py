@@ -1,0 +1,90 @@
+"""`plot`: figures for papers, with caption and data, of a run or an external model."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from regard.errors import InputError, check_range, unknown_choice
+from regard.interpret import map_figures, number_figures
+from regard.interpret.figure_inputs import FigureOptions, is_external
+from regard.viz.paper_figure import COLUMN, PAGE_WIDTH, WIDTHS, PaperFigure, figure_style
+from regard.viz.subject import Subject
+
+KINDS: dict[str, Callable[..., dict[str, Any]]] = {
+    "heads": map_figures.heads_figure,
+    "alignment": map_figures.alignment_figure,
+    "rollout": map_figures.rollout_figure,
+    "induction": map_figures.induction_figure,
+    "importance": number_figures.importance_figure,
+    "entropy": number_figures.entropy_figure,
+    "positions": number_figures.positions_figure,
+    "learning": number_figures.learning_figure,
+    "embeddings": number_figures.embeddings_figure,
+}
+WIDE = ("heads", "importance", "positions")
+"""Kinds that fill both columns of a page unless a width is given."""
+
+
+def plot(
+    kind: str,
+    subject: Subject[Any] | None = None,
+    *,
+    inputs: Iterable[Any] = (),
+    layer: str | int | None = None,
+    head: int | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+    width: float | None = None,
+    style: str | Path | None = None,
+    dimensions: int = 64,
+    length: int = 100,
+) -> PaperFigure:
+    """Measure what a figure shows, and return the figure; `save(path)` writes it with its caption and data.
+
+    `kind`: heads, alignment, rollout, induction, importance, entropy, positions, learning or embeddings.
+    `subject`: a run, or what `regard.look` returns; only positions work without one (the sinusoidal ones, of
+    width `dimensions`). `inputs`: texts; default: inputs that the subject draws with `seed`, or has not seen in
+    training (`samples` of them). Kinds that show one input take the first. Induction in an external model reads
+    each text twice in a row. `layer`: number or name. `width`: 3.3 or 6.9 inches. `style`: a matplotlib style
+    sheet. `length`: number of positions.
+
+    Raises `InputError` if the subject lacks what the figure shows.
+
+    >>> figure = plot("positions", dimensions=8, length=20, width=3.3)
+    >>> figure.caption.partition(".")[0]
+    'Sinusoidal positions (Vaswani et al'
+    >>> figure.save("positions.pdf")    # doctest: +SKIP
+    """
+    if kind not in KINDS:
+        raise unknown_choice("figure", kind, KINDS)
+    if subject is None and kind != "positions":
+        raise InputError(f"{kind} needs a model: name a run, or the folder of an external model")
+    if width is not None and width not in WIDTHS:
+        raise InputError(f"width {width} is no width of a column or page: choose 3.3 or 6.9 inches")
+    if samples is not None:
+        check_range("samples", samples, 1, 10**7)
+    check_range("seed", seed, 0, 2**63 - 1)
+    texts = list(inputs)
+    if texts and subject is not None and is_external(subject):
+        doubled = kind == "induction"
+        external: Any = subject
+        subject = external.over(
+            [f"{text} {text}" if doubled and isinstance(text, str) else text for text in texts]
+        )
+        texts = []
+    options = FigureOptions(
+        inputs=texts,
+        layer=None if layer is None else str(layer),
+        head=head,
+        samples=samples,
+        seed=seed,
+        width=width or (PAGE_WIDTH if kind in WIDE else COLUMN),
+        dimensions=dimensions,
+        length=length,
+    )
+    with figure_style(style):  # the size of its text decides which labels fit, and the caption says so
+        parts = KINDS[kind](subject, options)
+    caption = " ".join(filter(None, parts["caption"]))
+    return PaperFigure(
+        kind=kind, caption=caption, data=parts["data"], width=options.width, draw=parts["draw"], style=style
+    )
