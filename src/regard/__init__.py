@@ -85,7 +85,7 @@ if TYPE_CHECKING:
         prune,
         train,
     )
-    from regard.server import show
+    from regard.server import show, write_live_page
     from regard.sweep import Comparison, Contrast, Interval, Measured, Variant, compare
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
@@ -207,4 +207,5 @@ __all__ = [
     "show",
     "train",
     "view_weights",
+    "write_live_page",
 ]

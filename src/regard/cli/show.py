@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
-from regard.server import check_port, show
+from regard.server import check_port, show, write_live_page
 
 if TYPE_CHECKING:
     from regard.runs import AnyRun
@@ -36,6 +38,9 @@ class ShowFlags:
     """Open the page in a browser."""
     compare_with: tuple[str, ...] = ()
     """Further runs that accept the same inputs, shown side by side: names of tasks, or folders of runs."""
+    live: Path | None = None
+    """Write one HTML file instead, which answers typed inputs without a server: for query, Transformer and
+    recurrent models of up to 1 million parameters on synthetic tasks."""
     storage: RunFlags = field(default_factory=RunFlags)
 
 
@@ -43,8 +48,13 @@ def run(argv: list[str]) -> None:
     """Serve the page until interrupted."""
     name, flags = parse_of_run(ShowFlags(), argv, prog=PROG, description=DESCRIPTION)
     check_port(flags.port)
+    if flags.live is not None and flags.compare_with:
+        raise InputError("--live writes a page of one run: leave out --compare_with")
     keep_memory()
     shown = flags.storage.load(name)
+    if flags.live is not None:
+        sys.stdout.write(f"The page is in {write_live_page(shown, flags.live)}\n")
+        return
     others = [flags.storage.load(other) for other in flags.compare_with]
     for loaded in (shown, *others):
         loaded.about()  # refuses an edited examination before the server starts

@@ -32,7 +32,7 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const)\b)", re.MUL
 DEFAULT_EXPORT = re.compile(r"^export default ", re.MULTILINE)
 DEFINITION = re.compile(r"^(?:export )?(?:async )?(?:function\*?|class|const|let|var) (\w+)", re.MULTILINE)
 """A definition at the beginning of a line, that is, at the top level of a module."""
-COMMENT = re.compile(r"^[ \t]*(?://.*|/\*\*(?:.|\n)*?\*/)\n|^\n", re.MULTILINE)
+COMMENT = re.compile(r"^[ \t]*(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/)\n|^\n", re.MULTILINE)
 """A comment on lines of its own, or an empty line: readers of a page have no use for them, and pages are stored."""
 UNSUPPORTED = re.compile(r"^(?:(?:import|export)\b|(?:const|let|var) \W).*", re.MULTILINE)
 """Other forms of imports and exports, and definitions of several names at once."""

@@ -7,6 +7,12 @@ import { LiveSubject } from "./js/live/subject.js";
 /** @import { LiveData } from "./js/live/subject.js" */
 /** @import { Recipe } from "./js/live/training.js" */
 
+/** @param {string} id */
+function stored(id) {
+  return document.getElementById(id)?.textContent ?? "";
+}
+
 /** @type {LiveData & { parameters: StoredParameters, change: number, training: Recipe | null }} */
-export const liveData = JSON.parse(document.getElementById("live")?.textContent ?? "");
-export const liveSubject = new LiveSubject(liveData, readParameters(liveData.parameters));
+export const liveData = JSON.parse(stored("live"));
+const parameters = { ...liveData.parameters, text: stored("parameters") };
+export const liveSubject = new LiveSubject(liveData, readParameters(parameters));

@@ -36,10 +36,12 @@ export function trainingPanel(recipe, redraw) {
   function begin() {
     const text = document.getElementById("worker")?.textContent ?? "";
     const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-    worker = new Worker(address, { type: "module" });
-    URL.revokeObjectURL(address);
+    worker = new Worker(address);
     losses = [];
-    worker.addEventListener("message", ({ data }) => report(data));
+    worker.addEventListener("message", ({ data }) => {
+      URL.revokeObjectURL(address); // not before the worker has loaded it
+      report(data);
+    });
     worker.addEventListener("error", () => {
       stop();
       told.textContent = "This browser does not let a page start a worker, so it cannot train.";

@@ -7,13 +7,12 @@ import { node } from "./js/dom.js";
 
 /** What this page computes and what it does not. */
 function limits() {
-  const { change, parameters, training, kind } = liveData;
-  const digits = -Math.log2(parameters.step);
+  const { change, training, kind } = liveData;
   return node(
     "p",
     { id: "limits" },
     "This page needs no server: its own JavaScript computes the model. " +
-      `Parameters are rounded to ${digits} binary digits: logits change by up to ${change.toExponential(0)}. ` +
+      `Parameters are rounded, which changes logits by up to ${change.toExponential(0)}. ` +
       `It has no snapshots of training, no comparison with other runs, no head importance, no samples${
         kind === "query" ? "" : ", no beam search (answers are greedy)"
       }${training ? "" : ", no training"}: regard show has them.`,

@@ -10,7 +10,6 @@ import { added, joined, multiplied, probabilitiesOf, product, total, wave } from
  * @property {Rows} queries as the score gets them
  * @property {Rows} keys prepared by the score
  * @property {Rows} values
- * @property {Rows} scores of each query
  * @property {Rows} weights of each query
  * @property {Rows} contexts of each query
  */
@@ -101,7 +100,6 @@ export class LiveAttention {
       queries: [],
       keys: [],
       values: [],
-      scores: [],
       weights: [],
       contexts: [],
     }));
@@ -148,11 +146,8 @@ export class LiveAttention {
   /** @param {number} head @param {Float64Array} query */
   context(head, query) {
     const trace = this.heads[head];
-    const [projected, scale] = [this.score.query(query), this.score.scale(query.length)];
-    const scores = Float64Array.from(trace.keys, (key) => {
-      const steps = Object.values(this.score.steps(query, key, projected));
-      return scale * total(steps[steps.length - 1]);
-    });
+    const projected = this.score.query(query);
+    const scores = Float64Array.from(trace.keys, (key) => this.scoreOf(query, key, projected));
     /** @type {Float64Array} */
     let weights = probabilitiesOf(scores);
     for (const change of this.changes) {
@@ -163,10 +158,15 @@ export class LiveAttention {
       for (let index = 0; index < context.length; index += 1) context[index] += weights[key] * value[index];
     });
     trace.queries.push(query);
-    trace.scores.push(scores);
     trace.weights.push(weights);
     trace.contexts.push(context);
     return context;
+  }
+
+  /** @param {Float64Array} query @param {Float64Array} key @param {Float64Array} projected query */
+  scoreOf(query, key, projected) {
+    const steps = Object.values(this.score.steps(query, key, projected));
+    return this.score.scale(query.length) * total(steps[steps.length - 1]);
   }
 
   /** @param {Float64Array} row @param {number} head */

@@ -7,7 +7,7 @@
 //
 // Equal letters have equal keys, so the weights of a sample are summed by letter: p_l is the weight of all n_l steps.
 
-import { probabilitiesOf } from "./rows.js";
+import { largestIndex, probabilitiesOf, total } from "./rows.js";
 
 /** @typedef {{ letters: number, outputs: number, classes: number, hidden: number }} Sizes */
 /** @typedef {Record<string, Float64Array>} Weights of the model by their names in PyTorch */
@@ -56,45 +56,71 @@ function addTo(row, factor, other) {
 }
 
 /**
- * One output of a sample: its logits and what the gradient needs.
+ * Rows that are written again for each output: new ones would take a quarter of the time to collect.
+ *
+ * @param {Sizes} sizes
+ */
+function scratch({ letters, classes, hidden }) {
+  const [normal, output, toNormal, toState] = Array.from({ length: 4 }, () => new Float64Array(hidden));
+  return {
+    shares: new Float64Array(letters),
+    normal,
+    output,
+    logits: new Float64Array(classes),
+    toNormal,
+    toState,
+  };
+}
+
+/**
+ * Computes one output of a sample into the rows of `step`; returns the factor of the normalization.
  *
  * @param {Weights} weights
  * @param {Float64Array} query
  * @param {Float64Array[]} keys of the letters
  * @param {readonly number[]} counts
+ * @param {ReturnType<typeof scratch>} step
  */
-function forwardOutput(weights, query, keys, counts) {
+function forwardOutput(weights, query, keys, counts, { shares, normal, output, logits }) {
   const hidden = query.length;
-  const powers = keys.map((key, letter) => counts[letter] * Math.exp(dot(query, key) / Math.sqrt(hidden)));
-  const sum = powers.reduce((first, second) => first + second, 0);
-  const shares = powers.map((power) => power / sum);
-  const state = query.slice();
-  keys.forEach((key, letter) => addTo(state, shares[letter], key));
-  const mean = state.reduce((first, second) => first + second, 0) / hidden;
-  for (let index = 0; index < hidden; index += 1) state[index] -= mean;
-  const inverse = 1 / Math.sqrt(dot(state, state) / hidden + EPSILON);
-  const normal = state.map((value) => value * inverse);
+  for (let letter = 0; letter < keys.length; letter += 1) {
+    shares[letter] = counts[letter] && counts[letter] * Math.exp(dot(query, keys[letter]) / Math.sqrt(hidden));
+  }
+  const sum = total(shares);
+  normal.set(query);
+  for (let letter = 0; letter < keys.length; letter += 1) {
+    shares[letter] /= sum;
+    addTo(normal, shares[letter], keys[letter]);
+  }
+  const mean = total(normal) / hidden;
+  for (let index = 0; index < hidden; index += 1) normal[index] -= mean;
+  const inverse = 1 / Math.sqrt(dot(normal, normal) / hidden + EPSILON);
   const [gain, bias] = [weights["cross_norm.weight"], weights["cross_norm.bias"]];
-  const output = normal.map((value, index) => value * gain[index] + bias[index]);
-  const matrix = weights["output.weight"];
-  const logits = weights["output.bias"].map((value, row) => {
-    let logit = value;
-    for (let index = 0, place = row * hidden; index < hidden; index += 1, place += 1) {
-      logit += matrix[place] * output[index];
-    }
-    return logit;
-  });
-  return { shares, inverse, normal, output, logits };
+  for (let index = 0; index < hidden; index += 1) {
+    normal[index] *= inverse;
+    output[index] = normal[index] * gain[index] + bias[index];
+  }
+  const [matrix, offsets] = [weights["output.weight"], weights["output.bias"]];
+  for (let row = 0, place = 0; row < logits.length; row += 1) {
+    let logit = offsets[row];
+    for (let index = 0; index < hidden; index += 1, place += 1) logit += matrix[place] * output[index];
+    logits[row] = logit;
+  }
+  return inverse;
 }
 
 /**
- * The classes that the model answers. @param {Weights} weights @param {Sizes} sizes @param {Sample} sample
+ * The classes that the model answers.
+ *
+ * @param {Weights} weights
+ * @param {Sizes} sizes
+ * @param {Sample} sample
  */
 export function predicted(weights, sizes, { counts }) {
-  const keys = letterKeys(weights, sizes);
+  const [keys, step] = [letterKeys(weights, sizes), scratch(sizes)];
   return queryRows(weights, sizes).map((query) => {
-    const { logits } = forwardOutput(weights, query, keys, counts);
-    return logits.indexOf(Math.max(...logits));
+    forwardOutput(weights, query, keys, counts, step);
+    return largestIndex(step.logits);
   });
 }
 
@@ -118,39 +144,22 @@ export function lossAndGradient(weights, sizes, batch) {
   const scoreGradients = Array.from({ length: outputs }, () => new Float64Array(letters));
   const rows = queryRows(weights, sizes);
   const rowGradients = queryRows(gradient, sizes);
-  const [matrix, matrixGradient] = [weights["output.weight"], gradient["output.weight"]];
-  const [gain, gainGradient] = [weights["cross_norm.weight"], gradient["cross_norm.weight"]];
+  const step = scratch(sizes);
   const scale = 1 / (batch.length * outputs);
   let loss = 0;
   for (const { counts, targets } of batch) {
-    rows.forEach((query, output) => {
-      const step = forwardOutput(weights, query, keys, counts);
-      const errors = probabilitiesOf(step.logits);
-      loss -= Math.log(Math.max(errors[targets[output]], 1e-300)) * scale;
-      errors[targets[output]] -= 1;
-      const toOutput = new Float64Array(hidden);
-      errors.forEach((error, row) => {
-        const part = error * scale;
-        gradient["output.bias"][row] += part;
-        for (let index = 0, place = row * hidden; index < hidden; index += 1, place += 1) {
-          matrixGradient[place] += part * step.output[index];
-          toOutput[index] += part * matrix[place];
-        }
-      });
-      const toNormal = toOutput.map((value, index) => value * gain[index]);
-      addTo(gradient["cross_norm.bias"], 1, toOutput);
-      for (let index = 0; index < hidden; index += 1) gainGradient[index] += toOutput[index] * step.normal[index];
-      const mean = toNormal.reduce((first, second) => first + second, 0) / hidden;
-      const along = dot(toNormal, step.normal) / hidden;
-      const toState = toNormal.map((value, index) => step.inverse * (value - mean - along * step.normal[index]));
-      addTo(rowGradients[output], 1, toState);
-      const toShares = keys.map((key) => dot(toState, key));
+    for (let output = 0; output < outputs; output += 1) {
+      const inverse = forwardOutput(weights, rows[output], keys, counts, step);
+      loss += scale * backwardOutput(weights, gradient, step, targets[output], scale, inverse);
+      addTo(rowGradients[output], 1, step.toState);
+      const toShares = keys.map((key) => dot(step.toState, key));
       const average = dot(toShares, step.shares);
-      step.shares.forEach((share, letter) => {
-        addTo(keyGradients[letter], share, toState);
+      for (let letter = 0; letter < letters; letter += 1) {
+        const share = step.shares[letter];
+        addTo(keyGradients[letter], share, step.toState);
         scoreGradients[output][letter] += (share * (toShares[letter] - average)) / Math.sqrt(hidden);
-      });
-    });
+      }
+    }
   }
   scoreGradients.forEach((ofLetters, output) =>
     ofLetters.forEach((value, letter) => {
@@ -164,4 +173,59 @@ export function lossAndGradient(weights, sizes, batch) {
       gradient["embedding.weight"][index * letters + letter] += row[index];
   });
   return { loss, gradient };
+}
+
+/**
+ * Adds the gradients of the output layer and of the normalization for one output; `step.toState` becomes that of the
+ * sum of query and context. Returns the cross-entropy.
+ *
+ * @param {Weights} weights
+ * @param {Weights} gradient
+ * @param {ReturnType<typeof scratch>} step
+ * @param {number} target
+ * @param {number} scale of the loss
+ * @param {number} inverse
+ */
+function backwardOutput(
+  weights,
+  gradient,
+  { normal, output, logits, toNormal, toState },
+  target,
+  scale,
+  inverse,
+) {
+  const hidden = normal.length;
+  const [matrix, toMatrix, offsets] = [
+    weights["output.weight"],
+    gradient["output.weight"],
+    gradient["output.bias"],
+  ];
+  const [gain, toGain, toBias] = [
+    weights["cross_norm.weight"],
+    gradient["cross_norm.weight"],
+    gradient["cross_norm.bias"],
+  ];
+  const errors = probabilitiesOf(logits);
+  const loss = -Math.log(Math.max(errors[target], Number.MIN_VALUE));
+  errors[target] -= 1;
+  toState.fill(0);
+  for (let row = 0, place = 0; row < errors.length; row += 1) {
+    const part = errors[row] * scale;
+    offsets[row] += part;
+    for (let index = 0; index < hidden; index += 1, place += 1) {
+      toMatrix[place] += part * output[index];
+      toState[index] += part * matrix[place];
+    }
+  }
+  for (let index = 0; index < hidden; index += 1) {
+    toBias[index] += toState[index];
+    toGain[index] += toState[index] * normal[index];
+    toNormal[index] = toState[index] * gain[index];
+  }
+  const mean = total(toNormal) / hidden;
+  const along = dot(toNormal, normal) / hidden;
+  for (let index = 0; index < hidden; index += 1) {
+    toState[index] = inverse * (toNormal[index] - mean - along * normal[index]);
+  }
+  return loss;
 }

@@ -31,14 +31,13 @@ export function longestAnswer(source, most) {
 }
 
 /**
- * The tokens of the answer, with states and logits of each step and of the end. `forced`: tokens to answer with.
+ * The tokens of the answer, with states and logits of each step and of the end.
  *
  * @param {Decoder} decoder
  * @param {number} most tokens
- * @param {readonly number[]} [forced]
  * @returns {Forward & { tokens: number[] }}
  */
-export function greedy(decoder, most, forced) {
+export function greedy(decoder, most) {
   const states = [];
   const logits = [];
   /** @type {number[]} */
@@ -49,7 +48,7 @@ export function greedy(decoder, most, forced) {
     states.push(state);
     logits.push(row);
     const allowed = row.map((logit, index) => (NEVER.includes(index) ? -Infinity : logit));
-    token = forced ? (forced[tokens.length] ?? EOS) : largestIndex(allowed);
+    token = largestIndex(allowed);
     if (token === EOS || tokens.length === most) break;
     tokens.push(token);
   }

@@ -225,23 +225,24 @@ export class LiveSubject {
     const layer = answered.layers.find((trace) => trace.name === name);
     if (!shown || !layer) throw new Error(`layer '${name}' does not exist`);
     const trace = layer.heads[head];
-    const weights = [...trace.weights[output]];
+    const seen = trace.weights[output].length; // keys that the query may attend to
     const query = trace.queries[output];
-    const steps = layer.score.steps(query, trace.keys[key], layer.score.query(query));
+    const projected = layer.score.query(query);
+    const steps = layer.score.steps(query, trace.keys[key], projected);
     const own = layer.ownPart(head, output);
     return {
       query_label: shown.queries[output],
-      key_labels: shown.keys.slice(0, weights.length),
+      key_labels: shown.keys,
       query: output,
       key,
       head,
       steps: Object.fromEntries(Object.entries(steps).map(([step, numbers]) => [step, [...numbers]])),
       scale: layer.score.scale(query.length),
-      scores: [...trace.scores[output]],
-      may_see: weights.map(() => true),
+      scores: trace.keys.map((other) => layer.scoreOf(query, other, projected)),
+      may_see: trace.keys.map((_, index) => index < seen),
       temperature,
-      weights,
-      values: trace.values.slice(0, weights.length).map((value) => [...value]),
+      weights: padded(trace.weights[output], trace.keys.length),
+      values: trace.values.map((value) => [...value]),
       context: [...trace.contexts[output]],
       added: [...layer.added[output]],
       own_part: own && [...own],

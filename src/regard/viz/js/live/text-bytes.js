@@ -1,0 +1,20 @@
+// Bytes that a page holds as text of 7 bits in each character. See `regard.server.packed_parameters`.
+
+/**
+ * @param {string} text
+ * @param {number} size number of bytes
+ */
+export function bytesOfText(text, size) {
+  const bytes = new Uint8Array(size);
+  let [held, count, end] = [0, 0, 0];
+  for (let index = 0; index < text.length && end < size; index += 1) {
+    held |= (text.charCodeAt(index) & 127) << count; // some characters are moved by 128
+    count += 7;
+    if (count < 8) continue;
+    bytes[end] = held & 255;
+    end += 1;
+    held >>>= 8;
+    count -= 8;
+  }
+  return bytes;
+}
