@@ -2,9 +2,9 @@
 
 import pytest
 
-from regard.attention import functional
+from regard.attention import attend
 
 
 @pytest.fixture(autouse=True)
 def no_sequence_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functional, "SHORT", 0)
+    monkeypatch.setattr(attend, "SHORT", 0)

@@ -17,9 +17,9 @@ from regard.attention import (
     AttentionLayer,
     MultiHeadAttention,
     Records,
+    attend,
     attention_layers,
     explicit_weights,
-    functional,
     intervene,
 )
 
@@ -90,7 +90,7 @@ def test_explicit_is_an_observer_that_does_nothing(
 ) -> None:
     layer = model["cross"]
     plain = layer(states)
-    monkeypatch.setattr(functional, "_kernel", None)  # nobody may call it
+    monkeypatch.setattr(attend, "_fused_kernel", None)  # nobody may call it
     with explicit_weights(model):
         assert layer.hook == AttentionHook()
         torch.testing.assert_close(layer(states), plain, atol=1e-6, rtol=0)
@@ -103,13 +103,13 @@ def test_explicit_is_an_observer_that_does_nothing(
 def test_the_kernel_runs_once_beside_the_rows_that_are_asked_for(
     model: nn.ModuleDict, states: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    called, kernel = [], functional._kernel
+    called, kernel = [], attend._fused_kernel
 
     def counted(*parts: Any) -> Tensor:
         called.append(1)
         return kernel(*parts)
 
-    monkeypatch.setattr(functional, "_kernel", counted)
+    monkeypatch.setattr(attend, "_fused_kernel", counted)
     for limits, calls in (({}, 0), ({"rows": [1]}, 1), ({"heads": [1]}, 1)):
         called.clear()
         with record(model, **limits):  # type: ignore[arg-type]

@@ -16,9 +16,9 @@ from regard.attention import (
     Attention,
     KeyValues,
     MultiHeadAttention,
+    attend,
     causal_mask,
     find_score,
-    functional,
 )
 from regard.errors import InputError
 
@@ -308,17 +308,17 @@ def test_short_sequences_in_bfloat16_on_a_cpu_are_explicit_and_agree(
     layer = MultiHeadAttention(12, heads=3).to(torch.bfloat16)
     states = torch.randn(2, 7, 12, generator=generator).to(torch.bfloat16)
     mask = torch.rand(2, 7, 7, generator=generator) < 0.5
-    called, fused = 0, functional._kernel
+    called, fused = 0, attend._fused_kernel
 
     def counted(*args: Any) -> Tensor:
         nonlocal called
         called += 1
         return fused(*args)
 
-    monkeypatch.setattr(functional, "_kernel", counted)
+    monkeypatch.setattr(attend, "_fused_kernel", counted)
     kernel = layer(states, mask=mask, causal=True)
     assert called == 1
-    monkeypatch.setattr(functional, "SHORT", 7)
+    monkeypatch.setattr(attend, "SHORT", 7)
     torch.testing.assert_close(layer(states, mask=mask, causal=True), kernel, atol=1e-2, rtol=0)
     assert called == 1
     layer.float()(states.float(), mask=mask)

@@ -21,5 +21,5 @@ def test_a_baked_view_has_the_room_it_needs(learned: regard.AnswerRun, page: Any
         page.wait_for_function("document.querySelector('iframe').style.height")
         frame = page.query_selector("iframe").content_frame()
         frame.wait_for_function("document.documentElement.scrollHeight <= innerHeight")
-        assert frame.evaluate("innerHeight") > 550
+        assert frame.evaluate("innerHeight") > 400
         assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -237,17 +237,17 @@ def test_a_tour_by_keys(page: Any, address: str) -> None:
         page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.id") == "tour"
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=1 of 11")
+    page.wait_for_selector("text=1 of 12")
     assert page.locator("#input.toured").count() == 1
-    for stop in range(2, 12):
+    for stop in range(2, 13):
         page.keyboard.press("Enter")
-        page.wait_for_selector(f"text={stop} of 11")
+        page.wait_for_selector(f"text={stop} of 12")
         assert page.locator(".toured").count() == 1
     page.keyboard.press("Enter")
     assert not page.locator("#guide").is_visible() and page.locator(".toured").count() == 0
     assert page.evaluate("document.activeElement.id") == "tour"
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=1 of 11")
+    page.wait_for_selector("text=1 of 12")
     page.set_viewport_size({"width": 390, "height": 844})
     box = page.locator("#guide").bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 390

@@ -9,7 +9,8 @@ import torch
 
 import regard
 from regard.convert import export
-from regard.convert.certificate import ForcedOutput, certify, token_log_probabilities
+from regard.convert.certificate import certify, token_log_probabilities
+from regard.convert.conversion import ForcedOutput
 from regard.data import PairBatch, collate
 from regard.errors import InputError
 

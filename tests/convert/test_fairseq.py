@@ -149,7 +149,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
 def test_the_dictionaries_of_languages_that_are_named(tmp_path: Path) -> None:
     named = {"source_lang": "en", "target_lang": "de"}  # the other way round
     folder = write_fairseq(tmp_path / "theirs", joined=False, old=True, **named)
-    with pytest.raises(InputError, match="dict.en.txt has .* the checkpoint's matrix .* of its training"):
+    with pytest.raises(InputError, match="dict.en.txt and .* the checkpoint's matrices have .* of its training"):
         import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)
 
 

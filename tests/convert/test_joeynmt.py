@@ -128,7 +128,7 @@ def test_the_same_as_joeynmt(tmp_path: Path, options: dict[str, Any]) -> None:
 def test_pieces_of_sentencepiece(tmp_path: Path) -> None:
     sentencepiece = pytest.importorskip("sentencepiece")
     theirs = write_joeynmt(tmp_path / "theirs", level="bpe")
-    flags: dict[str, Any] = {"program": "joeynmt", "savepath": tmp_path, "name": "run", "texts": TEXTS}
+    flags: dict[str, Any] = {"program": "joeynmt", "savepath": tmp_path, "name": "run", "examples": TEXTS}
     if not hasattr(sentencepiece.SentencePieceProcessor, "SetVocabulary"):
         with pytest.raises(InputError, match="joeynmt does not support this version of sentencepiece"):
             import_model(theirs, **flags)
@@ -151,9 +151,9 @@ def test_what_is_damaged_or_not_imported_is_refused(tmp_path: Path) -> None:
         assert "\n" not in str(error.value) and not (tmp_path / "models").exists()
 
     refused("normalize is on", normalize=True)
-    refused("pretokenizer moses is not imported", tokenizer_cfg={"pretokenizer": "moses"})
-    refused("tokenizer_type subword-nmt is not imported", level="bpe", tokenizer_type="subword-nmt")
-    refused("special_symbols.lang_tags .* is not imported", special_symbols={"lang_tags": ["<de>"]})
+    refused("pretokenizer moses is not supported", tokenizer_cfg={"pretokenizer": "moses"})
+    refused("tokenizer_type subword-nmt is not supported", level="bpe", tokenizer_type="subword-nmt")
+    refused("special_symbols.lang_tags .* is not supported", special_symbols={"lang_tags": ["<de>"]})
     refused("its symbol 9 is not </s>", special_symbols={"eos_id": 9})
     state = torch.load(folder / "best.ckpt", weights_only=False)
     torch.save({"model_state": {**state["model_state"], "trap": Trap(tmp_path / "ran")}}, folder / "3.ckpt")

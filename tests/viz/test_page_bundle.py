@@ -25,8 +25,8 @@ def test_modules_follow_their_imports(tmp_path: Path) -> None:
     )
     assert bundle(folder) == (
         "class A {}\nasync function a(x) {\n  return x;\n}\n"
-        "\n\nconst b = a(1);\n"
-        "\n// Last.\n\nexport const c = a(b, A);\n"
+        "\nconst b = a(1);\n"
+        "\nexport const c = a(b, A);\n"
     )
 
 
