@@ -1,4 +1,4 @@
-"""What is handed out: the wheel, the source distribution, and the versions that are pinned for them."""
+"""Content of the wheel and source distribution, and pinned versions of the dependencies."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ TOP = {each.partition("/")[0] for each in PACKED} | {".gitignore", "PKG-INFO"}
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the source distribution of this tree."""
+    """Build the wheel and the source distribution of this tree; return their folder."""
     place = tmp_path_factory.mktemp("dist")
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--directory", str(place)],
@@ -42,7 +42,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> dict[str, bytes]:
-    """From the wheel's names to what they hold."""
+    """Return the files of the wheel by name."""
     with zipfile.ZipFile(built / f"regard-{regard.__version__}-py3-none-any.whl") as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -102,7 +102,7 @@ def test_the_source_distribution_holds_all_that_the_repository_does(built: Path)
 
 
 def _pins(file: Path) -> dict[str, str]:
-    """From `name` to `version ; marker`, as a file of constraints writes it."""
+    """Return `version ; marker` by name of the package, from a file of constraints."""
     found = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith(("#", " ")):

@@ -1,4 +1,4 @@
-"""Blocks against PyTorch's own layers, weights copied across."""
+"""Blocks equal PyTorch's layers with the same weights."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ each_order = pytest.mark.parametrize("pre_norm", [False, True], ids=["post-norm"
 
 
 def drawn(module: nn.Module, generator: torch.Generator) -> None:
-    """Draw every parameter, so that no bias or gain is trivial."""
+    """Randomize every parameter, so that no bias or gain is trivial."""
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.3, generator=generator)
 

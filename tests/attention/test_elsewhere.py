@@ -1,4 +1,4 @@
-"""Layers in other people's hands: exported for any size, mapped over, copied and saved while recorded."""
+"""Layers can be exported for any size, vmapped, copied, and saved while recorded."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Observers: one value on each layer, whatever is on top of what."""
+"""Attention hooks: one value per layer, whatever the nesting."""
 
 import dataclasses
 from contextlib import AbstractContextManager, ExitStack
@@ -90,7 +90,7 @@ def test_explicit_is_an_observer_that_does_nothing(
 ) -> None:
     layer = model["cross"]
     plain = layer(states)
-    monkeypatch.setattr(attend, "_fused_kernel", None)  # nobody may call it
+    monkeypatch.setattr(attend, "_fused_kernel", None)  # must not be called
     with explicit_weights(model):
         assert layer.hook == AttentionHook()
         torch.testing.assert_close(layer(states), plain, atol=1e-6, rtol=0)

@@ -1,4 +1,4 @@
-"""Interventions: what becomes of the weights, and of the answers made from them."""
+"""Interventions change the weights, and the outputs computed from them."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def mask() -> Tensor:
 
 
 class Holder(nn.Module):
-    """A model whose layer has a name."""
+    """A model with a named layer."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Holder(nn.Module):
 
 
 def test_a_head_that_is_off_adds_nothing(layer: MultiHeadAttention, states: Tensor, mask: Tensor) -> None:
-    """As if its part of the output projection were zero."""
+    """Switching a head off equals setting its part of the output projection to zero."""
     with intervene(Holder(layer), "cross", heads=[1]):
         found = layer(states, mask=mask)
     with torch.no_grad():
@@ -150,7 +150,7 @@ def _models() -> dict[str, Seq2Seq]:
 @pytest.mark.parametrize("name", ["transformer", "luong", "fed", "bahdanau"])
 @pytest.mark.parametrize("change", [{"to": 0.9, "query": 2, "key": 1}, {"to": "uniform"}, {"to": "off"}])
 def test_step_by_step_as_all_at_once(name: str, change: dict[str, object]) -> None:
-    """A search meets the same interventions as a reading of the whole target."""
+    """Search and teacher forcing use the same interventions."""
     model = _models()[name].eval()
     source = torch.tensor([[4, 5, 6, 7], [8, 4, 3, 0]])
     mask, target = source > 0, torch.tensor([[1, 4, 5, 6, 7], [1, 5, 4, 4, 8]])

@@ -1,4 +1,4 @@
-"""Masks: what may be attended."""
+"""Masks of allowed keys."""
 
 import pytest
 import torch
@@ -53,4 +53,4 @@ def test_masks_that_do_not_fit_are_refused(mask: torch.Tensor, message: str) -> 
 def test_a_mask_that_could_mean_two_things_is_refused() -> None:
     with pytest.raises(InputError, match="could be .B, Tk. or .Tq, Tk., which are equal here: give it as"):
         as_weights_mask(torch.ones(5, 7, dtype=torch.bool), 5, 5, 7)
-    as_weights_mask(torch.ones(1, 7, dtype=torch.bool), 1, 1, 7)  # the same either way
+    as_weights_mask(torch.ones(1, 7, dtype=torch.bool), 1, 1, 7)  # the same in both directions

@@ -1,4 +1,4 @@
-"""Positions: the paper's formula, interfaces, what rotation leaves alone."""
+"""Positions: the paper's formula, the interface, and invariants of rotation."""
 
 import math
 
@@ -64,7 +64,7 @@ def test_concatenated_positions_leave_the_states_as_they_are(beside: "Sinusoidal
 @pytest.mark.parametrize("first", [0, 1])
 def test_rotation_turns_pairs_by_their_angle(generator: torch.Generator, first: int) -> None:
     wide = torch.randn(2, 3, 5, 7, generator=generator, dtype=torch.float64)
-    heads = wide[..., first : first + 6]  # in memory, a pair may begin anywhere
+    heads = wide[..., first : first + 6]  # a pair may start anywhere in memory
     turned = Rotary(6).rotate(heads, offset=2)
     for step in range(5):
         for pair in range(3):

@@ -1,4 +1,4 @@
-"""Recording: what is kept, and that it changes nothing."""
+"""Recording stores weights and changes no outputs."""
 
 from typing import Any
 
@@ -171,7 +171,9 @@ def test_recordings_nest(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     ("limits", "time", "low", "high"), [("rows=[0, 17, 32_767]", 32_768, 0, 300), ("", 8_192, 1000, 9000)]
 )
 def test_rows_of_a_long_input_stay_small(causal: bool, limits: str, time: int, low: float, high: float) -> None:
-    """No `T x T` matrix: one of 32,768 steps would take 4 GiB a head. All rows of 8,192 do take 1 GiB."""
+    """Recording some rows allocates no `T x T` matrix, which would take 4 GiB per head for 32,768 steps; all
+    rows of 8,192 steps take 1 GiB.
+    """
     grown = grown_mib(
         "import torch; from regard import record; from regard.attention import MultiHeadAttention;"
         f"layer, states = MultiHeadAttention(64, 4), torch.randn(1, {time}, 64)",

@@ -1,4 +1,4 @@
-"""Records of layers that take step after step."""
+"""Records of layers that attend step by step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
     _, bias = model.vocabulary_layer
     if bias is not None:
         with torch.no_grad():
-            bias[EOS] = -9.0  # untrained, it would end at once
+            bias[EOS] = -9.0  # an untrained model would end at once
     return model
 
 
@@ -46,7 +46,7 @@ def take_steps(model: Seq2Seq, target: Tensor = TARGET) -> None:
 
 
 def decoders_layers(model: Seq2Seq) -> list[str]:
-    """Names of the attention layers that take steps."""
+    """Return the names of attention layers with steps."""
     return [name for name in attention_layers(model) if name.startswith("decoder")]
 
 
@@ -80,13 +80,13 @@ def test_recording_steps_changes_nothing(model: Seq2Seq, limits: dict[str, Any])
 def test_a_generation_is_one_record(model: Seq2Seq) -> None:
     with record(model) as records:
         [found] = greedy_search(model, SOURCE[:1], MASK[:1], max_len=6)
-    steps = len(found.tokens) + 1  # that of the end, or the one for which there was no room
+    steps = len(found.tokens) + 1  # the row of the end symbol, or of the token that exceeded the limit
     assert steps > 2
     for name in decoders_layers(model):
         assert records[name].weights.shape[2] == steps
     with record(model) as again:
         greedy_search(model, SOURCE[:1], MASK[:1], max_len=6)
-        greedy_search(model, SOURCE[:1], MASK[:1], max_len=1)  # begins anew
+        greedy_search(model, SOURCE[:1], MASK[:1], max_len=1)  # starts again
     assert again[model.cross_layers[0]].weights.shape[2] == 2
 
 
@@ -117,7 +117,7 @@ def layer() -> MultiHeadAttention:
 
 
 def attend(layer: MultiHeadAttention, queries: int, step: int | None, *, batch: int = 2, keys: int = 5) -> None:
-    """Attend with queries and keys that are the same in every call, as far as they go."""
+    """Attend with the same queries and keys in every call, up to the given lengths."""
     states = torch.randn(2, 7, 6, generator=torch.Generator().manual_seed(1))[:batch]
     first = step or 0
     layer.attend(states[:, first : first + queries], layer.project(states[:, :keys]), step=step)
@@ -138,7 +138,7 @@ def steps_of(layer: MultiHeadAttention, *calls: Call, **limits: Any) -> Record:
     "calls",
     [
         [(1, 0), (1, 1), (1, 2), (1, 3)],
-        [(3, None), (1, 3)],  # after a prefix that was read at once
+        [(3, None), (1, 3)],  # after a prefix read in one call
         [(2, None), (4, None)],
         [(1, 0), (1, 1), (4, None)],
     ],
@@ -155,10 +155,10 @@ def test_a_step_goes_on_with_those_before_it(layer: MultiHeadAttention, calls: l
     [
         [(2, None), (1, 3)],  # a step is missing
         [(1, 0), (1, 1), (1, 3)],
-        [(4, None), (1, 3)],  # it is there already
-        [(3, None, {"batch": 1}), (1, 3)],  # of other sequences
-        [(1, 2), (1, 3)],  # not from the first on
-        [(2, 0), (1, 1), (1, 2), (1, 3)],  # of hypotheses
+        [(4, None), (1, 3)],  # the step exists already
+        [(3, None, {"batch": 1}), (1, 3)],  # steps of other sequences
+        [(1, 2), (1, 3)],  # does not begin with the first step
+        [(2, 0), (1, 1), (1, 2), (1, 3)],  # steps of hypotheses
     ],
     ids=str,
 )

@@ -1,4 +1,4 @@
-"""Scores against float64 loops from their papers' equations."""
+"""Scores equal float64 loops over their papers' equations."""
 
 import math
 
@@ -13,7 +13,7 @@ each_score = pytest.mark.parametrize("name", SCORES)
 
 
 def by_hand(score: Score, q: Tensor, k: Tensor) -> float:
-    """The score of one query (D,) and one key (Dk,)."""
+    """Return the score of one query (D,) and one key (Dk,)."""
     match score:
         case ScaledDot():
             return sum(float(a * b) for a, b in zip(q, k, strict=True)) / math.sqrt(len(q))
@@ -82,7 +82,7 @@ def test_what_depends_on_the_keys_alone_is_computed_once_per_source(name: str) -
 
 
 class Distance(Score):
-    """A score of one's own: the nearer, the better."""
+    """A custom score: the negative distance."""
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         return -torch.cdist(query, prepared)

@@ -1,4 +1,4 @@
-"""Single-head attention: a worked example, a loop in float64, PyTorch's own kernel."""
+"""Single-head attention equals a worked example, a float64 loop and PyTorch's kernel."""
 
 import math
 
@@ -13,7 +13,7 @@ from regard.errors import InputError
 
 
 def by_loops(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """Attend one query and one key at a time, from the paper's equation 1."""
+    """Compute equation 1 of the paper for one query and key at a time."""
     context = torch.zeros(*query.shape[:2], value.shape[-1], dtype=torch.float64)
     for b in range(len(query)):
         for q in range(query.shape[1]):
@@ -25,7 +25,7 @@ def by_loops(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
 
 
 def test_a_worked_example() -> None:
-    # The key that fits has the score 4 / √4 = 2 against 0: weights e²/(e² + 1) and 1/(e² + 1).
+    # The matching key has the score 4 / √4 = 2, the other 0: weights e²/(e² + 1) and 1/(e² + 1).
     query = torch.tensor([[[2.0, 0, 0, 0]]])
     keys = torch.tensor([[[2.0, 0, 0, 0], [0, 2, 0, 0]]])
     values = torch.tensor([[[1.0], [0.0]]])
@@ -84,7 +84,9 @@ def test_widths_that_do_not_fit_are_refused(layer: Attention, query: int, key: i
 @pytest.mark.parametrize("heads", [None, 3])
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_serves_a_recurrent_decoder(generator: torch.Generator, name: str, heads: int | None) -> None:
-    """Bahdanau's loop: the state before asks the source, and the context enters the cell; keys prepared once."""
+    """Bahdanau's loop works: the previous state is the query, the context is an input of the cell, and keys
+    are prepared once.
+    """
     source, targets = torch.randn(2, 7, 6, generator=generator), torch.randn(2, 4, 6, generator=generator)
     cell, state = nn.GRUCell(12, 6), torch.zeros(2, 6)
     padding = torch.tensor([[True] * 7, [True] * 3 + [False] * 4])

@@ -1,4 +1,4 @@
-"""Layers from PyTorch's own and to them answer alike."""
+"""Layers converted from and to PyTorch's give the same outputs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""For everyone: by keys, by screen reader, with little room, with other colours."""
+"""Accessibility: keyboard, screen reader, narrow windows and other colours."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ EVERY_RULE = """async () => {
 
 
 def _violations(page: Any) -> list[list[str]]:
-    """Return what axe-core finds, of any level; contrast of 7:1, the third level's, is not asked for."""
+    """Return axe-core's findings of all levels; contrast of 7:1 (level AAA) is not required."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
     return [each for each in page.evaluate(EVERY_RULE) if each[0] != "color-contrast-enhanced"]
@@ -122,7 +122,7 @@ def test_few_stops_lead_to_the_weights(page: Any, address: str, translating: str
 
 @pytest.mark.parametrize("mode", MODES)
 def test_all_is_reached_in_few_stops(page: Any, tmp_path: Path, mode: str) -> None:
-    """Of a layer of eight heads and 150 tokens: tokens, words of lines and small pictures are a stop a group."""
+    """Groups of tokens, words and thumbnails are one tab stop each, for a layer of eight heads and 150 tokens."""
     weights = np.random.default_rng(0).dirichlet(np.ones(150), size=(8, 150)).astype(np.float32)
     labels = [f"t{step}" for step in range(150)]
     page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())
@@ -170,7 +170,7 @@ def test_the_table_has_the_weights(page: Any, address: str, learned: regard.Answ
 def test_with_little_room_all_is_in_reach(
     page: Any, address: str, translating: str, size: tuple[int, int]
 ) -> None:
-    """Nothing sticks out sideways, and the legend is on the screen wherever the weights are."""
+    """The page does not overflow sideways, and the legend is visible with the weights."""
     width, height = size
     page.set_viewport_size({"width": width, "height": height})
     for where in (address, translating):
@@ -188,7 +188,7 @@ def test_with_little_room_all_is_in_reach(
             canvas.scroll_into_view_if_needed()
             legend = page.locator(".legend").bounding_box()
             assert legend["y"] >= 0 and legend["y"] + legend["height"] <= height
-            assert legend["height"] < 24  # a line, which hides no more than one row
+            assert legend["height"] < 24  # a line that hides at most one row
             assert canvas.bounding_box()["width"] > 0.6 * width
 
 

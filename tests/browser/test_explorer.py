@@ -1,4 +1,4 @@
-"""The explorer, tried as a user would."""
+"""The explorer as a user operates it."""
 
 import csv
 import re
@@ -14,7 +14,7 @@ INPUT = "BCCCBAABACCCA"
 
 def _type(page: Any, address: str, text: str = INPUT) -> None:
     page.goto(address)
-    page.wait_for_selector("canvas")  # of a drawn sample
+    page.wait_for_selector("canvas")  # of a random sample
     page.fill("#input", text)
     page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=text)
 
@@ -38,7 +38,7 @@ def test_what_cannot_be_read_is_said(page: Any, address: str) -> None:
     assert "letter 'X' at step 3 is not in the vocabulary" in page.inner_text("#message")
     page.fill("#input", INPUT)
     page.wait_for_function("() => document.getElementById('message').textContent === ''")
-    page.complaints.clear()  # the browser writes down each status that is no success
+    page.complaints.clear()  # the browser logs each status that is not a success
 
 
 def test_hovering_lights_the_row_and_tells_the_weight(page: Any, address: str, learned: regard.AnswerRun) -> None:
@@ -75,7 +75,7 @@ def test_a_weight_is_dragged(page: Any, address: str, learned: regard.AnswerRun)
     _type(page, address)
     page.select_option("select[data-name=Head]", label="head 0")
     page.locator("figure [role=grid]").focus()
-    page.keyboard.press("ArrowDown")  # the first key chooses, the next ones move
+    page.keyboard.press("ArrowDown")  # the first key selects, the next ones move
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     slider = page.locator("input[data-name=weight]")
@@ -105,7 +105,7 @@ def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned
     page.click("text=Find samples")
     page.wait_for_selector("#samples h2:text-is('Largest weights of cross head 1')")
     page.select_option("select[data-name='attends to']", label="A")
-    page.wait_for_selector("text=/largest weight at \\W?A\\W?[.]/")  # not those of the letter before
+    page.wait_for_selector("text=/largest weight at \\W?A\\W?[.]/")  # not those of the previous letter
     found = learned.samples("cross", 1, token="A").samples[2]
     page.click("button[data-name=sample-2]")
     page.wait_for_function("text => document.getElementById('input').value === text", arg=found.input)
@@ -133,7 +133,7 @@ def test_attention_forms(page: Any, address: str, learned: regard.AnswerRun) -> 
 
 
 def test_text_of_an_input_stays_text(page: Any, address: str) -> None:
-    """What a page elsewhere may hide in an input is shown, not run."""
+    """Markup in an input is shown as text, not executed."""
     page.goto(address)
     page.wait_for_selector("canvas")
     page.fill("#input", "<img src=x onerror=alert(1)>")
@@ -162,7 +162,7 @@ def test_a_killed_browser_harms_nobody(chromium: Any, page: Any, address: str) -
             fetch('api/attend', { method: 'POST', headers, body: `{"seed": ${seed}}` });
         } }"""
     )
-    other.context.close()  # in the middle of its requests
+    other.context.close()  # during its requests
     _type(page, address)
     assert page.locator("figure canvas").count() == 2
 
@@ -264,7 +264,7 @@ def test_the_address_keeps_what_is_shown(page: Any, address: str, chromium: Any)
     page.click("text=Table")
     page.wait_for_selector("table")
     said = page.inner_text(".answer")
-    other = chromium.new_context().new_page()  # somebody else, who was sent a link
+    other = chromium.new_context().new_page()  # another user with the link
     other.goto(page.url)
     other.wait_for_selector("table")
     other.wait_for_selector("text=1 changed")
@@ -316,7 +316,9 @@ def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerR
     assert (width, height) == (2 * int(picture.get("width", 0)), 2 * int(picture.get("height", 0)))
     page.click("text=Lines")
     lines = ElementTree.fromstring(saved("SVG"))
-    assert len(list(lines.iter(f"{name}line"))) == page.locator(".lines svg line").count()  # two are the key's
+    assert (
+        len(list(lines.iter(f"{name}line"))) == page.locator(".lines svg line").count()
+    )  # two buttons belong to the key
     assert saved("PNG").startswith(b"\x89PNG")
     assert _in(lines, "weight 0")
     page.click("text=Overview")
@@ -335,6 +337,6 @@ def test_what_the_model_does_not_know_is_told_beside_the_field(page: Any, transl
     page.wait_for_selector("#note:text-is(\"Note: the model does not know '猫'\")")
     field, note, view = (page.locator(each).bounding_box() for each in ("#input", "#note", "#view"))
     assert 0 <= note["y"] - (field["y"] + field["height"]) < 20 and note["y"] + note["height"] < view["y"]
-    assert not page.locator("#view .note").is_visible()  # it is told once
+    assert not page.locator("#view .note").is_visible()  # the message appears once
     page.fill("#input", "Heute läuft der alte Hund.")
     page.wait_for_function("() => document.getElementById('note').textContent === ''")

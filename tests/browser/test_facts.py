@@ -1,4 +1,4 @@
-"""What pages and saved files say: at load, of which head, and what was done to the model."""
+"""Text of pages and saved files: at load, about the selected head, and about changes of the model."""
 
 import io
 import re
@@ -57,7 +57,7 @@ def test_without_javascript_the_page_says_so(chromium: Any, exported: Path) -> N
 
 
 def _heads(page: Any) -> tuple[str, str]:
-    """Return the head that the sentence names, and the one that the strip of tokens does."""
+    """Return the heads named by the sentence and by the strip of tokens."""
     settle(page)
     found = [
         re.search(r"average of heads [\d, ]*\d|head \d+", page.locator(place).inner_text())
@@ -90,7 +90,7 @@ def test_sentence_and_strip_speak_of_the_same_head(page: Any, exported: Path, le
     for head in ("head 0", "head 1", "all heads"):
         page.select_option("select[data-name=Head]", label=head)
         check(None if head == "all heads" else head)
-    page.hover("figure canvas >> nth=0")  # another head is pointed at, and then none
+    page.hover("figure canvas >> nth=0")  # the pointer is on another head, then on none
     page.mouse.move(5, 5)
     check()
     page.check("text=average of the heads")

@@ -1,4 +1,4 @@
-"""How a weight comes about, as the page shows it: the figures are the model's own."""
+"""The computation of a weight on the page has the model's numbers."""
 
 import re
 from pathlib import Path

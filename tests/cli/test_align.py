@@ -1,4 +1,4 @@
-"""`regard align`: links a line, heads chosen and kept, and what cannot be aligned."""
+"""`regard align`: one line of links per pair, selection of heads, and refused inputs."""
 
 import io
 import json
@@ -20,7 +20,7 @@ PAIRS = sentences()[200:]
 
 @pytest.fixture(scope="module")
 def own(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the run on the tests' German, whose heads may be chosen."""
+    """Return a copy of the run on the tests' German, whose heads may be selected."""
     folder = tmp_path_factory.mktemp("own") / "translation"
     shutil.copytree(german.folder, folder)
     return folder
@@ -28,7 +28,7 @@ def own(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def texts(tmp_path: Path) -> tuple[Path, Path, Path]:
-    """Files of source, target and links."""
+    """Write files of source, target and links."""
     files = (tmp_path / "a.de", tmp_path / "a.en", tmp_path / "a.links")
     for file, side in zip(files, (*zip(*PAIRS, strict=True), [LINKS] * len(PAIRS)), strict=True):
         file.write_text("".join(f"{line}\n" for line in side))
@@ -97,7 +97,7 @@ def test_pairs_may_come_in_any_way(
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{one}\t{other}\tmore\n" for one, other in PAIRS))
     assert command("align", own, pairs)[1] == expected
-    status, out, _ = command("align", own, source)  # translated first
+    status, out, _ = command("align", own, source)  # after translating
     assert status == 0 and len(out.splitlines()) == len(PAIRS) and out.count(" ||| ") == len(PAIRS)
 
 
@@ -114,7 +114,7 @@ def test_json_has_words_links_and_weights(own: Path, texts: tuple[Path, Path, Pa
 
 
 def test_both_directions(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
-    """A copy of the run stands in for one of the other direction, whatever that says."""
+    """A copy of the run serves as the model of the other direction; the result does not matter."""
     source, target, links = texts
     other = shutil.copytree(own, own.parent / "other", dirs_exist_ok=True)
     status, out, _ = command("align", own, source, target, "--links", links, "--reverse", other)
@@ -129,7 +129,7 @@ def test_drawn(own: Path, texts: tuple[Path, Path, Path], command: Command, tmp_
     asked = (own, *texts[:2], "--by", "all")
     status, out, _ = command("align", *asked, "--plot", tmp_path / "drawn.svg")
     assert status == 0 and "Saved" in out and (tmp_path / "drawn.svg").stat().st_size > 1000
-    name = "mean of 2 heads"  # whatever draws it
+    name = "mean of 2 heads"  # whichever library draws it
     assert name in out and f"<!-- {name} -->" in (tmp_path / "drawn.svg").read_text(encoding="utf-8")
     assert command("align", *asked, "--plot", tmp_path / "drawn.html")[0] == 0
     assert f'"names": ["{name}"]' in (tmp_path / "drawn.html").read_text(encoding="utf-8")

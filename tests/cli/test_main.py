@@ -1,4 +1,4 @@
-"""The command line from a shell."""
+"""The command line as a process."""
 
 import os
 import signal
@@ -108,7 +108,7 @@ def test_sigterm_saves_too(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX limits on the size of files")
 def test_a_disk_that_refuses_is_one_line_and_status_1(tmp_path: Path) -> None:
-    """A limit on the size of files stands in for a full disk: the model does not fit below it."""
+    """Training reports a full disk in one line. A limit on file sizes simulates it: the model does not fit."""
     code = (
         "import resource, signal, sys; from regard.cli import main;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
@@ -165,7 +165,7 @@ def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
 
 
 def _paths() -> list[tuple[str, list[str]]]:
-    """Return every flag of every command that is a path, with what precedes it."""
+    """Return every flag with a path value, with the command line before it."""
     from tests.faults.flags import forms
 
     found = {}

@@ -1,4 +1,4 @@
-"""Errors name what a folder holds, and both values of a flag that is not the run's; helps fit a terminal."""
+"""Errors name the content of a folder and both values of a wrong flag; helps fit the terminal."""
 
 import json
 import re
@@ -17,7 +17,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Path:
-    """A folder that looks like a model of Hugging Face's."""
+    """Create a folder that looks like a Hugging Face model."""
     folder = tmp_path / "peer"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": ["BertModel"]}))
@@ -50,12 +50,12 @@ def test_flags_of_the_training_are_told_with_both_values(
 def test_look_says_what_a_name_is(
     command: Command, trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: bool
 ) -> None:
-    """Also without transformers, which is not needed to see that."""
+    """The folder is recognized even if transformers is not installed."""
     if without:
         monkeypatch.setitem(sys.modules, "transformers", None)
     else:
         pytest.importorskip("transformers", reason="needs the extra peers")
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # its variable was read long ago
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # the variable was read at import
     monkeypatch.chdir(tmp_path)
     assert "is a run of Regard: open it with `regard show" in _refused(command, "look", trained.folder)
     found = _refused(command, "look", "nofolder")

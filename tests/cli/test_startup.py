@@ -1,4 +1,4 @@
-"""What commands do not load: each needs only what its own work asks for."""
+"""Commands import only the modules that they need."""
 
 import subprocess
 import sys
@@ -82,7 +82,9 @@ def test_a_command_loads_what_its_work_asks_for_and_no_more(
 
 
 def _in_room(name: str, loaded: set[str]) -> bool:
-    """Whether a file of Regard's, or one of a room, has been loaded; a room itself is only a list of names."""
+    """Return whether a module of Regard has been loaded; a package without loaded modules only has lazy
+    exports.
+    """
     return (
         f"regard.{name}" in loaded if "." in name else any(each.startswith(f"regard.{name}.") for each in loaded)
     )

@@ -1,4 +1,4 @@
-"""Standard streams: closed ones, and what of a text reaches a terminal."""
+"""Standard streams: closed ones, and control characters in texts."""
 
 import io
 import os
@@ -21,7 +21,7 @@ REGARD = shlex.join([sys.executable, "-m", "regard"])
 
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell."""
+    """Run a shell command."""
     return subprocess.run(
         ["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False, timeout=120
     )
@@ -108,7 +108,7 @@ def test_names_and_inputs_reach_no_terminal_as_they_are(
 def test_help_shows_defaults_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     @dataclass(frozen=True, kw_only=True)
     class Flags:
-        """Some."""
+        """A class with a short docstring."""
 
         name: str = "a\x1bb"
         path: Path = Path("c\x1bd")
@@ -120,7 +120,7 @@ def test_help_shows_defaults_escaped(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def on_terminal(words: list[str], folder: Path) -> str:
-    """Return what a command writes on a terminal."""
+    """Return the output of a command on a terminal."""
     main, side = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
     with subprocess.Popen(
@@ -136,7 +136,7 @@ def on_terminal(words: list[str], folder: Path) -> str:
         while True:
             try:
                 part = os.read(main, 1 << 16)
-            except OSError:  # its other side is closed
+            except OSError:  # the other end is closed
                 break
             found += part
             if not part:

@@ -1,4 +1,4 @@
-"""`regard translate`: one line for each line, whatever comes in."""
+"""`regard translate`: one output line per input line, for any input."""
 
 import io
 import subprocess
@@ -19,7 +19,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def piped(command: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    """Run a command with bytes on its standard input."""
+    """Run a command with the given bytes as standard input."""
 
     def call(content: bytes, *argv: Any) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))

@@ -1,4 +1,4 @@
-"""Translation through the command line."""
+"""Translation from the command line."""
 
 import io
 import math
@@ -112,7 +112,7 @@ def test_help_names_the_presets_values(command: Command) -> None:
 def test_what_was_drawn_is_what_is_looked_at(
     german: regard.TranslationRun, command: Command, tmp_path: Path
 ) -> None:
-    """A drawn answer is not looked for a second time: the picture is of the answer that was written."""
+    """The picture shows the written translation; the search does not run again."""
     source = sentences()[0][0]
     for seed in range(3):
         picture = tmp_path / f"{seed}.html"

@@ -1,4 +1,4 @@
-"""Commands on a run whose parameters are not finite: no fault, and the first of them is named."""
+"""Commands on a run with non-finite parameters fail with one line that names the first of them."""
 
 import shutil
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from regard.training.tensor_file import pack_tensors, read_tensors
 
 
 def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:
-    """Copy a run, with one number of each of these parameters replaced, and its checksum made anew."""
+    """Copy a run, replace one number of each named parameter, and update its checksum."""
     shutil.copytree(run, folder)
     found = read_tensors(folder / "model.safetensors")
     for name in names:

@@ -1,4 +1,4 @@
-"""The certificate: what it finds, and what it refuses."""
+"""The certificate: its findings and refusals."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ from regard.errors import InputError
 
 
 class Twin:
-    """The run itself, as another program; `change` spoils one of its answers."""
+    """Return the run as another program; `change` spoils one of its answers."""
 
     program = "torch"
     missing: dict[str, str] = {}

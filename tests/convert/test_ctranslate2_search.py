@@ -1,4 +1,4 @@
-"""Our search in CTranslate2: the same answers, whatever is asked."""
+"""Regard's search in CTranslate2 gives the same answers with all options."""
 
 import copy
 import dataclasses
@@ -30,7 +30,7 @@ TIE = 1e-4
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
-    """A run whose vocabulary has whole words, so that what is never written is seldom among the best."""
+    """Return a run with a vocabulary of whole words, so that forbidden tokens are seldom among the best."""
     folder = tmp_path_factory.mktemp("searching")
     flags = {**TINY, "vocab_size": 200, "steps": 300}
     run = regard.train("translation", **write(folder), **flags, savepath=folder, progress=False)
@@ -40,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
 
 @pytest.fixture
 def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many sources of each batch were left to our own search."""
+    """Store the number of sources of each batch that fall back to Regard's search."""
     counts: list[int] = []
     search_batch = ctranslate2_search.search_batch
 
@@ -59,7 +59,7 @@ def check_same(run: regard.TranslationRun, texts: list[str], **options: Any) -> 
     for one, other in zip(here, there, strict=True):
         for rank, (mine, found) in enumerate(zip(one, other, strict=True)):
             assert found.score == pytest.approx(mine.score, abs=TIE)
-            if found.tokens != mine.tokens:  # one of a tie, here or behind the last rank
+            if found.tokens != mine.tokens:  # one of a tie, here or after the last rank
                 assert (
                     any(abs(mine.score - each.score) < TIE for at, each in enumerate(one) if at != rank)
                     or rank == len(one) - 1
@@ -90,7 +90,7 @@ def test_all_options_answer_as_our_own_search(
 
 
 def test_what_is_usual_is_searched_there(run: regard.TranslationRun, ours: list[int]) -> None:
-    # Answers that reach the limit of their own source are searched for again by us.
+    # Regard's search repeats answers that reach the limit of their own source.
     for options, most in (({"beam": 1}, 2), ({"beam": 2}, 20), ({}, 80)):
         ours.clear()
         check_same(run, SOURCES[:100], **options)
@@ -105,8 +105,9 @@ def test_the_order_is_kept_over_batches(run: regard.TranslationRun) -> None:
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_what_is_never_written_keeps_its_share(run: regard.TranslationRun, ours: list[int], beam: int) -> None:
-    """Of a model that would write the unknown symbol nearly as readily as a word, or rather: it is not written,
-    and the word is no likelier for that."""
+    """The unknown symbol is never written, even if it is nearly as likely as a word or more likely, and this
+    does not make the word more likely.
+    """
     word = run.task.target_vocabulary.symbols.index("▁dog")
     dogs = [source for source in SOURCES if "Hund" in source][:20]
     for likely in (0.9, 1.2):
@@ -145,8 +146,9 @@ def test_an_answer_may_be_as_long_as_the_longest(
 
 
 def test_what_was_dropped_may_have_been_better(run: regard.TranslationRun) -> None:
-    """Of three hypotheses that end, two are returned: the third is less likely than both, and may be as long as
-    the longer one, whose length penalty is the larger."""
+    """With two returned hypotheses of three finished ones, the third is not returned: it is less likely, even
+    if it is as long as the longest, which has the larger length penalty.
+    """
     run.translate(SOURCES[:1], engine="ctranslate2")
     there = ctranslate2_search.CTranslate2Search(
         run, next((run.folder / "engines").iterdir()), precision="float32", threads=1

@@ -1,4 +1,4 @@
-"""Which engine searches, and the converted model that is kept beside a run."""
+"""Choice of the search engine, and the converted model stored with a run."""
 
 import errno
 import shutil
@@ -24,7 +24,7 @@ SOURCES = [source for source, _ in sentences()[:30]]
 
 @pytest.fixture
 def run(german: regard.TranslationRun, tmp_path: Path) -> regard.TranslationRun:
-    """A copy of the run, with nothing beside it."""
+    """Return a copy of the run without converted models."""
     shutil.copytree(german.folder, tmp_path / "translation", ignore=shutil.ignore_patterns("engines"))
     return loaded(tmp_path)
 
@@ -219,7 +219,7 @@ def test_on_the_command_line(run: regard.TranslationRun, command: Command, tmp_p
     for more in ((), ("--beam", "1"), ("--n_best", "2", "--batchsize", "2")):
         ours = command(*argv, *more, "--engine", "regard")
         assert ours[0] == 0 and command(*argv, *more, "--engine", "auto")[1] == ours[1]
-        assert command(*argv, *more, "--engine", "ctranslate2") == ours  # by now it is converted
+        assert command(*argv, *more, "--engine", "ctranslate2") == ours  # the model is converted by now
     status, out, err = command("translate", run.folder, SOURCES[0], "--scores")
     assert status == 0 and err.startswith("regard: using CTranslate2 ") and err.count("\n") == 1
     assert float(out.split("\t")[0]) == pytest.approx(run.search(SOURCES[:1])[0][0].log_probability, abs=2e-4)

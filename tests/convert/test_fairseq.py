@@ -1,4 +1,4 @@
-"""Models of fairseq as runs: compared with its architecture in transformers, with the same parameters."""
+"""Imported fairseq models equal the same architecture in transformers with the same parameters."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -104,7 +104,7 @@ def test_what_else_it_can_be_exported_to(tmp_path: Path) -> None:
 
 
 class Trap:
-    """Makes a folder where it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -147,7 +147,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_dictionaries_of_languages_that_are_named(tmp_path: Path) -> None:
-    named = {"source_lang": "en", "target_lang": "de"}  # the other way round
+    named = {"source_lang": "en", "target_lang": "de"}  # in the other direction
     folder = write_fairseq(tmp_path / "theirs", joined=False, old=True, **named)
     with pytest.raises(InputError, match="dict.en.txt and .* the checkpoint's matrices have .* of its training"):
         import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)

@@ -1,4 +1,4 @@
-"""Transformers for Hugging Face: loaded by its own classes, with the same logits, weights and translations."""
+"""Exported Transformers load with Hugging Face's classes, with the same logits, weights and translations."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Marian models of Hugging Face as runs: the same logits, weights and translations, and all that a run can do."""
+"""Imported Hugging Face Marian models give the same logits, weights and translations, and have all features of
+a run.
+"""
 
 import json
 import shutil
@@ -19,7 +21,7 @@ from tests.marian import write_marian
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
-pytest.importorskip("sacremoses")  # without it, their tokenizer warns
+pytest.importorskip("sacremoses")  # without sacremoses, the tokenizer warns
 TEXTS = [source for source, _ in sentences()[:12]]
 
 
@@ -202,7 +204,7 @@ def test_pickled_weights_are_read_as_weights_only(theirs: Path, tmp_path: Path) 
 
 
 class Trap:
-    """Makes a folder where it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Models of JoeyNMT as runs: where it is installed, they are compared with it."""
+"""Imported JoeyNMT models equal JoeyNMT, if it is installed."""
 
 import importlib.util
 import io
@@ -37,7 +37,7 @@ def part(**options: Any) -> dict[str, Any]:
 
 
 def pieces() -> bytes:
-    """Return a model of SentencePiece of both sides of the text, as JoeyNMT's are made."""
+    """Return a SentencePiece model of both sides of the text, trained as JoeyNMT's."""
     from sentencepiece import SentencePieceTrainer
 
     made = io.BytesIO()
@@ -55,7 +55,7 @@ def pieces() -> bytes:
 
 
 def write_joeynmt(folder: Path, *, level: str = "word", tied: bool = True, **options: Any) -> Path:
-    """Write a folder as JoeyNMT leaves it after a training, with random weights; `options` are of both parts."""
+    """Write a folder of a trained JoeyNMT model with random weights; `options` apply to encoder and decoder."""
     from joeynmt.model import build_model
     from joeynmt.vocabulary import Vocabulary
 
@@ -170,7 +170,7 @@ def test_what_is_damaged_or_not_imported_is_refused(tmp_path: Path) -> None:
 
 
 class Trap:
-    """Makes a folder where it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Models as ONNX: run by ONNX Runtime with the same numbers, for any batch and length, and without Regard."""
+"""ONNX models give the same numbers in ONNX Runtime for any batch and length, without Regard."""
 
 import copy
 import json
@@ -36,7 +36,7 @@ def transformer(**flags: Any) -> Seq2Seq:
         **SYMBOLS,
     )
     for name, each in model.named_parameters():
-        if name.endswith("positions.weight"):  # zero until trained
+        if name.endswith("positions.weight"):  # zero before training
             torch.nn.init.normal_(each)
     return model.eval()
 
@@ -61,7 +61,7 @@ MODELS: dict[str, Callable[[], Seq2Seq]] = {
 
 
 class Opened:
-    """A graph of ONNX, opened as its users do."""
+    """A graph opened with ONNX Runtime."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.session = graph, onnxruntime.InferenceSession(graph.content)
@@ -72,7 +72,7 @@ class Opened:
 
 
 def check_sizes(found: dict[str, np.ndarray], shapes: dict[str, list[int | str]], **sizes: int) -> None:
-    """Hold what came out to the shapes that are told of it."""
+    """Check the outputs against the declared shapes."""
     assert list(found) == list(shapes)
     for name, shape in shapes.items():
         told = [eval(size, {}, sizes) if isinstance(size, str) else size for size in shape]
@@ -95,7 +95,7 @@ def test_the_same_numbers_for_any_batch_and_length(name: str, capfd: pytest.Capt
         found = encoder({"source": source.numpy()})
         check_sizes(found, encoder.graph.outputs, batch=batch, source=length)
         for layer, record in records.items():
-            there = (source != 0)[:, None, :, None].numpy()  # what padding attends to is nothing
+            there = (source != 0)[:, None, :, None].numpy()  # the attention of padding does not matter
             np.testing.assert_allclose(found[layer] * there, record.weights.numpy() * there, atol=1e-5)
         given = {name: found[name] for name in decoder.graph.inputs if name != "token"}
         for step in range(length):
@@ -111,11 +111,13 @@ def test_the_same_numbers_for_any_batch_and_length(name: str, capfd: pytest.Capt
             given = {name: found.get(f"next.{name}", each) for name, each in given.items()}
         for place, tensor in flatten_tensors(state).items():
             np.testing.assert_allclose(given[place], tensor.numpy(), atol=2e-5)
-    assert capfd.readouterr().err == ""  # the runtime warns of shapes that are not as they are told
+    assert capfd.readouterr().err == ""  # the runtime warns about shapes other than the declared ones
 
 
 def translated(folder: Path, texts: list[str]) -> tuple[list[str], list[str]]:
-    """Run the model card's program in a Python that has no Regard: translations, and lines of what was seen."""
+    """Run the program of the model card in a Python without Regard; return translations and the lines of
+    weights.
+    """
     [program] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL)
     hidden = "import sys\nsys.modules['regard'] = sys.modules['torch'] = None  # importing them fails\n"
     (folder / "translate.py").write_text(hidden + program, encoding="utf-8")
@@ -240,7 +242,7 @@ def test_what_cannot_be_traced_is_refused_by_name(
     with pytest.raises(InputError, match="score peeking_score:Peeking: PyTorch cannot write it as ONNX") as told:
         export(run, tmp_path / "out", to="onnx", progress=False)
     assert "\n" not in str(told.value) and not (tmp_path / "out").exists()
-    assert capfd.readouterr() == ("", "")  # PyTorch would list all that it has traced
+    assert capfd.readouterr() == ("", "")  # otherwise PyTorch lists everything it has traced
 
 
 def test_without_the_extra(

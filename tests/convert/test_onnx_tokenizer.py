@@ -1,4 +1,6 @@
-"""Vocabularies as files of the `tokenizers` library: the same indices of a text, the same text of indices."""
+"""Vocabularies exported to the `tokenizers` library give the same indices of a text and the same text of
+indices.
+"""
 
 import pytest
 from hypothesis import example, given

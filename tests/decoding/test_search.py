@@ -1,4 +1,4 @@
-"""Greedy and beam search: against all targets there are, against each other, and against teacher forcing."""
+"""Greedy and beam search equal an exhaustive search over all targets, each other, and teacher forcing."""
 
 import itertools
 from collections.abc import Callable
@@ -20,7 +20,9 @@ LONGEST = 4
 
 
 def make(seed: int, scale: float = 3.0, **options: Any) -> Any:
-    """A small model whose answers are spread over many targets; its vocabulary is `LETTERS` and the end."""
+    """Return a small model with probable answers of many kinds; its vocabulary is `LETTERS` and the end
+    symbol.
+    """
     torch.manual_seed(seed)
     config = RecurrentConfig(hidden=8, embedding=4, **options)
     model = RecurrentSeq2Seq(config, source_symbols=7, target_symbols=7).double().eval()
@@ -32,7 +34,7 @@ def make(seed: int, scale: float = 3.0, **options: Any) -> Any:
 
 
 def make_transformer(seed: int) -> Any:
-    """The same of a Transformer, whose output layer has no bias."""
+    """Return such a Transformer, whose output layer has no bias."""
     torch.manual_seed(seed)
     config = TransformerConfig(hidden=8, heads=2, inner=8, dec_layers=1)
     model = Transformer(config, source_symbols=7, target_symbols=7, longest=9).double().eval()
@@ -43,7 +45,7 @@ def make_transformer(seed: int) -> Any:
 
 @torch.no_grad()
 def probability(model: Seq2Seq, source: Tensor, tokens: tuple[int, ...], *, ended: bool = True) -> float:
-    """The log-probability of a target, by teacher forcing."""
+    """Return the log-probability of a target by teacher forcing."""
     target = torch.tensor([[*tokens, EOS]]) if ended else torch.tensor([list(tokens)])
     target_in = torch.cat([torch.tensor([[BOS]]), target[:, :-1]], dim=1)
     logits = model(source, source != 0, target_in)
@@ -51,7 +53,7 @@ def probability(model: Seq2Seq, source: Tensor, tokens: tuple[int, ...], *, ende
 
 
 def every_target(model: Seq2Seq, source: Tensor, alpha: float = 0.0) -> list[tuple[float, list[int]]]:
-    """All targets of up to `LONGEST` tokens with their scores, best first."""
+    """Return all targets of up to `LONGEST` tokens with their scores, best first."""
     found = []
     for length in range(LONGEST + 1):
         for tokens in itertools.product(LETTERS, repeat=length):
@@ -218,7 +220,7 @@ def test_a_temperature_that_does_not_fit_is_refused(temperature: float) -> None:
 def test_probabilities_that_are_not_finite_at_a_later_step_are_an_error(scored: bool) -> None:
     model, source = make(0), collate([[4]])
     embedding = [each for each in model.modules() if isinstance(each, nn.Embedding)][-1]  # of targets
-    with torch.no_grad():  # the first step reads BOS only
+    with torch.no_grad():  # the first step reads only BOS
         embedding.weight[torch.arange(len(embedding.weight)) != BOS] = float("nan")
     for width in (2, 3):
         with pytest.raises(InputError, match="probabilities are not finite"):

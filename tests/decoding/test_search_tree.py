@@ -1,4 +1,4 @@
-"""What a search tried, as a tree: the answer is its best path, and every number is the model's own."""
+"""The tree of a search: its best path is the answer, and all numbers are the model's."""
 
 import math
 
@@ -43,7 +43,7 @@ def test_a_prefix_is_as_likely_as_its_tokens(translator: regard.PairRun) -> None
 
 
 def test_what_was_tried_attends(translator: regard.PairRun) -> None:
-    """Of every prefix, the attention is that of its own tokens."""
+    """The attention of every prefix equals that of its tokens."""
     found = translator.tree(TEXT, beam=3)
     for leaf in found.leaves:
         tokens = found.path(leaf)

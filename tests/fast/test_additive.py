@@ -1,4 +1,4 @@
-"""Additive scores in blocks against the equation written out."""
+"""Additive scores computed in blocks equal the explicit equation."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from tests.memory import grown_mib
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks so small that every way of cutting happens."""
+    """Use blocks so small that all ways to split occur."""
     monkeypatch.setattr(additive, "BLOCK", 100)
 
 
@@ -68,7 +68,7 @@ def test_autocast_keeps_to_its_dtype() -> None:
     ("function", "low", "high"), [("blockwise_scores", 0, 200), ("pairwise_scores", 2000, 9000)]
 )
 def test_all_pairs_never_stand_in_memory(function: str, low: float, high: float) -> None:
-    """All pairs would take 2048 MiB, as they do where they are written out."""
+    """The full tensor of pairs, which would take 2048 MiB, is never allocated."""
     grown = grown_mib(
         "import torch; from regard.attention.scores import pairwise_scores;"
         "from regard.fast.additive import blockwise_scores;"

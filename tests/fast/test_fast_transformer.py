@@ -1,4 +1,4 @@
-"""A Transformer written out for searches: against its own layers, and only where nobody looks on."""
+"""The fast Transformer for searches equals its layers, and is used only if nothing observes the layers."""
 
 import math
 from contextlib import AbstractContextManager
@@ -34,16 +34,16 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class Slope(Positions):
-    """Positions of one's own."""
+    """Custom positions."""
 
     def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
-        """Return what grows with the step."""
+        """Return values that grow with the step."""
         steps = torch.arange(first, first + count, device=device, dtype=torch.float64)
         return steps.unsqueeze(1) / torch.arange(2, self.width + 2, device=device)
 
 
 def make(seed: int = 0, **options: Any) -> Transformer:
-    """A model of odd sizes that writes at length, in float64."""
+    """Return a model of odd sizes with long answers, in float64."""
     torch.manual_seed(seed)
     config = TransformerConfig(
         **{"hidden": 12, "heads": 3, "inner": 10, "enc_layers": 2, "dec_layers": 3, **options}
@@ -51,20 +51,20 @@ def make(seed: int = 0, **options: Any) -> Transformer:
     model = Transformer(config, source_symbols=SYMBOLS, target_symbols=SYMBOLS, longest=90).double().eval()
     with torch.no_grad():
         for name, each in model.named_parameters():
-            if each.ndim == 1 or "positions" in name:  # zeros and ones would show nothing
+            if each.ndim == 1 or "positions" in name:  # zeros and ones would hide mistakes
                 each.add_(torch.randn_like(each) / 4)
         model.target_embedding.weight.mul_(2.0)
     return model
 
 
 def sources(*lengths: int) -> Tensor:
-    """Sources of some lengths."""
+    """Return sources of several lengths."""
     generator = torch.Generator().manual_seed(5)
     return collate([torch.randint(4, SYMBOLS, (length,), generator=generator).tolist() for length in lengths])
 
 
 def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    """Check that hypotheses are the same but for rounding."""
+    """Check that hypotheses are equal up to rounding."""
     for one, other in zip(found, expected, strict=True):
         assert (one.tokens, one.finished) == (other.tokens, other.finished)
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-9)
@@ -106,7 +106,7 @@ def test_states_are_those_of_the_layers_whoever_goes_on(kind: str) -> None:
         both = [each.step(tokens, state) for each, state in zip(steppers, states, strict=True)]
         torch.testing.assert_close(both[0][0], both[1][0], rtol=0, atol=1e-10)
         states = [state for _, state in both]
-        if step >= 2:  # one hypothesis of each at first, as in greedy search
+        if step >= 2:  # one hypothesis per source at first, as in greedy search
             parents = torch.randint(0, count, (left, 3), generator=generator)
             states, count = [each.choose(parents) for each in states], 3
         if step in (1, 4, 7):
@@ -177,7 +177,7 @@ def test_hooks_are_called() -> None:
 
 
 class Derived(Transformer):
-    """A model that may do anything else."""
+    """A subclass, which may compute something else."""
 
 
 def test_only_what_it_knows_is_written_out() -> None:

@@ -1,4 +1,4 @@
-"""All steps in one operation: against step by step, which is what runs while somebody looks on."""
+"""The fused recurrent decoder equals the stepwise one, which runs while something observes the layers."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ each_place = pytest.mark.parametrize(
 
 
 def make(score: str, place: dict[str, Any], cell: Any = "lstm") -> tuple[RecurrentDecoder, list[Tensor]]:
-    """A decoder in float64 with every parameter drawn, and embeddings, memory and last state."""
+    """Return a decoder in float64 with random parameters, and embeddings, memory and last state."""
     torch.manual_seed(1)
     width = D if "dot" in score else M
     decoder = RecurrentDecoder(E, D, width, cell=cell, score=SCORES[score](D, width), **place).double()
@@ -82,7 +82,7 @@ def test_without_gradients_it_is_the_same(place: dict[str, Any]) -> None:
 
 
 class Own(General):
-    """A score of one's own, which may do anything."""
+    """A custom score, which may compute anything."""
 
 
 def test_what_it_does_not_know_is_left_to_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:

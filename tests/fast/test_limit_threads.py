@@ -1,4 +1,4 @@
-"""In how many threads a model trains, and who decides it."""
+"""Number of training threads, and the settings that override it."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from regard.fast.threads import limit_threads
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine on which nobody has said anything."""
+    """Remove all settings of threads."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "_defaults", lambda: (2, 1))

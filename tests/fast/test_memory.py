@@ -17,7 +17,7 @@ import resource
 import torch
 from regard.fast.memory import MALLOPT_MMAP_THRESHOLD, keep_memory
 
-ctypes.CDLL(None).mallopt(MALLOPT_MMAP_THRESHOLD, 1 << 17)  # by itself, glibc keeps memory at times
+ctypes.CDLL(None).mallopt(MALLOPT_MMAP_THRESHOLD, 1 << 17)  # glibc alone keeps memory only at times
 {call}
 
 def step():

@@ -1,4 +1,4 @@
-"""Products by oneDNN: against PyTorch's own in float64; and what is left to PyTorch."""
+"""oneDNN products equal PyTorch's in float64; other calls use PyTorch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,13 +20,13 @@ sizes = st.integers(1, 40)
 
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
-    """Multiply small matrices as large ones are; yields the shapes of what went to oneDNN."""
+    """Use oneDNN for small matrices too; yield the shapes of the products by oneDNN."""
     monkeypatch.setattr(onednn, "MIN_MULTIPLICATIONS", 1)
     seen: list[tuple[int, ...]] = []
     multiplied = onednn.linear_by_onednn
 
     def seeing(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        for each in (states, weight):  # of others it makes no speed
+        for each in (states, weight):  # for other shapes it is not faster
             assert each.is_contiguous() or each.t().is_contiguous()
         seen.append(tuple(states.shape))
         return multiplied(states, weight, bias)
@@ -103,7 +103,7 @@ BIASES = {
 
 @pytest.mark.parametrize("bias", BIASES.values(), ids=BIASES)
 def test_a_bias_of_another_form(bias: Tensor) -> None:
-    """Of these oneDNN would read what does not belong to them."""
+    """oneDNN would read memory outside these tensors, so PyTorch computes them."""
     states, weight = torch.randn(7, 8), torch.randn(4, 8)
     expected = states @ weight.t() + bias
     torch.testing.assert_close(onednn_matmul(states, weight.t(), bias), expected, atol=1e-5, rtol=1e-5)
@@ -112,7 +112,7 @@ def test_a_bias_of_another_form(bias: Tensor) -> None:
             torch.testing.assert_close(F.linear(states, weight, bias), expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by forward_ad itself
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by forward_ad
 def test_gradients_are_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
     states, weight = torch.randn(7, 8), torch.randn(4, 8, requires_grad=True)
     with torch.enable_grad(), OneDNNMode():
@@ -125,7 +125,7 @@ def test_gradients_are_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) ->
 
 
 class _Watching(TorchFunctionMode):
-    """Notes which functions of PyTorch are called."""
+    """Stores the called functions of PyTorch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ def test_whoever_looks_on_sees_pytorchs_own_function(small_ones_too: list[tuple[
             layer(states)
         watcher = outer if isinstance(outer, _Watching) else inner
         assert F.linear in watcher.called  # type: ignore[union-attr]
-    assert len(small_ones_too) == 1  # where it stands outside, and is asked last
+    assert len(small_ones_too) == 1  # when it is the outer mode, which is called last
 
 
 def test_what_is_not_plain_is_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:

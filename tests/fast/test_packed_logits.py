@@ -1,4 +1,4 @@
-"""The vocabulary layer of a search: against the model's own, in float64."""
+"""The output layer of a search equals the model's in float64."""
 
 import copy
 from typing import Any
@@ -18,13 +18,13 @@ SYMBOLS = MIN_PACKED // WIDTH + 3
 
 @pytest.fixture(params=["recurrent", "transformer"])
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
-    """A model with a vocabulary that is just large enough."""
+    """Return a model with a vocabulary just large enough for the fast path."""
     torch.manual_seed(0)
     symbols: Any = {"source_symbols": 9, "target_symbols": SYMBOLS}
     if request.param == "transformer":
         return Transformer(TransformerConfig(hidden=WIDTH, inner=8), longest=9, **symbols).eval()
     built = RecurrentSeq2Seq(RecurrentConfig(hidden=WIDTH, embedding=4), **symbols).eval()
-    torch.nn.init.normal_(built.output.bias)  # zero bias would show nothing
+    torch.nn.init.normal_(built.output.bias)  # a zero bias would hide mistakes
     return built
 
 
@@ -51,7 +51,7 @@ def test_it_is_laid_out_where_that_pays(model: Seq2Seq, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("rows", [1, 63, 64, 127, 128, 129, 300])
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_small_matrix_and_many_rows(rows: int, bias: bool) -> None:
-    """Of many rows oneDNN makes the product, filled up; of few MKL."""
+    """Many rows are multiplied by oneDNN after padding, few rows by MKL."""
     weight, states, sums = torch.randn(384, 128), torch.randn(rows, 128), torch.randn(rows, 384)
     offset = torch.randn(384) if bias else None
     made = PackedLinear(weight, offset)

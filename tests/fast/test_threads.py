@@ -1,4 +1,4 @@
-"""Batches side by side: the same answers as one after the other, and only where nothing goes by the order."""
+"""Parallel batches give the same answers as sequential ones, and are used only if their order does not matter."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ THREADS = 4
 
 @pytest.fixture(autouse=True)
 def threads() -> Iterator[None]:
-    """As many threads as PyTorch may use."""
+    """Set the number of PyTorch's threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     yield
@@ -29,14 +29,14 @@ def threads() -> Iterator[None]:
 
 @pytest.fixture
 def model() -> Transformer:
-    """A model that nobody watches."""
+    """A model without hooks."""
     return Transformer(
         TransformerConfig(hidden=8, heads=2, inner=8), source_symbols=9, target_symbols=9, longest=9
     )
 
 
 def here(_: int) -> bool:
-    """Whether this is the thread of the test."""
+    """Return whether this is the main thread of the test."""
     return threading.current_thread() is threading.main_thread()
 
 
@@ -61,7 +61,7 @@ def test_batches_share_the_cores(model: Transformer, batches: int, share: int) -
     together = threading.Barrier(min(batches, THREADS), timeout=30)
 
     def search(batch: int) -> tuple[int, int]:
-        if batch < THREADS:  # the first ones wait for each other, which is in vain one after the other
+        if batch < THREADS:  # the first batches wait for each other, which never ends in sequence
             together.wait()
         return batch, torch.get_num_threads()
 

@@ -1,4 +1,4 @@
-"""The pooling classifier: each way to pool, padding, gradients."""
+"""The pooling classifier: each kind of pooling, padding and gradients."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The recurrent decoder: every variant against its equations, one sample and one step at a time, in float64."""
+"""Every variant of the recurrent decoder equals its equations, computed for one sample and step in float64."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def make(cell: str, score: str | None, memory_width: int = M, **place: Any) -> t
 
 
 def score_of(score: nn.Module, query: Tensor, key: Tensor) -> Tensor:
-    """The papers' formulas, for one pair."""
+    """Compute the papers' formulas for one pair."""
     if isinstance(score, ScaledDot):
         return query @ key / D**0.5
     if isinstance(score, Dot):
@@ -50,7 +50,7 @@ def score_of(score: nn.Module, query: Tensor, key: Tensor) -> Tensor:
 
 
 def cell_of(rnn: nn.LSTM | nn.GRU, read: Tensor, state: list[Tensor]) -> list[Tensor]:
-    """The cells' equations, as PyTorch's documentation has them."""
+    """Compute the cells' equations of PyTorch's documentation."""
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
     of_input, of_state, input_bias, state_bias = (rnn.get_parameter(name) for name in names)
     x, h = of_input @ read + input_bias, of_state @ state[0] + state_bias
@@ -161,7 +161,9 @@ def test_recording_keeps_every_step_and_changes_nothing(place: dict[str, Any]) -
 
 
 def test_shapes_of_the_document() -> None:
-    """N samples, encoder of M1 a direction, decoder of M2, embeddings of K (section 4.2 of the notes)."""
+    """Shapes equal those of section 4.2 of the notes: N samples, encoder width M1 per direction, decoder width
+    M2, embedding width K.
+    """
     n, tx, ty, m1, m2, k = 2, 5, 3, 7, 11, 13
     states, last = torch.randn(n, tx, 2 * m1), torch.randn(n, 2 * m1)
     decoder = RecurrentDecoder(k, m2, 2 * m1, score=Concat(m2, 2 * m1), context="cell", query="previous")

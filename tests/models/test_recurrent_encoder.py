@@ -1,4 +1,4 @@
-"""The recurrent encoder, against PyTorch's own bidirectional layers over packed sequences."""
+"""The recurrent encoder equals PyTorch's bidirectional layers over packed sequences."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from regard.models.recurrent_encoder import reversed_steps
 
 
 def twin(encoder: RecurrentEncoder, cell: Cell, input_width: int, width: int, layers: int) -> nn.LSTM | nn.GRU:
-    """PyTorch's layer with the same parameters."""
+    """Return PyTorch's layer with the same parameters."""
     peer = CELLS[cell](input_width, width // 2, layers, batch_first=True, bidirectional=True).double()
     for layer in range(layers):
         for suffix, side in (("", encoder.forwards), ("_reverse", encoder.backwards)):

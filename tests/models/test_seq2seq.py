@@ -1,4 +1,4 @@
-"""What every sequence-to-sequence model promises to training and decoding."""
+"""The interface of sequence-to-sequence models for training and decoding."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ SYMBOLS: dict[str, Any] = {"source_symbols": 9, "target_symbols": 8}
     ids=lambda param: f"{param[0]} {param[1]}",
 )
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
-    """A small model of each kind, in float64, with random parameters."""
+    """Return a small model of each kind with random parameters in float64."""
     kind, options = request.param
     torch.manual_seed(0)
     built: Seq2Seq
@@ -41,7 +41,7 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
         config = TransformerConfig(**{"hidden": 8, "heads": 2, "inner": 12, **options})
         built = Transformer(config, longest=20, **SYMBOLS)
         for name, parameter in built.named_parameters():
-            if "positions" in name:  # zero until trained
+            if "positions" in name:  # zero before training
                 torch.nn.init.normal_(parameter)
     return built.double().eval()
 

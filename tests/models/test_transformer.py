@@ -1,4 +1,4 @@
-"""The Transformer as a whole: its stacks are tested in tests/attention."""
+"""The complete Transformer; tests/attention tests its layers."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which samples a step learns from."""
+"""The samples of each training step."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_a_step_draws_the_same_batch_wherever_training_began() -> None:
 def test_batches_are_of_like_length_and_of_all_lengths() -> None:
     drawn = [batches_once.draw(step) for step in range(4 * BATCHES_PER_POOL)]
     shares = [(batch.source != PAD).float().mean().item() for batch in drawn]
-    assert sum(shares) / len(shares) > 0.9  # of the steps, so much is no padding
+    assert sum(shares) / len(shares) > 0.9  # share of steps that are not padding
     lengths = torch.cat([(batch.source != PAD).sum(1) - 1 for batch in drawn])
     assert set(lengths.tolist()) == set(range(1, 21))
     widths = [batch.source.shape[1] for batch in drawn[:BATCHES_PER_POOL]]
@@ -50,7 +50,7 @@ def test_many_batches_at_once_are_those_drawn_one_by_one(vary_len: bool, monkeyp
     generator = make_generator(0, "train")
     drawn, alone = Counting().batches(settings, BatchContext(generator=generator)), make_generator(0, "train")
     for step in range(8):
-        # Whoever goes on from here, from the generator and the place, draws the same.
+        # A training resumed here, with the same generator and position, draws the same batches.
         again = BatchContext(generator=generator.clone_state(), place=drawn.place)
         late = Counting().batches(settings, again)
         found, expected = drawn.draw(step), Counting().sample(4, alone, vary_len=vary_len)

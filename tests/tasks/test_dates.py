@@ -1,4 +1,4 @@
-"""Dates: what Babel writes, what each character was made from, and which days training never sees."""
+"""Dates: Babel's formats, the source of each character, and days held back from training."""
 
 import datetime
 
@@ -71,7 +71,7 @@ def test_digits_are_made_from_what_stands_for_them(day: datetime.date, style: ob
 
 
 def test_no_source_has_two_dates() -> None:
-    """Over all styles of the default locales, and days that take every month, day and many a weekday."""
+    """All styles of the default locales work, for days with every month, day and most weekdays."""
     seen: dict[str, str] = {}
     for style in STYLES:
         for day in range(0, DAYS, 7):

@@ -1,4 +1,4 @@
-"""Finding a task by name, or in a file of one's own."""
+"""Tasks are found by name or in a user's file."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Phrases: what the grammar writes, by hand, and that it reads all it writes."""
+"""Phrases: sentences of the grammar, by hand, and their parsing."""
 
 import pytest
 import torch
