@@ -1,6 +1,8 @@
 """Run `regard` with a second process that fails at a step of the first start.
 
-python -m tests.training.failing SIGNAL STEP WORDS...
+    python -m tests.training.failing SIGNAL STEP WORDS...
+
+At step -1 it fails before the run exists.
 """
 
 import os
