@@ -339,7 +339,7 @@ def without_code(page: Path) -> str:
     return re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
-def test_each_table_of_results_has_one_place() -> None:
+def test_each_table_of_results_has_one_marker() -> None:
     """Each table marker is on exactly one page."""
     pages = [page.read_text(encoding="utf-8") for page in LINKED if "results" in str(page.relative_to(ROOT))]
     assert len(pages) == 5

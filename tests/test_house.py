@@ -80,7 +80,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     assert len(done) > 100 and sum(map(len, GRAPH.values())) > 400  # already visited
 
 
-def test_no_noun_names_files_in_three_rooms() -> None:
+def test_no_file_name_occurs_in_three_packages() -> None:
     rooms = defaultdict(set)
     for name in GRAPH:
         _, *room, file = name.split(".")
@@ -99,7 +99,7 @@ def test_no_name_has_two_meanings() -> None:
 
 
 @pytest.mark.parametrize("room", ["training", "serving", "comparison", "cli"])
-def test_nobody_asks_for_the_type_of_settings_tasks_or_runs(room: str) -> None:
+def test_no_isinstance_checks_of_settings_tasks_or_runs(room: str) -> None:
     asked = []
     for name, tree in TREES.items():
         if not name.startswith(f"regard.{room}."):
@@ -114,7 +114,7 @@ def test_nobody_asks_for_the_type_of_settings_tasks_or_runs(room: str) -> None:
     assert set(asked) - own == set()
 
 
-def test_files_and_functions_can_be_held_in_the_head() -> None:
+def test_files_and_functions_are_short() -> None:
     for name, path in FILES.items():
         lines = len(path.read_text(encoding="utf-8").splitlines())
         assert lines <= 345, f"{name} has {lines} lines: is it two ideas?"
@@ -143,7 +143,7 @@ def _public() -> dict[str, Any]:
     return found
 
 
-def test_everything_that_a_public_call_returns_is_exported_by_name() -> None:
+def test_types_returned_by_public_functions_are_exported() -> None:
     exported = {getattr(regard, name) for name in regard.__all__}
     # Many modules import these only for type checkers.
     names = {name: getattr(regard, name) for name in regard.__all__}

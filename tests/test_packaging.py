@@ -52,7 +52,7 @@ def _sources() -> set[str]:
     return {path.relative_to(ROOT / "src").as_posix() for path in found}
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: dict[str, bytes]) -> None:
+def test_wheel_contains_only_the_package(wheel: dict[str, bytes]) -> None:
     info = f"regard-{regard.__version__}.dist-info/"
     inside = {name for name in wheel if not name.startswith(info)}
     assert inside == {name for name in _sources() if name.startswith("regard/")}
@@ -70,7 +70,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: dict[str, bytes]) -
     assert b"regard = regard.cli:main" in wheel[f"{info}entry_points.txt"]
 
 
-def test_the_metadata_are_valid_and_declare_what_the_project_does(wheel: dict[str, bytes]) -> None:
+def test_metadata_are_valid_and_equal_those_of_the_project(wheel: dict[str, bytes]) -> None:
     told = Metadata.from_email(wheel[f"regard-{regard.__version__}.dist-info/METADATA"], validate=True)
     assert (told.name, str(told.version), told.license_expression) == ("regard", regard.__version__, "MIT")
     assert told.license_files == ["LICENSE"]
@@ -83,7 +83,7 @@ def test_the_metadata_are_valid_and_declare_what_the_project_does(wheel: dict[st
     assert set(told.provides_extra or []) == extras
 
 
-def test_the_source_distribution_holds_all_that_the_repository_does(built: Path) -> None:
+def test_source_distribution_contains_the_whole_repository(built: Path) -> None:
     top = f"regard-{regard.__version__}/"
     with tarfile.open(built / f"regard-{regard.__version__}.tar.gz") as archive:
         names = {each.name.removeprefix(top) for each in archive.getmembers() if each.isfile()}

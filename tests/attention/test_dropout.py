@@ -20,14 +20,14 @@ def test_a_share_is_dropped_and_the_mean_stays(rate: float) -> None:
     assert (found == 0).float().mean(0).std().item() < 0.07 and (found == 0).float().mean(1).std().item() < 0.025
 
 
-def test_gradients_flow_where_values_do() -> None:
+def test_dropped_values_have_no_gradient() -> None:
     states = torch.ones(64, requires_grad=True)
     found = Dropout(0.5)(states)
     found.sum().backward()
     assert states.grad is not None and torch.equal(states.grad, found.detach())
 
 
-def test_the_random_state_decides() -> None:
+def test_equal_random_states_drop_equal_values() -> None:
     def draw(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
         return Dropout(0.3)(torch.ones(9, 7))

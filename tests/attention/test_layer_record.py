@@ -16,7 +16,7 @@ def _step(number: int, generator: torch.Generator) -> AttentionTrace:
     return AttentionTrace(query, key, value, scores, None, weights, weights @ value, number)
 
 
-def test_a_key_that_came_later_has_no_score_before(generator: torch.Generator) -> None:
+def test_later_keys_have_no_score_in_earlier_steps(generator: torch.Generator) -> None:
     steps = [_step(number, generator) for number in range(3)]
     weights = torch.cat([torch.nn.functional.pad(each.weights, (0, 2 - at)) for at, each in enumerate(steps)], 2)
     found = concat_traces(steps, weights, None)

@@ -153,7 +153,7 @@ def test_step_by_step_with_a_cache_equals_all_at_once(
 
 
 @given(seed=st.integers(0, 1000), at=st.integers(0, 6))
-def test_the_future_does_not_change_the_past(seed: int, at: int) -> None:
+def test_future_keys_do_not_change_earlier_outputs(seed: int, at: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     layer = MultiHeadAttention(8, heads=2, rotary=True)
     states = torch.randn(1, 7, 8, generator=generator)
@@ -163,7 +163,7 @@ def test_the_future_does_not_change_the_past(seed: int, at: int) -> None:
 
 
 @given(seed=st.integers(0, 1000))
-def test_permuted_keys_change_nothing_and_masked_keys_do_not_exist(seed: int) -> None:
+def test_permuted_and_masked_keys_do_not_change_the_output(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     layer = MultiHeadAttention(8, heads=2).double()
     query = torch.randn(2, 3, 8, generator=generator, dtype=torch.float64)

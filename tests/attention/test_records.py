@@ -51,7 +51,7 @@ def decoders_layers(model: Seq2Seq) -> list[str]:
 
 
 @pytest.mark.parametrize("limits", [{}, {"rows": [3, 0]}, {"rows": [4]}, {"heads": [0], "rows": [1, 2]}], ids=str)
-def test_step_by_step_makes_the_record_of_all_at_once(model: Seq2Seq, limits: dict[str, Any]) -> None:
+def test_record_of_single_steps_equals_that_of_one_call(model: Seq2Seq, limits: dict[str, Any]) -> None:
     layers, names = decoders_layers(model), list("abcde")
     with record(model, layers=layers, query_labels=names, **limits) as stepped:
         take_steps(model)
@@ -90,7 +90,7 @@ def test_a_generation_is_one_record(model: Seq2Seq) -> None:
     assert again[model.cross_layers[0]].weights.shape[2] == 2
 
 
-def test_hypotheses_change_places_and_so_only_their_last_step_is_kept(model: Seq2Seq) -> None:
+def test_reordered_hypotheses_keep_only_their_last_step(model: Seq2Seq) -> None:
     seen = []
     step = model.step
 
@@ -144,7 +144,7 @@ def steps_of(layer: MultiHeadAttention, *calls: Call, **limits: Any) -> Record:
     ],
     ids=str,
 )
-def test_a_step_goes_on_with_those_before_it(layer: MultiHeadAttention, calls: list[Call]) -> None:
+def test_consecutive_steps_extend_a_record(layer: MultiHeadAttention, calls: list[Call]) -> None:
     whole = steps_of(layer, (4, None)).weights
     torch.testing.assert_close(steps_of(layer, *calls).weights, whole, atol=1e-6, rtol=0)
     assert steps_of(layer, (1, 0), (1, 1), (1, 0)).weights.shape[2] == 1
@@ -162,14 +162,14 @@ def test_a_step_goes_on_with_those_before_it(layer: MultiHeadAttention, calls: l
     ],
     ids=str,
 )
-def test_a_step_goes_on_with_no_others(layer: MultiHeadAttention, calls: list[Call]) -> None:
+def test_other_calls_start_a_new_record(layer: MultiHeadAttention, calls: list[Call]) -> None:
     found = steps_of(layer, *calls)
     whole = steps_of(layer, (4, None)).weights
     torch.testing.assert_close(found.weights, whole[:, :, 3:], atol=1e-6, rtol=0)
     assert found.query_labels == ["d"]
 
 
-def test_earlier_steps_have_no_weight_on_keys_that_came_later(layer: MultiHeadAttention) -> None:
+def test_earlier_steps_have_zero_weight_on_later_keys(layer: MultiHeadAttention) -> None:
     found = steps_of(layer, (1, 0, {"keys": 2}), (1, 1, {"keys": 3}), (1, 2, {"keys": 5}))
     seen = torch.tensor([[True, True, False, False, False], [True, True, True, False, False], [True] * 5])
     assert found.mask is not None and torch.equal(found.mask.expand(2, 2, 3, 5), seen.expand(2, 2, 3, 5))
@@ -178,7 +178,7 @@ def test_earlier_steps_have_no_weight_on_keys_that_came_later(layer: MultiHeadAt
     assert steps_of(layer, (1, 0), (1, 1)).mask is None
 
 
-def test_parts_are_joined_once_and_only_when_the_record_is_asked_for(
+def test_steps_are_joined_once_on_first_access(
     layer: MultiHeadAttention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined, cat = [], torch.cat
@@ -200,7 +200,7 @@ def test_parts_are_joined_once_and_only_when_the_record_is_asked_for(
     assert torch.equal(records[""].weights[:, :, :5], early.weights)
 
 
-def test_a_row_that_never_came_is_refused_when_the_record_is_asked_for(layer: MultiHeadAttention) -> None:
+def test_missing_row_is_refused_on_access(layer: MultiHeadAttention) -> None:
     with pytest.raises(InputError, match="rows 3 is out of range: choose from 0 to 1"):
         steps_of(layer, (1, 0), (1, 1), rows=[0, 3])
     with pytest.raises(InputError, match="rows 0 is out of range: choose from 3 to 3"):
@@ -208,7 +208,7 @@ def test_a_row_that_never_came_is_refused_when_the_record_is_asked_for(layer: Mu
     assert steps_of(layer, (1, 0), (1, 1), rows=[]).weights.shape == (2, 2, 0, 5)
 
 
-def test_labels_are_those_of_the_rows_that_are_there(layer: MultiHeadAttention) -> None:
+def test_labels_are_those_of_existing_rows(layer: MultiHeadAttention) -> None:
     assert steps_of(layer, (1, 0), (1, 1), (1, 2), rows=[2, 0]).query_labels == ["c", "a"]
     assert steps_of(layer, (2, 5), rows=[5]).query_labels == ["f", "f"]
     with record(layer, query_labels=["a"], rows=[1]) as records:
@@ -216,7 +216,7 @@ def test_labels_are_those_of_the_rows_that_are_there(layer: MultiHeadAttention) 
     assert records[""].query_labels is None
 
 
-def test_a_record_and_records_say_what_they_are(layer: MultiHeadAttention) -> None:
+def test_repr_of_a_record_and_of_records(layer: MultiHeadAttention) -> None:
     with record(torch.nn.ModuleDict({"cross": layer})) as records:
         assert repr(records) == "<Records: nothing yet>"
         attend(layer, 1, None)

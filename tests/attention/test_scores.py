@@ -68,7 +68,7 @@ def test_luongs_concat_and_bahdanaus_additive_are_one_function_of_two_parametris
 
 
 @each_score
-def test_what_depends_on_the_keys_alone_is_computed_once_per_source(name: str) -> None:
+def test_key_projections_are_computed_once_per_source(name: str) -> None:
     score = find_score(name)(5)
     attention = Attention(score)
     query, keys = torch.randn(2, 3, 5), torch.randn(2, 4, 5)
@@ -88,7 +88,7 @@ class Distance(Score):
         return -torch.cdist(query, prepared)
 
 
-def test_a_score_of_ones_own_is_found_by_module_and_class() -> None:
+def test_custom_score_is_found_by_module_and_class() -> None:
     assert find_score("tests.attention.test_scores:Distance") is Distance
     keys = torch.eye(3).unsqueeze(0) * 50
     context = Attention(Distance(3))(keys, keys, keys)

@@ -46,14 +46,14 @@ def test_agrees_with_loops_in_both_paths(generator: torch.Generator) -> None:
         torch.testing.assert_close(layer(query, key, value, mask), expected, atol=1e-12, rtol=0)
 
 
-def test_three_dimensional_masks_hold_query_by_query(generator: torch.Generator) -> None:
+def test_three_dimensional_mask_applies_per_query(generator: torch.Generator) -> None:
     query, key = torch.randn(2, 3, 5, generator=generator), torch.randn(2, 7, 5, generator=generator)
     mask = torch.rand(2, 3, 7, generator=generator) < 0.7
     expected = F.scaled_dot_product_attention(query, key, key, attn_mask=mask)
     torch.testing.assert_close(Attention()(query, key, key, mask), expected)
 
 
-def test_nothing_to_attend_gives_a_zero_context_in_both_paths() -> None:
+def test_fully_masked_query_has_a_zero_context_in_both_paths() -> None:
     query = torch.randn(1, 3, 5, requires_grad=True)
     key = torch.randn(1, 7, 5)
     mask = torch.zeros(1, 7, dtype=torch.bool)
@@ -74,7 +74,7 @@ def test_nothing_to_attend_gives_a_zero_context_in_both_paths() -> None:
         (Attention(Additive(5, 7)), 6, 7, "do not fit the score: expected widths 5 and 7"),
     ],
 )
-def test_widths_that_do_not_fit_are_refused(layer: Attention, query: int, key: int, message: str) -> None:
+def test_wrong_widths_are_refused(layer: Attention, query: int, key: int, message: str) -> None:
     states = torch.zeros(2, 4, key)
     with pytest.raises(InputError) as raised:
         layer(torch.zeros(2, 3, query), states, states)
@@ -83,7 +83,9 @@ def test_widths_that_do_not_fit_are_refused(layer: Attention, query: int, key: i
 
 @pytest.mark.parametrize("heads", [None, 3])
 @pytest.mark.parametrize("name", SCORES)
-def test_every_score_serves_a_recurrent_decoder(generator: torch.Generator, name: str, heads: int | None) -> None:
+def test_every_score_works_in_a_recurrent_decoder(
+    generator: torch.Generator, name: str, heads: int | None
+) -> None:
     """Bahdanau's loop works: the previous state is the query, the context is an input of the cell, and keys
     are prepared once.
     """

@@ -94,7 +94,7 @@ def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: s
 
 @pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: npm ci")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_a_page_of_its_own(page: Any, tmp_path: Path, scheme: str) -> None:
+def test_axe_finds_nothing_in_an_exported_page(page: Any, tmp_path: Path, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
     weights = np.random.default_rng(0).dirichlet(np.ones(200), size=(12, 200)).astype(np.float32)
     labels = [f"t{step}" for step in range(200)]
@@ -107,7 +107,7 @@ def test_axe_finds_nothing_in_a_page_of_its_own(page: Any, tmp_path: Path, schem
 
 
 @pytest.mark.parametrize("subject", ["numbers", "text"])
-def test_few_stops_lead_to_the_weights(page: Any, address: str, translating: str, subject: str) -> None:
+def test_few_tab_stops_precede_the_weights(page: Any, address: str, translating: str, subject: str) -> None:
     page.goto(address if subject == "numbers" else translating)
     page.wait_for_selector("figure canvas")
     settle(page)
@@ -121,7 +121,7 @@ def test_few_stops_lead_to_the_weights(page: Any, address: str, translating: str
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_all_is_reached_in_few_stops(page: Any, tmp_path: Path, mode: str) -> None:
+def test_everything_is_reached_in_few_tab_stops(page: Any, tmp_path: Path, mode: str) -> None:
     """Groups of tokens, words and thumbnails are one tab stop each, for a layer of eight heads and 150 tokens."""
     weights = np.random.default_rng(0).dirichlet(np.ones(150), size=(8, 150)).astype(np.float32)
     labels = [f"t{step}" for step in range(150)]
@@ -136,7 +136,7 @@ def test_all_is_reached_in_few_stops(page: Any, tmp_path: Path, mode: str) -> No
     assert stops <= (60 if mode == "Table" else 16)
 
 
-def test_a_grid_is_read_out(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_screen_readers_read_a_grid(page: Any, address: str, learned: regard.AnswerRun) -> None:
     page.goto(address)
     page.wait_for_selector("canvas")
     page.fill("#input", INPUT)
@@ -167,7 +167,7 @@ def test_the_table_has_the_weights(page: Any, address: str, learned: regard.Answ
 
 
 @pytest.mark.parametrize("size", [(390, 844), (640, 400)], ids=["phone", "twice as large"])
-def test_with_little_room_all_is_in_reach(
+def test_narrow_windows_reach_everything(
     page: Any, address: str, translating: str, size: tuple[int, int]
 ) -> None:
     """The page does not overflow sideways, and the legend is visible with the weights."""
@@ -192,7 +192,7 @@ def test_with_little_room_all_is_in_reach(
             assert canvas.bounding_box()["width"] > 0.6 * width
 
 
-def test_key_of_lines(page: Any, address: str) -> None:
+def test_legend_of_lines(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("figure canvas")
     page.click("text=Lines")

@@ -23,7 +23,7 @@ def _prediction(page: Any) -> list[int]:
     return [int(each) for each in page.inner_text(".prediction").split()]
 
 
-def test_one_types_and_sees(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_typed_input_is_answered(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     attention = learned.attend(INPUT)
     assert _prediction(page) == attention.prediction
@@ -31,7 +31,7 @@ def test_one_types_and_sees(page: Any, address: str, learned: regard.AnswerRun) 
     assert page.locator("figure canvas").count() == 2
 
 
-def test_what_cannot_be_read_is_said(page: Any, address: str) -> None:
+def test_invalid_input_is_reported(page: Any, address: str) -> None:
     _type(page, address)
     page.fill("#input", "BCCX")
     page.wait_for_function("() => document.getElementById('message').textContent !== ''")
@@ -41,7 +41,7 @@ def test_what_cannot_be_read_is_said(page: Any, address: str) -> None:
     page.complaints.clear()  # the browser logs each status that is not a success
 
 
-def test_hovering_lights_the_row_and_tells_the_weight(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_hovering_marks_the_row_and_shows_the_weight(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     box = page.locator("figure canvas").nth(1).bounding_box()
     page.mouse.move(
@@ -153,7 +153,7 @@ def test_a_phone(page: Any, address: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_killed_browser_harms_nobody(chromium: Any, page: Any, address: str) -> None:
+def test_killed_browser_does_not_affect_others(chromium: Any, page: Any, address: str) -> None:
     other = chromium.new_context().new_page()
     other.goto(address)
     other.evaluate(
@@ -167,7 +167,7 @@ def test_a_killed_browser_harms_nobody(chromium: Any, page: Any, address: str) -
     assert page.locator("figure canvas").count() == 2
 
 
-def test_it_says_what_may_be_typed_and_understands_small_letters(
+def test_page_describes_valid_inputs_and_accepts_lower_case(
     page: Any, address: str, learned: regard.AnswerRun
 ) -> None:
     page.goto(address)
@@ -181,7 +181,7 @@ def test_it_says_what_may_be_typed_and_understands_small_letters(
     assert page.title() == f"signal2: {INPUT} · Regard"
 
 
-def test_what_is_shown_is_told_in_words(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_description_in_words(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     page.select_option("select[data-name=Head]", label="head 1")
     page.click("[data-name=query-2]")
@@ -200,7 +200,7 @@ def test_what_is_shown_is_told_in_words(page: Any, address: str, learned: regard
     assert "with probability" in page.inner_text(".answer")
 
 
-def test_what_was_examined_is_told(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_examination_is_shown(page: Any, address: str, learned: regard.AnswerRun) -> None:
     found = learned.examine(samples=5)
     kept = found.save(learned.folder / "examined.json")
     _type(page, address)
@@ -255,7 +255,7 @@ def test_a_tour_by_keys(page: Any, address: str) -> None:
     assert not page.locator("#guide").is_visible()
 
 
-def test_the_address_keeps_what_is_shown(page: Any, address: str, chromium: Any) -> None:
+def test_address_stores_the_view(page: Any, address: str, chromium: Any) -> None:
     _type(page, address)
     page.select_option("select[data-name=Head]", label="head 1")
     page.click("[data-name=query-2]")
@@ -285,7 +285,7 @@ def _in(picture: ElementTree.Element, text: str) -> bool:
     return text in "".join(picture.itertext())
 
 
-def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_view_is_saved(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
 
     def saved(kind: str) -> bytes:
@@ -330,7 +330,7 @@ def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerR
     assert (width, height) == (2 * int(gallery.get("width", 0)), 2 * int(gallery.get("height", 0)))
 
 
-def test_what_the_model_does_not_know_is_told_beside_the_field(page: Any, translating: str) -> None:
+def test_unknown_tokens_are_reported_beside_the_field(page: Any, translating: str) -> None:
     page.goto(translating)
     page.wait_for_selector("figure canvas")
     page.fill("#input", "Heute läuft der 猫 Hund.")

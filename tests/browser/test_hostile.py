@@ -155,7 +155,7 @@ def test_in_a_notebook(page: Any, address: str) -> None:
     assert json.loads(view_json([_map()], packed=True))["maps"][0]["input"] == SCRIPT
 
 
-def test_the_token_leaves_the_address(page: Any) -> None:
+def test_token_is_removed_from_the_address(page: Any) -> None:
     with serving(make_app(_explorer(), hosts=None, token="a-token-of-ours")) as address:
         page.goto(f"{address}?token=a-token-of-ours")
         page.wait_for_selector("figure canvas")

@@ -44,7 +44,7 @@ def test_layer_and_head_are_named_on_paper(page: Any, german: regard.Translation
     assert page.locator("figcaption").is_visible() and not page.locator("select").first.is_visible()
 
 
-def test_afterwards_the_page_is_as_it_was(page: Any, exported: Path) -> None:
+def test_printing_does_not_change_the_page(page: Any, exported: Path) -> None:
     page.emulate_media(color_scheme="dark")
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")

@@ -64,7 +64,7 @@ def test_a_slider_is_dragged_through_the_training(page: Any, exported: Path) -> 
     assert page.evaluate("element => element.isConnected", slider)
 
 
-def test_whatever_is_clicked_keeps_the_focus(page: Any, exported: Path) -> None:
+def test_clicked_elements_keep_the_focus(page: Any, exported: Path) -> None:
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")
     for name in ("query-1", "Lines", "Table", "row-0-1", "Heatmap"):
@@ -161,7 +161,7 @@ def test_the_theme_changes(page: Any, tmp_path: Path, how: str) -> None:
     assert drawn() == light
 
 
-def test_a_snapshot_is_not_left_by_touching(page: Any, address: str) -> None:
+def test_touching_keeps_the_snapshot(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("canvas")
     page.click("text=Play training")
@@ -208,7 +208,7 @@ def test_without_room_nothing_fails(
 
 
 @pytest.mark.parametrize("labels", [[], ["", "\u200b", "\u202eabc", "\t", "\n"]], ids=["none", "unseen"])
-def test_labels_that_are_not_there(page: Any, tmp_path: Path, labels: list[str]) -> None:
+def test_missing_labels(page: Any, tmp_path: Path, labels: list[str]) -> None:
     weights = np.full((2, len(labels), len(labels)), 1 / max(len(labels), 1), dtype=np.float32)
     page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())
     page.wait_for_selector(".legend")
@@ -220,7 +220,7 @@ def test_labels_that_are_not_there(page: Any, tmp_path: Path, labels: list[str])
     assert "\u202e" not in page.inner_text("#view")
 
 
-def test_numbers_of_three_digits_are_all_told(page: Any, tmp_path: Path) -> None:
+def test_numbers_of_three_digits_are_complete(page: Any, tmp_path: Path) -> None:
     """Labels of columns are measured, so none is cut if there is room."""
     page.add_init_script(
         """window.written = [];
@@ -237,7 +237,7 @@ def test_numbers_of_three_digits_are_all_told(page: Any, tmp_path: Path) -> None
     assert not any("…" in text for text in page.evaluate("window.written"))
 
 
-def test_wide_letters_do_not_run_into_each_other(page: Any, tmp_path: Path) -> None:
+def test_wide_letters_do_not_overlap(page: Any, tmp_path: Path) -> None:
     """Labels wider than their columns are vertical, also those of few letters."""
     labels = ["WWW", "MMM", "WMW", "MWM"] * 8
     weights = np.full((1, 1, 32), 1 / 32, dtype=np.float32)
@@ -256,7 +256,7 @@ def test_wide_letters_do_not_run_into_each_other(page: Any, tmp_path: Path) -> N
     assert page.evaluate("window.turned") >= 32
 
 
-def test_lines_say_what_they_leave_out(page: Any, tmp_path: Path) -> None:
+def test_lines_report_omitted_weights(page: Any, tmp_path: Path) -> None:
     page.goto(_large(tmp_path, 70).as_uri())
     page.wait_for_selector("figure canvas")
     page.click("text=Lines")
@@ -270,7 +270,7 @@ def test_lines_say_what_they_leave_out(page: Any, tmp_path: Path) -> None:
     assert 1500 + left_out + hardly == 9800
 
 
-def test_the_widget_keeps_its_place(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_widget_keeps_its_scroll_position(page: Any, address: str, learned: regard.AnswerRun) -> None:
     """New data of the same size is drawn on the same canvas."""
     page.goto(address)
     page.wait_for_selector("canvas")

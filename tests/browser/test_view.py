@@ -119,7 +119,7 @@ def test_lines(page: Any, learned: regard.AnswerRun, exported: Path) -> None:
     assert 0 < visible < page.locator("svg[aria-label^=Lines] line").count()
 
 
-def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_data_of_the_caller_is_unchanged(page: Any, address: str, learned: regard.AnswerRun) -> None:
     """The view works with frozen data, and changes none of it."""
     page.goto(address)
     page.wait_for_selector("canvas")
@@ -176,7 +176,7 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
     assert page.locator(".regard-view").count() == 0
 
 
-def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_widget_requests_exact_weights(page: Any, address: str, learned: regard.AnswerRun) -> None:
     """The selected row has exact weights, but not in a snapshot, which the kernel does not have."""
     page.goto(address)
     page.wait_for_selector("canvas")
@@ -213,9 +213,7 @@ def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: reg
     page.evaluate("window.leave()")
 
 
-def test_the_widget_of_a_run_tells_how_a_weight_comes_about(
-    page: Any, address: str, learned: regard.AnswerRun
-) -> None:
+def test_widget_of_a_run_explains_a_weight(page: Any, address: str, learned: regard.AnswerRun) -> None:
     widget = learned.view("BCCCBAABACCCA")
     answers: list[dict[str, Any]] = []
     widget.send = answers.append

@@ -13,7 +13,7 @@ import regard
 from regard.interpret import HeadImportance
 from regard.viz.maps import Patches
 from tests.browser.conftest import map_of, served, settle
-from tests.external.test_long_inputs import Words
+from tests.external.test_long_inputs import WordModel
 
 INPUT = "BCCCBAABACCCA"
 
@@ -91,7 +91,7 @@ def test_arcs_and_flow(page: Any, address: str, translating: str) -> None:
     assert "each row sums to 1" in page.inner_text("figure")
 
 
-def test_a_weight_acts_while_it_is_dragged(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_dragged_weight_changes_the_answer(page: Any, address: str, learned: regard.AnswerRun) -> None:
     """The slider element is not replaced, and each answer is a point of the curve."""
     _open(page, address, "&head=0&query=1&key=1")
     slider = page.wait_for_selector("input[data-name=weight]")
@@ -120,7 +120,9 @@ def test_a_weight_acts_while_it_is_dragged(page: Any, address: str, learned: reg
     page.wait_for_function("() => !document.querySelector('.touch').textContent.includes('undo')")
 
 
-def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_importance_runs_in_the_background(
+    page: Any, learned: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Progress is shown, other requests are answered meanwhile, and a second click stops it."""
     import regard.server.explorer
 
@@ -156,7 +158,7 @@ def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch
     page.complaints.clear()
 
 
-def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_gallery_describes_heads(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _open(page, address)
     page.click("#roles")
     page.wait_for_selector(".thumb .role")
@@ -199,7 +201,7 @@ CROSSED = """() => {
 """What the lines of the tree run through."""
 
 
-def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german: regard.TranslationRun) -> None:
+def test_answer_is_explained_step_by_step(page: Any, translating: str, german: regard.TranslationRun) -> None:
     page.goto(translating)
     page.wait_for_selector("figure canvas")
     page.click("#tree")
@@ -232,7 +234,7 @@ def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german:
     page.wait_for_function("() => !location.hash.includes('written')")
 
 
-def test_two_runs_stand_beside_each_other(
+def test_two_runs_are_compared(
     page: Any, learned: regard.AnswerRun, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Both runs share one cursor, and their difference is shown."""
@@ -266,7 +268,7 @@ def test_two_runs_stand_beside_each_other(
         page.wait_for_selector("text=difference: displayed minus compared")
 
 
-def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
+def test_weights_overlay_an_image(page: Any, tmp_path: Path) -> None:
     weights = np.full((2, 5, 5), 0.05, np.float32)
     weights[:, :, 0] = 0.1
     weights[0, 0, 3] = weights[1, 2, 4] = 0.75
@@ -296,12 +298,12 @@ def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
     page.wait_for_selector("figure canvas")  # the selection is kept
 
 
-def test_a_row_of_a_long_input_is_asked_for(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_of_a_long_input_is_requested(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from regard.external import layer_maps
 
     monkeypatch.setattr(layer_maps, "LONG", 39)
     ids = {"input_ids": torch.arange(40).unsqueeze(0)}
-    subject = regard.look(Words(), lambda text: ids, inputs=["long"])
+    subject = regard.look(WordModel(), lambda text: ids, inputs=["long"])
     with served(subject) as address:
         page.goto(address)
         page.wait_for_selector(".sum table")
@@ -317,7 +319,7 @@ def test_a_row_of_a_long_input_is_asked_for(page: Any, monkeypatch: pytest.Monke
         assert float(first[2]) == pytest.approx(float(weights.max()), rel=1e-5)
 
 
-def test_lines_have_a_scale_of_their_own(page: Any, address: str) -> None:
+def test_lines_have_a_separate_scale(page: Any, address: str) -> None:
     _open(page, address, "&mode=lines")
     end = "document.querySelector('.legend canvas').getContext('2d').getImageData(119, 5, 1, 1).data.join()"
     assert page.evaluate(end) == "17,17,17,255"  # several heads: ink, since each has its own colour
@@ -328,7 +330,7 @@ def test_lines_have_a_scale_of_their_own(page: Any, address: str) -> None:
     assert page.evaluate(end) == f"{red},{green},{blue},255"
 
 
-def test_four_heads_stand_two_by_two(page: Any, tmp_path: Path) -> None:
+def test_four_heads_form_a_square(page: Any, tmp_path: Path) -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(5), size=(4, 5)).astype(np.float32)
     file = map_of(weights, list("abcde"), list("vwxyz")).to_html(tmp_path / "p.html")
     page.set_viewport_size({"width": 1280, "height": 800})
@@ -338,9 +340,7 @@ def test_four_heads_stand_two_by_two(page: Any, tmp_path: Path) -> None:
     assert tops[0] == tops[1] < tops[2] == tops[3]
 
 
-def test_a_dragged_weight_is_drawn_before_it_is_answered(
-    page: Any, address: str, learned: regard.AnswerRun
-) -> None:
+def test_dragged_weight_is_drawn_before_the_answer(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _open(page, address, "&head=0&query=1&key=1")
     slider = page.wait_for_selector("input[data-name=weight]")
     waiting: list[Any] = []

@@ -53,7 +53,7 @@ REFUSED = ("export", "show", "compare_with", "reverse")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_that_loads_a_run(
+def test_commands_refuse_an_edited_run(
     edited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command, name: str
 ) -> None:
     shutil.copytree(edited, tmp_path / "runs")

@@ -107,22 +107,22 @@ def check(argv: Sequence[str], folder: Path) -> None:
     assert not list((folder / "home").rglob("*onnxruntime*")), "ONNX Runtime keeps reports to be sent"
 
 
-def test_every_command_has_a_line() -> None:
+def test_every_command_is_tested() -> None:
     assert LINES.keys() == COMMANDS.keys()
 
 
-def test_one_command_asks_no_other_machine(ground: Path) -> None:
+def test_a_command_connects_to_no_other_machine(ground: Path) -> None:
     check(LINES["test"][0], ground)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("argv", [argv for lines in LINES.values() for argv in lines], ids=" ".join)
-def test_no_command_asks_another_machine(all_ground: Path, argv: list[str]) -> None:
+def test_no_command_connects_to_another_machine(all_ground: Path, argv: list[str]) -> None:
     check(argv, all_ground)
 
 
 @pytest.mark.skipif(not can_trace(), reason="needs strace")
-def test_the_reports_of_onnxruntime_are_off(tmp_path: Path) -> None:
+def test_reports_of_onnxruntime_are_off(tmp_path: Path) -> None:
     """Version 1.32 of ONNX Runtime would create a database of reports in the user's cache, and look up their
     address.
     """
@@ -148,7 +148,7 @@ def test_the_reports_of_onnxruntime_are_off(tmp_path: Path) -> None:
     assert not list((tmp_path / "home").rglob("*onnxruntime*"))
 
 
-def test_the_guard_itself() -> None:
+def test_connections_are_detected() -> None:
     """Connections seen by strace and by the audit hook are detected."""
     near = 'connect(5, {sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("127.0.0.1")}, 16) = 0'
     far = near.replace("127.0.0.1", "10.1.2.3")

@@ -64,7 +64,7 @@ sys.exit(status)
 
 
 @pytest.mark.parametrize("argv", LIGHT, ids=" ".join)
-def test_a_command_loads_what_its_work_asks_for_and_no_more(
+def test_commands_import_only_what_they_need(
     argv: tuple[str, ...], trained: regard.AnswerRun, translator: regard.PairRun, tmp_path: Path
 ) -> None:
     (tmp_path / "pairs.tsv").write_text("3. Mai 1979\t1979-05-03\n")

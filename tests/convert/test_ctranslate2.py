@@ -35,7 +35,7 @@ def check_same(run: regard.TranslationRun, folder: Path) -> None:
         assert sum(other.log_probs) == pytest.approx(one.log_probability, rel=1e-3, abs=1e-3)
 
 
-def test_the_same_translations(german: regard.TranslationRun, tmp_path: Path) -> None:
+def test_translations_are_equal(german: regard.TranslationRun, tmp_path: Path) -> None:
     folder = export(german, tmp_path / "exported", progress=False)
     check_same(german, folder)
     certificate = read_certificate(folder)
@@ -50,7 +50,7 @@ def test_the_same_translations(german: regard.TranslationRun, tmp_path: Path) ->
     "flags",
     [{"joint": False, "pre_norm": False, "positions": "learned", "dec_layers": 2}, {"positions": "rotary"}],
 )
-def test_other_transformers(tmp_path: Path, flags: dict[str, Any]) -> None:
+def test_variants_of_transformers_are_exported(tmp_path: Path, flags: dict[str, Any]) -> None:
     run = regard.train(
         "translation", **write(tmp_path), **{**TINY, **flags}, steps=150, savepath=tmp_path, progress=False
     )
@@ -58,7 +58,7 @@ def test_other_transformers(tmp_path: Path, flags: dict[str, Any]) -> None:
     check_same(run, export(run, tmp_path / "exported"))
 
 
-def test_the_command_and_what_it_refuses(
+def test_command_and_its_refusals(
     german: regard.TranslationRun,
     translator: regard.PairRun,
     trained: regard.AnswerRun,
@@ -83,7 +83,7 @@ def test_concatenated_positions_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", [0, 1])
-def test_it_aligns_by_the_head_that_was_chosen(german: regard.TranslationRun, tmp_path: Path, head: int) -> None:
+def test_attention_is_that_of_the_selected_head(german: regard.TranslationRun, tmp_path: Path, head: int) -> None:
     """CTranslate2's attention is that of the selected head at the step of each written token."""
     run = dataclasses.replace(german, folder=shutil.copytree(german.folder, tmp_path / "run"))
     chosen = {"heads": [["decoder.layers.0.cross", head]], "shifted": False}

@@ -81,7 +81,7 @@ def check_sizes(found: dict[str, np.ndarray], shapes: dict[str, list[int | str]]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_the_same_numbers_for_any_batch_and_length(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_outputs_are_equal_for_any_batch_and_length(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     model = MODELS[name]()
     encoder, decoder = map(Opened, trace_graphs(model))
     for part in (encoder, decoder):
@@ -133,7 +133,7 @@ def translated(folder: Path, texts: list[str]) -> tuple[list[str], list[str]]:
     return [line for line in lines if line[:2] != "  "], [line for line in lines if line[:2] == "  "]
 
 
-def test_a_translator(german: regard.TranslationRun, tmp_path: Path) -> None:
+def test_translator(german: regard.TranslationRun, tmp_path: Path) -> None:
     folder = export(german, tmp_path / "out", to="onnx", license="cc-by-4.0", progress=False)
     found = read_certificate(folder)
     assert found.program == "onnxruntime" and found.sentences == 24 and found.missing == {}
@@ -172,7 +172,7 @@ def test_characters_to_characters(
 
 
 @pytest.mark.slow
-def test_a_model_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
     flags: dict[str, Any] = {"model": "lookback:LookBack", "hidden": 8, "steps": 20}
     run = regard.train("reverse", **flags, savepath=tmp_path, progress=False)
@@ -183,7 +183,7 @@ def test_a_model_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_a_pruned_run(german: regard.TranslationRun, tmp_path: Path) -> None:
+def test_pruned_run(german: regard.TranslationRun, tmp_path: Path) -> None:
     regard.prune(german, heads=1, output=tmp_path / "pruned")
     pruned = regard.load(tmp_path / "pruned")
     assert isinstance(pruned, regard.TranslationRun)
@@ -195,7 +195,7 @@ def test_a_pruned_run(german: regard.TranslationRun, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_another_model_is_not_written(
+def test_different_model_is_not_written(
     german: regard.TranslationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def spoiled(model: Seq2Seq) -> tuple[Graph, Graph]:
@@ -223,7 +223,7 @@ class Peeking(Score):
 """
 
 
-def test_what_cannot_be_traced_is_refused_by_name(
+def test_untraceable_model_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "peeking_score.py").write_text(OWN)
@@ -245,7 +245,7 @@ def test_what_cannot_be_traced_is_refused_by_name(
     assert capfd.readouterr() == ("", "")  # otherwise PyTorch lists everything it has traced
 
 
-def test_without_the_extra(
+def test_missing_extra_is_reported(
     german: regard.TranslationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)

@@ -34,7 +34,7 @@ def check(vocabulary: Vocabulary, text: str) -> None:
 @example(text="<s>")
 @example(text="dog <s>  </s> cat\t<pad>")
 @pytest.mark.parametrize("vocabulary", [LETTERS, WORDS], ids=["characters", "words"])
-def test_the_same_indices(vocabulary: Vocabulary, text: str) -> None:
+def test_indices_are_equal(vocabulary: Vocabulary, text: str) -> None:
     check(vocabulary, text)
 
 

@@ -75,7 +75,7 @@ LENGTHS = [(3, 1, 0, 7), (20, 17, 5), (70, 66)]
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_answers_are_those_of_the_layers(kind: str, lengths: tuple[int, ...]) -> None:
+def test_answers_equal_those_of_the_layers(kind: str, lengths: tuple[int, ...]) -> None:
     model, source = make(**KINDS[kind]), sources(*lengths)
     assert supports(model) and isinstance(make_decoder(model), FastTransformer)
     plain, mask = ModuleDecoder(model), source != PAD
@@ -95,7 +95,7 @@ def test_its_answers_are_those_of_the_layers(kind: str, lengths: tuple[int, ...]
 
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
-def test_states_are_those_of_the_layers_whoever_goes_on(kind: str) -> None:
+def test_states_equal_those_of_the_layers_after_selection(kind: str) -> None:
     model, source = make(**KINDS[kind]), sources(4, 18, 2, 7, 11)
     generator = torch.Generator().manual_seed(3)
     steppers = [make_decoder(model), ModuleDecoder(model)]
@@ -115,7 +115,7 @@ def test_states_are_those_of_the_layers_whoever_goes_on(kind: str) -> None:
             states, left = [each.keep(rows) for each in states], left - 1
 
 
-def test_a_source_of_nothing_is_answered() -> None:
+def test_empty_source_is_answered() -> None:
     model, source = make(1), sources(4, 2)
     mask = (source != PAD) & torch.tensor([[True], [False]])
     same(
@@ -124,7 +124,7 @@ def test_a_source_of_nothing_is_answered() -> None:
     )
 
 
-def test_large_matrices_are_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_matrices_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, source = make(bias=True, output_bias=True).float(), sources(9, 4, 4)
     expected = beam_search(ModuleDecoder(model), source, source != PAD, width=3, max_len=20)
     monkeypatch.setattr(onednn, "MIN_PACKED", 1)
@@ -134,7 +134,7 @@ def test_large_matrices_are_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
 
 
-def test_what_is_not_wanted_is_not_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unneeded_values_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, source = make(), sources(9, 4)
     scored = greedy_search(model, source, source != PAD, max_len=20)
     monkeypatch.setattr(torch, "log_softmax", None)
@@ -153,7 +153,7 @@ def test_what_is_not_wanted_is_not_worked_out(monkeypatch: pytest.MonkeyPatch) -
         lambda model: torch.autocast("cpu", torch.bfloat16),
     ],
 )
-def test_who_looks_on_sees_the_layers(interference: Any) -> None:
+def test_layers_run_while_something_observes_them(interference: Any) -> None:
     model = make()
     block: AbstractContextManager[Any] = interference(model)
     with block:
@@ -161,7 +161,7 @@ def test_who_looks_on_sees_the_layers(interference: Any) -> None:
     assert isinstance(make_decoder(model), FastTransformer)
 
 
-def test_a_record_is_of_what_the_search_did() -> None:
+def test_record_has_the_weights_of_the_search() -> None:
     model, source = make(), sources(6, 6)
     expected = greedy_search(model, source, source != PAD, max_len=12)
     with record(model) as records:
@@ -180,7 +180,7 @@ class Derived(Transformer):
     """A subclass, which may compute something else."""
 
 
-def test_only_what_it_knows_is_written_out() -> None:
+def test_only_supported_models_use_the_fast_path() -> None:
     assert not supports(make().train())
     assert isinstance(make_decoder(make(), 100), ModuleDecoder)
     assert not supports(make(score="additive"))
@@ -198,7 +198,7 @@ def test_only_what_it_knows_is_written_out() -> None:
     assert greedy_search(pruned, source, source != PAD, max_len=9)
 
 
-def test_parameters_are_those_of_the_time_of_a_search() -> None:
+def test_search_uses_the_current_parameters() -> None:
     model, source = make(), sources(5)
     before = greedy_search(model, source, source != PAD, max_len=9)
     layer: Any = model.decoder.layers[2]
@@ -207,7 +207,7 @@ def test_parameters_are_those_of_the_time_of_a_search() -> None:
     assert greedy_search(model, source, source != PAD, max_len=9) != before
 
 
-def test_those_from_behind_take_the_places() -> None:
+def test_last_rows_replace_removed_ones() -> None:
     assert compact_rows([True, False, True, False, True, True]) == [0, 4, 2, 5]
     assert compact_rows([False, False]) == []
     assert compact_rows([True, True]) == [0, 1]

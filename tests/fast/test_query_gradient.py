@@ -80,7 +80,7 @@ def test_agrees_without_some_heads(generator: torch.Generator) -> None:
     check(model, *drawn(generator))
 
 
-def test_what_it_does_not_know_is_left_to_autograd() -> None:
+def test_unsupported_cases_use_autograd() -> None:
     assert model_of(WIDE).fast_gradient() is not None
     assert model_of(dataclasses.replace(WIDE, score="general")).fast_gradient() is None
     assert model_of(WIDE, vary_len=True).fast_gradient() is None
@@ -95,7 +95,7 @@ def test_what_it_does_not_know_is_left_to_autograd() -> None:
     assert own.fast_gradient() is None
 
 
-def test_whoever_records_sees_the_weights_and_has_the_same_loss(generator: torch.Generator) -> None:
+def test_recording_gets_the_weights_and_the_same_loss(generator: torch.Generator) -> None:
     objective = AnswerObjective(model_of(WIDE), QueryTraining(), generator)
     inputs, targets = drawn(generator)
     batch = Batch(inputs, targets, None)

@@ -16,9 +16,7 @@ from regard.fast.topk import argmax, topk
     levels=st.integers(1, 10_000),
     seed=st.integers(0, 2**31),
 )
-def test_they_are_those_of_a_sort(
-    sources: int, prefixes: int, count: int, more: int, levels: int, seed: int
-) -> None:
+def test_topk_equals_a_sort(sources: int, prefixes: int, count: int, more: int, levels: int, seed: int) -> None:
     # `levels` is the number of different values, so that some or all may be equal; the smallest are infinite.
     generator = torch.Generator().manual_seed(seed)
     symbols = -(-count // prefixes) + more
@@ -34,7 +32,7 @@ def test_they_are_those_of_a_sort(
 
 
 @pytest.mark.parametrize("symbols", [1, 63, 64, 127, 128, 129, 200, 1000])
-def test_the_largest_one_is_found_wherever_it_is(symbols: int) -> None:
+def test_largest_is_found_at_every_index(symbols: int) -> None:
     values = torch.randn(symbols, symbols, generator=torch.Generator().manual_seed(symbols))
     values.fill_diagonal_(9.0)
     values[:, :3] -= 20  # the first stretch is no better than the others

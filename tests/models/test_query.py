@@ -127,7 +127,7 @@ def test_without_positions_a_permuted_input_permutes_the_weights(seed: int) -> N
     torch.testing.assert_close(records["cross"].weights, weights[..., order])
 
 
-def test_positions_tell_identical_letters_apart() -> None:
+def test_positions_distinguish_identical_letters() -> None:
     model = model_of(CONFIGS["signal"])
     with record(model) as records:
         model(torch.zeros(1, 7, dtype=torch.int64))
@@ -143,7 +143,7 @@ def test_padding_changes_nothing(config: QueryModelConfig, rest: bool) -> None:
     torch.testing.assert_close(model(padded, padded >= 0), model(inputs))
 
 
-def test_only_a_step_to_rest_on_tells_lengths_apart() -> None:
+def test_only_a_resting_step_distinguishes_lengths() -> None:
     once, twice = torch.tensor([[1]]), torch.tensor([[1, 1]])
     plain, resting = model_of(CONFIGS["counting"]), model_of(CONFIGS["counting"], vary_len=True)
     torch.testing.assert_close(plain(once), plain(twice))

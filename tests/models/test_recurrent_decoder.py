@@ -117,7 +117,7 @@ def test_without_attention_equals_its_equations(cell: str) -> None:
 
 @each_cell
 @pytest.mark.parametrize("place", [*PLACES, None], ids=str)
-def test_one_step_at_a_time_equals_all_at_once(cell: str, place: dict[str, Any] | None) -> None:
+def test_single_steps_equal_one_call(cell: str, place: dict[str, Any] | None) -> None:
     decoder, memory = make(cell, "general" if place else None, **(place or {}))
     embedded = torch.randn(2, 6, E, dtype=torch.float64)
     state, outputs = decoder.start(memory), []
@@ -128,7 +128,7 @@ def test_one_step_at_a_time_equals_all_at_once(cell: str, place: dict[str, Any] 
 
 
 @each_place
-def test_hypotheses_side_by_side_equal_each_alone(place: dict[str, Any]) -> None:
+def test_parallel_hypotheses_equal_single_ones(place: dict[str, Any]) -> None:
     decoder, memory = make("lstm", "additive", **place)
     embedded = torch.randn(2, 3, E, dtype=torch.float64)
     state = decoder.start(memory)
@@ -160,7 +160,7 @@ def test_recording_keeps_every_step_and_changes_nothing(place: dict[str, Any]) -
     torch.testing.assert_close(some["cross"].weights, weights[:, :, [1, 4]], atol=1e-12, rtol=0)
 
 
-def test_shapes_of_the_document() -> None:
+def test_shapes_equal_those_of_the_notes() -> None:
     """Shapes equal those of section 4.2 of the notes: N samples, encoder width M1 per direction, decoder width
     M2, embedding width K.
     """
@@ -189,7 +189,7 @@ def test_shapes_of_the_document() -> None:
         ({"context": "cell", "query": "previous", "input_feeding": True}, "input_feeding needs attention"),
     ],
 )
-def test_what_excludes_each_other_is_refused(options: dict[str, Any], message: str) -> None:
+def test_conflicting_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make("lstm", "general", **options)
 

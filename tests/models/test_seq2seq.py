@@ -46,7 +46,7 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
     return built.double().eval()
 
 
-def test_a_source_alone_equals_itself_in_any_batch(model: Seq2Seq) -> None:
+def test_output_does_not_depend_on_the_batch(model: Seq2Seq) -> None:
     sources = [[4, 5, 6, 7, 8], [8], [], [5, 5]]
     source, target_in = collate(sources), torch.tensor([[BOS, 4, 5, 6]] * 4)
     together = model(source, source != 0, target_in)
@@ -67,7 +67,7 @@ def test_cached_steps_equal_teacher_forcing(model: Seq2Seq) -> None:
     torch.testing.assert_close(torch.cat(steps, 1), model.decode(target_in, memory), atol=1e-12, rtol=0)
 
 
-def test_hypotheses_side_by_side_equal_each_alone(model: Seq2Seq) -> None:
+def test_parallel_hypotheses_equal_single_ones(model: Seq2Seq) -> None:
     source = collate([[4, 5, 6], [7]])
     state = model.start(model.encode(source, source != 0))
     _, state = model.step(torch.full((2, 1), BOS), state)
