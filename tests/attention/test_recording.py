@@ -43,7 +43,7 @@ def test_records_by_layer_name(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     torch.testing.assert_close(records["second"].weights.sum(-1), torch.ones(2, 3, 5))
 
 
-def test_inner_values_are_recorded_with_whole_layers() -> None:
+def test_inner_values_of_selected_rows_are_refused() -> None:
     with pytest.raises(InputError, match="inside goes with whole layers"), record(Two(), inside=True, rows=[0]):
         pass
 

@@ -220,7 +220,7 @@ def test_typing_and_show_send_one_request(page: Any, address: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "attend" in request.url else None)
     page.fill("#input", INPUT[::-1])
-    page.wait_for_timeout(250)  # typing has asked
+    page.wait_for_timeout(250)  # typing has sent a request
     page.keyboard.press("Enter")
     page.click("button:text-is('Show')")
     page.wait_for_function(
@@ -242,7 +242,7 @@ def test_page_shows_progress(page: Any, address: str) -> None:
     page.fill("#input", INPUT[::-1])
     page.keyboard.press("Enter")
     page.wait_for_timeout(100)
-    assert page.inner_text("#work") == ""  # what is quick does not flicker
+    assert page.inner_text("#work") == ""  # fast answers show no progress
     page.wait_for_selector("#work:has-text('The model is computing')", timeout=1000)
     waiting[0].continue_()
     page.wait_for_function("() => document.getElementById('work').textContent === ''")

@@ -270,7 +270,7 @@ def test_lines_report_omitted_weights(page: Any, tmp_path: Path) -> None:
     assert 1500 + left_out + hardly == 9800
 
 
-def test_widget_keeps_its_scroll_position(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_update_keeps_the_canvas(page: Any, address: str, learned: regard.AnswerRun) -> None:
     """New data of the same size is drawn on the same canvas."""
     page.goto(address)
     page.wait_for_selector("canvas")

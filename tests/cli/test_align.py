@@ -61,7 +61,9 @@ def test_heads_are_selected_reported_stored_and_used(
         assert command("align", own, source, target, "--by", way)[0] == 0
 
 
-def test_stored_selection_is_not_overwritten(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
+def test_stored_selection_is_replaced_with_a_notice(
+    own: Path, texts: tuple[Path, Path, Path], command: Command
+) -> None:
     source, target, links = texts
     command("align", own, source, target, "--links", links)
     before = (own / "alignment.json").read_text()
@@ -212,7 +214,7 @@ def test_unalignable_input_is_one_line(
     assert not (german.folder / "alignment.json").exists()
 
 
-def test_unselected_way_is_refused(
+def test_way_without_selected_heads_is_refused(
     german: regard.TranslationRun, texts: tuple[Path, Path, Path], command: Command
 ) -> None:
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")

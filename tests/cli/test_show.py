@@ -55,7 +55,7 @@ def test_bad_input(
     assert status == 2 and message in err and err.count("\n") == 1
 
 
-def test_runs_without_a_common_layer_are_refused(
+def test_run_without_attention_layers_is_not_compared(
     command: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
     small = ("--steps", "2", "--hidden", "4", "--batchsize", "8")

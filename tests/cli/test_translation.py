@@ -43,7 +43,7 @@ def test_train_test_translate(tmp_path: Path, command: Command) -> None:
     assert status == 0 and out.count("\n") == 3
 
 
-def test_useless_translator_is_tested(tmp_path: Path, command: Command) -> None:
+def test_training_reports_bleu_of_zero(tmp_path: Path, command: Command) -> None:
     named = [word for name, files in write(tmp_path).items() for word in (f"--{name}", *files)]
     few = ("--steps", "11", "--validate_every", "11", "--lr", "1e-9", "--savepath", tmp_path)
     status, out, _ = command("train", "translation", *named, *FLAGS, *few)

@@ -103,7 +103,9 @@ def test_an_interrupted_conversion_leaves_nothing(
     assert translate(run) == run.translate(SOURCES) and len(kept(run)) == 1
 
 
-def test_read_only_folder(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conversion_that_cannot_be_stored_is_used(
+    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     (run.folder / "engines").write_bytes(b"")
     assert translate(run) == run.translate(SOURCES)
     err = capsys.readouterr().err

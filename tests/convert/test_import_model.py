@@ -118,7 +118,7 @@ def test_import_of_an_export_equals_the_run(tmp_path: Path) -> None:
         import_model(folder, savepath=tmp_path, name="other", examples=TEXTS)
 
 
-def test_onnx_export_without_tokenizer_file(imported: regard.TranslationRun, tmp_path: Path) -> None:
+def test_onnx_export_refuses_sentencepiece(imported: regard.TranslationRun, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     with pytest.raises(InputError, match="tokenizer sentencepiece is not supported by the tokenizers library"):
         export(imported, tmp_path / "out", to="onnx", license="mit", examples=TEXTS)

@@ -61,7 +61,7 @@ def test_many_batches_equal_those_drawn_one_by_one(vary_len: bool, monkeypatch: 
                 assert torch.equal(each, other) and torch.equal(same, other)
 
 
-def test_custom_sampler_is_called_for_each_batch() -> None:
+def test_custom_sampler_draws_one_batch_at_a_time() -> None:
     settings = make_config("recall", {"batchsize": 4}).training
     drawn = Recall().batches(settings, BatchContext(generator=make_generator(0, "train")))
     assert isinstance(drawn, base.SampleBatches) and drawn.together == 1
