@@ -3,7 +3,8 @@
 import { clamp } from "./arithmetic.js";
 import { node, Part, select } from "./dom.js";
 import { availableMeasures, chosenMeasure, MEASURES } from "./measures.js";
-import { headCount, markTiles, poster } from "./poster.js";
+import { headCount } from "./packing.js";
+import { markTiles, poster } from "./poster.js";
 
 /** @import { InterventionData } from "./data.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
