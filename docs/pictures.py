@@ -1,4 +1,4 @@
-"""Make the pictures of the README and of docs/how-to, and the outputs of the notebook: `make docs-pictures`.
+"""Create the pictures of the README and of docs/how-to, and the outputs of the notebook: `make docs-pictures`.
 
 Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers in a headless Chromium
 and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md. The README's
@@ -51,7 +51,7 @@ ytick.color: e6edf3
 image.cmap: Blues_r
 """
 """Colours of a page in dark."""
-PATIENCE = 180_000  # milliseconds; the roles of heads take many samples
+PATIENCE = 180_000  # milliseconds; the roles of heads need many samples
 
 
 def main() -> None:
@@ -190,7 +190,7 @@ def minilm_page(browser: Browser, folder: Path) -> None:
 
 
 def take(browser: Browser, address: str, name: str, do: Callable[[Page], object], *, high: int = HEIGHT) -> None:
-    """Take a picture of a page after `do`, in light and in dark; `high`: pixels."""
+    """Call `do`, then take a picture in the light and the dark theme; `high` is the height in pixels."""
     for dark in (False, True):
         context = browser.new_context(
             viewport={"width": WIDTH, "height": high}, color_scheme="dark" if dark else "light"

@@ -34,7 +34,7 @@ def keep_memory() -> None:
 
     A training step of a Transformer allocates and frees hundreds of megabytes. Each page that comes back from the
     system costs a fault and is zeroed first. Batches of all shapes scatter kept memory over gigabytes, through
-    which a processor finds its way slowly with pages of 4 KB (benchmarks/pace.py). Searches have the same pattern
+    which a processor finds its way slowly with pages of 4 KB (benchmarks/huge_pages.py). Searches have the same pattern
     with less memory. Nothing is returned until the process ends.
 
     oneDNN, which PyTorch uses for bfloat16 products, compiles a kernel for each shape of matrices. It caches a
