@@ -215,9 +215,11 @@ function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
  * @param {string} kind
  */
 export function markTiles(box, { layer, state }, interventions, kind) {
-  const changed = new Set(
-    interventions.flatMap((change) => change.heads.map((head) => `${kind}-${change.layer}-${head}`)),
-  );
+  /** @type {Map<string, string>} */
+  const changed = new Map();
+  for (const { layer: name, heads, to } of interventions)
+    for (const head of heads)
+      changed.set(`${kind}-${name}-${head}`, to === "off" ? "×" : to === "uniform" ? "≡" : "•");
   for (const element of box.querySelectorAll(`.${kind}`)) {
     if (!(element instanceof HTMLElement)) continue;
     const name = element.dataset.name ?? "";
@@ -225,6 +227,7 @@ export function markTiles(box, { layer, state }, interventions, kind) {
     const on = own && (state.head === null || name === `${kind}-${layer.name}-${state.head}`);
     element.classList.toggle("on", on);
     element.classList.toggle("changed", changed.has(name));
+    element.dataset.change = changed.get(name) ?? "";
     if (on && state.head !== null) element.setAttribute("aria-current", "true");
     else element.removeAttribute("aria-current");
   }
