@@ -13,7 +13,7 @@ import regard
 from regard.interpret import HeadImportance
 from regard.viz.maps import Patches
 from tests.browser.conftest import map_of, served, settle
-from tests.external.test_long_inputs import Words
+from tests.external.test_long_inputs import WordModel
 
 INPUT = "BCCCBAABACCCA"
 
@@ -301,7 +301,7 @@ def test_a_row_of_a_long_input_is_asked_for(page: Any, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(layer_maps, "LONG", 39)
     ids = {"input_ids": torch.arange(40).unsqueeze(0)}
-    subject = regard.look(Words(), lambda text: ids, inputs=["long"])
+    subject = regard.look(WordModel(), lambda text: ids, inputs=["long"])
     with served(subject) as address:
         page.goto(address)
         page.wait_for_selector(".sum table")
