@@ -104,6 +104,20 @@ def test_axe_finds_nothing_in_an_exported_page(page: Any, tmp_path: Path, scheme
         page.click(f"button:text-is('{mode}')")
         settle(page)
         assert _violations(page) == [], mode
+    page.click("button:text-is('Overview')")
+    for chart in ("Bars: entropy", "Matrix: entropy"):
+        page.click(f"button:text-is('{chart}')")
+        page.click("summary")
+        settle(page)
+        assert _violations(page) == [], chart
+    page.click("button:text-is('Keys')")
+    assert _violations(page) == [], "keys"
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": 390, "height": 844})
+    for tab in ("Heads", "Inspector", "Picture"):
+        page.click(f"[role=tab]:text-is('{tab}')")
+        settle(page)
+        assert _violations(page) == [], tab
 
 
 @pytest.mark.parametrize("subject", ["numbers", "text"])
