@@ -1,4 +1,4 @@
-"""Download data sets by name from a local server."""
+"""Data sets download by name from a local server."""
 
 import gzip
 import hashlib

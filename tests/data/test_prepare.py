@@ -1,4 +1,4 @@
-"""Preparing corpora and vocabularies: on several cores, from a sample, and anew after a change of the text."""
+"""Corpora and vocabularies are prepared on several cores, from a sample, and again if the text changes."""
 
 import os
 import threading

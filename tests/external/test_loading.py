@@ -339,7 +339,10 @@ def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, token
 def test_folder_without_tokenizer_and_speech_model_are_refused(
     folders: Callable[[str], Path], tmp_path: Path, tokenizer: Any, command: Callable[..., tuple[int, str, str]]
 ) -> None:
-    for name in ("llama", "gpt2"):  # of the one transformers fails, of the other it makes an empty one up
+    for name in (
+        "llama",
+        "gpt2",
+    ):  # transformers fails on the first, and makes up an empty tokenizer for the second
         shutil.copytree(folders(name), tmp_path / name, ignore=shutil.ignore_patterns("tokenizer*"))
         status, _, error = command("look", tmp_path / name, "--text", "the cat", "--json", tmp_path / "a.json")
         assert (status, "has no tokenizer: put the model's there with" in error) == (2, True), error
@@ -363,7 +366,7 @@ def test_name_that_cannot_be_fetched_is_refused_at_once(
         match="'bert-base' is not a folder here, and the cache.*cannot be fetched: '.*refused",
     ):
         regard.look("bert-base", download=True)
-    assert not caplog.records and time.monotonic() - begin < 10  # nobody tries again and again
+    assert not caplog.records and time.monotonic() - begin < 10  # the download is not retried
     with pytest.raises(InputError, match="nothing on the Hub has such a name"):
         regard.look("my model")
 

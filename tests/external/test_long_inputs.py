@@ -165,7 +165,7 @@ def test_explorer_returns_a_row(words: Any) -> None:
 
     client = Client(app.make_app(app.Explorer(words)))
     asked: dict[str, Any] = {"input": "long", "layer": "attention", "head": 1, "step": 30}
-    for _ in range(2):  # before anybody has asked for the map, and after
+    for _ in range(2):  # before and after the map is requested
         found = client.post("/api/row", asked).json()
         assert abs(torch.tensor(found["weights"]) - torch.tensor(whole_weights(words)[1, 30])).max() < 1e-6
         order = [each["weight"] for each in found["largest"]]

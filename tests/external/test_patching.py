@@ -98,7 +98,7 @@ def test_pytorch_layers_are_patched() -> None:
     subject = regard.look(model, lambda each: each, inputs=[clean, corrupted])
     result = regard.patch(subject, clean, corrupted, metric=lambda logits: logits[-1, 0] - logits[-1, 3])
     assert list(result.heads) == ["encoder.0.self_attn", "encoder.1.self_attn"]
-    assert model.encoder.layers[0].self_attn.out_proj.bias.shape == (12,)  # as it was
+    assert model.encoder.layers[0].self_attn.out_proj.bias.shape == (12,)  # unchanged
 
     def contexts(layer: Any, states: Tensor) -> Tensor:
         query, key, value = (

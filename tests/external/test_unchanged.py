@@ -316,7 +316,7 @@ def test_all_calls_of_a_layer_share_their_heads(queries: int) -> None:
     assert not torch.allclose(plain, by_hand((0, 1, 2)))
 
 
-# Models of Hugging Face's.
+# Hugging Face models.
 
 IMPLEMENTATIONS = ("eager", "sdpa", "own", "own with weights", "other mathematics")
 
@@ -487,7 +487,7 @@ def test_layers_see_the_configured_implementation() -> None:
         assert ((records[LAYER].weights > 0).sum(-1) == torch.arange(1, 10).clamp(max=4)).all()
 
 
-# Around a model.
+# On a whole model.
 
 
 def test_compiled_models_are_recorded_and_run_afterwards() -> None:
