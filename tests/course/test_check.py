@@ -243,7 +243,7 @@ def test_invalid_requests_are_refused_in_one_line(tmp_path: Path, command: Comma
     for argv, words in (
         ((tmp_path / "nothing.py",), "does not exist"),
         ((tmp_path,), "is a folder: choose one of its files"),
-        ((path,), "does not answer an exercise: it defines something, other; use one of the names score"),
+        ((path,), "contains no answer to an exercise: it defines something, other; use one of the names score"),
         ((path, "atention"), "did you mean attention"),
         ((), "no file is named: give one"),
     ):
