@@ -177,7 +177,7 @@ def test_refuses_translation_without_a_test_text(command: Command, tmp_path: Pat
     flags = [word for name in ("train", "valid") for word in (f"--{name}", *map(str, text[name]))]
     kept = tmp_path / "kept"
     status, _, err = command("compare", "translation", *flags, "--vary", "hidden=8,16", "--savepath", kept)
-    assert status == 2 and err == "regard: translation has no text to test on: give one with --test\n"
+    assert status == 2 and err == "regard: translation has no test text: give a text with --test\n"
     assert not kept.exists()
 
 

@@ -33,8 +33,8 @@ class EndedError(Exception):
 class Worker(Generic[JobT, ResultT]):
     """A process that runs one job after another.
 
-    `work`: the function that runs a job; it, jobs and results must be picklable. `threads`: PyTorch threads of
-    the process.
+    `work`: the function that runs a job; the function, jobs and results must be picklable. `threads`: PyTorch
+    threads of the process.
     """
 
     def __init__(self, work: Callable[[JobT], ResultT], *, threads: int = 1) -> None:
@@ -64,7 +64,7 @@ class Worker(Generic[JobT, ResultT]):
         return cast("ResultT", result)
 
     def stop(self) -> None:
-        """Ask the process to stop, if it is alive; a training saves first."""
+        """Ask the process to stop, if it is alive; a running training saves first."""
         self._process.terminate()
 
     def join(self) -> int | None:
@@ -127,7 +127,9 @@ def run_in_processes(work: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> I
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Delay signals until the end of the block, so that none leaves a worker that is not registered yet."""
+    """Delay signals until the end of the block, so that no signal arrives between the start of a worker and its
+    registration.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

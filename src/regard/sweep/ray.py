@@ -31,16 +31,16 @@ from regard.version import __version__
 POLL_INTERVAL = 2.0
 """Seconds between two requests for the saved files of a training."""
 QUEUED = 4
-"""Trainings submitted beyond the number of cores, so that no core is idle between two trainings."""
+"""Number of trainings submitted beyond the number of cores, so that no core is idle between two trainings."""
 PATIENCE = 15.0
 """Seconds without any started training after which the user gets a message."""
 GRACE = 60.0
 """Seconds in which stopped trainings save and return their files."""
 ATTEMPTS = 3
-"""Times that a training may be lost without a new checkpoint."""
+"""Number of times that a training may be lost without a new checkpoint."""
 WAIT = 0.5
 """Seconds to wait for replies in one loop."""
-START = "start one with `ray start --head`, or give its address by --address"
+START = "start a cluster with `ray start --head`, or give the address of a cluster with --address"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +105,9 @@ class _RemoteTraining:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.started = False
-        """Whether it runs on a machine."""
+        """Whether the training runs on a machine."""
         self.losses = 0
-        """How often it was lost since its last checkpoint."""
+        """Number of times that the training was lost since its last checkpoint."""
         self._claims = ExitStack()
         self._trainer: Any = None
 
@@ -128,7 +128,9 @@ class _RemoteTraining:
         return self._trainer.stop.remote()
 
     def receive(self, ray: Any, seconds: float | None = None) -> TrainingUpdate:
-        """Return the requested update and write its files; `ended` if the machine does not reply."""
+        """Return the requested update and write its files; the update has `ended` set if the machine does not
+        reply.
+        """
         try:
             update: TrainingUpdate = ray.get(self.reply, timeout=seconds)
         except ray.exceptions.RayTaskError as error:
@@ -207,18 +209,20 @@ def _exit_on_signals() -> Iterator[None]:
 
 
 def _last_address() -> str | None:
-    """Return the address of the last cluster of this machine, if Ray has stored one."""
+    """Return the address of the last cluster of this machine, if Ray has stored an address."""
     note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
     return read_text(note, "start Ray anew").strip() if is_file(note) else None
 
 
 def _check_reachable(address: str) -> None:
-    """Raise `InputError` if nothing listens at host:port: Ray itself would wait for minutes."""
+    """Raise `InputError` if nothing listens at host:port: Without this check, Ray would wait for minutes."""
     host, colon, port = address.rpartition(":")
     if address == "auto":
         return
     if not (colon and host and port.isdigit()):
-        raise InputError(f"address {address!r} is not of the form host:port: give one such as 10.0.0.1:6379")
+        raise InputError(
+            f"address {address!r} is not of the form host:port: give an address such as 10.0.0.1:6379"
+        )
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:

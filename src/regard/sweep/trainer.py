@@ -26,13 +26,13 @@ class TrainingUpdate:
     """The progress of a training since the last update."""
 
     files: Files = field(default_factory=dict)
-    """Changed files of its folder; empty until the next checkpoint."""
+    """Changed files of the training's folder; empty until the next checkpoint."""
     measured: Measured | None = None
     """The measurement, once the training is done."""
     error: Exception | None = None
     """The error of the training."""
     ended: bool = False
-    """Whether its process was terminated from outside or stopped."""
+    """Whether the process of the training was stopped, or terminated from outside."""
 
 
 class Trainer:
@@ -44,7 +44,8 @@ class Trainer:
         """Start a training of the config `stored`; raises `InputError` if this machine has another `version`."""
         if version != __version__:
             raise InputError(
-                f"{socket.gethostname()} has Regard {__version__}, but {version} is required: install that"
+                f"{socket.gethostname()} has Regard {__version__}, but {version} is required: install"
+                f" Regard {version} there"
             )
         temporary = Path(tempfile.gettempdir())
         tidy(temporary)  # remove the leftovers of killed trainings
@@ -77,7 +78,9 @@ class Trainer:
         return TrainingUpdate(files=files)
 
     def stop(self) -> TrainingUpdate:
-        """Stop the training, which saves first, and return the last update; empty if it was returned before."""
+        """Stop the training, which saves first, and return the last update; empty if this update was returned
+        before.
+        """
         if not self._folder.exists():
             return TrainingUpdate()
         self._worker.stop()
