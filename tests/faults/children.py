@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MEMORY, FILE_SIZE = 2 << 30, 64 << 20
-"""Bytes that a child may have beyond what it was forked with, and that one of its files may have."""
+"""Limits of a child: bytes of memory beyond that at the fork, and bytes per file."""
 PATIENCE, GRACE = 4.0, 60.0
-"""Seconds after which a child is asked to stop, and then after which it hangs: what it compiles just then is done
-first, which takes three seconds, and many times that on a machine that is busy with others."""
+"""Seconds until a child is asked to stop, and until it counts as hung. A running compilation ends first, which
+takes three seconds, and many times that on a busy machine.
+"""
 NAP = 0.002
 OPEN = b"(Ctrl-C ends it)"
-"""What a server says when it is ready."""
+"""Output of a server that is ready."""
 NULL = Path(os.devnull)
 
 
@@ -35,10 +36,10 @@ class Streams:
 
     stdin: Path = NULL
     stdout: Path | None = None
-    """None: kept, to be looked at."""
+    """None: captured."""
     encoding: str = "utf-8"
     closed: tuple[int, ...] = ()
-    """Descriptors of the standard streams that it does not have at all."""
+    """Closed descriptors of the standard streams."""
 
 
 @dataclass
@@ -65,16 +66,16 @@ class Ended:
     """Outcome of a child."""
 
     status: int
-    """As a shell gives it: 128 and the signal's number where one ended it."""
+    """Exit status as in a shell: 128 plus the signal's number for a killed process."""
     out: str
     err: str
     told: tuple[str, ...]
-    """What its watchers reported, see `watch`."""
+    """Reports of `watch`."""
     stopped: bool
-    """It was asked to stop, because it took long."""
+    """The child was asked to stop after the time limit."""
     hung: bool
     left_alive: bool
-    """A process that it began outlived it."""
+    """A child process is still running."""
     seconds: float
 
 

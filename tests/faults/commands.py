@@ -35,16 +35,16 @@ from tests.faults.watch import watch
 USUAL_COUNT = 20_000
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 LONGEST = 1000
-"""Characters of a line that a person is to read."""
+"""Largest number of characters in a message."""
 PROGRESS = re.compile(
     r"(train|Training on|Validating on) |Unknown tokens: |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |"
     r"learn the vocabulary|vocabulary of \d|encode|prepare|read|Writing the model for |"
     r"fetch|[A-Z].*\d"
 )
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")
-"""Names of what is still being written, and of locks."""
+"""Names of temporary files and locks."""
 KEEPS = "the run keeps its last checkpoint"
-"""What a training says that cannot go on."""
+"""Message of a training that cannot continue."""
 DONE, STOPPED = 0, {128 + signal.SIGTERM, 128 + signal.SIGINT}
 
 

@@ -30,7 +30,7 @@ VALUES: list[Any] = [
     {"a": 1},
     DEEP,
 ]
-"""What may stand where something else belongs."""
+"""Values of wrong types."""
 STRAYS = (
     "step-",
     "step-x",
@@ -264,5 +264,5 @@ def stray(path: Path, random: Random, _: list[Path]) -> None:
 WAYS: list[Way] = [cut, flip, flip, empty, noise, lengthen, remove, swap, folder, pipe, link, stray]
 WAYS += [json_value] * 5
 QUIET: list[Way] = [edit_value, edit_words, exchange_names]
-"""Ways after which a file still looks as one should."""
+"""Damages that leave a valid file."""
 WAYS += QUIET * 3

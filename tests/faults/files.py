@@ -35,11 +35,11 @@ from tests.faults.report import Report, Trial, counted
 from tests.german import write
 
 USUAL_COUNT, FEW = 10_000, 300
-"""Damages of one campaign; those that one process tries alone."""
+"""Damages of one campaign, and the largest number for a single process."""
 STEPS, STOPPED = 8, 4
 NOBODY = 65534
 PATIENCE = 120
-"""Seconds after which a command hangs."""
+"""Seconds until a command counts as hung."""
 TINY = {"hidden": 8, "heads": 2, "inner": 8, "enc_layers": 1, "dec_layers": 1, "vocab_size": 60, "tokens": 200}
 TRAININGS: dict[str, dict[str, Any]] = {
     "counting": {"hidden": 8, "batchsize": 4, "snapshots": 3},
@@ -61,7 +61,7 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 WRONG = ("traceback", "several lines", "hangs", "other losses", "other numbers", "odd status")
 MIXED = 0.15
-"""Share of damages that put a file of another run in place."""
+"""Share of damages that insert a file of another run."""
 
 
 class StoppedError(Exception):
@@ -78,10 +78,10 @@ class Ground:
 
     folder: Path
     losses: dict[str, dict[int, float]] = field(default_factory=dict)
-    """Of each run, by step."""
+    """Losses of each run, by step."""
     flags: dict[str, dict[str, Any]] = field(default_factory=dict)
     printed: dict[str, str] = field(default_factory=dict)
-    """By command: what it prints of an undamaged run."""
+    """Output of each command on an undamaged run."""
 
     def files(self, task: str) -> list[Path]:
         """Return all files of a run and of its prepared corpus, relative to their savepath."""

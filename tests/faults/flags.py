@@ -41,7 +41,7 @@ class Form:
 
     command: str
     words: tuple[str, ...]
-    """What follows the command: nothing, or a task or a run, and what the flags depend on."""
+    """Arguments after the command: nothing, a task or a run, and the flags that other flags depend on."""
     flags: tuple[Flag, ...]
 
     def flag(self, name: str) -> Flag | None:

@@ -32,7 +32,7 @@ from tests.faults.report import Report, Trial, counted
 
 USUAL_COUNT = 500
 PATIENCE = 60.0
-"""Seconds after which a command hangs."""
+"""Seconds until a command counts as hung."""
 PROGRESS = re.compile(r"[A-Z][\w ]+: \d+ of \d+ done$|Writing ")
 TEXT = "the cat sat on the mat"
 LATE = ("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto", "torch._dynamo")
@@ -92,7 +92,7 @@ EDITS: list[tuple[str, Any]] = [
     ("size", {"height": -1}),
     ("num_channels", 0),
 ]
-"""What a newer or damaged folder may say; written into a JSON file, over what is there or beside it."""
+"""Values of a newer or damaged folder, which replace or extend those of a JSON file."""
 CODE = [
     "class Tokenizer: pass\nclass Config: pass\n",
     "raise RuntimeError('x')\n",
@@ -110,7 +110,7 @@ class Kind(NamedTuple):
     needs: tuple[str, ...]
     make: Callable[[Path], None]
     commands: tuple[tuple[str, ...], ...]
-    """`F` stands for the damaged folder, `G` for a sound one."""
+    """`F` is the damaged folder, `G` an intact one."""
 
 
 def edit(path: Path, random: Random, others: list[Path]) -> None:

@@ -37,7 +37,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 }
 """A training for each kind of model and of run."""
 ODD = {"antigravity", "ensurepip", "idlelib", "lib2to3", "this", "tkinter", "turtle", "turtledemo", "__main__"}
-"""Parts of the standard library that open a window, or are programs."""
+"""Modules of the standard library that open a window or are programs."""
 LINES = [
     "ABCABC\n3. Mai 1979\nHeute läuft der kleine Hund.\n",
     "Heute läuft der kleine Hund.\tThe small dog runs today.\nABC\tABC\nno tab\n",
@@ -56,7 +56,7 @@ LATE = (
     "transformers.models.auto.tokenization_auto",
     "uvicorn.protocols.http.h11_impl",
 )
-"""What commands import when they need it, of what an install may have."""
+"""Lazy imports of commands, if installed."""
 
 
 class _Missing:
@@ -131,7 +131,7 @@ def _train(ground: Path) -> int:
 
 
 COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "home/compiled"}
-"""Where PyTorch keeps what it compiles, which it has decided on before a try becomes nobody."""
+"""Folder of PyTorch's compiled code; PyTorch reads it before a trial changes the user."""
 
 
 @contextlib.contextmanager

@@ -25,10 +25,10 @@ SMALL = {
     "enc_layers": "1",
     "dec_layers": "1",
 }
-"""What keeps a command short, where it has such a flag and that is not what is tried."""
+"""Flags that shorten a command, if it has them and they are not under test."""
 WEIGHTS = {"train": 28, "test": 18, "translate": 14, "score": 9, "prune": 7, "export": 6, "compare": 5, "show": 1}
 USUAL = 4
-"""Weight of every other command."""
+"""Weight of frequent commands."""
 TRANSLATION_TEXT = ["--train", "text/train.de", "text/train.en", "--valid", "text/valid.de", "text/valid.en"]
 VARIED = [
     "hidden=4,8",
@@ -49,7 +49,7 @@ class Line:
 
     argv: tuple[str, ...]
     odd: tuple[str, ...]
-    """Flags and values of which a refusal is to name one."""
+    """Flags and values; a refusal must name one of them."""
     streams: Streams
 
 

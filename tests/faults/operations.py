@@ -30,9 +30,9 @@ EVENTS = {
     "os.chmod": "chmod",
 }
 GROWING = {"open", "write", "mkdir", "fsync", "link", "symlink"}
-"""What a full disk refuses; it still renames and removes."""
+"""Operations that fail on a full disk; renaming and removing still work."""
 WAYS = ("die", "half", "full", "io")
-"""Die before it; write half of what is to be written and die; no space from then on; one error of the device."""
+"""Die before the operation; write half and die; no space from then on; one error of the device."""
 
 
 class Operations:

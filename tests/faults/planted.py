@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 RAN = "RAN-"
-"""What the name of a file begins with that an executed module leaves in the current directory."""
+"""Prefix of the files that an executed module creates in the current directory."""
 IMPORTS = re.compile(
     r"^\s*(?:import|from)\s+([A-Za-z_]\w*)|"
     r"(?:find_spec|import_module|__import__|is_package_available|is_available|LazyLoader)\(\s*[\"']([A-Za-z_]\w*)",

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 Each = TypeVar("Each")
 EXAMPLES = 3
-"""Trials that are told of a fault that many have in common."""
+"""Trials listed for each kind of fault."""
 
 
 SECONDS = 20
-"""Between two lines that tell how far a campaign is."""
+"""Seconds between two lines of progress."""
 
 
 def counted(name: str, total: int, tries: Iterable[Each]) -> Iterator[Each]:
@@ -48,7 +48,7 @@ class Report:
     seed: int
     trials: list[Trial]
     again: str
-    """How one is repeated: {index} stands for its number."""
+    """Command that repeats a trial; {index} is its number."""
 
     @property
     def counts(self) -> dict[str, int]:

@@ -31,15 +31,15 @@ from tests.server.running import Answer, asked, connect, receive, request, send,
 
 INPUT = "BCCCBAABACCCA"
 USUAL_COUNT, BETWEEN = 10_000, 1_000_000
-"""Requests of one campaign, and between the first ones of two."""
+"""Requests of one campaign, and the distance between the first seeds of two campaigns."""
 SECONDS = 60.0
-"""Time in which an answer is to come; a body that does not come is refused after ten."""
+"""Time limit of an answer; a missing body is refused after ten seconds."""
 FINAL = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d) ", re.MULTILINE)
-"""The first line of an answer after which there is no other."""
+"""The first line of a final response."""
 BEYOND = 2**20
-"""Bytes of a request that the explorer refuses, four times its limit: it reads no further."""
+"""Size of a request that the explorer refuses without reading it to the end: four times its limit."""
 SIDE_BY_SIDE, TOGETHER = 32, 500
-"""Connections at once, and requests after which an answer is compared with that of the beginning."""
+"""Number of parallel connections, and of requests after which an answer is compared with the first one."""
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT", "get", "X" * 300)
 TEXTS = (
     "",
@@ -63,7 +63,7 @@ RAW = (
     b"[" * 100_000,
     b'{"a":' * 100_000,
 )
-"""Values that JSON does not have, or that are none."""
+"""Values that JSON does not have, or that are invalid."""
 NAMES = ("cross", "encoder.0.self_attention", "encoder.layers.0.self_attention", "", "x", "encoder", "__class__")
 KNOWN: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
     "layer": (NAMES[:2], NAMES),
@@ -72,7 +72,7 @@ KNOWN: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
     "query": ((None,), (0, 1, *NUMBERS)),
     "key": ((None,), (0, 1, *NUMBERS)),
 }
-"""Of some fields, what is mostly taken, and what else may be tried."""
+"""Valid values of some fields, and further values to try."""
 HOSTS = (
     "evil.example",
     "127.0.0.1.evil.example",
@@ -97,7 +97,7 @@ ELSEWHERE = (
     b"\r\nhost: evil.example\r\n",
     *(b"\r\norigin: %s\r\n" % each.encode() for each in ORIGINS if each not in ("", "http://127.0.0.1")),
 )
-"""Headers of requests that are never answered."""
+"""Headers of requests that are always refused."""
 
 
 def routes_of(app: Starlette) -> list[tuple[str, str]]:

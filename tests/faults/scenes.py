@@ -36,16 +36,16 @@ class Scene:
 
     name: str
     before: tuple[tuple[str, ...], ...]
-    """Commands that set it up."""
+    """Commands that prepare the scene."""
     argv: tuple[str, ...]
     run: str | None = None
-    """The run that it makes or replaces."""
+    """The run that it creates or replaces."""
     kept: tuple[str, ...] = ()
     """Folders that it only reads."""
     half: bool = False
-    """The last command that sets it up is stopped half-way."""
+    """The last preparing command is stopped half-way."""
     once: str | None = None
-    """What it makes, and would not make twice."""
+    """A result that a second run would refuse to write."""
 
     def again(self, folder: Path) -> Call | None:
         """Return the command that continues, or None if the work is done."""
@@ -144,11 +144,11 @@ class Stage:
 
     scene: Scene
     folder: Path
-    """As it is before."""
+    """Initial folder."""
     whole: dict[str, bytes]
-    """What is left when nothing went wrong."""
+    """Files after a run without faults."""
     old: dict[str, bytes]
-    """What was there before."""
+    """Initial files."""
     seconds: float
 
 

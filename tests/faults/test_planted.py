@@ -15,7 +15,7 @@ from tests.faults.planted import RAN, extra_names, installed_files, loaded_files
 from tests.german import write
 
 CONSOLE = [sys.executable, "-c", "import sys; del sys.path[0]; from regard.cli import main; sys.exit(main())"]
-"""The command `regard`, on whose path is the folder of the program and not the current one."""
+"""The command `regard`, whose sys.path starts with the program's folder, not the current one."""
 MODULE = [sys.executable, "-m", "regard"]
 READY = "(Ctrl-C ends it)"
 SAMPLES = "--samples 4"

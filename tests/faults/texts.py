@@ -53,9 +53,9 @@ LEFT_OUT = (
     "zero bytes",
     "partner",
 )
-"""Signs that a message says what was left out of a broken file."""
+"""Parts of messages about lines left out of a broken file."""
 TIE = 1e-4
-"""Difference of scores at which rounding may decide."""
+"""Difference of scores within rounding."""
 
 
 def call(*words: str | Path, lines: bytes = b"") -> tuple[int, str, str]:

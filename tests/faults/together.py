@@ -34,7 +34,7 @@ class Couple:
     stage: Stage
     other: tuple[str, ...]
     loose: str | None = None
-    """A run that depends on the moment at which another one was read."""
+    """A run whose content depends on the moment at which the other one was read."""
     outcomes: tuple[Contents, ...] = ()
 
 

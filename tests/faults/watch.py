@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 HALF_WRITTEN = re.compile(r"/\.([^/]*)(?:~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(?:new|old)|\.lock)$")
-"""A name of what is still being written, which tells what it is to become."""
+"""Name of a temporary file, which contains its final name."""
 OWN = ("importlib._bootstrap", "/multiprocessing/", "zipimport", "/site-packages/babel/")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
