@@ -177,9 +177,9 @@ def test_markup_is_transferred(own: Path, command: Command, monkeypatch: pytest.
     [
         (["-", "-"], "SOURCE and TARGET are both standard input: give one of them as a file"),
         (["none.de", "a.en"], "cannot read"),
-        (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no partner"),
+        (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no counterpart"),
         (["a.de", "a.en", "--links", "a.en"], "which is not a link"),
-        (["a.de", "a.en", "--links", "short.en"], "has links of 1 pairs, the text has 88"),
+        (["a.de", "a.en", "--links", "short.en"], "has links for 1 pairs, but the text has 88"),
         (["--links", "a.links"], "--links needs the sentences that it links: give"),
         (["a.de", "--links", "a.links"], "line 1 has no tab"),
         (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),

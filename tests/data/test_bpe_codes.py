@@ -75,7 +75,7 @@ def test_json_round_trip() -> None:
     sent = pickle.loads(pickle.dumps(found))  # to a worker process
     assert sent.to_json() == found.to_json() and sent.encode("schnee") == [4, 5]
     for damage in ('"symbols":["a","a"]', '"symbols":[]', '"symbols":["a"],"more":1'):
-        with pytest.raises(InputError, match="tokenizer is damaged: .* import it anew"):
+        with pytest.raises(InputError, match="tokenizer is damaged: .* import it again"):
             BpeCodesVocabulary.from_json(f'{{"codes":[["a","b"]],{damage}}}')
 
 

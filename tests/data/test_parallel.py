@@ -64,5 +64,5 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read .*cut.gz"):
         list(ParallelText([tmp_path / "cut.gz"]))
     (tmp_path / "plain.gz").write_bytes(b"not compressed")
-    with pytest.raises(InputError, match="cannot read .*plain.gz.*it is no gzip"):
+    with pytest.raises(InputError, match="cannot read .*plain.gz.*it is not gzip"):
         list(ParallelText([tmp_path / "plain.gz"]))

@@ -61,7 +61,7 @@ def test_a_damaged_vocabulary_is_refused(change: dict[str, object], message: str
     stored = json.loads(LEARNED[0].to_json())
     stored["model"] |= change
     with pytest.raises(
-        InputError, match=f"^tokenizer is damaged: {message}.*; restore a copy of it, or train anew"
+        InputError, match=f"^tokenizer is damaged: {message}.*; restore the model from a copy, or train it again"
     ):
         SubwordVocabulary.from_json(json.dumps(stored))
 

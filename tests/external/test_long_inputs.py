@@ -46,7 +46,7 @@ def test_long_inputs_of_pytorch_layers(generator: torch.Generator) -> None:
     with record_long(model, largest=5, side=16) as long:
         assert torch.equal(model(states), plain)
     compare(long, whole)
-    with pytest.raises(InputError, match="side=24 is no multiple of 16: choose 16, 32, 64"):
+    with pytest.raises(InputError, match="side=24 is not a multiple of 16: choose 16, 32, 64"):
         long[""].maxima(24)
     with pytest.raises(InputError, match="rows 70 is out of range: choose from 0 to 69"):
         long[""].rows([70])

@@ -144,7 +144,7 @@ def test_explorer_accepts_an_image(subject: Any) -> None:
 
 
 def test_text_model_accepts_no_image(model_of: Build, tokenizer: Any) -> None:
-    with pytest.raises(InputError, match="takes no images: type a text"):
+    with pytest.raises(InputError, match="does not accept images: type a text"):
         regard.look(model_of("bert"), tokenizer).add_image("a", picture())
 
 

@@ -158,9 +158,9 @@ def test_bad_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         ({**text, "vocab_size": 4}, "vocab_size 4 is out of range"),
         ({**text, "r_drop": -1.0, "dropout": 0.1}, "r_drop -1.0 is out of range: choose from 0 to 1000"),
         ({**text, "r_drop": 5.0, "dropout": 0.0}, "r_drop compares two passes with different dropout"),
-        ({**text, "tokens": 3}, "tokens 3 hold no sentence of .* tokens"),
+        ({**text, "tokens": 3}, "tokens 3 are fewer than the .* of the longest sentence"),
         ({**text, "max_len": 2}, "no pair to learn from: 0 pairs; left out: 240 too long"),
-        ({**text, "max_len": 2, "strict": True}, "tokens, at most 2 are taken"),
+        ({**text, "max_len": 2, "strict": True}, "tokens, but the limit is 2"),
         ({**text, "valid": (__file__,)}, "validation text has no pair"),
     ):
         with pytest.raises(InputError, match=message):
