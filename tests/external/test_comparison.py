@@ -21,17 +21,24 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     before = model_of("llama")
     after = copy.deepcopy(before)
-    after.model.layers[1].self_attn.q_proj.weight[:8] = 0  # head 0 of layer 1 attends evenly
+    after.model.layers[1].self_attn.q_proj.weight[:8] = 0  # head 0 of layer 1 attends uniformly
     one, other = regard.look(before, tokenizer), regard.look(after, tokenizer)
-    found = one.compare_with(other, TEXTS)
-    assert found.apart["model.0.self_attn"] == [0, 0, 0, 0]
-    assert found.apart["model.1.self_attn"][0] > 0.05 and found.apart["model.1.self_attn"][1:] == [0, 0, 0]
+    comparison = one.compare_with(other, TEXTS)
+    assert comparison.apart["model.0.self_attn"] == [0, 0, 0, 0]
+    assert comparison.apart["model.1.self_attn"][0] > 0.05 and comparison.apart["model.1.self_attn"][1:] == [
+        0,
+        0,
+        0,
+    ]
     counts = [len(tokenizer(text)["input_ids"]) for text in TEXTS]
     even = np.mean([np.mean([np.log(row + 1) for row in range(count)]) for count in counts])
-    assert found.entropy[1]["model.1.self_attn"][0] == pytest.approx(even, abs=1e-5)
-    assert found.added[1] == other.importance(TEXTS).added and found.losses[0] == one.importance(TEXTS).loss
-    assert found.predictions[0] == (one.attend(TEXTS[0]).prediction, other.attend(TEXTS[0]).prediction)
-    assert "model.1.self_attn" in str(found) and "ten inputs or more" in str(found)
+    assert comparison.entropy[1]["model.1.self_attn"][0] == pytest.approx(even, abs=1e-5)
+    assert (
+        comparison.added[1] == other.importance(TEXTS).added
+        and comparison.losses[0] == one.importance(TEXTS).loss
+    )
+    assert comparison.predictions[0] == (one.attend(TEXTS[0]).prediction, other.attend(TEXTS[0]).prediction)
+    assert "model.1.self_attn" in str(comparison) and "ten inputs or more" in str(comparison)
 
 
 def test_models_with_different_losses_are_not_compared(model_of: Callable[[str], Any], tokenizer: Any) -> None:
@@ -52,9 +59,9 @@ def test_models_with_different_heads_are_compared_without_heads(
     torch.manual_seed(0)
     sizes: Any = {"vocab_size": 60, "n_positions": 80, "n_embd": 32, "n_layer": 2, "n_head": 2}
     other = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).eval()
-    found = regard.look(model_of("llama"), tokenizer).compare_with(regard.look(other, tokenizer), TEXTS)
-    assert not found.apart and "no layer has the same number of heads" in str(found)
-    assert found.summary() in str(found)
+    comparison = regard.look(model_of("llama"), tokenizer).compare_with(regard.look(other, tokenizer), TEXTS)
+    assert not comparison.apart and "no layer has the same number of heads" in str(comparison)
+    assert comparison.summary() in str(comparison)
 
 
 def test_two_folders_on_the_command_line(
@@ -66,13 +73,13 @@ def test_two_folders_on_the_command_line(
         "compare", *both, "--examples", tmp_path / "texts.txt", "--json", tmp_path / "a.json"
     )
     assert '"maps"' not in (tmp_path / "a.json").read_text()
-    found = regard.look(both[0]).compare_with(regard.look(both[1]), TEXTS)
+    comparison = regard.look(both[0]).compare_with(regard.look(both[1]), TEXTS)
     kept = json.loads((tmp_path / "a.json").read_text())
-    assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(found.losses)
-    other = "transformer.h.1.attn"  # as many layers, of other names
-    assert found.alike["model.1.self_attn"] == other and len(found.apart["model.1.self_attn"]) == 4
+    assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(comparison.losses)
+    other = "transformer.h.1.attn"  # equal number of layers with other names
+    assert comparison.alike["model.1.self_attn"] == other and len(comparison.apart["model.1.self_attn"]) == 4
     row = next(line.split() for line in printed.splitlines() if "model.1.self_attn" in line)
-    assert row[3] == f"{found.added[1][other][0]:+.4f}" and row[1] == "0"
+    assert row[3] == f"{comparison.added[1][other][0]:+.4f}" and row[1] == "0"
     status, _, error = command("compare", *both)
     assert (status, "give --examples FILE" in error) == (2, True)
 
@@ -101,11 +108,11 @@ def test_comparison_shows_maps_and_roles_of_both_models(
 ) -> None:
     one, other = regard.look(model_of("llama"), tokenizer), regard.look(model_of("gptj"), tokenizer)
     texts = [f"{text} {more}" for text in TEXTS for more in ("then", "and", "on", "it")]
-    found = one.compare_with(other, texts)
-    assert found.roles is not None and [each.samples for each in found.roles] == [12, 12]
+    comparison = one.compare_with(other, texts)
+    assert comparison.roles is not None and [each.samples for each in comparison.roles] == [12, 12]
     roles = one.roles(texts)
-    assert [each.description for each in found.roles[0].heads] == [each.description for each in roles.heads]
-    page = found.to_html(tmp_path / "both.html").read_text()
+    assert [each.description for each in comparison.roles[0].heads] == [each.description for each in roles.heads]
+    page = comparison.to_html(tmp_path / "both.html").read_text()
     data = json.loads(page.partition('type="application/json">')[2].partition("</script>")[0])
     assert [each["input"] for each in data["maps"]] == texts
     assert [(each["name"], each["map"]["input"]) for each in data["beside"]] == [

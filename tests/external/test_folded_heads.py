@@ -14,9 +14,10 @@ H, D = 4, 8
 ORDERS = ("heads side by side", "samples side by side", "steps first")
 
 
-class Folded(nn.Module):
-    """Self-attention with bmm, as d2l (heads side by side), many a translation of "Attention Is All You Need"
-    (samples side by side) and fairseq (steps first) have it."""
+class FoldedAttention(nn.Module):
+    """Self-attention with bmm as in d2l (heads next to each other), many implementations of "Attention Is All
+    You Need" (samples next to each other) and fairseq (steps first).
+    """
 
     def __init__(self, order: str, name: str = "num_heads") -> None:
         super().__init__()
@@ -52,12 +53,12 @@ class Folded(nn.Module):
         return found
 
 
-class Around(nn.Module):
+class FoldedModel(nn.Module):
     """A model with one layer of folded heads."""
 
     def __init__(self, order: str, name: str = "num_heads") -> None:
         super().__init__()
-        self.attention = Folded(order, name)
+        self.attention = FoldedAttention(order, name)
 
     def forward(self, states: Tensor) -> Tensor:
         found: Tensor = self.attention(states)
@@ -76,7 +77,7 @@ def by_head(layer: Any, states: Tensor) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def test_folded_heads_are_separated_from_samples(order: str, batch: int, steps: int) -> None:
     torch.manual_seed(batch)
-    model = Around(order)
+    model = FoldedModel(order)
     states = torch.randn(*((steps, batch) if order == "steps first" else (batch, steps)), D)
     weights, values = by_head(model.attention, states)
     plain = model(states)
@@ -97,7 +98,7 @@ def test_folded_heads_are_separated_from_samples(order: str, batch: int, steps: 
 @pytest.mark.parametrize("name", ["num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead"])
 @torch.no_grad()
 def test_every_attribute_with_the_number_of_heads_is_found(name: str) -> None:
-    model, states = Around("heads side by side", name), torch.randn(2, 5, D)
+    model, states = FoldedModel("heads side by side", name), torch.randn(2, 5, D)
     with regard.record(model, modules="attention.inner.drop") as records:
         model(states)
     assert records["attention.inner.drop"].weights.shape == (2, H, 5, 5)
@@ -105,7 +106,7 @@ def test_every_attribute_with_the_number_of_heads_is_found(name: str) -> None:
 
 @torch.no_grad()
 def test_unclear_folding_gives_a_warning() -> None:
-    model, states = Around("heads side by side", "somehow"), torch.randn(2, 5, D)
+    model, states = FoldedModel("heads side by side", "somehow"), torch.randn(2, 5, D)
     with pytest.warns(
         UserWarning, match=r"module 'attention.inner.drop': heads cannot be told from samples in weights"
     ):
@@ -124,7 +125,7 @@ def test_unclear_folding_gives_a_warning() -> None:
     torch.testing.assert_close(without, last.bias.expand(2, 5, D))
 
 
-class BySoftmax(Folded):
+class SoftmaxModuleAttention(FoldedAttention):
     """The same with a module for the softmax."""
 
     def __init__(self) -> None:
@@ -139,8 +140,8 @@ class BySoftmax(Folded):
 
 @torch.no_grad()
 def test_weights_of_a_softmax_module_are_those_of_one_head() -> None:
-    model, states = Around("heads side by side"), torch.randn(2, 5, D)
-    model.attention = BySoftmax()
+    model, states = FoldedModel("heads side by side"), torch.randn(2, 5, D)
+    model.attention = SoftmaxModuleAttention()
     weights, values = by_head(model.attention, states)
     weights[:, 1] = 0
     without = model.attention.projections[3]((weights @ values).transpose(1, 2).flatten(2))
@@ -150,7 +151,7 @@ def test_weights_of_a_softmax_module_are_those_of_one_head() -> None:
     torch.testing.assert_close(records[place].weights, weights)
 
 
-class Single(nn.Module):
+class SingleHeadModel(nn.Module):
     """One head without an attribute for it, and several modules of one head each."""
 
     def __init__(self) -> None:
@@ -164,17 +165,17 @@ class Single(nn.Module):
 
 @torch.no_grad()
 def test_one_module_for_each_head_is_not_unfolded() -> None:
-    model, states = Single(), torch.randn(4, 5, D)
+    model, states = SingleHeadModel(), torch.randn(4, 5, D)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with regard.record(model, modules="heads_.*") as records:
             model(states)
-    assert [each.weights.shape for each in records.values()] == [(4, 1, 5, 5)] * 2
+    assert [record.weights.shape for record in records.values()] == [(4, 1, 5, 5)] * 2
 
 
 @torch.no_grad()
 def test_probing_keeps_the_random_state() -> None:
-    model, states = Around("heads side by side"), torch.randn(2, 5, D)
+    model, states = FoldedModel("heads side by side"), torch.randn(2, 5, D)
     model.attention.inner.drop = nn.Dropout(0.5)
     torch.manual_seed(1)
     plain = model(states)
@@ -186,7 +187,7 @@ def test_probing_keeps_the_random_state() -> None:
 @pytest.mark.parametrize("order", ORDERS[:2])
 @torch.no_grad()
 def test_single_step_is_unfolded_like_earlier_steps(order: str) -> None:
-    model = Around(order)
+    model = FoldedModel(order)
     with regard.record(model, modules="attention.inner.drop") as records:
         for batch in (1, 3):
             model(torch.randn(batch, 5, D))
@@ -194,7 +195,7 @@ def test_single_step_is_unfolded_like_earlier_steps(order: str) -> None:
     assert records["attention.inner.drop"].weights.shape == (3, H, 1, 1)
 
 
-class Counting(nn.Module):
+class CachingAttention(nn.Module):
     """Self-attention that stores its earlier steps, counts its calls, and writes to a log."""
 
     def __init__(self, *, folded: bool) -> None:
@@ -222,7 +223,7 @@ class Counting(nn.Module):
 @pytest.mark.filterwarnings("ignore:.*heads cannot be told from samples")
 @pytest.mark.parametrize("folded", [True, False])
 def test_probing_keeps_the_state_of_a_module(folded: bool) -> None:
-    plain, recorded = Counting(folded=folded), Counting(folded=folded)
+    plain, recorded = CachingAttention(folded=folded), CachingAttention(folded=folded)
     recorded.load_state_dict(plain.state_dict())
     states = torch.randn(3, 5, 8)
     with torch.no_grad(), regard.record(recorded, modules="drop"):

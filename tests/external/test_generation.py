@@ -53,7 +53,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-class Words:
+class WordTokenizer:
     """A tokenizer whose token 7 is `w7`."""
 
     all_special_tokens: tuple[str, ...] = ()
@@ -85,9 +85,9 @@ def check(name: str, records: regard.Records, sequences: Tensor, padded: int = 0
     read = sequences[:, :-1]
     there = torch.ones_like(read)
     there[0, :padded] = 0
-    given = {"input_ids": read, "attention_mask": there, "position_ids": (there.cumsum(1) - 1).clamp(min=0)}
+    inputs = {"input_ids": read, "attention_mask": there, "position_ids": (there.cumsum(1) - 1).clamp(min=0)}
     with torch.no_grad():
-        expected = build(name, "eager")(**given, output_attentions=True, use_cache=False).attentions
+        expected = build(name, "eager")(**inputs, output_attentions=True, use_cache=False).attentions
     assert len(records) == len(expected)
     labels = [
         "<pad>" if not step else f"w{token}" for token, step in zip(read[0].tolist(), there[0], strict=True)
@@ -118,7 +118,7 @@ QUICK = [
 )
 def test_generated_rows_have_columns_and_labels(name: str, way: str) -> None:
     model, prompt = build(name), PROMPT if way == "beams" else PROMPT[:1]
-    with torch.no_grad(), regard.record(model, tokenizer=Words()) as records:
+    with torch.no_grad(), regard.record(model, tokenizer=WordTokenizer()) as records:
         sequences = model.generate(prompt, attention_mask=torch.ones_like(prompt), **STEPS, **WAYS[way])
     check(name, records, sequences)
 
@@ -127,7 +127,7 @@ def test_generated_rows_have_columns_and_labels(name: str, way: str) -> None:
 def test_padding_keeps_its_label(way: str) -> None:
     model, there = build("window"), torch.ones_like(PROMPT)
     there[0, :3] = 0
-    with torch.no_grad(), regard.record(model, tokenizer=Words()) as records:
+    with torch.no_grad(), regard.record(model, tokenizer=WordTokenizer()) as records:
         sequences = model.generate(PROMPT, attention_mask=there, **STEPS, **WAYS[way])
     check("window", records, sequences, padded=3)
 
@@ -136,7 +136,7 @@ def test_rejected_drafts_of_an_assistant_leave_no_rows() -> None:
     model, helper = build("window"), build("window")
     for parameter in helper.parameters():
         parameter.data += 0.02 * torch.randn_like(parameter)
-    with torch.no_grad(), regard.record(model, tokenizer=Words()) as records:
+    with torch.no_grad(), regard.record(model, tokenizer=WordTokenizer()) as records:
         sequences = model.generate(PROMPT[:1], attention_mask=torch.ones(1, 9), assistant_model=helper, **STEPS)
     check("window", records, sequences)
 
@@ -149,7 +149,7 @@ def test_generation_continues_a_given_cache(kind: str) -> None:
         "static": lambda: transformers.StaticCache(config=model.config, max_cache_len=40),
     }
     cache, ids = make[kind](), PROMPT[:1]
-    with torch.no_grad(), regard.record(model, tokenizer=Words()) as records:
+    with torch.no_grad(), regard.record(model, tokenizer=WordTokenizer()) as records:
         model(ids[:, :6], past_key_values=cache)
         sequences = model.generate(ids, attention_mask=torch.ones_like(ids), past_key_values=cache, **STEPS)
     check("window", records, sequences)
@@ -157,7 +157,7 @@ def test_generation_continues_a_given_cache(kind: str) -> None:
 
 def test_encoder_input_is_new_while_the_decoder_continues(small: Any) -> None:
     model, source = small.build(small.known["bart"]), torch.arange(5, 14)[None]
-    with torch.no_grad(), regard.record(model, tokenizer=Words()) as records:
+    with torch.no_grad(), regard.record(model, tokenizer=WordTokenizer()) as records:
         first = model(source, decoder_input_ids=torch.tensor([[1, 9, 8]]), use_cache=True)
         model(source, decoder_input_ids=torch.tensor([[7]]), past_key_values=first.past_key_values)
     encoder = records["model.encoder.layers.0.self_attn"]

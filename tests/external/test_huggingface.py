@@ -22,18 +22,18 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def run(model: nn.Module, given: dict[str, Any], **options: Any) -> tuple[Any, Any]:
+def run(model: nn.Module, inputs: dict[str, Any], **options: Any) -> tuple[Any, Any]:
     with torch.no_grad(), record(model, **options) as records:
-        output = model(**given)
+        output = model(**inputs)
     return output, records
 
 
 def test_selected_heads_and_rows_equal_those_of_all(small: Any, name: str) -> None:
-    model, given = small.build(small.known[name]), small.make_inputs(small.known[name])
-    _, whole = run(model, given)
+    model, inputs = small.build(small.known[name]), small.make_inputs(small.known[name])
+    _, whole = run(model, inputs)
     with torch.no_grad():
-        plain = model(**given)[0]
-    output, some = run(model, given, heads=[3, 1], rows=[5, 0])
+        plain = model(**inputs)[0]
+    output, some = run(model, inputs, heads=[3, 1], rows=[5, 0])
     assert list(some) == list(whole)
     torch.testing.assert_close(output[0], plain, atol=1e-5, rtol=1e-5)
     for layer, kept in some.items():
@@ -48,7 +48,7 @@ def test_selected_heads_and_rows_equal_those_of_all(small: Any, name: str) -> No
 def test_only_requested_layers_are_computed(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from regard.external import interface_call
 
-    model, given = small.build(small.known["llama"]), small.make_inputs(small.known["llama"])
+    model, inputs = small.build(small.known["llama"]), small.make_inputs(small.known["llama"])
     asked: list[str] = []
     eager = interface_call.InterfaceCall.weights
 
@@ -57,49 +57,49 @@ def test_only_requested_layers_are_computed(small: Any, monkeypatch: pytest.Monk
         return eager(self, chosen)
 
     monkeypatch.setattr(interface_call.InterfaceCall, "weights", count)
-    _, records = run(model, given, layers=["model.1.self_attn"])
+    _, records = run(model, inputs, layers=["model.1.self_attn"])
     assert list(records) == ["model.layers.1.self_attn"] and len(asked) == 1
     with pytest.raises(InputError, match=r"'model.7.self_attn' is unknown: did you mean model.1.self_attn"):
-        run(model, given, layers=["model.7.self_attn"])
+        run(model, inputs, layers=["model.7.self_attn"])
     with pytest.raises(InputError, match="heads 4 is out of range: choose from 0 to 3"):
-        run(model, given, heads=[4])
+        run(model, inputs, heads=[4])
     assert model.config._attn_implementation == "sdpa"
 
 
 def test_caller_gets_the_outputs_it_asked_for(small: Any, name: str) -> None:
-    model, given = small.build(small.known[name], "eager"), small.make_inputs(small.known[name])
+    model, inputs = small.build(small.known[name], "eager"), small.make_inputs(small.known[name])
     with torch.no_grad():
-        expected = model(**given, output_attentions=True)
-        as_tuple = model(**given, return_dict=False)
+        expected = model(**inputs, output_attentions=True)
+        as_tuple = model(**inputs, return_dict=False)
         with record(model):
-            found = model(**given, output_attentions=True)
-            plain, found_tuple = model(**given), model(**given, return_dict=False)
+            recorded = model(**inputs, output_attentions=True)
+            plain, recorded_tuple = model(**inputs), model(**inputs, return_dict=False)
     key = "encoder_attentions" if name == "t5" else "attentions"
-    for one, other in zip(found[key], expected[key], strict=True):
+    for one, other in zip(recorded[key], expected[key], strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
-    assert not plain.get(key) and len(found_tuple) == len(as_tuple)
+    assert not plain.get(key) and len(recorded_tuple) == len(as_tuple)
 
 
 def test_masks_equal_those_of_the_model(small: Any) -> None:
     """T5 adds its biases and the smallest float to the scores."""
-    model, given = small.build(small.known["t5"]), small.make_inputs(small.known["t5"])
-    _, records = run(model, given)
-    there = given["attention_mask"].bool()[:, None, None]
+    model, inputs = small.build(small.known["t5"]), small.make_inputs(small.known["t5"])
+    _, records = run(model, inputs)
+    present = inputs["attention_mask"].bool()[:, None, None]
     encoder = records["encoder.block.0.layer.0.SelfAttention"]
     cross = records["decoder.block.1.layer.1.EncDecAttention"]
     decoder = records["decoder.block.1.layer.0.SelfAttention"]
-    assert torch.equal(encoder.mask.expand_as(encoder.weights), there.expand_as(encoder.weights))
-    assert torch.equal(cross.mask.expand_as(cross.weights), there.expand_as(cross.weights))
+    assert torch.equal(encoder.mask.expand_as(encoder.weights), present.expand_as(encoder.weights))
+    assert torch.equal(cross.mask.expand_as(cross.weights), present.expand_as(cross.weights))
     assert torch.equal(decoder.mask.expand_as(decoder.weights)[0, 0], torch.ones(7, 7).tril() > 0)
-    assert [each.kind for each in (encoder, decoder, cross)] == ["encoder", "decoder", "cross"]
+    assert [record.kind for record in (encoder, decoder, cross)] == ["encoder", "decoder", "cross"]
 
 
 def test_half_precision_uses_float32_softmax(small: Any) -> None:
     known = small.known["bert"]
-    given = small.make_inputs(known)
+    inputs = small.make_inputs(known)
     model = small.build(known).to(torch.bfloat16)
-    _, records = run(model, given)
-    _, exact = run(copy.deepcopy(model).float(), given)
+    _, records = run(model, inputs)
+    _, exact = run(copy.deepcopy(model).float(), inputs)
     for layer, kept in records.items():
         assert kept.weights.dtype == torch.float32
         sums = kept.weights.sum(-1)
@@ -108,23 +108,23 @@ def test_half_precision_uses_float32_softmax(small: Any) -> None:
 
 
 def test_gradients_flow(small: Any, name: str) -> None:
-    model, given = small.build(small.known[name]), small.make_inputs(small.known[name])
-    plain = torch.autograd.grad(model(**given)[0].square().mean(), list(model.parameters()), allow_unused=True)
+    model, inputs = small.build(small.known[name]), small.make_inputs(small.known[name])
+    plain = torch.autograd.grad(model(**inputs)[0].square().mean(), list(model.parameters()), allow_unused=True)
     with record(model):
-        loss = model(**given)[0].square().mean()
-    found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
-    for one, other in zip(found, plain, strict=True):
-        assert (one is None) == (other is None)
-        if one is not None and other is not None:
-            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+        loss = model(**inputs)[0].square().mean()
+    recorded = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    for actual, expected in zip(recorded, plain, strict=True):
+        assert (actual is None) == (expected is None)
+        if actual is not None and expected is not None:
+            torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-3)
 
 
 def test_threads_do_not_mix(small: Any) -> None:
     """Another thread runs and records the same model, and ends first or last."""
     known = small.known["llama"]
-    model, given = small.build(known), small.make_inputs(known)
+    model, inputs = small.build(known), small.make_inputs(known)
     other = {"input_ids": torch.full((1, 4), 7)}
-    found: dict[str, Any] = {}
+    other_records: dict[str, Any] = {}
     inside, done = threading.Event(), threading.Event()
 
     def run_too() -> None:
@@ -133,71 +133,71 @@ def test_threads_do_not_mix(small: Any) -> None:
             inside.set()
             done.wait(20)
             model(**other)
-        found.update(records)
+        other_records.update(records)
 
     thread = threading.Thread(target=run_too)
     with torch.no_grad(), record(model) as records:
         thread.start()
         assert inside.wait(20)
         assert not records
-        model(**given)
+        model(**inputs)
     done.set()
     thread.join()
     assert [each.weights.shape for each in records.values()] == [(2, 4, 9, 9)] * 2
-    assert [each.weights.shape for each in found.values()] == [(1, 4, 4, 4)] * 2
+    assert [each.weights.shape for each in other_records.values()] == [(1, 4, 4, 4)] * 2
     assert model.config._attn_implementation == "sdpa"
 
 
 def test_copies_made_while_recording_are_not_recorded(small: Any, name: str) -> None:
     known = small.known[name]
-    model, given = small.build(known), small.make_inputs(known)
+    model, inputs = small.build(known), small.make_inputs(known)
     with torch.no_grad(), record(model) as records:
         copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
-        for each in copies:
-            each(**given)
+        for duplicate in copies:
+            duplicate(**inputs)
         assert not records
-        plain = model(**given)[0]
+        plain = model(**inputs)[0]
     with torch.no_grad():
-        for each in copies:
-            torch.testing.assert_close(each(**given)[0], plain, atol=1e-5, rtol=1e-5)
+        for duplicate in copies:
+            torch.testing.assert_close(duplicate(**inputs)[0], plain, atol=1e-5, rtol=1e-5)
     assert records
 
 
 def test_finished_beams_have_no_more_rows(small: Any) -> None:
     """Each returned hypothesis has the rows of its own ancestors."""
     known = small.known["bart"]
-    model, given = small.build(known), small.make_inputs(known, batch=3)
-    given.pop("decoder_input_ids")
+    model, inputs = small.build(known), small.make_inputs(known, batch=3)
+    inputs.pop("decoder_input_ids")
     model.final_logits_bias[0, 2] = 2.5  # so that they end
     options = {"num_beams": 4, "max_new_tokens": 9, "num_return_sequences": 2, "early_stopping": True}
     with torch.no_grad(), record(model) as records:
-        sequences = model.generate(**given, **options)
+        sequences = model.generate(**inputs, **options)
     lengths = (sequences[:, 1:] == 2).int().argmax(1) + 1
     assert len(set(lengths.tolist())) > 1
     model.set_attn_implementation("eager")
     with torch.no_grad():
-        given = {key: value.repeat_interleave(2, dim=0) for key, value in given.items()}
-        whole = model(**given, decoder_input_ids=sequences[:, :-1], output_attentions=True)
+        inputs = {key: value.repeat_interleave(2, dim=0) for key, value in inputs.items()}
+        whole = model(**inputs, decoder_input_ids=sequences[:, :-1], output_attentions=True)
     for layer in (0, 1):
         for kind, expected in (("self_attn", whole.decoder_attentions), ("encoder_attn", whole.cross_attentions)):
             weights = records[f"model.decoder.{layer}.{kind}"].weights
             for row, length in enumerate(lengths.tolist()):
-                found, right = weights[row, :, :length], expected[layer][row, :, :length]
-                torch.testing.assert_close(found, right[..., : found.shape[-1]], atol=1e-5, rtol=0)
+                actual, rows = weights[row, :, :length], expected[layer][row, :, :length]
+                torch.testing.assert_close(actual, rows[..., : actual.shape[-1]], atol=1e-5, rtol=0)
                 assert (weights[row, :, length:] == 0).all()
 
 
 def test_padding_on_the_left_while_generating(small: Any) -> None:
     known = small.known["llama"]
-    model, given = small.build(known), small.make_inputs(known, "left")
+    model, inputs = small.build(known), small.make_inputs(known, "left")
     with torch.no_grad(), record(model) as records:
-        sequences = model.generate(**given, max_new_tokens=4, min_new_tokens=4, do_sample=False)
+        sequences = model.generate(**inputs, max_new_tokens=4, min_new_tokens=4, do_sample=False)
     read = sequences[:, :-1]
-    there = torch.cat([given["attention_mask"], torch.ones(2, 3, dtype=torch.long)], 1)
-    positions = (there.cumsum(-1) - 1).clamp(min=0)
+    present = torch.cat([inputs["attention_mask"], torch.ones(2, 3, dtype=torch.long)], 1)
+    positions = (present.cumsum(-1) - 1).clamp(min=0)
     model.set_attn_implementation("eager")
     with torch.no_grad():
-        whole = model(read, attention_mask=there, position_ids=positions, output_attentions=True)
+        whole = model(read, attention_mask=present, position_ids=positions, output_attentions=True)
     for each, expected in zip(records.values(), whole.attentions, strict=True):
         torch.testing.assert_close(each.weights[1, :, 3:], expected[1, :, 3:], atol=1e-5, rtol=0)
         assert each.mask is not None and not each.mask[1, :, :, :3].any()
@@ -205,16 +205,16 @@ def test_padding_on_the_left_while_generating(small: Any) -> None:
 
 def test_rows_of_later_steps(small: Any) -> None:
     known = small.known["llama"]
-    model, given = small.build(known), small.make_inputs(known, "none")
+    model, inputs = small.build(known), small.make_inputs(known, "none")
     options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
     with torch.no_grad(), record(model) as whole:
-        model.generate(**given, **options)
+        model.generate(**inputs, **options)
     with torch.no_grad(), record(model, rows=[11, 2]) as some:
-        model.generate(**given, **options)
-    for each, every in zip(some.values(), whole.values(), strict=True):
-        torch.testing.assert_close(each.weights, every.weights[:, :, [11, 2]], atol=1e-6, rtol=0)
+        model.generate(**inputs, **options)
+    for selected, complete in zip(some.values(), whole.values(), strict=True):
+        torch.testing.assert_close(selected.weights, complete.weights[:, :, [11, 2]], atol=1e-6, rtol=0)
     with torch.no_grad(), record(model, rows=[12]) as none:
-        model.generate(**given, **options)
+        model.generate(**inputs, **options)
     with pytest.raises(InputError, match="rows 12 is out of range: choose from 0 to 11"):
         none["model.0.self_attn"].weights  # noqa: B018
 
@@ -222,9 +222,9 @@ def test_rows_of_later_steps(small: Any) -> None:
 def test_model_that_replaces_layers_in_its_first_pass(small: Any) -> None:
     """BigBird replaces sparse attention with full attention for short inputs."""
     known = small.known["big_bird"]
-    model, given = small.build(known), small.make_inputs(known)
-    _, first = run(model, given)
-    _, second = run(model, given)
+    model, inputs = small.build(known), small.make_inputs(known)
+    _, first = run(model, inputs)
+    _, second = run(model, inputs)
     assert list(first) == ["encoder.layer.0.attention.self", "encoder.layer.1.attention.self"]
     for one, other in zip(first.values(), second.values(), strict=True):
         assert torch.equal(one.weights, other.weights)
@@ -233,16 +233,16 @@ def test_model_that_replaces_layers_in_its_first_pass(small: Any) -> None:
 def test_expanded_windows_give_the_context_of_the_layer(small: Any) -> None:
     """This includes global keys, and the rows of global queries, which use other projections."""
     known = small.known["longformer"]
-    model, given = small.build(known), small.make_inputs(known)
-    seen: Tensor = torch.zeros_like(given["input_ids"])
+    model, inputs = small.build(known), small.make_inputs(known)
+    seen: Tensor = torch.zeros_like(inputs["input_ids"])
     seen[0, [0, 6]] = 1
     seen[1, 2] = 1
-    _, records = run(model, given | {"global_attention_mask": seen})
+    _, records = run(model, inputs | {"global_attention_mask": seen})
     kept: list[Tensor] = []
     layer = model.encoder.layer[0].attention.self
     layer.register_forward_hook(lambda _, args, output: kept.extend([args[0], output[0]]))
     with torch.no_grad():
-        model(**given, global_attention_mask=seen)
+        model(**inputs, global_attention_mask=seen)
         states, context = kept[0], kept[1][:, :9]
         weights = records["encoder.layer.0.attention.self"].weights
         value, everywhere = layer.value(states)[:, :9], layer.value_global(states)[:, :9]
@@ -250,14 +250,14 @@ def test_expanded_windows_give_the_context_of_the_layer(small: Any) -> None:
         found = (weights[row] @ value[row].unflatten(-1, (4, 8)).transpose(0, 1)).transpose(0, 1).flatten(1)
         other = (weights[row] @ everywhere[row].unflatten(-1, (4, 8)).transpose(0, 1)).transpose(0, 1).flatten(1)
         expected = torch.where(seen[row, :, None] > 0, other, found)
-        there = given["attention_mask"][row].bool()
-        torch.testing.assert_close(context[row][there], expected[there], atol=1e-4, rtol=1e-4)
+        present = inputs["attention_mask"][row].bool()
+        torch.testing.assert_close(context[row][present], expected[present], atol=1e-4, rtol=1e-4)
 
 
 def test_equal_lengths_of_source_and_target_keep_their_own_tokens(small: Any) -> None:
     known = small.known["bart"]
-    model, given = small.build(known), small.make_inputs(known)
-    given["decoder_input_ids"] = torch.arange(20, 38).view(2, 9)
+    model, inputs = small.build(known), small.make_inputs(known)
+    inputs["decoder_input_ids"] = torch.arange(20, 38).view(2, 9)
 
     class Numbers:
         def get_vocab(self) -> dict[str, int]:
@@ -266,8 +266,8 @@ def test_equal_lengths_of_source_and_target_keep_their_own_tokens(small: Any) ->
         def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
             return [str(each) for each in ids]
 
-    output, records = run(model, given, tokenizer=Numbers())
-    source = [str(each) for each in given["input_ids"][1].tolist()[:6]] + ["<pad>"] * 3
+    output, records = run(model, inputs, tokenizer=Numbers())
+    source = [str(each) for each in inputs["input_ids"][1].tolist()[:6]] + ["<pad>"] * 3
     read = [str(each) for each in range(29, 38)]
     target = [*read[1:], str(int(output.logits[1, -1].argmax()))]
     assert records["model.encoder.1.self_attn"].labels_of(1) == (source, source)
@@ -278,9 +278,9 @@ def test_equal_lengths_of_source_and_target_keep_their_own_tokens(small: Any) ->
 
 
 def test_models_without_attention_give_a_warning(small: Any) -> None:
-    model, given = small.build(small.known["fnet"]), small.make_inputs(small.known["fnet"])
+    model, inputs = small.build(small.known["fnet"]), small.make_inputs(small.known["fnet"])
     with pytest.warns(UserWarning, match="FNetModel ran, and nothing was recorded"):
-        run(model, given)
+        run(model, inputs)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with record(model):

@@ -28,8 +28,8 @@ OUTPUTS = {
 def without_head(model: nn.Module, output: str, head: int, heads: int = 4) -> Iterator[None]:
     """Set the context of one head to zero before the projection."""
 
-    def zeroed(module: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor]:
-        states = given[0].clone().unflatten(-1, (heads, -1))
+    def zeroed(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor]:
+        states = inputs[0].clone().unflatten(-1, (heads, -1))
         states[..., head, :] = 0
         return (states.flatten(-2),)
 
@@ -44,16 +44,16 @@ def without_head(model: nn.Module, output: str, head: int, heads: int = 4) -> It
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_head_that_is_off_adds_nothing(small: Any, name: str) -> None:
     layer, output = OUTPUTS[name]
-    model, given = small.build(small.known[name]), small.make_inputs(small.known[name])
+    model, inputs = small.build(small.known[name]), small.make_inputs(small.known[name])
     with torch.no_grad():
-        plain = model(**given)[0]
+        plain = model(**inputs)[0]
         with without_head(model, output, 2):
-            expected = model(**given)[0]
+            expected = model(**inputs)[0]
         with regard.intervene(model, layer, heads=[2]), regard.record(model) as records:
-            found = model(**given)[0]
+            found = model(**inputs)[0]
         with regard.record(model) as other, regard.intervene(model, layer, heads=[2]):
-            model(**given)
-        after = model(**given)[0]
+            model(**inputs)
+        after = model(**inputs)[0]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     assert (found - plain).abs().max() > 1e-3 and torch.equal(after, plain)
     for each in (records, other):  # whichever block is inside the other
@@ -64,16 +64,16 @@ def test_head_that_is_off_adds_nothing(small: Any, name: str) -> None:
 @pytest.mark.parametrize("name", ["llama", "gptj", "t5"])
 def test_weight_is_set_in_the_step_of_its_query(small: Any, name: str) -> None:
     architecture = small.known[name]
-    model, given = small.build(architecture), small.make_inputs(architecture, "none")
+    model, inputs = small.build(architecture), small.make_inputs(architecture, "none")
     layer = {"llama": "model.0.self_attn", "gptj": "transformer.h.0.attn"}.get(
         name, "decoder.block.0.layer.0.SelfAttention"
     )
-    given.pop("decoder_input_ids", None)
-    first = given["input_ids"].shape[1] if name != "t5" else 1
+    inputs.pop("decoder_input_ids", None)
+    first = inputs["input_ids"].shape[1] if name != "t5" else 1
     options = {"min_new_tokens": 4, "max_new_tokens": 4, "do_sample": False}
     with torch.no_grad(), regard.record(model) as records:
         with regard.intervene(model, layer, heads=[1], to=0.9, query=first + 1, key=0):
-            model.generate(**given, **options)
+            model.generate(**inputs, **options)
     weights = records[layer].weights
     torch.testing.assert_close(weights[:, 1, first + 1, 0], torch.full((2,), 0.9))
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)), atol=1e-5, rtol=0)
@@ -82,13 +82,13 @@ def test_weight_is_set_in_the_step_of_its_query(small: Any, name: str) -> None:
     ).abs().min() > 0
 
 
-class Own(nn.Module):
+class MixedModel(nn.Module):
     """Attention by PyTorch's function, by its layer, and by its own softmax."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.MultiheadAttention(12, 3, bias=True, add_bias_kv=True, add_zero_attn=True)
-        self.fused, self.by_hand = Fused(), ByHand()
+        self.fused, self.by_hand = SDPAAttention(), SoftmaxAttention()
 
     def forward(self, states: Tensor) -> Tensor:
         """Return (T, B, 12)."""
@@ -96,13 +96,13 @@ class Own(nn.Module):
         return self.by_hand(self.fused(context.transpose(0, 1)))
 
 
-class Fused(nn.Module):
+class SDPAAttention(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         split = states.unflatten(-1, (3, -1)).transpose(1, 2)
         return F.scaled_dot_product_attention(split, split, split, is_causal=True).transpose(1, 2).flatten(2)
 
 
-class ByHand(nn.Module):
+class SoftmaxAttention(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         split = states.unflatten(-1, (3, -1)).transpose(1, 2)
         weights = (split @ split.transpose(-2, -1)).softmax(-1)
@@ -112,10 +112,10 @@ class ByHand(nn.Module):
 @pytest.mark.parametrize("layer", ["layer", "fused", "by_hand"])
 def test_intervention_in_a_custom_model(layer: str) -> None:
     torch.manual_seed(0)
-    model, states = Own().eval(), torch.randn(5, 2, 12)
+    model, states = MixedModel().eval(), torch.randn(5, 2, 12)
     plain = model(states)
 
-    def without(module: nn.Module, given: Any, output: Any) -> Any:
+    def without(module: nn.Module, inputs: Any, output: Any) -> Any:
         context = output.unflatten(-1, (3, -1)) * torch.tensor([1.0, 0.0, 1.0]).unsqueeze(-1)
         return context.flatten(-2)
 
@@ -138,7 +138,7 @@ def test_intervention_in_a_custom_model(layer: str) -> None:
 
 
 def test_invalid_interventions_are_refused() -> None:
-    model, states = Own().eval(), torch.randn(5, 2, 12)
+    model, states = MixedModel().eval(), torch.randn(5, 2, 12)
     with pytest.raises(InputError, match="layer 'fuse' is unknown"), regard.intervene(model, "fuse"):
         pass
     with pytest.raises(InputError, match="head 3 is out of range"), regard.intervene(model, "fused", heads=[3]):
@@ -146,7 +146,7 @@ def test_invalid_interventions_are_refused() -> None:
     with pytest.raises(InputError, match="query 9 is out of range"):
         with regard.intervene(model, "fused", to=0.5, query=9, key=0):
             model(states)
-    with pytest.warns(UserWarning, match=r"layer.out_proj did not attend, so nothing was changed"):
+    with pytest.warns(UserWarning, match=r"without attention in layer.out_proj, so nothing was changed"):
         with regard.intervene(model, "layer.out_proj"):
             model(states)
 
@@ -154,14 +154,14 @@ def test_invalid_interventions_are_refused() -> None:
 @torch.no_grad()
 def test_models_that_return_scores_show_changed_weights(small: Any) -> None:
     model = small.build(small.known["squeezebert"])
-    given, layer = {"input_ids": torch.tensor([[1, 5, 6, 7, 8, 2]])}, "encoder.1.attention"
+    inputs, layer = {"input_ids": torch.tensor([[1, 5, 6, 7, 8, 2]])}, "encoder.1.attention"
     with regard.record(model) as before:
-        plain = model(**given)[0]
+        plain = model(**inputs)[0]
     with regard.intervene(model, layer, heads=[2], to="uniform"), regard.record(model) as records:
-        changed = model(**given)[0]
+        changed = model(**inputs)[0]
     weights = records[layer].weights
     assert (weights[:, 2] == 1 / 6).all() and not torch.equal(plain, changed)
     torch.testing.assert_close(weights[:, :2], before[layer].weights[:, :2])
     with regard.record(model) as after:
-        model(**given)
+        model(**inputs)
     assert torch.equal(after[layer].weights, before[layer].weights)

@@ -52,11 +52,11 @@ def test_mask_of_selected_rows_equals_that_of_all_rows(small: Any) -> None:
 def test_fully_masked_rows_have_no_weight_without_the_interface(small: Any, name: str, masked: str) -> None:
     from every_architecture import build, first_accepted_inputs, run
 
-    given = first_accepted_inputs(build(name), masked)
-    plain = run(build(name), given)
+    inputs = first_accepted_inputs(build(name), masked)
+    plain = run(build(name), inputs)
     model = build(name)
     with regard.record(model) as records:
-        output = run(model, given)
+        output = run(model, inputs)
     assert torch.equal(plain[0], output[0]) and records
     for record in records.values():
         assert record.mask is not None
@@ -64,7 +64,7 @@ def test_fully_masked_rows_have_no_weight_without_the_interface(small: Any, name
         sums = record.weights.sum(-1)
         torch.testing.assert_close(sums, sees.float(), atol=1e-5, rtol=0)
         assert sees[0].all() and not (masked == "row" and sees[1].any())
-        there = given["attention_mask"][1] != 0  # padding of XLNet's sees itself
+        there = inputs["attention_mask"][1] != 0  # XLNet's padding attends to itself
         assert not record.weights[1][:, there][..., ~there].any()
 
 

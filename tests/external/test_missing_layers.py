@@ -20,11 +20,11 @@ def every(small: Any) -> Any:
 def record_of(every: Any, name: str) -> tuple[regard.Records, list[str]]:
     """Run a small model; returns its records and the warnings."""
     model = every.build(name)
-    given = every.first_accepted_inputs(model)
+    inputs = every.first_accepted_inputs(model)
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
         with regard.record(model) as records:
-            model(**given)
+            model(**inputs)
     return records, [str(each.message) for each in caught]
 
 

@@ -11,7 +11,7 @@ from regard.errors import InputError
 from regard.external import record
 
 
-class Block(nn.Module):
+class AttentionBlock(nn.Module):
     """Attention with its own softmax, as in many custom models."""
 
     def __init__(self, drop: float = 0.0) -> None:
@@ -26,12 +26,12 @@ class Block(nn.Module):
         return context
 
 
-class Own(nn.Module):
+class BlockModel(nn.Module):
     """Two blocks."""
 
     def __init__(self, drop: float = 0.0) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList([Block(drop), Block(drop)])
+        self.blocks = nn.ModuleList([AttentionBlock(drop), AttentionBlock(drop)])
 
     def forward(self, states: Tensor) -> Tensor:
         for block in self.blocks:
@@ -47,7 +47,7 @@ def expected(states: Tensor) -> Tensor:
 @pytest.mark.parametrize("drop", [0.0, 0.5])
 def test_weights_are_recorded_at_the_named_module(drop: float) -> None:
     """Weights are recorded before the dropout, so that rows sum to one."""
-    model, states = Own(drop), torch.randn(2, 5, 8)
+    model, states = BlockModel(drop), torch.randn(2, 5, 8)
     with record(model, modules="blocks.*.attn_drop") as records:
         model(states)
     assert list(records) == ["blocks.0.attn_drop", "blocks.1.attn_drop"]
@@ -59,30 +59,34 @@ def test_weights_are_recorded_at_the_named_module(drop: float) -> None:
 
 
 def test_without_modules_a_warning_names_the_remedy() -> None:
-    model = Own()
-    with pytest.warns(UserWarning, match=r"Own ran, and nothing was recorded: .*record\(model, modules='blocks"):
+    model = BlockModel()
+    with pytest.warns(
+        UserWarning, match=r"BlockModel ran, and nothing was recorded: .*record\(model, modules='blocks"
+    ):
         with record(model) as records:
             model(torch.randn(2, 5, 8))
     assert not records
-    with pytest.warns(UserWarning, match="Own ran, and blocks.0 did not attend: record without layers"):
+    with pytest.warns(
+        UserWarning, match="BlockModel ran, and blocks.0 computed no attention: record without layers"
+    ):
         with record(model, layers=["blocks.0"]):
             model(torch.randn(2, 5, 8))
 
 
 def test_wrong_pattern_is_refused() -> None:
-    model = Own()
+    model = BlockModel()
     with pytest.raises(InputError, match="module 'blocks.*.drop' is unknown: .*attn_drop"):
         with record(model, modules="blocks.*.drop"):
             pass
     with pytest.warns(UserWarning) as said:
         with record(model, modules="blocks.1.proj"):
             model(torch.randn(2, 5, 8))
-    assert "module 'blocks.1.proj' receives and returns no rows that sum to one" in str(said[0].message)
+    assert "module 'blocks.1.proj' neither receives nor returns rows that sum to one" in str(said[0].message)
 
 
 @torch.no_grad()
 def test_custom_model_with_named_modules_is_a_subject() -> None:
-    model, states = Own().eval(), torch.randn(1, 5, 8)
+    model, states = BlockModel().eval(), torch.randn(1, 5, 8)
     subject = regard.look(model, lambda each: each, inputs=[states], modules="blocks.*.attn_drop")
     assert [(each.name, each.heads) for each in subject.layers] == [
         ("blocks.0.attn_drop", 2),
@@ -96,9 +100,9 @@ def test_custom_model_with_named_modules_is_a_subject() -> None:
     weights = expected(states)
     weights[:, 1] = 0
     without = block.proj((weights @ heads).transpose(1, 2).flatten(2))
-    for given in (subject, model):
-        pattern = None if given is subject else "blocks.*.attn_drop"
-        with regard.intervene(given, "blocks.0.attn_drop", heads=[1], modules=pattern):
+    for inputs in (subject, model):
+        pattern = None if inputs is subject else "blocks.*.attn_drop"
+        with regard.intervene(inputs, "blocks.0.attn_drop", heads=[1], modules=pattern):
             torch.testing.assert_close(model.blocks[0](states), without)
     added = subject.importance().added["blocks.0.attn_drop"]
     last = model(states)

@@ -26,7 +26,7 @@ def test_effects_equal_manual_patching(
     model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path, name: str
 ) -> None:
     model = model_of(name)
-    found = regard.patch(regard.look(model, tokenizer), CLEAN, CORRUPTED, answers=("ran", "small"))
+    result = regard.patch(regard.look(model, tokenizer), CLEAN, CORRUPTED, answers=("ran", "small"))
     clean, corrupted = (tokenizer(text, return_tensors="pt")["input_ids"] for text in (CLEAN, CORRUPTED))
     ran, small = tokenizer.convert_tokens_to_ids(["ran", "small"])
 
@@ -35,8 +35,8 @@ def test_effects_equal_manual_patching(
         return float(logits[ran] - logits[small])
 
     whole, nothing = difference(clean), difference(corrupted)
-    assert found.difference_clean == pytest.approx(whole, abs=1e-5)
-    assert found.difference_corrupted == pytest.approx(nothing, abs=1e-5)
+    assert result.difference_clean == pytest.approx(whole, abs=1e-5)
+    assert result.difference_corrupted == pytest.approx(nothing, abs=1e-5)
     for layer, output in OUTPUTS[name]:
         module, kept = model.get_submodule(output), list[torch.Tensor]()
         handle = module.register_forward_pre_hook(lambda _, given, kept=kept: kept.append(given[0]))
@@ -52,31 +52,31 @@ def test_effects_equal_manual_patching(
             handle = module.register_forward_pre_hook(put_back)
             expected = (difference(corrupted) - nothing) / (whole - nothing)
             handle.remove()
-            assert found.heads[layer][head] == pytest.approx(expected, abs=1e-4)
+            assert result.heads[layer][head] == pytest.approx(expected, abs=1e-4)
         handle = module.register_forward_pre_hook(lambda _, given, kept=kept: (kept[0],))
-        assert found.layers[layer] == pytest.approx(
+        assert result.layers[layer] == pytest.approx(
             (difference(corrupted) - nothing) / (whole - nothing), abs=1e-4
         )
         handle.remove()
-    assert found.answers == ("ran", "small") and found.plot(tmp_path / "patched.png").stat().st_size > 5000
+    assert result.answers == ("ran", "small") and result.plot(tmp_path / "patched.png").stat().st_size > 5000
 
 
 def test_invalid_patching_is_refused(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     subject = regard.look(model_of("llama"), tokenizer)
     with pytest.raises(InputError, match="inputs have 6 and 3 tokens: give two inputs with the same number"):
         regard.patch(subject, CLEAN, "the cat sat")
-    with pytest.raises(InputError, match="both inputs are answered alike"):
+    with pytest.raises(InputError, match="both inputs have the same answer"):
         regard.patch(subject, CLEAN, CLEAN, answers=("ran", "small"))
-    with pytest.raises(InputError, match="generates nothing whose logits could be compared"):
+    with pytest.raises(InputError, match="has no answers whose logits could be compared"):
         regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
     for answers in (3, "ran", ("ran",), ("ran", 4)):
         with pytest.raises(InputError, match=r"answers=.* are not two texts: give two, as in"):
             regard.patch(subject, CLEAN, CORRUPTED, answers=answers)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="'3' is no model to patch: give what look"):
+    with pytest.raises(InputError, match="'3' is not a model to patch: pass a result of look"):
         regard.patch(3, CLEAN, CORRUPTED)  # type: ignore[arg-type]
 
 
-class Own(nn.Module):
+class TwoLayerModel(nn.Module):
     """Two PyTorch layers, which take the fused fast path without recording."""
 
     def __init__(self) -> None:
@@ -93,12 +93,12 @@ class Own(nn.Module):
 @torch.no_grad()
 def test_pytorch_layers_are_patched() -> None:
     torch.manual_seed(4)
-    model = Own().eval()
+    model = TwoLayerModel().eval()
     clean, corrupted = torch.randn(2, 1, 7, 12)
     subject = regard.look(model, lambda each: each, inputs=[clean, corrupted])
-    found = regard.patch(subject, clean, corrupted, metric=lambda logits: logits[-1, 0] - logits[-1, 3])
-    assert list(found.heads) == ["encoder.0.self_attn", "encoder.1.self_attn"]
-    assert model.encoder.layers[0].self_attn.out_proj.bias.shape == (12,)  # as it was
+    result = regard.patch(subject, clean, corrupted, metric=lambda logits: logits[-1, 0] - logits[-1, 3])
+    assert list(result.heads) == ["encoder.0.self_attn", "encoder.1.self_attn"]
+    assert model.encoder.layers[0].self_attn.out_proj.bias.shape == (12,)  # unchanged
 
     def contexts(layer: Any, states: Tensor) -> Tensor:
         query, key, value = (
@@ -124,7 +124,7 @@ def test_pytorch_layers_are_patched() -> None:
 
     whole, kept = difference(clean)
     nothing, _ = difference(corrupted)
-    assert (found.difference_clean, found.difference_corrupted) == pytest.approx((whole, nothing), abs=1e-5)
+    assert (result.difference_clean, result.difference_corrupted) == pytest.approx((whole, nothing), abs=1e-5)
     for head in range(3):
         effect = (difference(corrupted, kept, head)[0] - nothing) / (whole - nothing)
-        assert found.heads["encoder.0.self_attn"][head] == pytest.approx(effect, abs=1e-4)
+        assert result.heads["encoder.0.self_attn"][head] == pytest.approx(effect, abs=1e-4)

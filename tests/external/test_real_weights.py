@@ -29,8 +29,8 @@ def test_weights_equal_those_of_the_model(subject: Any) -> None:
 
     eager = transformers.AutoModel.from_pretrained(subject.where, attn_implementation="eager")
     for text in TEXTS:
-        given = subject.tokenizer(text, return_tensors="pt")
-        expected = eager(**given, output_attentions=True).attentions
+        inputs = subject.tokenizer(text, return_tensors="pt")
+        expected = eager(**inputs, output_attentions=True).attentions
         shown = list(subject.attend(text).layers.values())
         assert len(shown) == len(expected) == 6
         for layer, weights in zip(shown, expected, strict=True):

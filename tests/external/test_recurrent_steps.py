@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import regard
 
 
-class Attends(nn.Module):
+class StepAttention(nn.Module):
     """Attention of one query (B, D) over a memory (B, T, D), computed in one of three ways."""
 
     def __init__(self, way: str) -> None:
@@ -37,7 +37,7 @@ class Decoder(nn.Module):
 
     def __init__(self, way: str) -> None:
         super().__init__()
-        self.cell, self.attends = nn.GRUCell(8, 8), Attends(way)
+        self.cell, self.attends = nn.GRUCell(8, 8), StepAttention(way)
 
     def forward(self, memory: Tensor) -> Tensor:
         """Return the states (B, 4, D)."""
@@ -84,7 +84,7 @@ def test_calls_with_other_keys_have_own_records(memory: Tensor) -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.attends = Attends("kernel")
+            self.attends = StepAttention("kernel")
 
         def forward(self, memory: Tensor) -> Tensor:
             first: Tensor = self.attends(memory[:, 0], memory)

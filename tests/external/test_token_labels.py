@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from regard.external.texts import TokenLabeler
+from regard.external.token_labels import TokenLabeler
 from regard.viz.labels import word_pieces
 
 
-class Known:
+class FixedTokenizer:
     """A tokenizer with given words."""
 
     all_special_tokens = ("[CLS]", "[SEP]", "<s>", "eos")
@@ -43,14 +43,14 @@ KINDS: dict[str, tuple[str, list[str], list[list[int]] | None]] = {
 
 @pytest.mark.parametrize(("tokens", "labels", "words"), KINDS.values(), ids=KINDS)
 def test_pieces_of_all_tokenizers_are_merged_to_words(tokens: str, labels: list[str], words: Any) -> None:
-    known = Known(tokens)
-    found = TokenLabeler(known).labels(list(range(len(known.tokens))))
-    assert found == labels
-    assert word_pieces(found) == words
+    known = FixedTokenizer(tokens)
+    actual = TokenLabeler(known).labels(list(range(len(known.tokens))))
+    assert actual == labels
+    assert word_pieces(actual) == words
 
 
 def test_special_tokens_and_padding_are_marked() -> None:
-    known = Known("▁a ▁b eos")
+    known = FixedTokenizer("▁a ▁b eos")
     assert TokenLabeler(known).labels([0, 1, 2, 2, 2], [True, True, True, False, False]) == [
         "▁a", "▁b", "<eos>", "<pad>", "<pad>"
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def test_tokenizers_library() -> None:
 
 
 def test_unknown_token_id_is_its_own_label() -> None:
-    class Small(Known):
+    class Small(FixedTokenizer):
         def convert_ids_to_tokens(self, ids: list[int]) -> list[Any]:
             return [self.tokens[each] if each < len(self.tokens) else None for each in ids]
 

@@ -65,11 +65,11 @@ def test_callers_of_a_pytorch_layer_get_the_requested_outputs(
     query, memory = torch.randn(5, 2, 6, generator=generator), torch.randn(7, 2, 6, generator=generator)
     expected = layer(query, memory, memory, need_weights=need_weights, average_attn_weights=average)
     with record(layer) as records:
-        found = layer(query, memory, memory, None, need_weights, None, average)
-    torch.testing.assert_close(found[0], expected[0], atol=1e-6, rtol=0)
-    assert (found[1] is None) == (expected[1] is None)
+        actual = layer(query, memory, memory, None, need_weights, None, average)
+    torch.testing.assert_close(actual[0], expected[0], atol=1e-6, rtol=0)
+    assert (actual[1] is None) == (expected[1] is None)
     if need_weights:
-        torch.testing.assert_close(found[1], expected[1])
+        torch.testing.assert_close(actual[1], expected[1])
     _, weights = layer(query, memory, memory, average_attn_weights=False)
     torch.testing.assert_close(records[""].weights, weights.detach())
 
@@ -83,7 +83,7 @@ def test_unbatched_input_and_limits(generator: torch.Generator) -> None:
     torch.testing.assert_close(records[""].weights, weights.detach()[None, [2]][:, :, [1, 4]])
 
 
-class Foreign(nn.Module):
+class TwoCallModel(nn.Module):
     """A model that calls SDPA twice."""
 
     def __init__(self, **options: Any) -> None:
@@ -116,7 +116,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def test_sdpa_calls_are_recorded_and_unchanged(
     generator: torch.Generator, options: dict[str, Any], limits: dict[str, Any]
 ) -> None:
-    model = Foreign(**options)
+    model = TwoCallModel(**options)
     query = torch.randn(2, 4, 5, 8, generator=generator)
     key = torch.randn(2, 2 if "enable_gqa" in options else 4, 5, 8, generator=generator)
     plain = model(query, key)
@@ -135,18 +135,18 @@ def test_sdpa_calls_are_recorded_and_unchanged(
 
 
 def test_record_has_the_dropout_of_the_sdpa_call() -> None:
-    model = Foreign(dropout_p=0.5)
+    model = TwoCallModel(dropout_p=0.5)
     query, key = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 5, 8)
     with record(model) as records:
-        found = model(query, key)
+        output = model(query, key)
     weights, second = records["inner"].weights, records["inner#1"].weights
     assert 0.2 < (weights == 0).float().mean() < 0.8
-    torch.testing.assert_close(found, weights @ key + second @ (2 * key))
+    torch.testing.assert_close(output, weights @ key + second @ (2 * key))
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (3, 5, 8), (2, 2, 3, 5, 8)])
 def test_sdpa_with_other_numbers_of_dimensions(shape: tuple[int, ...]) -> None:
-    model = Foreign()
+    model = TwoCallModel()
     states = torch.randn(shape)
     plain = model(states, states)
     with record(model) as records:
@@ -155,7 +155,7 @@ def test_sdpa_with_other_numbers_of_dimensions(shape: tuple[int, ...]) -> None:
 
 
 def test_hooks_and_patches_are_removed_afterwards() -> None:
-    model = Foreign()
+    model = TwoCallModel()
     peer = nn.MultiheadAttention(6, 3)
     with record(model), record(peer):
         pass
@@ -191,7 +191,7 @@ def test_pytorch_layers_next_to_regard_layers(generator: torch.Generator) -> Non
     assert set(records) == {"0", "1.layers.0.self_attn"}
 
 
-class Straight(nn.Module):
+class SDPAModule(nn.Module):
     """A model that passes its inputs to SDPA."""
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
@@ -211,7 +211,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None
 @pytest.mark.parametrize("limits", [{}, {"rows": [4, 0]}], ids=["all", "some"])
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 def test_sdpa_with_all_accepted_shapes(generator: torch.Generator, shapes: Any, limits: dict[str, Any]) -> None:
-    model = Straight()
+    model = SDPAModule()
     query, key = (torch.randn(shape, generator=generator) for shape in shapes[:2])
     mask = None if shapes[2] is None else torch.randn(shapes[2], generator=generator) > -0.5
     plain = model(query, key, key, attn_mask=mask)
@@ -229,13 +229,13 @@ def test_sdpa_with_all_accepted_shapes(generator: torch.Generator, shapes: Any, 
 def test_jagged_tensors_give_a_warning() -> None:
     lengths = [torch.randn(length, 2, 8) for length in (3, 5)]
     states = torch.nested.nested_tensor(lengths, layout=torch.jagged).transpose(1, 2)
-    model = Straight()
+    model = SDPAModule()
     plain = model(states, states, states)
-    with pytest.warns(UserWarning) as said, record(model) as records:
-        found = model(states, states, states)
-    assert str(said[0].message).startswith("attention of '' is over jagged tensors, which are not recorded: ")
+    with pytest.warns(UserWarning) as caught, record(model) as records:
+        output = model(states, states, states)
+    assert str(caught[0].message).startswith("attention of '' uses jagged tensors, which cannot be recorded: ")
     assert not records
-    torch.testing.assert_close(found.values(), plain.values())
+    torch.testing.assert_close(output.values(), plain.values())
 
 
 def test_direct_call_of_multi_head_attention_forward(generator: torch.Generator) -> None:
@@ -262,13 +262,13 @@ def test_direct_call_of_multi_head_attention_forward(generator: torch.Generator)
     with record(direct) as records:
         torch.testing.assert_close(direct(states, mask), plain, atol=1e-6, rtol=0)
     torch.testing.assert_close(records[""].weights, weights, atol=1e-6, rtol=0)
-    found = records[""].mask
-    assert found is not None and found.shape[-1] == 6 and found[..., 4:].all()
-    assert torch.equal(found.expand_as(weights)[0, 0, :, :4], ~mask)
+    allowed = records[""].mask
+    assert allowed is not None and allowed.shape[-1] == 6 and allowed[..., 4:].all()
+    assert torch.equal(allowed.expand_as(weights)[0, 0, :, :4], ~mask)
 
 
 def test_repeated_call_is_selected_by_number() -> None:
-    model = Foreign()
+    model = TwoCallModel()
     states = torch.randn(1, 1, 3, 4)
     with record(model, layers=["inner#1"]) as records:
         model(states, states)
@@ -299,7 +299,7 @@ def test_new_pass_replaces_records_and_inner_pass_extends_them() -> None:
         assert list(records) == ["layer"] and records["layer"].weights.shape == (1, 3, 4, 4)
 
 
-class Flexible(nn.Module):
+class FlexAttentionModel(nn.Module):
     """Attention by a function that cannot be captured."""
 
     def forward(self, states: Tensor) -> Tensor:
@@ -312,9 +312,12 @@ class Flexible(nn.Module):
 @torch.no_grad()
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
 def test_flex_attention_gives_a_warning_next_to_other_layers() -> None:
-    model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), Flexible()).eval()
+    model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), FlexAttentionModel()).eval()
     states = torch.randn(1, 4, 8)
-    with pytest.warns(UserWarning, match="1 attends by flex_attention, which is not seen: name the module"):
+    with pytest.warns(
+        UserWarning,
+        match="1 computes attention with flex_attention, which cannot be recorded: with modules=",
+    ):
         with record(model) as records:
             model(states)
     assert list(records) == ["0.self_attn"]
@@ -331,7 +334,7 @@ def test_flex_attention_gives_a_warning_next_to_other_layers() -> None:
 def test_values_that_are_no_model_are_refused(call: Any) -> None:
     for given in (3, "bert", None):
         with (
-            pytest.raises(InputError, match="give a torch module, a run, or what regard.look returns"),
+            pytest.raises(InputError, match="give a torch module, a run, or a result of regard.look"),
             call(given),
         ):
             pass

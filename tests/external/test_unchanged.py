@@ -28,10 +28,10 @@ def padding_of(mask: str) -> Tensor | None:
     """Return the padding mask, True = padding: some steps of the first sample, all of the last one."""
     if mask in ("none", "causal"):
         return None
-    found = torch.zeros(B, T, dtype=torch.bool)
-    found[0, -2:] = True
-    found[-1] = mask == "blind"
-    return found
+    padding = torch.zeros(B, T, dtype=torch.bool)
+    padding[0, -2:] = True
+    padding[-1] = mask == "blind"
+    return padding
 
 
 def causal_of(mask: str, kind: type = bool) -> Tensor | None:
@@ -53,16 +53,16 @@ class Layer(nn.Module):
 def of_regard(layer: Any, states: Tensor, mask: str) -> Tensor:
     padding = padding_of(mask)
     allowed = None if padding is None else ~padding[:, None, :].expand(B, T, T)
-    found: Tensor = layer(states, mask=allowed, causal=mask == "causal")
-    return found
+    output: Tensor = layer(states, mask=allowed, causal=mask == "causal")
+    return output
 
 
 def of_torch(layer: Any, states: Tensor, mask: str, **options: Any) -> Tensor:
     future = causal_of(mask)
-    found: Tensor = layer(states, states, states, key_padding_mask=padding_of(mask), attn_mask=future, **options)[
-        0
-    ]
-    return found
+    output: Tensor = layer(
+        states, states, states, key_padding_mask=padding_of(mask), attn_mask=future, **options
+    )[0]
+    return output
 
 
 def of_torch_with_numbers(layer: Any, states: Tensor, mask: str) -> Tensor:
@@ -75,18 +75,18 @@ def of_torch_with_numbers(layer: Any, states: Tensor, mask: str) -> Tensor:
             return None
         return torch.zeros(forbidden.shape, dtype=states.dtype).masked_fill(forbidden, least)
 
-    found: Tensor = layer(
+    output: Tensor = layer(
         states, states, states, key_padding_mask=added(padding), attn_mask=added(future), need_weights=False
     )[0]
-    return found
+    return output
 
 
 def of_encoder(layer: Any, states: Tensor, mask: str) -> Tensor:
-    found: Tensor = layer(states, causal_of(mask), src_key_padding_mask=padding_of(mask))
-    return found
+    output: Tensor = layer(states, causal_of(mask), src_key_padding_mask=padding_of(mask))
+    return output
 
 
-class ByHand(nn.Module):
+class SDPAAttention(nn.Module):
     """Calls SDPA directly."""
 
     def __init__(self, *, numbers: bool) -> None:
@@ -135,8 +135,8 @@ MODELS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
         "layer.layers.1.self_attn",
         lambda: Layer(nn.TransformerEncoder(encoder_layer(), 2, nn.LayerNorm(D)), of_encoder),
     ),
-    "kernel": ("", lambda: ByHand(numbers=False)),
-    "kernel, numbers": ("", lambda: ByHand(numbers=True)),
+    "kernel": ("", lambda: SDPAAttention(numbers=False)),
+    "kernel, numbers": ("", lambda: SDPAAttention(numbers=True)),
 }
 
 
@@ -156,9 +156,9 @@ def assert_unchanged(model: nn.Module, layer: str, run: Callable[[], Tensor], li
     most = limit * float(plain[plain.isfinite()].abs().max().clamp(min=1))
     for name, way in ways_of(model, layer).items():
         with way() as records:
-            found = run()
+            output = run()
         assert records is None or len(records), name
-        torch.testing.assert_close(found, plain, rtol=0, atol=most, equal_nan=True)
+        torch.testing.assert_close(output, plain, rtol=0, atol=most, equal_nan=True)
         torch.testing.assert_close(run(), plain, rtol=0, atol=0, equal_nan=True)
 
 
@@ -183,15 +183,15 @@ def test_fully_masked_rows_have_no_weights(name: str, training: bool) -> None:
     model, states = MODELS[name][1]().train(training), torch.randn(B, T, D)
     with regard.record(model) as records, torch.set_grad_enabled(training):
         model(states, "blind")
-    for each in records.values():
-        shown = each.weights[..., :T] if name == "torch, more keys" else each.weights
-        sums = each.weights.sum(-1)
-        assert each.weights.isfinite().all()
+    for record in records.values():
+        shown = record.weights[..., :T] if name == "torch, more keys" else record.weights
+        sums = record.weights.sum(-1)
+        assert record.weights.isfinite().all()
         torch.testing.assert_close(sums[:-1], torch.ones_like(sums[:-1]))
         assert (shown[-1] == 0).all()
     with regard.record_long(model, largest=2) as long:
         model(states, "blind")
-    assert all((each.values[-1] == 0).all() or name == "torch, more keys" for each in long.values())
+    assert all((record.values[-1] == 0).all() or name == "torch, more keys" for record in long.values())
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -225,8 +225,8 @@ def test_scores_above_the_largest_number_stay_finite(name: str, number: torch.dt
     plain = model(states, "none")
     assert plain.isfinite().all()
     with regard.record(model) as records:
-        found = model(states, "none")
-    torch.testing.assert_close(found, plain, rtol=0, atol=LIMITS[number] * float(plain.abs().max()))
+        output = model(states, "none")
+    torch.testing.assert_close(output, plain, rtol=0, atol=LIMITS[number] * float(plain.abs().max()))
     (record,) = records.values()
     assert record.weights.dtype == torch.float32 and record.weights.isfinite().all()
     torch.testing.assert_close(record.weights.sum(-1), torch.ones(B, H, T))
@@ -260,15 +260,15 @@ def test_zero_head_of_a_padded_encoder_has_no_importance() -> None:
             self.encoder = encoder
 
         def forward(self, states: Tensor) -> Tensor:
-            found: Tensor = self.encoder(states, src_key_padding_mask=padding).mean(1)
-            return found
+            output: Tensor = self.encoder(states, src_key_padding_mask=padding).mean(1)
+            return output
 
     subject = regard.look(Pooled(), lambda given: given, inputs=list(states))
     added = subject.importance().added["encoder.0.self_attn"]
     assert added[1] == pytest.approx(0, abs=1e-9) and added[0] > 1e-4
 
 
-class Reads(nn.Module):
+class ThreeCallModel(nn.Module):
     """Attends three times with one layer: one query as in a decoder step, several as in an encoder."""
 
     def __init__(self, queries: int) -> None:
@@ -288,25 +288,25 @@ class Reads(nn.Module):
 def test_all_calls_of_a_layer_share_their_heads(queries: int) -> None:
     """Calls with one query each are the steps of one record; other calls have their own records."""
     torch.manual_seed(0)
-    model, states = Reads(queries).eval(), torch.randn(2, T, D)
+    model, states = ThreeCallModel(queries).eval(), torch.randn(2, T, D)
     plain = model(states)
 
     def by_hand(off: tuple[int, ...]) -> Tensor:
-        layer, found = model.attention, states[:, :queries]
+        layer, output = model.attention, states[:, :queries]
         for call in range(3):
             if call in off:
-                found = layer.out_proj.bias.expand(2, queries, D)
+                output = layer.out_proj.bias.expand(2, queries, D)
             else:
-                found = layer(found, states, states, need_weights=False)[0]
-        return found
+                output = layer(output, states, states, need_weights=False)[0]
+        return output
 
     with regard.record(model) as records:
         model(states)
     assert list(records) == (["attention"] if queries == 1 else ["attention", "attention#1", "attention#2"])
     for layer, off in {"attention": (0, 1, 2), "attention#1": (1,), "attention#2": (2,)}.items():
         with regard.intervene(model, layer), regard.record(model) as records:
-            found = model(states)
-        torch.testing.assert_close(found, by_hand(off), rtol=0, atol=1e-6)
+            output = model(states)
+        torch.testing.assert_close(output, by_hand(off), rtol=0, atol=1e-6)
         calls = [call for each in records.values() for call in each.weights.split(queries, dim=2)]
         zero = [bool((weights == 0).all()) for weights in calls]
         assert zero == [call in off for call in range(3)]
@@ -316,7 +316,7 @@ def test_all_calls_of_a_layer_share_their_heads(queries: int) -> None:
     assert not torch.allclose(plain, by_hand((0, 1, 2)))
 
 
-# Models of Hugging Face's.
+# Hugging Face models.
 
 IMPLEMENTATIONS = ("eager", "sdpa", "own", "own with weights", "other mathematics")
 
@@ -380,8 +380,8 @@ def run_of(model: Any, mask: str) -> Callable[[], Tensor]:
 
 
 def logits_of(model: Any, tokens: Tensor) -> Tensor:
-    found: Tensor = model(tokens).logits
-    return found
+    output: Tensor = model(tokens).logits
+    return output
 
 
 LAYER = "model.layers.0.self_attn"
@@ -430,7 +430,7 @@ def test_function_with_unknown_weights_gives_a_warning() -> None:
         with pytest.warns(UserWarning) as said, way():
             torch.testing.assert_close(run(), plain, rtol=0, atol=0)
         assert str(said[0].message).startswith(
-            f"weights of '{LAYER}' are not those that the model used: other_mathematics computes something else"
+            f"weights of '{LAYER}' differ from those that the model used: output of other_mathematics differs"
         )
 
 
@@ -448,7 +448,7 @@ def test_wrong_weights_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     for way in ways_of(model, LAYER).values():
         with pytest.warns(UserWarning) as said, way():
             run_of(model, "none")()
-        assert f"weights of '{LAYER}' are not those that the model used" in str(said[0].message)
+        assert f"weights of '{LAYER}' differ from those that the model used" in str(said[0].message)
 
 
 @torch.no_grad()
@@ -487,7 +487,7 @@ def test_layers_see_the_configured_implementation() -> None:
         assert ((records[LAYER].weights > 0).sum(-1) == torch.arange(1, 10).clamp(max=4)).all()
 
 
-# Around a model.
+# On a whole model.
 
 
 def test_compiled_models_are_recorded_and_run_afterwards() -> None:
@@ -515,14 +515,16 @@ def test_compiled_models_are_recorded_and_run_afterwards() -> None:
 def test_torchscript_attention_gives_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        traced = torch.jit.trace(ByHandOnce(), torch.randn(2, T, D))
+        traced = torch.jit.trace(SingleHeadAttention(), torch.randn(2, T, D))
     model = nn.Sequential(nn.Linear(D, D), traced)
-    with pytest.warns(UserWarning, match="1 attends by compiled TorchScript, which is not seen: record"):
+    with pytest.warns(
+        UserWarning, match="1 computes attention with compiled TorchScript code, which cannot be recorded: record"
+    ):
         with regard.record(model):
             model(torch.randn(2, T, D))
 
 
-class ByHandOnce(nn.Module):
+class SingleHeadAttention(nn.Module):
     """One head."""
 
     def forward(self, states: Tensor) -> Tensor:

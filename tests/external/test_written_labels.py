@@ -25,7 +25,7 @@ FAMILIES = ("t5", "bart", "mbart", "marian", "pegasus", "m2m_100", "led", "switc
 COMPOSED = ("bert to bert", "vit to bert", "vit to gpt2", "vit to trocr", "wav2vec2 to bert", "fsmt")
 
 
-class Numbers:
+class NumberTokenizer:
     """A tokenizer whose tokens are their numbers."""
 
     pad_token_id = 0
@@ -62,45 +62,43 @@ def composed(name: str) -> tuple[Any, dict[str, Any]]:
     if one == "bert":
         config = t.EncoderDecoderConfig.from_encoder_decoder_configs(t.BertConfig(**BERT), decoder)
         model: Any = t.EncoderDecoderModel(config)
-        given = {"input_ids": torch.randint(3, 60, (2, 7))}
+        inputs = {"input_ids": torch.randint(3, 60, (2, 7))}
     elif one == "vit":
         small = {key: BERT[key] for key in list(BERT)[1:5]}
         encoder: Any = t.ViTConfig(image_size=8, patch_size=4, **small)
         config = t.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
-        model, given = t.VisionEncoderDecoderModel(config), {"pixel_values": torch.randn(2, 3, 8, 8)}
+        model, inputs = t.VisionEncoderDecoderModel(config), {"pixel_values": torch.randn(2, 3, 8, 8)}
     else:
         encoder = t.Wav2Vec2Config(
             conv_dim=(16, 16), conv_stride=(4, 4), conv_kernel=(8, 4), num_feat_extract_layers=2,
             num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, **{**BERT, "pad_token_id": 0},
         )  # fmt: skip
         config = t.SpeechEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
-        model, given = t.SpeechEncoderDecoderModel(config), {"input_values": torch.randn(2, 400)}
+        model, inputs = t.SpeechEncoderDecoderModel(config), {"input_values": torch.randn(2, 400)}
     for each in (model.config, model.generation_config):
         each.decoder_start_token_id, each.pad_token_id = 1, 0
-    return model.eval(), given
+    return model.eval(), inputs
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, *COMPOSED])
 @torch.no_grad()
 def test_rows_have_written_tokens(small: Any, name: str) -> None:
     if name in COMPOSED:
-        model, given = composed(name)
+        model, inputs = composed(name)
     else:
-        model, given = small.build(small.known[name]), small.make_inputs(small.known[name])
-        given.pop("decoder_input_ids")
-    read = torch.randint(3, 60, (2, 5))  # as many as a picture of `composed` has steps
-    with regard.record(model, tokenizer=Numbers()) as records:
-        logits = model(**given, decoder_input_ids=read).logits
+        model, inputs = small.build(small.known[name]), small.make_inputs(small.known[name])
+        inputs.pop("decoder_input_ids")
+    read = torch.randint(3, 60, (2, 5))  # equal to the number of steps of an image in `composed`
+    with regard.record(model, tokenizer=NumberTokenizer()) as records:
+        logits = model(**inputs, decoder_input_ids=read).logits
     _check(records, 1, [*named(read[1, 1:]), str(int(logits[1, -1].argmax()))], named(read[1]))
     unseen = r"not recorded: model.encoder.layers.0.self_attn .* and 1 more like it"
     for beams in (1, 2):
-        # FSMT's encoder runs by itself there, and is no model of transformers' that could be asked for weights.
+        # FSMT's encoder is called alone, and is not a transformers model that returns weights.
         warned = pytest.warns(UserWarning, match=unseen) if name == "fsmt" else nullcontext()
-        with warned, regard.record(model, tokenizer=Numbers()) as records:
-            written = model.generate(**given, max_new_tokens=4, do_sample=False, num_beams=beams)
-        begun = (
-            named(written[1]) if name != "whisper" else ["1", *named(written[1])]
-        )  # of which it leaves out the start
+        with warned, regard.record(model, tokenizer=NumberTokenizer()) as records:
+            written = model.generate(**inputs, max_new_tokens=4, do_sample=False, num_beams=beams)
+        begun = named(written[1]) if name != "whisper" else ["1", *named(written[1])]  # without its start token
         _check(records, 1, begun[1:], begun[:-1])
 
 
@@ -122,22 +120,22 @@ def test_labels_padding_prefixes_and_sampling(small: Any) -> None:
     source, read = torch.randint(3, 60, (2, 6)), torch.randint(3, 60, (2, 6))
 
     def rows(run: Callable[[], Any], row: int = 1, **options: Any) -> tuple[Any, list[str]]:
-        with regard.record(model, tokenizer=Numbers(), **options) as records:
+        with regard.record(model, tokenizer=NumberTokenizer(), **options) as records:
             output = run()
         return output, list(records[cross].labels_of(row)[0] or ())
 
     labels = torch.randint(3, 60, (2, 6))
     labels[1, 4:] = -100
-    output, found = rows(lambda: model(input_ids=source, labels=labels))
-    assert found[:4] == named(labels[1, :4]) and found[4] == str(int(output.logits[1, 4].argmax()))
+    output, labelled = rows(lambda: model(input_ids=source, labels=labels))
+    assert labelled[:4] == named(labels[1, :4]) and labelled[4] == str(int(output.logits[1, 4].argmax()))
     there = torch.ones_like(read)
-    there[1, 4:] = 0  # the fourth token ends the sequence, and the model says what would follow
-    output, found = rows(lambda: model(input_ids=source, decoder_input_ids=read, decoder_attention_mask=there))
-    assert found == [*named(read[1, 1:4]), str(int(output.logits[1, 3].argmax())), "<pad>", "<pad>"]
-    _, found = rows(lambda: model.model(input_ids=source, decoder_input_ids=read))
-    assert found == [*named(read[1, 1:]), "<next>"]  # without logits nobody knows the last one
-    _, found = rows(lambda: model(input_ids=source, decoder_input_ids=read), rows=[2, 0], layers=[cross])
-    assert found == [str(int(read[1, 3])), str(int(read[1, 1]))]
+    there[1, 4:] = 0  # the fourth token ends the sequence, and the model predicts the next one
+    output, labelled = rows(lambda: model(input_ids=source, decoder_input_ids=read, decoder_attention_mask=there))
+    assert labelled == [*named(read[1, 1:4]), str(int(output.logits[1, 3].argmax())), "<pad>", "<pad>"]
+    _, labelled = rows(lambda: model.model(input_ids=source, decoder_input_ids=read))
+    assert labelled == [*named(read[1, 1:]), "<next>"]  # without logits, the last token is unknown
+    _, labelled = rows(lambda: model(input_ids=source, decoder_input_ids=read), rows=[2, 0], layers=[cross])
+    assert labelled == [str(int(read[1, 3])), str(int(read[1, 1]))]
     torch.manual_seed(1)
     extra: dict[str, Any]
     for extra in ({}, {"decoder_input_ids": read[:, :3]}, {"use_cache": False}, {"num_return_sequences": 2}):
@@ -145,40 +143,42 @@ def test_labels_padding_prefixes_and_sampling(small: Any) -> None:
         def write(more: dict[str, Any] = extra) -> Any:
             return model.generate(input_ids=source, do_sample=True, max_new_tokens=4, **more)
 
-        written, found = rows(write)
-        assert found == named(written[1, 1:])
+        written, labelled = rows(write)
+        assert labelled == named(written[1, 1:])
 
 
 @torch.no_grad()
 def test_decoder_only_rows_have_read_tokens(model_of: Build, tokenizer: Any) -> None:
-    found = regard.look(model_of("gpt2"), tokenizer).attend("the cat sat")
-    for layer in found.layers.values():
+    attention = regard.look(model_of("gpt2"), tokenizer).attend("the cat sat")
+    for layer in attention.layers.values():
         assert layer.query_labels == layer.key_labels == ["the", "cat", "sat"] and not layer.written
-    assert [each["written"] for each in map_data(found)["layers"]] == [False] * len(found.layers)
+    assert [each["written"] for each in map_data(attention)["layers"]] == [False] * len(attention.layers)
 
 
 @torch.no_grad()
 def test_subject_labels_rows_with_its_target(model_of: Build, tokenizer: Any) -> None:
     subject = regard.look(model_of("t5"), tokenizer)
-    found = subject.attend("the cat sat", target="a big dog")
-    layers = [layer for layer in found.layers.values() if layer.kind != "encoder"]
+    attention = subject.attend("the cat sat", target="a big dog")
+    layers = [layer for layer in attention.layers.values() if layer.kind != "encoder"]
     assert len(layers) == 4
     for layer in layers:
-        assert layer.query_labels == found.outputs == ["a", "big", "dog"] and layer.written
+        assert layer.query_labels == attention.outputs == ["a", "big", "dog"] and layer.written
         assert layer.kind == "cross" or layer.key_labels == ["<pad>", "a", "big"]
-    found = subject.attend("the cat sat", generate=4)
-    assert all(layer.query_labels == found.outputs for layer in found.layers.values() if layer.kind != "encoder")
+    attention = subject.attend("the cat sat", generate=4)
+    assert all(
+        layer.query_labels == attention.outputs for layer in attention.layers.values() if layer.kind != "encoder"
+    )
 
 
 @pytest.mark.slow
 @torch.no_grad()
 def test_long_source_has_written_labels(model_of: Build, tokenizer: Any) -> None:
-    found = regard.look(model_of("t5"), tokenizer).attend(" ".join(["the cat sat"] * 350), target="a big dog")
-    [first, *_] = [layer for layer in found.layers.values() if layer.kind == "cross"]
+    attention = regard.look(model_of("t5"), tokenizer).attend(" ".join(["the cat sat"] * 350), target="a big dog")
+    [first, *_] = [layer for layer in attention.layers.values() if layer.kind == "cross"]
     assert first.rows is not None and first.rows.queries == ["a", "big", "dog"] and first.query_labels == ["0 a"]
 
 
-class Crossing(nn.Module):
+class CrossAttentionModel(nn.Module):
     """A source and a target; the target attends to the source."""
 
     def __init__(self) -> None:
@@ -193,18 +193,18 @@ class Crossing(nn.Module):
 
 
 def test_custom_labels_never_label_rows_with_the_source() -> None:
-    def read(given: Any) -> tuple[Tensor, Tensor]:
-        source, target = given if isinstance(given, tuple) else (given, "xyz")
+    def read(inputs: Any) -> tuple[Tensor, Tensor]:
+        source, target = inputs if isinstance(inputs, tuple) else (inputs, "xyz")
         one, other = (torch.tensor([[ord(each) % 30 for each in text]]) for text in (source, "<" + target[:-1]))
         return one, other
 
     torch.manual_seed(0)
-    subject = regard.look(Crossing(), read, names=list, inputs=["abc"])
+    subject = regard.look(CrossAttentionModel(), read, names=list, inputs=["abc"])
     cross = subject.attend("abc").layers[
         "layer.multihead_attn"
-    ]  # of a target as long, of which nobody knows names
+    ]  # of a target of equal length without known names
     assert (cross.query_labels, cross.key_labels) == (["0", "1", "2"], ["a", "b", "c"]) and not cross.written
-    found = subject.attend("abc", target="pqr").layers
-    cross, own = found["layer.multihead_attn"], found["layer.self_attn"]
+    attention = subject.attend("abc", target="pqr").layers
+    cross, own = attention["layer.multihead_attn"], attention["layer.self_attn"]
     assert (cross.query_labels, cross.key_labels) == (["p", "q", "r"], ["a", "b", "c"]) and cross.written
     assert (own.query_labels, own.key_labels) == (["p", "q", "r"], ["<start>", "p", "q"]) and own.written

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
+    from regard.attention.attend import attention_forward
     from regard.attention.blocks import (
         EPSILON,
         STANDARD,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     )
     from regard.attention.dropout import Dropout
     from regard.attention.functional import (
-        attention_forward,
         attention_weights,
         tempered_weights,
         uniform_weights,

@@ -5,7 +5,7 @@ before the layer, `x + layer(norm(x))`, which trains deep stacks without warm-up
 stack ends in one more normalization. Dropout acts on the output of each layer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import torch.nn.functional as F
@@ -31,6 +31,10 @@ class FeedForward(nn.Module):
     """The point-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, the same at every position.
 
     `activation` replaces ReLU. Raises `InputError` for an unknown one.
+
+    >>> import torch
+    >>> FeedForward(12, 24)(torch.zeros(2, 5, 12)).shape
+    torch.Size([2, 5, 12])
     """
 
     def __init__(self, width: int, inner_width: int, activation: Activation = "relu") -> None:
@@ -73,7 +77,11 @@ class Residual(nn.Module):
 def attention_layer(
     width: int, heads: int | None, *, score: type[Score] = ScaledDot, **options: Any
 ) -> Attention | MultiHeadAttention:
-    """Return multi-head attention, or, if `heads` is None, single-head attention without projections."""
+    """Return multi-head attention, or, if `heads` is None, single-head attention without projections.
+
+    >>> attention_layer(12, 3).heads, attention_layer(12, None).heads
+    (3, 1)
+    """
     if heads is None:
         return Attention(score(width, width))
     return MultiHeadAttention(width, heads, score=score, **options)
@@ -119,7 +127,10 @@ class EncoderLayer(nn.Module):
 
 
 def check_encoder_layer(name: str) -> None:
-    """Raise `InputError` unless `name` is `standard`, or the `module:Class` of your own layer."""
+    """Raise `InputError` unless `name` is `standard`, or the `module:Class` of your own layer.
+
+    >>> check_encoder_layer("standard")
+    """
     if name != STANDARD:
         plugin_class("layer", name, nn.Module, (STANDARD,))
 
@@ -130,6 +141,9 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
     The constructor of your own layer takes the width, the number of heads (1 without projections) and the inner
     width. The layer is called with states (B, T, D) and a mask (B, 1, T), True before the end, or None. Raises
     `InputError` if it cannot be built.
+
+    >>> type(make_encoder_layer("standard", 12, 3, 24)).__name__
+    'EncoderLayer'
     """
     if name == STANDARD:
         return EncoderLayer(width, heads, inner_width, **options)
@@ -138,8 +152,22 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
     return build_plugin("layer", name, lambda: layer(width, heads or 1, inner_width), sizes, "these three")
 
 
-class Encoder(nn.Module):
-    """A stack of `layers` encoder layers with the name `layer`; `options` go to standard ones."""
+class LayerStack(nn.Module):
+    """Layers one after the other; with `pre_norm` a normalization follows the last one."""
+
+    def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, epsilon: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = nn.LayerNorm(width, epsilon) if pre_norm else nn.Identity()
+
+
+class Encoder(LayerStack):
+    """A stack of `layers` encoder layers with the name `layer`; `options` go to standard ones.
+
+    >>> import torch
+    >>> Encoder(2, 12, 3, 24)(torch.zeros(2, 5, 12)).shape
+    torch.Size([2, 5, 12])
+    """
 
     def __init__(
         self,
@@ -148,17 +176,14 @@ class Encoder(nn.Module):
         heads: int,
         inner_width: int,
         *,
-        pre_norm: bool = False,
         layer: str = STANDARD,
+        pre_norm: bool = False,
         epsilon: float = EPSILON,
         **options: Any,
     ) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            make_encoder_layer(layer, width, heads, inner_width, pre_norm=pre_norm, epsilon=epsilon, **options)
-            for _ in range(layers)
-        )
-        self.norm = nn.LayerNorm(width, epsilon) if pre_norm else nn.Identity()
+        options |= {"pre_norm": pre_norm, "epsilon": epsilon}
+        parts = (make_encoder_layer(layer, width, heads, inner_width, **options) for _ in range(layers))
+        super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon)
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the memory (B, T, D) of states (B, T, D); `mask` (B, T), True before the end."""
@@ -169,7 +194,13 @@ class Encoder(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the memory, feed-forward, each in a residual (section 3.1)."""
+    """Causal self-attention, attention to the memory, feed-forward, each in a residual (section 3.1).
+
+    >>> import torch
+    >>> layer, memory = DecoderLayer(12, 3, 24), torch.zeros(2, 7, 12)
+    >>> layer(torch.zeros(2, 5, 12), layer.project(memory))[0].shape
+    torch.Size([2, 5, 12])
+    """
 
     def __init__(
         self,
@@ -233,8 +264,15 @@ class DecoderLayer(nn.Module):
         return self.cross.attend(queries, memory, mask, step=step).view_as(states)
 
 
-class Decoder(nn.Module):
-    """A stack of `layers` decoder layers; `options` go to each."""
+class Decoder(LayerStack):
+    """A stack of `layers` decoder layers; `options` go to each.
+
+    >>> import torch
+    >>> decoder, memory = Decoder(2, 12, 3, 24), torch.zeros(2, 7, 12)
+    >>> states, cache = decoder(torch.zeros(2, 5, 12), decoder.project(memory))
+    >>> states.shape, cache[0].keys.shape
+    (torch.Size([2, 5, 12]), torch.Size([2, 3, 5, 4]))
+    """
 
     def __init__(
         self,
@@ -247,12 +285,9 @@ class Decoder(nn.Module):
         epsilon: float = EPSILON,
         **options: Any,
     ) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            DecoderLayer(width, heads, inner_width, pre_norm=pre_norm, epsilon=epsilon, **options)
-            for _ in range(layers)
-        )
-        self.norm = nn.LayerNorm(width, epsilon) if pre_norm else nn.Identity()
+        options |= {"pre_norm": pre_norm, "epsilon": epsilon}
+        parts = (DecoderLayer(width, heads, inner_width, **options) for _ in range(layers))
+        super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon)
 
     def project(self, memory: Tensor) -> list[KeyValues]:
         """Return each layer's keys and values of the encoder's output (B, Tk, D), computed once per source."""

@@ -19,6 +19,9 @@ class Dropout(nn.Module):
 
     `rate`: from 0 to below 1; on a CPU the nearest 256th of it that is neither 0 nor 1. The random bytes come
     from PyTorch's generator. Raises `InputError` for another rate.
+
+    >>> Dropout(0.5).eval()(torch.ones(3))
+    tensor([1., 1., 1.])
     """
 
     def __init__(self, rate: float) -> None:

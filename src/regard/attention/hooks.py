@@ -89,7 +89,12 @@ class AttentionLayer(nn.Module):
 
 
 def attention_layers(model: nn.Module) -> dict[str, AttentionLayer]:
-    """Return Regard's attention layers of a model by dotted name."""
+    """Return Regard's attention layers of a model by dotted name.
+
+    >>> from regard.attention import EncoderLayer
+    >>> list(attention_layers(EncoderLayer(12, 3, 24)))
+    ['self_attention']
+    """
     return {plain_name(name): layer for name, layer in model.named_modules() if isinstance(layer, AttentionLayer)}
 
 
@@ -97,6 +102,10 @@ def find_layer(model: nn.Module, name: str) -> AttentionLayer:
     """Return one of Regard's attention layers by dotted name; `.layers` may be omitted from it.
 
     Raises `InputError` for an unknown name.
+
+    >>> from regard.attention import EncoderLayer
+    >>> find_layer(EncoderLayer(12, 3, 24), "self_attention").heads
+    3
     """
     layers = attention_layers(model)
     for full_name, layer in layers.items():
@@ -134,14 +143,28 @@ def disable_compile() -> Iterator[None]:
 
 @contextmanager
 def explicit_weights(model: nn.Module) -> Iterator[None]:
-    """Compute all weights explicitly in the block, for code such as `torch.func.vmap` without a fused kernel."""
+    """Compute all weights explicitly in the block, for code such as `torch.func.vmap` without a fused kernel.
+
+    >>> from regard.attention import MultiHeadAttention
+    >>> layer = MultiHeadAttention(12, heads=3)
+    >>> with explicit_weights(layer):
+    ...     layer(torch.zeros(2, 5, 12)).shape
+    torch.Size([2, 5, 12])
+    """
     with attach_hooks({layer: layer.hook or AttentionHook() for layer in attention_layers(model).values()}):
         yield
 
 
 @contextmanager
 def trace_layer(layer: AttentionLayer, watcher: Callable[[AttentionTrace], None]) -> Iterator[None]:
-    """Call `watcher` with the trace of each call of a layer in the block; other hooks stay in place."""
+    """Call `watcher` with the trace of each call of a layer in the block; other hooks stay in place.
+
+    >>> from regard.attention import MultiHeadAttention
+    >>> layer = MultiHeadAttention(12, heads=3)
+    >>> with trace_layer(layer, lambda trace: print(trace.scores.shape)):
+    ...     output = layer(torch.zeros(2, 5, 12))
+    torch.Size([2, 3, 5, 5])
+    """
     with attach_hooks({layer: dataclasses.replace(layer.hook or AttentionHook(), watcher=watcher)}):
         yield
 

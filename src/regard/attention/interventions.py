@@ -171,6 +171,11 @@ def intervene(
     `query` and `key`, the weight (0 to 1) of that query on that key, while the others keep their proportions. The
     change applies to every input of a batch and every hypothesis of a search. Gradients flow as usual. Raises
     `InputError` for an unknown layer, and, when the model runs, for a head or step out of range.
+
+    >>> from regard.attention import EncoderLayer
+    >>> layer = EncoderLayer(12, 3, 24)
+    >>> with intervene(layer, "self_attention", heads=[0], to="uniform"):
+    ...     output = layer(torch.zeros(2, 5, 12))
     """
     target = find_layer(model, layer)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
@@ -186,6 +191,11 @@ def temper(
     """Divide the scores of some `heads` of a layer by a temperature in the block; None for all heads.
 
     Above 1 their attention becomes more even, below 1 more peaked. Otherwise as `intervene`.
+
+    >>> from regard.attention import EncoderLayer
+    >>> layer = EncoderLayer(12, 3, 24)
+    >>> with temper(layer, "self_attention", 2.0):
+    ...     output = layer(torch.zeros(2, 5, 12))
     """
     if not (math.isfinite(temperature) and temperature > 0):
         raise InputError(f"temperature {temperature} is out of range: give a number above 0")

@@ -33,12 +33,26 @@ def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> 
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
+def add_causal(mask: Tensor | None, queries: int, keys: int, device: torch.device) -> Tensor:
+    """Return a mask (..., queries, keys) that also hides the future; None stands for a mask of True.
+
+    >>> add_causal(torch.tensor([[False, True]]), 2, 2, torch.device("cpu"))
+    tensor([[False, False],
+            [False,  True]])
+    """
+    past = causal_mask(queries, keys, device)
+    return past if mask is None else mask & past
+
+
 def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor:
     """Return a mask with the four dimensions of weights (B, H, Tq, Tk), of size 1 where it is the same for all.
 
     Accepts (B, Tk), (Tq, Tk), (B, Tq, Tk) and (B, H, Tq, Tk), with 1 for B, H or Tq if it is the same for all.
     Raises `InputError` for another shape, for a mask that is not boolean, and for two dimensions with B and Tq
     equal, which are ambiguous.
+
+    >>> as_weights_mask(length_mask(torch.tensor([1, 2]), 3), batch=2, queries=4, keys=3).shape
+    torch.Size([2, 1, 1, 3])
     """
     if mask.dtype != torch.bool:
         raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True may be attended")

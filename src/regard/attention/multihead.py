@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.functional import attention_forward
+from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
 from regard.attention.positions import Rotary

@@ -38,7 +38,11 @@ class Positions(nn.Module):
 
 
 class Sinusoidal(Positions):
-    """`PE(pos, 2i) = sin(pos / 10000^(2i/D))`, `PE(pos, 2i+1) = cos(pos / 10000^(2i/D))`, for any length."""
+    """`PE(pos, 2i) = sin(pos / 10000^(2i/D))`, `PE(pos, 2i+1) = cos(pos / 10000^(2i/D))`, for any length.
+
+    >>> Sinusoidal(2).vectors(0, 1)
+    tensor([[0., 1.]], dtype=torch.float64)
+    """
 
     def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
         """Return the waves at `count` positions from `first` on: (count, D), float64."""
@@ -55,6 +59,9 @@ class LearnedPositions(Positions):
     """One learned vector for each position, added to the step.
 
     `weight`: (length, width), zero until trained. Raises `InputError` beyond the learned length.
+
+    >>> LearnedPositions(10, 4)(torch.ones(1, 3, 4)).shape
+    torch.Size([1, 3, 4])
     """
 
     def __init__(self, length: int, width: int) -> None:
@@ -73,6 +80,9 @@ class Concatenated(nn.Module):
     """Positions concatenated to the states: (B, T, D) becomes (B, T, D + width of positions).
 
     The states stay free of position, at the price of wider layers.
+
+    >>> Concatenated(Sinusoidal(2))(torch.ones(1, 3, 4)).shape
+    torch.Size([1, 3, 6])
     """
 
     def __init__(self, positions: Positions) -> None:
@@ -91,6 +101,9 @@ class Rotary(nn.Module):
 
     The dot product of a rotated query and key depends only on the difference of their positions. Pair i is
     dimensions 2i and 2i + 1, and rotates by `pos / 10000^(2i/d)`. Raises `InputError` for an odd width.
+
+    >>> Rotary(2).rotate(torch.tensor([[[[1.0, 0.0]]]]), offset=0)
+    tensor([[[[1., 0.]]]])
     """
 
     def __init__(self, head_width: int) -> None:
@@ -119,6 +132,9 @@ def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | Non
     """Return the class with the name `module:Class`, or None if `name` is one of a model's `choices`.
 
     Raises `InputError` for an unknown name, and for a class that cannot be imported or is no `Positions`.
+
+    >>> find_positions("learned", ("learned", "sinusoidal")) is None
+    True
     """
     return None if name in choices else plugin_class("positions", name, Positions, choices)
 
@@ -127,6 +143,9 @@ def make_positions(name: str, width: int, length: int) -> Positions:
     """Return your own positions for steps of a width in sequences of at most `length` steps.
 
     Raises `InputError` if the class is missing or cannot be built.
+
+    >>> make_positions("regard.attention.positions:Positions", 4, 10).width
+    4
     """
     positions, sizes = plugin_class("positions", name, Positions), f"width {width} and {length} steps"
     return build_plugin(

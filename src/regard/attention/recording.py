@@ -53,6 +53,14 @@ def record_own(
 
     Raises `InputError` for an unknown layer, for heads or rows with `inside`, and, when the model runs, for a
     head or row out of range. When steps come one by one, a missing row raises as the record is requested.
+
+    >>> import torch
+    >>> from regard.attention import EncoderLayer
+    >>> layer = EncoderLayer(12, 3, 24)
+    >>> with record_own(layer) as records:
+    ...     output = layer(torch.zeros(2, 5, 12))
+    >>> records["self_attention"].weights.shape
+    torch.Size([2, 3, 5, 5])
     """
     recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
     recorder.interventions = partial(active_interventions, model)

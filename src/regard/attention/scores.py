@@ -54,7 +54,11 @@ class Score(nn.Module):
 
 
 class Dot(Score):
-    """`q · k`, for queries and keys of the same width; raises `InputError` otherwise."""
+    """`q · k`, for queries and keys of the same width; raises `InputError` otherwise.
+
+    >>> Dot(2)(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]))
+    tensor([[11.]])
+    """
 
     def __init__(self, width: int, key_width: int | None = None) -> None:
         super().__init__(width, key_width)
@@ -90,7 +94,12 @@ class ScaledDot(Dot):
 
 
 class General(Score):
-    """`q · W k`, with W (D, Dk)."""
+    """`q · W k`, with W (D, Dk).
+
+    >>> score = General(2, key_width=3)
+    >>> score(torch.zeros(5, 2), score.prepare(torch.zeros(7, 3))).shape
+    torch.Size([5, 7])
+    """
 
     def __init__(self, width: int, key_width: int | None = None) -> None:
         super().__init__(width, key_width)
@@ -114,6 +123,10 @@ class Additive(Score):
     """`v · tanh(W q + U k)`, with W (N, D), U (N, Dk) and v (N), without biases, as in the paper.
 
     N, the inner width, defaults to D.
+
+    >>> score = Additive(2, key_width=3, inner_width=4)
+    >>> score(torch.zeros(5, 2), score.prepare(torch.zeros(7, 3))).shape
+    torch.Size([5, 7])
     """
 
     def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
@@ -144,6 +157,10 @@ class Concat(Score):
     """`v · tanh(W [q; k])`, with W (N, D + Dk) over the concatenation, and v (N).
 
     N, the inner width, defaults to D. The columns of W for the key are applied once per key, as in `Additive`.
+
+    >>> score = Concat(2, key_width=3)
+    >>> score(torch.zeros(5, 2), score.prepare(torch.zeros(7, 3))).shape
+    torch.Size([5, 7])
     """
 
     def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
@@ -217,6 +234,9 @@ def make_score(name: str, *widths: int) -> Score:
     """Return a score by name, for queries and keys of some widths.
 
     Raises `InputError` for an unknown name, and if your own class cannot be built.
+
+    >>> type(make_score("general", 2, 3)).__name__
+    'General'
     """
     score, sizes = find_score(name), f"widths {', '.join(map(str, widths))}"
     return build_plugin("score", name, lambda: score(*widths), sizes, "the widths of queries and of keys")

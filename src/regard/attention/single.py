@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.attention.functional import attention_forward
+from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
 from regard.attention.scores import ScaledDot, Score

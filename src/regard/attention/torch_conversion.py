@@ -17,16 +17,51 @@ evaluation mode.
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, Residual
+from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.scores import ScaledDot
 from regard.errors import InputError
+
+
+class Counterpart(NamedTuple):
+    """A layer and a stack in Regard and in PyTorch, with the names of the parts of a layer in both."""
+
+    layer: type[nn.Module]
+    stack: type[nn.Module]
+    torch_layer: type[nn.Module]
+    torch_stack: type[nn.Module]
+    attention: dict[str, str]
+    """Attention layers."""
+    norms: dict[str, str]
+    """Residuals of Regard, normalizations of PyTorch."""
+
+
+COUNTERPARTS = (
+    Counterpart(
+        EncoderLayer,
+        Encoder,
+        nn.TransformerEncoderLayer,
+        nn.TransformerEncoder,
+        attention={"self_attention": "self_attn"},
+        norms={"attention_residual": "norm1", "feed_forward_residual": "norm2"},
+    ),
+    Counterpart(
+        DecoderLayer,
+        Decoder,
+        nn.TransformerDecoderLayer,
+        nn.TransformerDecoder,
+        attention={"self_attention": "self_attn", "cross": "multihead_attn"},
+        norms={"self_residual": "norm1", "cross_residual": "norm2", "feed_forward_residual": "norm3"},
+    ),
+)
+MATRICES = {"inner": "linear1", "outer": "linear2"}
+"""Matrices of the feed-forward network."""
 
 
 def from_torch(layer: nn.Module) -> nn.Module:
@@ -44,6 +79,9 @@ def to_torch(layer: nn.Module) -> nn.Module:
     """Return PyTorch's counterpart of a layer, batch first, with copies of its parameters (see the table).
 
     Raises `InputError` for a layer without a counterpart.
+
+    >>> type(to_torch(MultiHeadAttention(12, heads=3))).__name__
+    'MultiheadAttention'
     """
     return _to(layer).train(layer.training)
 
@@ -51,30 +89,28 @@ def to_torch(layer: nn.Module) -> nn.Module:
 def _from(layer: Any) -> nn.Module:
     if isinstance(layer, nn.MultiheadAttention):
         return _attention_from(layer)
-    if isinstance(layer, nn.TransformerEncoderLayer):
-        converted: Any = EncoderLayer(*_sizes(layer), **_options(layer))
-        parts = [(converted.self_attention, layer.self_attn)]
-        residuals = [(converted.attention_residual, layer.norm1), (converted.feed_forward_residual, layer.norm2)]
-    elif isinstance(layer, nn.TransformerDecoderLayer):
-        converted = DecoderLayer(*_sizes(layer), **_options(layer))
-        parts = [(converted.self_attention, layer.self_attn), (converted.cross, layer.multihead_attn)]
-        residuals = [(converted.self_residual, layer.norm1), (converted.cross_residual, layer.norm2)]
-        residuals.append((converted.feed_forward_residual, layer.norm3))
-    elif isinstance(layer, nn.TransformerEncoder | nn.TransformerDecoder):
-        return _stack_from(layer)
-    elif isinstance(layer, nn.Transformer):
+    if isinstance(layer, nn.Transformer):
         return nn.ModuleDict({"encoder": _from(layer.encoder), "decoder": _from(layer.decoder)})
-    else:
-        raise InputError(
-            f"{type(layer).__name__} has no counterpart: give nn.MultiheadAttention or a part of nn.Transformer"
-        )
-    for attention, original in parts:
-        attention.load_state_dict(_attention_from(original).state_dict())
-        attention.dropout = original.dropout
-    for residual, norm in residuals:
-        residual.norm = copy.deepcopy(norm)
-    converted.feed_forward.inner.load_state_dict(layer.linear1.state_dict())
-    converted.feed_forward.outer.load_state_dict(layer.linear2.state_dict())
+    for counterpart in COUNTERPARTS:
+        if isinstance(layer, counterpart.torch_layer):
+            return _layer_from(layer, counterpart)
+        if isinstance(layer, counterpart.torch_stack):
+            return _stack_from(layer, counterpart)
+    raise InputError(
+        f"{type(layer).__name__} has no counterpart: give nn.MultiheadAttention or a part of nn.Transformer"
+    )
+
+
+def _layer_from(layer: Any, counterpart: Counterpart) -> nn.Module:
+    converted: Any = counterpart.layer(*_sizes(layer), **_options(layer))
+    for ours, theirs in counterpart.attention.items():
+        original = getattr(layer, theirs)
+        getattr(converted, ours).load_state_dict(_attention_from(original).state_dict())
+        getattr(converted, ours).dropout = original.dropout
+    for ours, theirs in counterpart.norms.items():
+        getattr(converted, ours).norm = copy.deepcopy(getattr(layer, theirs))
+    for ours, theirs in MATRICES.items():
+        getattr(converted.feed_forward, ours).load_state_dict(getattr(layer, theirs).state_dict())
     on_device: nn.Module = converted.to(layer.linear1.weight)
     return on_device
 
@@ -127,37 +163,41 @@ def _attention_from(layer: nn.MultiheadAttention) -> MultiHeadAttention:
     return attention
 
 
-def _stack_from(stack: Any) -> nn.Module:
+def _stack_from(stack: Any, counterpart: Counterpart) -> nn.Module:
     layers = [_from(layer) for layer in stack.layers]
-    stack_class: Any = Encoder if isinstance(stack, nn.TransformerEncoder) else Decoder
-    converted: nn.Module = stack_class(len(layers), *_sizes(stack.layers[0]))
+    converted: Any = counterpart.stack(len(layers), *_sizes(stack.layers[0]))
     converted.layers = nn.ModuleList(layers)
     converted.norm = nn.Identity() if stack.norm is None else copy.deepcopy(stack.norm)
-    return converted
+    stacked: nn.Module = converted
+    return stacked
 
 
 def _to(layer: Any) -> nn.Module:
     if isinstance(layer, MultiHeadAttention):
         return _attention_to(layer)
-    if isinstance(layer, EncoderLayer | DecoderLayer):
-        return _layer_to(layer)
-    if isinstance(layer, Encoder | Decoder):
-        layers = [_to(part) for part in layer.layers]
-        stack_class: Any = nn.TransformerEncoder if isinstance(layer, Encoder) else nn.TransformerDecoder
-        norm = None if isinstance(layer.norm, nn.Identity) else copy.deepcopy(layer.norm)
-        options = {"enable_nested_tensor": False} if isinstance(layer, Encoder) else {}
-        stack: nn.Module = stack_class(layers[0], len(layers), norm, **options)
-        stack.layers = nn.ModuleList(layers)
-        return stack
+    for counterpart in COUNTERPARTS:
+        if isinstance(layer, counterpart.layer):
+            return _layer_to(layer, counterpart)
+        if isinstance(layer, counterpart.stack):
+            return _stack_to(layer, counterpart)
     if isinstance(layer, nn.ModuleDict) and set(layer) == {"encoder", "decoder"}:
-        encoder, decoder = _to(layer["encoder"]), _to(layer["decoder"])
         encoder_layers: Any = layer["encoder"].layers
         attention = encoder_layers[0].self_attention
         transformer = nn.Transformer(attention.query.in_features, attention.heads, 1, 1, 1, batch_first=True)
         # Set after construction: the constructor initializes parts passed to it again.
-        transformer.encoder, transformer.decoder = encoder, decoder
+        transformer.encoder, transformer.decoder = _to(layer["encoder"]), _to(layer["decoder"])
         return transformer
     raise InputError(f"{type(layer).__name__} has no counterpart: give MultiHeadAttention or a block of layers")
+
+
+def _stack_to(stack: Any, counterpart: Counterpart) -> nn.Module:
+    layers = [_to(layer) for layer in stack.layers]
+    norm = None if isinstance(stack.norm, nn.Identity) else copy.deepcopy(stack.norm)
+    options = {"enable_nested_tensor": False} if isinstance(stack, Encoder) else {}
+    converted: Any = counterpart.torch_stack(layers[0], len(layers), norm, **options)
+    converted.layers = nn.ModuleList(layers)
+    stacked: nn.Module = converted
+    return stacked
 
 
 def _attention_to(layer: MultiHeadAttention) -> nn.MultiheadAttention:
@@ -190,33 +230,25 @@ def _attention_to(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     return on_device
 
 
-def _layer_to(layer: Any) -> nn.Module:
-    attention: Any = layer.self_attention
-    is_encoder = isinstance(layer, EncoderLayer)
+def _layer_to(layer: Any, counterpart: Counterpart) -> nn.Module:
+    attention, network = layer.self_attention, layer.feed_forward
     if not isinstance(attention, MultiHeadAttention):
         raise InputError("PyTorch has no counterpart for attention without heads")
-    residual: Residual = layer.feed_forward_residual
-    network: FeedForward = layer.feed_forward
     if network.activation != "relu":
         raise InputError(f"activation {network.activation} is not converted: build the layer with relu")
-    layer_class: Any = nn.TransformerEncoderLayer if is_encoder else nn.TransformerDecoderLayer
-    converted: Any = layer_class(
+    converted: Any = counterpart.torch_layer(
         attention.query.in_features,
         attention.heads,
         network.inner.out_features,
-        residual.dropout.rate,
-        norm_first=residual.pre_norm,
+        layer.feed_forward_residual.dropout.rate,
+        norm_first=layer.feed_forward_residual.pre_norm,
         batch_first=True,
     )
-    converted.self_attn = _attention_to(attention)
-    if is_encoder:
-        norms = [layer.attention_residual.norm, residual.norm]
-    else:
-        converted.multihead_attn = _attention_to(layer.cross)
-        norms = [layer.self_residual.norm, layer.cross_residual.norm, residual.norm]
-    for number, norm in enumerate(norms):
-        setattr(converted, f"norm{number + 1}", copy.deepcopy(norm))
-    converted.linear1.load_state_dict(network.inner.state_dict())
-    converted.linear2.load_state_dict(network.outer.state_dict())
+    for ours, theirs in counterpart.attention.items():
+        setattr(converted, theirs, _attention_to(getattr(layer, ours)))
+    for ours, theirs in counterpart.norms.items():
+        setattr(converted, theirs, copy.deepcopy(getattr(layer, ours).norm))
+    for ours, theirs in MATRICES.items():
+        getattr(converted, theirs).load_state_dict(getattr(network, ours).state_dict())
     on_device: nn.Module = converted.to(network.inner.weight)
     return on_device

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse
-from regard.data.cleaning_rules import CleaningRules
+from regard.data.cleaning import CleaningRules, clean_corpus
 from regard.errors import InputError, check_range, check_share
 
 if TYPE_CHECKING:
@@ -52,8 +52,6 @@ def run(argv: list[str]) -> None:
     flags = parse(CleanFlags(), words, prog=USAGE, description=DESCRIPTION)
     if not files:
         raise InputError(f"no text: name a source and a target file first, as in `{PROG} train.de train.en`")
-    from regard.data.cleaning import clean_corpus
-
     check_share("min_score", flags.min_score)
     check_range("batchsize", flags.batchsize, 1, 10**6)
     report = clean_corpus(

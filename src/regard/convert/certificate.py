@@ -6,17 +6,17 @@ prefix. The comparison covers log-probabilities of the tokens, logits, and the a
 not provide is None, and `missing` gives the reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.attention.recording import record_own
-from regard.convert.conversion import Exportable
+from regard.convert.conversion import ConvertedModel, Exportable, ForcedOutput
 from regard.data import PAD, PairBatch, collate
 from regard.decoding import Search
 from regard.decoding.translation import longest_answer, search_batch
@@ -35,38 +35,8 @@ BEAM = 5
 BATCH_SIZE = 25
 """Number of sentences per batch."""
 CERTIFICATE_NAME = "certificate.json"
-
-
-class ForcedOutput(NamedTuple):
-    """Output of a program with forced targets. Steps after the end of a target are undefined."""
-
-    log_probabilities: Tensor
-    """(B, Tt), natural logarithms, of the target tokens."""
-    logits: Tensor | None = None
-    """(B, Tt, V), or None if the program does not provide them."""
-    weights: Mapping[str, Tensor] | None = None
-    """(B, H, Tq, Tk) by layer name as in `regard.record`, or None if the program does not provide them."""
-
-
-class ConvertedModel(Protocol):
-    """A converted model, opened in its program. All token indices are those of the run's vocabularies."""
-
-    @property
-    def program(self) -> str:
-        """Name of the program's Python package."""
-
-    @property
-    def missing(self) -> Mapping[str, str]:
-        """Fields of the certificate that the program does not provide, with the reason."""
-
-    def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize texts with the program's own tokenizer, without the end of sequence."""
-
-    def force(self, batch: PairBatch) -> ForcedOutput:
-        """Run the model on a batch with forced targets."""
-
-    def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
-        """Translate sources (B, Ts) to at most about `most` tokens, without end symbol or length penalty."""
+DIFFERENCES = ("log_probabilities", "logits", "weights")
+"""Fields with a largest difference."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -104,7 +74,7 @@ class Certificate(Result):
                 f"{self.program} tokenizes {1 - self.same_tokens:.0%} of {self.sentences} sentences differently: "
                 f"nothing was written; it does not support this vocabulary"
             )
-        for name in ("log_probabilities", "logits", "weights"):
+        for name in DIFFERENCES:
             difference = getattr(self, name)
             if difference is not None and not difference <= self.limit:  # also true for NaN
                 raise InputError(
@@ -114,16 +84,11 @@ class Certificate(Result):
 
     def summary(self) -> str:
         """Return one sentence with the differences."""
-        by_name = (("logits", self.logits), ("weights", self.weights))
-        figures = [f"{name} within {value:.1g}" for name, value in by_name if value is not None]
-        return ", ".join(
-            [
-                f"{self.sentences} sentences in both programs: "
-                f"log-probabilities within {self.log_probabilities:.1g}",
-                *figures,
-                f"the same translation of {self.same_greedy:.0%} by greedy search, of {self.same_beam:.0%} with "
-                f"a beam of {self.beam}",
-            ]
+        values = {name.replace("_", "-"): getattr(self, name) for name in DIFFERENCES}
+        figures = ", ".join(f"{name} within {value:.1g}" for name, value in values.items() if value is not None)
+        return (
+            f"{self.sentences} sentences in both programs: {figures}, the same translation of "
+            f"{self.same_greedy:.0%} by greedy search, of {self.same_beam:.0%} with a beam of {self.beam}"
         )
 
 
@@ -149,29 +114,31 @@ def certify(
     run: Exportable, other: ConvertedModel, texts: Sequence[str], folder: Path, *, progress: bool = True
 ) -> Certificate:
     """Compare a run with its converted model in `folder` on `texts`, at least one, and return the certificate."""
-    texts, count, results = sorted(texts, key=len), len(texts), []
-    batches = range(0, count, BATCH_SIZE)
+    texts, results = sorted(texts, key=len), list[_BatchComparison]()
+    batches = range(0, len(texts), BATCH_SIZE)
     with counting_bar(f"Comparing with {other.program}", 0, len(batches), show=progress) as advance:
         for begin in batches:
             results.append(_compare(run, other, texts[begin : begin + BATCH_SIZE]))
             advance()
+    sums, differences = zip(*results, strict=True)
+    tokens, *same = map(sum, zip(*sums, strict=True))
+    largest: dict[str, Any] = {
+        name: None if name in other.missing else _largest([batch[name] for batch in differences])
+        for name in DIFFERENCES
+    }
+    same_tokens, same_greedy, same_beam = (count / len(texts) for count in same)
+    files = [run.folder / "model.safetensors"] if (run.folder / "model.safetensors").is_file() else []
     return Certificate(
         program=other.program,
-        sentences=count,
-        tokens=sum(result.tokens for result in results),
-        same_tokens=sum(result.same_tokens for result in results) / count,
-        log_probabilities=_largest([result.log_probabilities for result in results]),
-        logits=None if "logits" in other.missing else _largest([result.logits for result in results]),
-        weights=None if "weights" in other.missing else _largest([result.weights for result in results]),
-        same_greedy=sum(result.same_greedy for result in results) / count,
-        same_beam=sum(result.same_beam for result in results) / count,
+        sentences=len(texts),
+        tokens=tokens,
+        same_tokens=same_tokens,
+        same_greedy=same_greedy,
+        same_beam=same_beam,
+        **largest,
         missing=dict(other.missing),
         versions={name: version(name) for name in ("torch", other.program)} | {"regard": __version__},
-        hashes={
-            f"run/{path.name}": file_digest(path)
-            for path in (run.folder / "model.safetensors",)
-            if path.is_file()
-        }
+        hashes={f"run/{path.name}": file_digest(path) for path in files}
         | {path.name: file_digest(path) for path in list_files(folder)},
     )
 
@@ -191,16 +158,8 @@ def matches_certificate(folder: Path) -> bool:
     return known == {path.name: file_digest(path) for path in list_files(folder) if path.name != CERTIFICATE_NAME}
 
 
-class _BatchComparison(NamedTuple):
-    """Results of one batch: numbers of sentences and tokens, and largest differences."""
-
-    tokens: int
-    same_tokens: int
-    same_greedy: int
-    same_beam: int
-    log_probabilities: float
-    logits: float
-    weights: float
+_BatchComparison = tuple[tuple[int, ...], dict[str, float]]
+"""Of one batch: target tokens and sentences with the same tokens, greedy and beam search; and differences."""
 
 
 def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _BatchComparison:
@@ -208,37 +167,34 @@ def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _B
     source = collate(source_ids)
     most = max(longest_answer(tokens, run.task.longest_target) for tokens in source_ids)
     here = source.to(next(run.model.parameters()).device)
-    same, ours = [], []
+    same, ours = [_count_equal(source_ids, other.read(texts))], []
     for beam in (1, BEAM):
         # Other programs have one length limit per batch, so the run gets the same.
         candidates = search_batch(run.model, here, Search(beam=beam), most=most)
         ours.append([best.tokens for best, *_ in candidates])
         theirs = other.translate(source, beam=beam, most=most)
         # Programs count the end symbol differently, so unfinished answers are compared up to `most - 1` tokens.
-        pairs = zip(ours[-1], theirs, strict=True)
-        same.append(sum(mine[: most - 1] == other_tokens[: most - 1] for mine, other_tokens in pairs))
+        same.append(_count_equal(*([row[: most - 1] for row in rows] for rows in (ours[-1], theirs))))
     batch = PairBatch(source, collate(ours[0]))
     forced, external = _force(run, batch), other.force(batch)
     steps = batch.target != PAD
-    logits = None if external.logits is None else _difference(forced.logits, external.logits, steps[..., None])
-    weights = None
+    differences = {"log_probabilities": _difference(forced.log_probabilities, external.log_probabilities, steps)}
+    if external.logits is not None:
+        differences["logits"] = _difference(forced.logits, external.logits, steps[..., None])
     if external.weights is not None:
         assert forced.weights is not None and forced.weights.keys() == external.weights.keys()
-        weights = _largest(
+        differences["weights"] = _largest(
             [
-                _difference(layer, external.weights[name], _query_mask(name, batch)[:, None, :, None])
-                for name, layer in forced.weights.items()
+                _difference(weights, external.weights[name], _query_mask(name, batch)[:, None, :, None])
+                for name, weights in forced.weights.items()
             ]
         )
-    return _BatchComparison(
-        tokens=int(steps.sum()),
-        same_tokens=sum(mine == theirs for mine, theirs in zip(source_ids, other.read(texts), strict=True)),
-        same_greedy=same[0],
-        same_beam=same[1],
-        log_probabilities=_difference(forced.log_probabilities, external.log_probabilities, steps),
-        logits=0.0 if logits is None else float(logits),
-        weights=0.0 if weights is None else weights,
-    )
+    return (int(steps.sum()), *same), differences
+
+
+def _count_equal(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> int:
+    """Return the number of sentences with the same tokens in both programs."""
+    return sum(mine == yours for mine, yours in zip(ours, theirs, strict=True))
 
 
 def _force(run: Exportable, batch: PairBatch) -> ForcedOutput:

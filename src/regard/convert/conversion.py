@@ -1,23 +1,37 @@
-"""Interfaces of a conversion: the programs, and the runs that can be exported."""
+"""What all conversions share.
+
+An import has one shape: read the program's files, check its settings, map the names of its parameters, and return
+an `ImportedModel`. `import_model` writes the run and compares both programs. An export starts from an
+`Exportable` run and takes the same steps in the other direction.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from regard.attention import attention_layers
 from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary
-from regard.data.subwords import SubwordVocabulary
+from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.errors import InputError
+from regard.io.reading import DamageError, damaged_file
 from regard.models import Transformer, TransformerConfig
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.data import PairBatch, Vocabulary
     from regard.interpret import KeptHeads
     from regard.models import Seq2Seq
     from regard.tasks import SequenceTask
     from regard.training import RunConfig
+
+RESTORE = "restore a copy of the folder"
+"""Remedy for a damaged folder of a training."""
 
 
 class Exportable(Protocol):
@@ -54,25 +68,117 @@ ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVoc
 """Vocabularies that other programs can read."""
 
 
-def get_transformer(
-    run: Exportable, program: str
-) -> tuple[Transformer, TransformerConfig, ExportableVocabulary, ExportableVocabulary]:
+class ExportParts(NamedTuple):
+    """The parts of a run that an export writes."""
+
+    model: Transformer
+    config: TransformerConfig
+    source: ExportableVocabulary
+    target: ExportableVocabulary
+
+
+def get_transformer(run: Exportable, program: str) -> ExportParts:
     """Return a run's Transformer, its config, and its source and target vocabulary.
 
     Raises `InputError` for other models, for vocabularies that were not learned from text, and for pruned heads.
     """
     model: Any = run.model
     config: Any = run.config.model
-    source, target = run.task.source_vocabulary, run.task.target_vocabulary
-    supported = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
-    if (
-        not supported
-        or not isinstance(source, ExportableVocabulary)
-        or not isinstance(target, ExportableVocabulary)
-    ):
+    vocabularies: Any = run.task.source_vocabulary, run.task.target_vocabulary
+    readable = all(isinstance(vocabulary, ExportableVocabulary) for vocabulary in vocabularies)
+    if not (isinstance(model, Transformer) and isinstance(config, TransformerConfig) and readable):
         raise InputError(f"run {str(run.folder)!r} is not a Transformer for translation: {program} cannot run it")
     if run.config.kept_heads or any(layer.heads != config.heads for layer in attention_layers(model).values()):
         raise InputError(
             f"run {str(run.folder)!r} is pruned: {program} needs the same number of heads in every layer"
         )
-    return model, config, source, target
+    return ExportParts(model, config, *vocabularies)
+
+
+def token_names(vocabulary: Vocabulary) -> list[str]:
+    """Return the tokens of a vocabulary by the names in exported files, special symbols first."""
+    return [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
+
+
+class ForcedOutput(NamedTuple):
+    """Output of a program with forced targets. Steps after the end of a target are undefined."""
+
+    log_probabilities: Tensor
+    """(B, Tt), natural logarithms, of the target tokens."""
+    logits: Tensor | None = None
+    """(B, Tt, V), or None if the program does not provide them."""
+    weights: Mapping[str, Tensor] | None = None
+    """(B, H, Tq, Tk) by layer name as in `regard.record`, or None if the program does not provide them."""
+
+
+class ConvertedModel(Protocol):
+    """A converted model, opened in its program. All token indices are those of the run's vocabularies."""
+
+    @property
+    def program(self) -> str:
+        """Name of the program's Python package."""
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """Fields of the certificate that the program does not provide, with the reason."""
+
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize texts with the program's own tokenizer, without the end of sequence."""
+
+    def force(self, batch: PairBatch) -> ForcedOutput:
+        """Run the model on a batch with forced targets."""
+
+    def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
+        """Translate sources (B, Ts) to at most about `most` tokens, without end symbol or length penalty."""
+
+
+class ImportedModel(NamedTuple):
+    """A model of another program, converted to Regard's configs, vocabularies and parameters."""
+
+    flags: dict[str, Any]
+    """Flags of task and model."""
+    vocabularies: tuple[ExportableVocabulary, ExportableVocabulary]
+    """Source and target vocabulary."""
+    parameters: Mapping[str, Tensor]
+    """Tensors by Regard's parameter names."""
+    open: Callable[[Exportable], ConvertedModel]
+    """Open the model in its own program, for comparison with the run."""
+
+
+def check_equal(settings: Mapping[str, Any], names: Iterable[str], separator: str = "_") -> None:
+    """Raise `InputError` if one of the named settings differs between encoder and decoder.
+
+    `separator` stands between the side and the setting in the program's files.
+
+    >>> check_equal({"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}, ["ffn_dim"])
+    """
+    for name in names:
+        decoder, encoder = (f"{side}{separator}{name}" for side in ("decoder", "encoder"))
+        if (value := settings.get(decoder)) != (expected := settings.get(encoder)):
+            raise InputError(f"{decoder} {value} differs from {encoder} {expected}: Regard needs equal values")
+
+
+def check_supported(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raise `InputError` if a setting is not among those that Regard's Transformer has."""
+    if value not in choices:
+        raise InputError(f"{name} {value} is not supported: choose {', '.join(choices)}")
+
+
+@contextmanager
+def name_damaged(file: Path, mend: str) -> Iterator[None]:
+    """Raise `InputError` with the name of `file` and the remedy `mend` for a `DamageError` in the block."""
+    try:
+        yield
+    except DamageError as error:
+        raise damaged_file(file, error, mend) from error
+
+
+@contextmanager
+def hide_logs() -> Iterator[None]:
+    """Hide log messages of other libraries, except errors, in the block."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention import STANDARD, MultiHeadAttention
 from regard.attention.blocks import FeedForward, Residual
-from regard.convert.certificate import ForcedOutput
-from regard.convert.conversion import Exportable, ExportableVocabulary, get_transformer
-from regard.data import BOS, EOS, PAD, PairBatch, Vocabulary
+from regard.convert.conversion import Exportable, ExportParts, ForcedOutput, get_transformer, token_names
+from regard.data import BOS, EOS, PAD, PairBatch
 from regard.data.bpe_codes import BpeCodesVocabulary, format_codes
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
@@ -69,21 +68,20 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
             write_file(folder / f"{name}.json", vocabulary.to_json().encode())
 
 
-def get_ctranslate2_parts(
-    run: Exportable,
-) -> tuple[Transformer, TransformerConfig, ExportableVocabulary, ExportableVocabulary]:
+def get_ctranslate2_parts(run: Exportable) -> ExportParts:
     """Return a run's Transformer, its config, and its source and target vocabulary.
 
     Raises `InputError` if CTranslate2 does not support the model.
     """
-    model, config, source, target = get_transformer(run, "CTranslate2")
+    parts = get_transformer(run, "CTranslate2")
+    config = parts.config
     supported = config.positions in ("sinusoidal", "learned", "rotary") and config.layer == STANDARD
     if not supported or config.score != "scaled_dot":
         raise InputError(
             "CTranslate2 supports positions sinusoidal, learned and rotary, score scaled_dot and layer "
             f"{STANDARD}; not positions {config.positions} with score {config.score} and layer {config.layer}"
         )
-    return model, config, source, target
+    return parts
 
 
 class CTranslate2Model:
@@ -138,11 +136,6 @@ class CTranslate2Model:
         return [[indices[token] for token in result.hypotheses[0]] for result in results]
 
 
-def token_names(vocabulary: Vocabulary) -> list[str]:
-    """Return the tokens of a vocabulary by the names that CTranslate2 uses."""
-    return [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
-
-
 def _tokens(names: list[str], sentences: Tensor) -> list[list[str]]:
     """Return sentences (B, T) as token names, without the end of sequence."""
     return [[names[index] for index in row if index not in (PAD, EOS)] for row in sentences.tolist()]
@@ -162,13 +155,15 @@ def _set_weights(
     spec: Any, model: Transformer, config: TransformerConfig, steps: int, alignment_head: tuple[int, int]
 ) -> None:
     embedding = model.source_embedding or model.target_embedding
-    _set_embedding(spec.encoder, spec.encoder.embeddings[0], embedding)
-    _set_embedding(spec.decoder, spec.decoder.embeddings, model.target_embedding)
+    spec.encoder.embeddings[0].weight = _array(embedding.weight)
+    spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
+    spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = np.int8(1)
     if config.positions == "rotary":
         del spec.encoder.position_encodings  # the decoder has none already
     else:
-        _set_positions(spec.encoder, model.source_positions, steps)
-        _set_positions(spec.decoder, model.target_positions, steps)
+        sides: Any = ((spec.encoder, model.source_positions), (spec.decoder, model.target_positions))
+        for part, positions in sides:
+            part.position_encodings.encodings = _array(positions.vectors(0, steps))
     for part, layers in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         if config.pre_norm:
             _set_norm(part.layer_norm, layers.norm)
@@ -180,19 +175,7 @@ def _set_weights(
         _set_attention(part.self_attention, layer.self_attention, layer.self_residual)  # type: ignore[arg-type]
         _set_attention(part.attention, layer.cross, layer.cross_residual, cross=True, first=first)  # type: ignore[arg-type]
         _set_feed_forward(part.ffn, layer.feed_forward, layer.feed_forward_residual)  # type: ignore[arg-type]
-    weight, bias = model.vocabulary_layer
-    spec.decoder.projection.weight = _array(weight)
-    if bias is not None:
-        spec.decoder.projection.bias = _array(bias)
-
-
-def _set_embedding(stack: Any, spec: Any, embedding: nn.Embedding) -> None:
-    spec.weight = _array(embedding.weight)
-    stack.scale_embeddings = np.int8(1)
-
-
-def _set_positions(stack: Any, positions: Any, steps: int) -> None:
-    stack.position_encodings.encodings = _array(positions.vectors(0, steps))
+    _set_linear(spec.decoder.projection, *model.vocabulary_layer)
 
 
 def _set_attention(
@@ -203,19 +186,23 @@ def _set_attention(
     rows = np.concatenate([heads[[first]], np.delete(heads, first, axis=0)]).ravel()
     parts = [[layer.query], [layer.key, layer.value]] if cross else [[layer.query, layer.key, layer.value]]
     for linear, layers in zip(spec.linear, parts, strict=False):
-        linear.weight = np.concatenate([_array(part.weight)[rows] for part in layers])
-        if layer.output.bias is not None:
-            linear.bias = np.concatenate([_array(part.bias)[rows] for part in layers])
-    spec.linear[-1].weight = _array(layer.output.weight)[:, rows]
-    if layer.output.bias is not None:
-        spec.linear[-1].bias = _array(layer.output.bias)
+        weight = torch.cat([part.weight[rows] for part in layers])
+        bias = None if layer.query.bias is None else torch.cat([part.bias[rows] for part in layers])
+        _set_linear(linear, weight, bias)
+    _set_linear(spec.linear[-1], layer.output.weight[:, rows], layer.output.bias)
     _set_norm(spec.layer_norm, residual.norm)
 
 
 def _set_feed_forward(spec: Any, layer: FeedForward, residual: Residual) -> None:
-    for linear, ours in ((spec.linear_0, layer.inner), (spec.linear_1, layer.outer)):
-        linear.weight, linear.bias = _array(ours.weight), _array(ours.bias)
+    _set_linear(spec.linear_0, layer.inner.weight, layer.inner.bias)
+    _set_linear(spec.linear_1, layer.outer.weight, layer.outer.bias)
     _set_norm(spec.layer_norm, residual.norm)
+
+
+def _set_linear(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
+    spec.weight = _array(weight)
+    if bias is not None:
+        spec.bias = _array(bias)
 
 
 def _set_norm(spec: Any, norm: Any) -> None:

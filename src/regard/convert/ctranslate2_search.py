@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.convert import Precision
-from regard.convert.conversion import Exportable
-from regard.convert.ctranslate2 import get_ctranslate2_parts, token_names
+from regard.convert.conversion import Exportable, token_names
+from regard.convert.ctranslate2 import get_ctranslate2_parts
 from regard.data import EOS, collate
 from regard.data.subwords import RESERVED
 from regard.decoding import Candidate, Hypothesis, Search, length_penalty

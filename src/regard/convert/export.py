@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.convert import Program
-from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, ConvertedModel, certify, select_sentences
-from regard.convert.conversion import Exportable
+from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
+from regard.convert.conversion import ConvertedModel, Exportable
 from regard.convert.ctranslate2 import CTranslate2Model, get_ctranslate2_parts, write_ctranslate2
 from regard.convert.huggingface import USE as USE_HUGGINGFACE
 from regard.convert.huggingface import get_huggingface_parts, write_huggingface

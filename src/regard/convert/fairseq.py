@@ -9,7 +9,7 @@ imported as learned positions.
 import argparse
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.convert.fairseq_model import FairseqModel, OuterWeights
-from regard.convert.fairseq_vocabulary import (
-    MEND,
-    PADDING,
-    FairseqVocabulary,
-    is_same_vocabulary,
-    read_vocabularies,
-)
-from regard.convert.huggingface_import import ImportedModel
+from regard.convert.conversion import RESTORE, ImportedModel, check_equal, check_supported
+from regard.convert.fairseq_model import FairseqModel, PositionTable
+from regard.convert.fairseq_vocabulary import PADDING, is_same_vocabulary, read_vocabularies
 from regard.convert.parameters import (
-    ModuleMapping,
+    FAIRSEQ,
+    OuterWeights,
+    check_tensors,
+    convert_outer_weights,
     from_external,
     load_checkpoint,
-    marian_modules,
-    select_rows,
+    module_names,
     start_symbol_bias,
 )
 from regard.errors import InputError
@@ -65,6 +61,14 @@ UNSUPPORTED = (
     "char_inputs",
 )
 """Settings that Regard's Transformer lacks."""
+SETTINGS = {
+    "hidden": "encoder_embed_dim",
+    "heads": "encoder_attention_heads",
+    "enc_layers": "encoder_layers",
+    "dec_layers": "decoder_layers",
+    "inner": "encoder_ffn_embed_dim",
+}
+"""Names of sizes in Regard and in fairseq's settings."""
 SHARED_SETTINGS = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
 """Settings that must be equal for encoder and decoder."""
 NO_WEIGHTS = re.compile(
@@ -86,23 +90,23 @@ def read_fairseq(folder: Path) -> ImportedModel:
     settings, state = _read_checkpoint(file)
     try:
         flags = _make_flags(settings)
-        outer = _take_outer_weights(state, settings, tied=flags["tied"])
+        outer, tables = _take_outer_weights(state, settings, tied=flags["tied"])
         languages = (settings.get("source_lang"), settings.get("target_lang"))
         sides = read_vocabularies(folder, languages, (len(outer.source), len(outer.target)))
-        modules = list(_modules(flags))
-        parameters = from_external(state, modules, torch.arange(flags["hidden"]))
+        names = module_names(FAIRSEQ, flags)
+        parameters = from_external(state, names)
     except KeyError as error:
-        raise damaged_file(file, f"it has no {error}", MEND) from error
+        raise damaged_file(file, f"it has no {error}", RESTORE) from error
     except (TypeError, ValueError, ArithmeticError) as error:
-        raise damaged_file(file, describe_error(error, 100), MEND) from error
-    known = {f"{module.theirs}.{kind}" for module in modules for kind in ("weight", "bias")}
+        raise damaged_file(file, describe_error(error, 100), RESTORE) from error
+    known = {f"{module}.{kind}" for module in names.values() for kind in ("weight", "bias")}
     if unsupported := sorted(state.keys() - known):
         raise InputError(f"{str(file)!r} has {unsupported[0]}: Regard's Transformer has no such part")
     if flags["joint"] and not is_same_vocabulary(*sides):
         raise InputError(
             "share_all_embeddings is on with two dictionaries: Regard needs one vocabulary per embedding matrix"
         )
-    longest = min(map(len, outer.tables)) - FIRST_POSITION
+    longest = min(len(table.vectors) for table in tables) - FIRST_POSITION
     if longest < MIN_POSITIONS:
         raise InputError(
             f"the model has {longest} positions for sources or targets: at least {MIN_POSITIONS} are needed"
@@ -112,8 +116,14 @@ def read_fairseq(folder: Path) -> ImportedModel:
         "vocab_size": max(len(side.vocabulary) for side in sides),
         "max_len": (longest - 1) // 4,  # a run answers texts of up to four times max_len
     }
-    parameters |= _convert_outer_weights(outer, sides, flags)
-    opened = partial(FairseqModel, settings=settings, state=state, outside=outer, sides=sides)
+    rows = sides[0].rows, sides[1].rows
+    parameters |= convert_outer_weights(outer, rows, flags) | {"output_bias": start_symbol_bias(rows[1])}
+    steps = slice(FIRST_POSITION, FIRST_POSITION + 4 * flags["max_len"] + 1)
+    parameters |= {
+        f"{side}_positions.weight": table.vectors[steps]
+        for side, table in zip(("source", "target"), tables, strict=True)
+    }
+    opened = partial(FairseqModel, settings=settings, state=state, outer=outer, tables=tables, sides=sides)
     return ImportedModel(flags, (sides[0].vocabulary, sides[1].vocabulary), parameters, lambda run: opened())
 
 
@@ -133,11 +143,9 @@ def _find_checkpoint(folder: Path) -> Path:
 def _read_checkpoint(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the settings and parameters of a checkpoint; names of older fairseq versions are updated."""
     settings, state = load_checkpoint(
-        file, [argparse.Namespace], lambda checkpoint: (_get_settings(checkpoint), checkpoint["model"]), MEND
+        file, [argparse.Namespace], lambda checkpoint: (_get_settings(checkpoint), checkpoint["model"]), RESTORE
     )
-    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise damaged_file(file, "its model holds more than tensors", MEND)
-    return settings, _update_names({name: tensor.float() for name, tensor in state.items()})
+    return settings, _update_names(check_tensors(file, "model", state, RESTORE))
 
 
 def _get_settings(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,26 +184,16 @@ def _make_flags(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(
                 f"{name} {value} is not supported by Regard's Transformer: only models without it can be imported"
             )
-    for name in SHARED_SETTINGS:
-        encoder, decoder = (settings.get(f"{side}_{name}") for side in ("encoder", "decoder"))
-        if encoder != decoder:
-            raise InputError(
-                f"decoder_{name} {decoder} differs from encoder_{name} {encoder}: Regard needs equal values"
-            )
+    check_equal(settings, SHARED_SETTINGS)
     width = settings["encoder_embed_dim"]
     for name in ("decoder_input_dim", "decoder_output_dim"):
         if (value := settings.get(name, width)) != width:
             raise InputError(f"{name} {value} differs from decoder_embed_dim {width}: Regard needs equal widths")
-    if (activation := settings.get("activation_fn", "relu")) not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS)
-        raise InputError(f"activation_fn {activation} is not supported: choose {known}")
+    activation = settings.get("activation_fn", "relu")
+    check_supported("activation_fn", activation, ACTIVATIONS)
     joint = bool(settings.get("share_all_embeddings", False))
     return {
-        "hidden": width,
-        "heads": settings["encoder_attention_heads"],
-        "enc_layers": settings["encoder_layers"],
-        "dec_layers": settings["decoder_layers"],
-        "inner": settings["encoder_ffn_embed_dim"],
+        **{ours: settings[theirs] for ours, theirs in SETTINGS.items()},
         "activation": activation,
         "dropout": float(settings.get("dropout", 0.1)),
         "positions": "learned",
@@ -207,49 +205,22 @@ def _make_flags(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _modules(flags: Mapping[str, Any]) -> Iterator[ModuleMapping]:
-    """Yield all modules of fairseq's Transformer except embeddings and output layer.
-
-    Hugging Face's Marian uses the same names, as its code was derived from fairseq's.
-    """
-    for module in marian_modules(flags["enc_layers"], flags["dec_layers"]):
-        yield ModuleMapping(module.theirs.removeprefix("model."), module.ours)
-    if flags["pre_norm"]:
-        for side in ("encoder", "decoder"):
-            yield ModuleMapping(f"{side}.layer_norm", f"{side}.norm")
-
-
-def _take_outer_weights(state: dict[str, Tensor], settings: Mapping[str, Any], *, tied: bool) -> OuterWeights:
-    """Remove the weights outside of the layers from `state` and return them; raises `KeyError` if one is
+def _take_outer_weights(
+    state: dict[str, Tensor], settings: Mapping[str, Any], *, tied: bool
+) -> tuple[OuterWeights, list[PositionTable]]:
+    """Remove embeddings, output layer and positions from `state` and return them; raises `KeyError` if one is
     missing."""
     source, target = (state.pop(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder"))
     names = [name for name in ("decoder.output_projection.weight", "decoder.embed_out") if name in state]
     output = state.pop(names[0] if names else "decoder.output_projection.weight") if names or not tied else target
-    tables, learned = [], []
+    tables = []
     for side, most in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
-        learned.append(bool(settings.get(f"{side}_learned_pos", False)))
-        name = f"{side}.embed_positions.weight"
+        learned = bool(settings.get(f"{side}_learned_pos", False))
         count = FIRST_POSITION + min(settings[most], MAX_POSITIONS)
-        tables.append(state.pop(name) if learned[-1] else make_sinusoids(count, source.shape[1]))
-    return OuterWeights(source, target, output, tables, learned)
-
-
-def _convert_outer_weights(
-    outer: OuterWeights, sides: tuple[FairseqVocabulary, FairseqVocabulary], flags: Mapping[str, Any]
-) -> dict[str, Tensor]:
-    """Return the weights outside of the layers by Regard's names."""
-    source, target = sides
-    parameters = {
-        "target_embedding.weight": select_rows(outer.target, target.rows),
-        "output_bias": start_symbol_bias(target.rows),
-    }
-    if not flags["joint"]:
-        parameters["source_embedding.weight"] = select_rows(outer.source, source.rows)
-    if not flags["tied"]:
-        parameters["output.weight"] = select_rows(outer.output, target.rows)
-    for name, table in zip(("source", "target"), outer.tables, strict=True):
-        parameters[f"{name}_positions.weight"] = table[FIRST_POSITION : FIRST_POSITION + 4 * flags["max_len"] + 1]
-    return parameters
+        name = f"{side}.embed_positions.weight"
+        vectors = state.pop(name) if learned else make_sinusoids(count, source.shape[1])
+        tables.append(PositionTable(vectors, learned))
+    return OuterWeights(source, target, output), tables
 
 
 def make_sinusoids(count: int, width: int) -> Tensor:

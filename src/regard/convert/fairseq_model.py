@@ -12,37 +12,32 @@ from tokenizers import models
 from torch import Tensor, nn
 
 from regard.convert.fairseq_vocabulary import BEGIN, END, PADDING, UNKNOWN_INDEX, FairseqVocabulary
-from regard.convert.parameters import IndexMap
+from regard.convert.parameters import IndexMap, OuterWeights
 from regard.convert.transformers_model import TransformersModel
 from regard.data.bpe_codes import CONTINUATION, END_OF_WORD, BpeCodesVocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary
 
 
-class OuterWeights(NamedTuple):
-    """Weights of a model outside of its layers."""
+class PositionTable(NamedTuple):
+    """Positions of source or target."""
 
-    source: Tensor
-    """Source embedding (V, D), by fairseq's indices."""
-    target: Tensor
-    """Target embedding (V, D)."""
-    output: Tensor
-    """Output layer (V, D)."""
-    tables: Sequence[Tensor]
-    """Positions (T, D) of source and target, by fairseq's indices."""
-    learned: Sequence[bool]
-    """Whether source and target positions were learned; otherwise they are sinusoids."""
+    vectors: Tensor
+    """(T, D), by fairseq's indices."""
+    learned: bool
+    """Whether they were learned; otherwise they are sinusoids."""
 
 
 class FairseqModel(TransformersModel):
     """The model of a checkpoint, with its `settings`, its parameters by fairseq's names (`state` for the layers,
-    `outside` for the rest), and its vocabularies `sides`."""
+    `outer` and `tables` for the rest), and its vocabularies `sides`."""
 
     def __init__(
         self,
         *,
         settings: Mapping[str, Any],
         state: Mapping[str, Tensor],
-        outside: OuterWeights,
+        outer: OuterWeights,
+        tables: Sequence[PositionTable],
         sides: tuple[FairseqVocabulary, FairseqVocabulary],
     ) -> None:
         self._side = sides[0]
@@ -54,12 +49,12 @@ class FairseqModel(TransformersModel):
             assert not missing.unexpected_keys, missing.unexpected_keys
             parts = (model.model.encoder, model.model.decoder)
             output = model.lm_head if hasattr(model, "lm_head") else model.model.decoder.output_projection
-            for module, matrix in zip((*(part.embed_tokens for part in parts), output), outside[:3], strict=True):
+            for module, matrix in zip((*(part.embed_tokens for part in parts), output), outer, strict=True):
                 module.weight = nn.Parameter(matrix)
-            for part, table, learned in zip(parts, outside.tables, outside.learned, strict=True):
-                if learned:
+            for part, table in zip(parts, tables, strict=True):
+                if table.learned:
                     name = "weight" if hasattr(part.embed_positions, "weight") else "weights"
-                    getattr(part.embed_positions, name).data = table
+                    getattr(part.embed_positions, name).data = table.vectors
         super().__init__(model.eval(), *(IndexMap(side.rows) for side in sides))
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
@@ -75,17 +70,12 @@ def _build_model(settings: Mapping[str, Any], source: int, target: int) -> Any:
     """Return a randomly initialized model with the sizes of a checkpoint."""
     import transformers
 
-    sizes = {
-        f"{side}_{theirs}": settings[f"{side}_{ours}"]
-        for side in ("encoder", "decoder")
-        for theirs, ours in (
-            ("layers", "layers"),
-            ("attention_heads", "attention_heads"),
-            ("ffn_dim", "ffn_embed_dim"),
-        )
-    }
     options: dict[str, Any] = {
-        **sizes,
+        **{
+            f"{side}_{name.replace('ffn_embed', 'ffn')}": settings[f"{side}_{name}"]
+            for side in ("encoder", "decoder")
+            for name in ("layers", "attention_heads", "ffn_embed_dim")
+        },
         "d_model": settings["encoder_embed_dim"],
         "activation_function": settings.get("activation_fn", "relu"),
         "scale_embedding": True,

@@ -8,15 +8,14 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.convert.conversion import ExportableVocabulary
+from regard.convert.conversion import RESTORE, ExportableVocabulary, name_damaged
 from regard.convert.parameters import Rows
 from regard.data.bpe_codes import CONTINUATION, BpeCodesVocabulary, parse_codes, split_lines
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import vocabulary_from_symbols
 from regard.errors import InputError, shorten
-from regard.io.reading import DamageError, damaged_file, is_file, list_files, read_bytes, read_text
+from regard.io.reading import DamageError, is_file, list_files, read_bytes, read_text
 
-MEND = "restore a copy of the folder"
 BEGIN, PADDING, END, UNKNOWN_INDEX = range(4)
 """fairseq's indices of `<s>` (unused), `<pad>`, `</s>` (also starts a target) and `<unk>`."""
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -50,33 +49,23 @@ def read_vocabularies(
     If the checkpoint does not name its `languages` (fairseq omits those it guessed itself), the sizes determine
     which dictionary is the source. Raises `InputError` if they are ambiguous.
     """
-    source, target = languages
     names = [path.name[5:-4] for path in list_files(folder) if re.fullmatch(r"dict\..+\.txt", path.name)]
     if {"source", "target"} <= set(names):
-        source, target = "source", "target"
-    if source and target:
-        vocabularies = read_vocabulary(folder, source), read_vocabulary(folder, target)
-        for side, size, name in zip(vocabularies, sizes, (source, target), strict=True):
-            if len(side.symbols) != size:
-                raise InputError(
-                    f"dict.{name}.txt has {len(side.symbols):,} symbols including special ones, but the "
-                    f"checkpoint's matrix has {size:,}: give the dictionary of its training"
-                )
-        return vocabularies
+        languages = "source", "target"
+    source, target = languages
     problem = "the checkpoint does not say which language is the source"
-    if len(names) == 1:
+    if source and target:
+        names = [source, target]
+    elif len(names) == 1:
         raise InputError(
             f"{str(folder)!r} has dict.{names[0]}.txt only: add the dictionary of the other language"
         )
-    if len(names) != 2:
+    elif len(names) != 2:
         has = ", ".join(f"dict.{name}.txt" for name in names) or "no dict.LANGUAGE.txt"
         raise InputError(f"{problem}, and {str(folder)!r} has {has}: add dict.source.txt and dict.target.txt")
     first, second = (read_vocabulary(folder, name) for name in names)
-    fitting = [
-        sides
-        for sides in ((first, second), (second, first))
-        if tuple(len(side.symbols) for side in sides) == sizes
-    ]
+    orders = [(first, second)] if source and target else [(first, second), (second, first)]
+    fitting = [sides for sides in orders if tuple(len(side.symbols) for side in sides) == sizes]
     if not fitting:
         have = " and ".join(f"{len(side.symbols):,}" for side in (first, second))
         raise InputError(
@@ -93,28 +82,25 @@ def read_vocabularies(
 def read_vocabulary(folder: Path, language: str) -> FairseqVocabulary:
     """Read the dictionary and segmentation of a language."""
     file = folder / f"dict.{language}.txt"
-    try:
-        symbols = _parse_symbols(read_text(file, MEND))
-    except DamageError as error:
-        raise damaged_file(file, error, MEND) from None
+    with name_damaged(file, RESTORE):
+        symbols = _parse_symbols(read_text(file, RESTORE))
     names = [*symbols[len(SPECIAL) :], UNUSED]
     rows = [PADDING, END, END, UNKNOWN_INDEX, *range(len(SPECIAL), len(symbols)), BEGIN]
     segmentation = find_segmentation_file(folder, language)
-    try:
-        if segmentation is None:
-            if any(name.endswith(CONTINUATION) for name in names):
-                raise InputError(
-                    f"{str(file)!r} has pieces with {CONTINUATION}, but the folder has no BPE codes: add those "
-                    "of subword-nmt or fastBPE as codes or bpecodes"
-                )
-            return FairseqVocabulary(symbols, vocabulary_from_symbols(names, words=True), rows)
-        if segmentation.suffix in (".model", ".spm"):
-            return FairseqVocabulary(symbols, SentencePieceVocabulary(read_bytes(segmentation), names), rows)
-        return FairseqVocabulary(
-            symbols, BpeCodesVocabulary(parse_codes(read_text(segmentation, MEND)), names), rows
+    if segmentation is None and any(name.endswith(CONTINUATION) for name in names):
+        raise InputError(
+            f"{str(file)!r} has pieces with {CONTINUATION}, but the folder has no BPE codes: add those "
+            "of subword-nmt or fastBPE as codes or bpecodes"
         )
-    except DamageError as error:
-        raise damaged_file(segmentation or file, error, MEND) from error
+    vocabulary: ExportableVocabulary
+    with name_damaged(segmentation or file, RESTORE):
+        if segmentation is None:
+            vocabulary = vocabulary_from_symbols(names, words=True)
+        elif segmentation.suffix in (".model", ".spm"):
+            vocabulary = SentencePieceVocabulary(read_bytes(segmentation), names)
+        else:
+            vocabulary = BpeCodesVocabulary(parse_codes(read_text(segmentation, RESTORE)), names)
+    return FairseqVocabulary(symbols, vocabulary, rows)
 
 
 def find_segmentation_file(folder: Path, language: str) -> Path | None:

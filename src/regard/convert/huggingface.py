@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import EPSILON, STANDARD
-from regard.convert.conversion import Exportable, ExportableVocabulary, get_transformer
-from regard.convert.parameters import get_sines_first_order, marian_modules, to_external
+from regard.convert.conversion import Exportable, ExportParts, get_transformer, token_names
+from regard.convert.parameters import MARIAN, get_sines_first_order, module_names, to_external
 from regard.convert.transformers_model import quiet_transformers
 from regard.data import BOS, EOS, PAD, UNKNOWN
 from regard.data.bpe_codes import BpeCodesVocabulary
@@ -47,6 +47,22 @@ REQUIRED: dict[str, Any] = {
     "norm_epsilon": EPSILON,
 }
 """Flags of a Transformer that Marian's architecture requires."""
+SETTINGS = {
+    "hidden": ("d_model",),
+    "heads": ("encoder_attention_heads", "decoder_attention_heads"),
+    "enc_layers": ("encoder_layers",),
+    "dec_layers": ("decoder_layers",),
+    "inner": ("encoder_ffn_dim", "decoder_ffn_dim"),
+}
+"""Names of sizes in Regard and in Marian's config; those of a tuple are equal."""
+TOKENIZER: dict[str, Any] = {
+    "pad_token": RESERVED[PAD],
+    "eos_token": RESERVED[EOS],
+    "unk_token": RESERVED[UNKNOWN],
+    "split_special_tokens": True,  # text must not contain special tokens
+    "clean_up_tokenization_spaces": False,
+}
+"""Settings of every exported tokenizer."""
 
 
 def write_huggingface(run: Exportable, folder: Path) -> None:
@@ -58,25 +74,15 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     """
     transformers = import_library("transformers", "exporting to Hugging Face", "hub")
     model, config, source, target = get_huggingface_parts(run)
-    special: dict[str, Any] = {
-        "pad_token_id": PAD,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
-    }
+    special: dict[str, Any] = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+    special["decoder_start_token_id"] = BOS
     marian = transformers.MarianConfig(
         vocab_size=len(source),
         decoder_vocab_size=len(target),
         share_encoder_decoder_embeddings=run.task.shared,
         tie_word_embeddings=config.tied,
         max_position_embeddings=max(run.task.longest_source, run.task.longest_target) + 1,
-        d_model=config.hidden,
-        encoder_layers=config.enc_layers,
-        decoder_layers=config.dec_layers,
-        encoder_attention_heads=config.heads,
-        decoder_attention_heads=config.heads,
-        encoder_ffn_dim=config.inner,
-        decoder_ffn_dim=config.inner,
+        **{theirs: getattr(config, ours) for ours, names in SETTINGS.items() for theirs in names},
         activation_function=config.activation,
         scale_embedding=True,
         dropout=config.dropout,
@@ -98,14 +104,13 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         _write_tokenizer(folder, source.to_json(), marian.max_position_embeddings)
 
 
-def get_huggingface_parts(
-    run: Exportable,
-) -> tuple[Transformer, TransformerConfig, ExportableVocabulary, ExportableVocabulary]:
+def get_huggingface_parts(run: Exportable) -> ExportParts:
     """Return a run's Transformer, its config, and its source and target vocabulary.
 
     Raises `InputError` if Marian's architecture or the tokenizers of Hugging Face do not support them.
     """
-    model, config, source, target = get_transformer(run, "Hugging Face")
+    parts = get_transformer(run, "Hugging Face")
+    config, source = parts.config, parts.source
     for name, required in REQUIRED.items():
         if (value := getattr(config, name)) != required:
             raise InputError(
@@ -126,16 +131,14 @@ def get_huggingface_parts(
         )
     elif not run.task.shared:
         raise InputError("joint is off: a Hugging Face tokenizer holds one vocabulary; train with --joint")
-    return model, config, source, target
+    return parts
 
 
 def parameters(model: Transformer, config: TransformerConfig) -> dict[str, Tensor]:
     """Return a Transformer's parameters with the names and the width order of `MarianMTModel`."""
-    order, state = (
-        get_sines_first_order(config.hidden),
-        {name: tensor.detach() for name, tensor in model.state_dict().items()},
-    )
-    exported = to_external(state, marian_modules(config.enc_layers, config.dec_layers), order)
+    order = get_sines_first_order(config.hidden)
+    state = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    exported = to_external(state, module_names(MARIAN, vars(config)), order)
     target, (logits, bias) = state["target_embedding.weight"], model.vocabulary_layer
     source = state.get("source_embedding.weight", target)
     exported |= {
@@ -158,20 +161,12 @@ def _write_tokenizer(folder: Path, tokenizer: str, longest: int) -> None:
         single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, EOS)]
     )
     ours.save(str(folder / "tokenizer.json"))
-    write_json(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "pad_token": RESERVED[PAD],
-            "bos_token": RESERVED[BOS],
-            "eos_token": end,
-            "unk_token": RESERVED[UNKNOWN],
-            "model_max_length": longest,
-            "model_input_names": ["input_ids", "attention_mask"],
-            "split_special_tokens": True,  # text must not contain special tokens
-            "clean_up_tokenization_spaces": False,
-        },
-    )
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": RESERVED[BOS],
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+    write_json(folder / "tokenizer_config.json", {**settings, **TOKENIZER, "model_max_length": longest})
 
 
 def _write_marian_tokenizer(
@@ -182,18 +177,6 @@ def _write_marian_tokenizer(
     for name, vocabulary in (("source.spm", source), ("target.spm", target)):
         write_file(folder / name, vocabulary.model)
     for name, vocabulary in (("vocab.json", source), ("target_vocab.json", target))[: 1 + separate]:
-        names = [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
-        write_json(folder / name, {symbol: index for index, symbol in enumerate(names)})
-    write_json(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "MarianTokenizer",
-            "pad_token": RESERVED[PAD],
-            "eos_token": RESERVED[EOS],
-            "unk_token": RESERVED[UNKNOWN],
-            "model_max_length": longest,
-            "separate_vocabs": separate,
-            "split_special_tokens": True,  # text must not contain special tokens
-            "clean_up_tokenization_spaces": False,
-        },
-    )
+        write_json(folder / name, {symbol: index for index, symbol in enumerate(token_names(vocabulary))})
+    settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate}
+    write_json(folder / "tokenizer_config.json", {**settings, **TOKENIZER, "model_max_length": longest})

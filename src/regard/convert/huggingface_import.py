@@ -6,21 +6,28 @@ counterpart.
 """
 
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
-from torch import Tensor
 
-from regard.convert.certificate import ConvertedModel
-from regard.convert.conversion import Exportable, ExportableVocabulary
+from regard.convert.conversion import (
+    ExportableVocabulary,
+    ImportedModel,
+    check_equal,
+    check_supported,
+    name_damaged,
+)
+from regard.convert.huggingface import SETTINGS
 from regard.convert.parameters import (
+    MARIAN,
     MISSING_LOGIT,
+    OuterWeights,
     Rows,
+    convert_outer_weights,
     from_external,
     get_sines_first_order,
-    marian_modules,
+    module_names,
     select_rows,
 )
 from regard.convert.transformers_model import MarianModel, load_marian
@@ -42,19 +49,9 @@ from regard.io.reading import (
 MEND = "download the folder again"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 """Regard's activations by their names in Hugging Face."""
-
-
-class ImportedModel(NamedTuple):
-    """A model of another program, converted to Regard's configs, vocabularies and parameters."""
-
-    flags: dict[str, Any]
-    """Flags of task and model."""
-    vocabularies: tuple[ExportableVocabulary, ExportableVocabulary]
-    """Source and target vocabulary."""
-    parameters: Mapping[str, Tensor]
-    """Tensors by Regard's parameter names."""
-    open: Callable[[Exportable], ConvertedModel]
-    """Open the model in its own program, for comparison with the run."""
+MATRICES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+"""Marian's source embedding, target embedding and output layer."""
+Vocabularies = tuple[ExportableVocabulary, ExportableVocabulary]
 
 
 class _ModelConfig(msgspec.Struct):
@@ -93,37 +90,24 @@ def read_huggingface(folder: Path) -> ImportedModel:
             if not is_file(folder / name):
                 raise InputError(f"{str(folder / name)!r} is missing: {MEND}")
     theirs, _ = load_marian(folder)
-    config = theirs.config
-    flags, state = read_settings(config), theirs.state_dict()
+    config, state = theirs.config, theirs.state_dict()
+    flags = read_settings(config)
     vocabularies, rows = _vocabularies(folder, config, shared=flags["joint"])
-    source, target = rows
     order = get_sines_first_order(config.d_model)
-    inverse = order.argsort()
-    parameters = from_external(state, marian_modules(config.encoder_layers, config.decoder_layers), order)
-    parameters["target_embedding.weight"] = select_rows(state["model.decoder.embed_tokens.weight"], target)[
-        :, inverse
-    ]
-    if not flags["joint"]:
-        parameters["source_embedding.weight"] = select_rows(state["model.encoder.embed_tokens.weight"], source)[
-            :, inverse
-        ]
-    if not flags["tied"]:
-        parameters["output.weight"] = select_rows(state["lm_head.weight"], target)[:, inverse]
-    parameters["output_bias"] = select_rows(state["final_logits_bias"][0], target, MISSING_LOGIT)
+    parameters = from_external(state, module_names(MARIAN, flags), order)
+    parameters |= convert_outer_weights(OuterWeights(*(state[name] for name in MATRICES)), rows, flags, order)
+    parameters["output_bias"] = select_rows(state["final_logits_bias"][0], rows[1], MISSING_LOGIT)
     pieces = isinstance(vocabularies[0], SentencePieceVocabulary)
     flags |= {
         "tokenizer": "sentencepiece" if pieces else "bpe",
         "vocab_size": max(map(len, vocabularies)),
-        "max_len": max(
-            1, (config.max_position_embeddings - 1) // 4
-        ),  # a run answers texts of up to four times max_len
+        # A run answers texts of up to four times max_len.
+        "max_len": max(1, (config.max_position_embeddings - 1) // 4),
     }
     return ImportedModel(flags, vocabularies, parameters, lambda run: MarianModel(run, folder, rows))
 
 
-def _vocabularies(
-    folder: Path, config: Any, *, shared: bool
-) -> tuple[tuple[ExportableVocabulary, ExportableVocabulary], tuple[Rows, Rows]]:
+def _vocabularies(folder: Path, config: Any, *, shared: bool) -> tuple[Vocabularies, tuple[Rows, Rows]]:
     """Return source and target vocabulary, and Marian's index of each of their symbols."""
     if not is_file(folder / "source.spm") and is_file(folder / "tokenizer.json"):
         return _read_exported(folder, config)
@@ -140,10 +124,8 @@ def _vocabularies(
     sides = []
     for file, size, model in zip(files, sizes, ("source.spm", "target.spm"), strict=True):
         symbols, rows = _symbols(folder / file, config, size, tokenizer)
-        try:
+        with name_damaged(folder / model, MEND):
             vocabulary = SentencePieceVocabulary(read_bytes(folder / model), symbols, codes=True)
-        except DamageError as error:
-            raise damaged_file(folder / model, error, MEND) from error
         sides.append((vocabulary, rows))
     (source, source_rows), (target, target_rows) = sides
     return (source, target), (source_rows, target_rows)
@@ -183,9 +165,7 @@ def _special_indices(config: Any, size: int, unknown: int) -> list[int | None]:
     return indices
 
 
-def _read_exported(
-    folder: Path, config: Any
-) -> tuple[tuple[ExportableVocabulary, ExportableVocabulary], tuple[Rows, Rows]]:
+def _read_exported(folder: Path, config: Any) -> tuple[Vocabularies, tuple[Rows, Rows]]:
     """Read the vocabulary of a folder written by `regard export`, whose special symbols come first already."""
     file = folder / "tokenizer.json"
     try:
@@ -211,17 +191,8 @@ def read_settings(config: Any) -> dict[str, Any]:
 
     Raises `InputError` with the name of an unsupported setting.
     """
-    for name in ("attention_heads", "ffn_dim"):
-        encoder, decoder = (getattr(config, f"{side}_{name}") for side in ("encoder", "decoder"))
-        if encoder != decoder:
-            raise InputError(
-                f"decoder_{name} {decoder} differs from encoder_{name} {encoder}: Regard's Transformer needs "
-                "equal values"
-            )
-    if config.activation_function not in ACTIVATIONS:
-        raise InputError(
-            f"activation_function {config.activation_function} is not supported: choose {', '.join(ACTIVATIONS)}"
-        )
+    check_equal(config.to_dict(), ("attention_heads", "ffn_dim"))
+    check_supported("activation_function", config.activation_function, ACTIVATIONS)
     if not config.scale_embedding:
         raise InputError("scale_embedding is off: Regard always scales embeddings")
     if config.d_model % 2:
@@ -233,11 +204,7 @@ def read_settings(config: Any) -> dict[str, Any]:
             "Regard ties all matrices of a shared vocabulary"
         )
     return {
-        "hidden": config.d_model,
-        "heads": config.encoder_attention_heads,
-        "enc_layers": config.encoder_layers,
-        "dec_layers": config.decoder_layers,
-        "inner": config.encoder_ffn_dim,
+        **{ours: getattr(config, theirs) for ours, (theirs, *_) in SETTINGS.items()},
         "activation": ACTIVATIONS[config.activation_function],
         "dropout": float(config.dropout),
         "positions": "sinusoidal",

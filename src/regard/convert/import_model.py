@@ -10,8 +10,9 @@ from typing import Any
 
 from regard.convert import Origin
 from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
+from regard.convert.conversion import ImportedModel
 from regard.convert.fairseq import read_fairseq
-from regard.convert.huggingface_import import ImportedModel, read_huggingface
+from regard.convert.huggingface_import import read_huggingface
 from regard.convert.joeynmt import read_joeynmt
 from regard.errors import InputError, unknown_choice
 from regard.io import check_name, hold_lock, write_json

@@ -4,9 +4,7 @@ JoeyNMT's Transformer has Regard's order of sines and cosines, biases in the att
 norm epsilon of 1e-6. Checkpoints contain more than tensors and are read with `weights_only`, which runs no code.
 """
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,25 +14,50 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.convert.certificate import ForcedOutput, token_log_probabilities
-from regard.convert.huggingface_import import ImportedModel
-from regard.convert.joeynmt_vocabulary import (
-    MEND,
-    find_sentencepiece_file,
-    get_special_symbols,
-    get_tokenizer_kind,
-    read_symbols,
-    read_vocabulary,
+from regard.convert.certificate import token_log_probabilities
+from regard.convert.conversion import (
+    RESTORE,
+    ExportableVocabulary,
+    ForcedOutput,
+    ImportedModel,
+    check_equal,
+    check_supported,
+    hide_logs,
+    name_damaged,
 )
-from regard.convert.parameters import IndexMap, ModuleMapping, Rows, from_external, load_checkpoint, select_rows
-from regard.data import BOS, EOS, PAD, PairBatch
+from regard.convert.parameters import (
+    JOEYNMT,
+    IndexMap,
+    OuterWeights,
+    Rows,
+    check_tensors,
+    convert_outer_weights,
+    from_external,
+    load_checkpoint,
+    module_names,
+)
+from regard.data import BOS, PAD, PairBatch
+from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import vocabulary_from_symbols
 from regard.errors import InputError
-from regard.io.reading import damaged_file, is_file, read_text
+from regard.io.reading import damaged_file, is_file, read_bytes, read_text
 from regard.libraries import library_errors
 from regard.plugins import describe_error
 
 INSTALL = "pip install --no-deps joeynmt==2.3.0 subword-nmt 'importlib_metadata<8' zipp"
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
+ACTIVATIONS = ("relu", "gelu", "swish")
+SETTINGS = {
+    "hidden": "encoder.hidden_size",
+    "heads": "encoder.num_heads",
+    "enc_layers": "encoder.num_layers",
+    "dec_layers": "decoder.num_layers",
+    "inner": "encoder.ff_size",
+}
+"""Names of sizes in Regard and in JoeyNMT's configuration."""
+SPECIAL = {"pad": (1, "<pad>"), "bos": (2, "<s>"), "eos": (3, "</s>"), "unk": (0, "<unk>")}
+"""Default index and spelling of the special symbols, in Regard's order."""
+LEVELS = {"word": "words", "char": "characters", "sentencepiece": "sentencepiece"}
+"""Regard's names of JoeyNMT's tokenizers."""
 STEPS = 5000
 """Number of positions in JoeyNMT's table."""
 SCALAR: Any = np.float64(0).__reduce__()[0]
@@ -55,33 +78,31 @@ def read_joeynmt(folder: Path) -> ImportedModel:
         import joeynmt.model  # noqa: F401
         import yaml
     try:
-        config = yaml.safe_load(read_text(folder / "config.yaml", MEND))
+        config = yaml.safe_load(read_text(folder / "config.yaml", RESTORE))
         data, model = config["data"], config["model"]
         flags = _make_flags(model)
-        sides = [read_vocabulary(folder, data, side) for side in ("src", "trg")]
+        sides = [_read_vocabulary(folder, data, side) for side in ("src", "trg")]
         scales = [_get_scale(model[side]["embeddings"], flags["hidden"]) for side in ("encoder", "decoder")]
         longest = max(int(data[side].get("max_length", -1)) for side in ("src", "trg"))
     except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-        raise damaged_file(folder / "config.yaml", describe_error(error, 100), MEND) from error
+        raise damaged_file(folder / "config.yaml", describe_error(error, 100), RESTORE) from error
     state = _read_state(folder)
     (source, source_rows), (target, target_rows) = sides
-    try:
-        parameters = from_external(state, _modules(flags), torch.arange(flags["hidden"]))
-        embeddings = {name: state[f"{name}_embed.lut.weight"] for name in ("src", "trg")}
-        output = state["decoder.output_layer.weight"]
-    except KeyError as error:
-        raise damaged_file(folder / "best.ckpt", f"it has no {error}", MEND) from error
     if flags["joint"] and source_rows != target_rows:
         raise InputError(
             "tied_embeddings is on with two vocabularies: Regard needs one vocabulary per embedding matrix"
         )
-    parameters["target_embedding.weight"] = select_rows(embeddings["trg"], target_rows) * scales[1]
-    if not flags["joint"]:
-        parameters["source_embedding.weight"] = select_rows(embeddings["src"], source_rows) * scales[0]
     if flags["tied"] and scales[1] != 1:
         raise InputError("embeddings.scale is off with tied_softmax: Regard always scales embeddings")
-    if not flags["tied"]:
-        parameters["output.weight"] = select_rows(output, target_rows)
+    try:
+        parameters = from_external(state, module_names(JOEYNMT, flags))
+        source_matrix, target_matrix = (
+            state[f"{side}_embed.lut.weight"] * scale for side, scale in zip(("src", "trg"), scales, strict=True)
+        )
+        outer = OuterWeights(source_matrix, target_matrix, state["decoder.output_layer.weight"])
+    except KeyError as error:
+        raise damaged_file(folder / "best.ckpt", f"it has no {error}", RESTORE) from error
+    parameters |= convert_outer_weights(outer, (source_rows, target_rows), flags)
     flags |= {
         "tokenizer": get_tokenizer_kind(data["src"]),
         "vocab_size": max(len(source), len(target)),
@@ -89,7 +110,7 @@ def read_joeynmt(folder: Path) -> ImportedModel:
         "lowercase": bool(data["src"].get("lowercase", False)),
     }
     opened = partial(JoeyNMTModel, folder=folder, config=config, state=state, rows=(source_rows, target_rows))
-    return ImportedModel(flags, (source, target), parameters, opened)
+    return ImportedModel(flags, (source, target), parameters, lambda run: opened())
 
 
 def _make_flags(model: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,10 +118,9 @@ def _make_flags(model: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises `InputError` with the name of an unsupported setting.
     """
-    encoder, decoder = model["encoder"], model["decoder"]
-    for side, part in (("encoder", encoder), ("decoder", decoder)):
-        if part.get("type", "recurrent") != "transformer":
-            kind = part.get("type", "recurrent")
+    sides = {side: {"activation": "relu", **model[side]} for side in ("encoder", "decoder")}
+    for side, part in sides.items():
+        if (kind := part.get("type", "recurrent")) != "transformer":
             raise InputError(f"{side}.type {kind} is not supported: only transformer can be imported")
         if part.get("layer_norm") not in ("pre", "post"):
             raise InputError(
@@ -109,25 +129,15 @@ def _make_flags(model: Mapping[str, Any]) -> dict[str, Any]:
             )
         if (alpha := part.get("alpha", 1.0)) != 1:
             raise InputError(f"{side}.alpha {alpha} is not 1: Regard does not support weighted residuals")
-        if (activation := part.get("activation", "relu")) not in ACTIVATIONS:
-            known = ", ".join(ACTIVATIONS)
-            raise InputError(f"{side}.activation {activation} is not supported: choose {known}")
-    for name in ("layer_norm", "activation", "num_heads", "hidden_size", "ff_size"):
-        ours, theirs = encoder.get(name, "relu"), decoder.get(name, "relu")  # activation's default
-        if ours != theirs:
-            raise InputError(
-                f"decoder.{name} {theirs} differs from encoder.{name} {ours}: Regard needs equal values"
-            )
+        check_supported(f"{side}.activation", part["activation"], ACTIVATIONS)
+    settings = {f"{side}.{name}": value for side, part in sides.items() for name, value in part.items()}
+    check_equal(settings, ("layer_norm", "activation", "num_heads", "hidden_size", "ff_size"), ".")
     return {
-        "hidden": encoder["hidden_size"],
-        "heads": encoder["num_heads"],
-        "enc_layers": encoder["num_layers"],
-        "dec_layers": decoder["num_layers"],
-        "inner": encoder["ff_size"],
-        "activation": ACTIVATIONS[encoder.get("activation", "relu")],
-        "dropout": float(encoder.get("dropout", 0.1)),
+        **{ours: settings[theirs] for ours, theirs in SETTINGS.items()},
+        "activation": settings["encoder.activation"],
+        "dropout": float(settings.get("encoder.dropout", 0.1)),
         "positions": "sinusoidal",
-        "pre_norm": encoder["layer_norm"] == "pre",
+        "pre_norm": settings["encoder.layer_norm"] == "pre",
         "norm_epsilon": 1e-6,
         "bias": True,
         "tied": bool(model.get("tied_softmax", False)),
@@ -140,41 +150,68 @@ def _get_scale(embeddings: Mapping[str, Any], width: int) -> float:
     return 1.0 if embeddings.get("scale", False) else width**-0.5
 
 
-def _modules(flags: Mapping[str, Any]) -> Iterator[ModuleMapping]:
-    """Yield all modules of JoeyNMT's Transformer except embeddings and output layer."""
-    for side in ("encoder", "decoder"):
-        for number in range(flags[f"{side[:3]}_layers"]):
-            name = f"{side}.layers.{number}"
-            if side == "encoder":
-                yield from _attention(f"{name}.src_src_att", f"{name}.self_attention")
-                yield ModuleMapping(f"{name}.layer_norm", f"{name}.attention_residual.norm")
-            else:
-                yield from _attention(f"{name}.trg_trg_att", f"{name}.self_attention")
-                yield from _attention(f"{name}.src_trg_att", f"{name}.cross")
-                yield ModuleMapping(f"{name}.x_layer_norm", f"{name}.self_residual.norm")
-                yield ModuleMapping(f"{name}.dec_layer_norm", f"{name}.cross_residual.norm")
-            yield ModuleMapping(f"{name}.feed_forward.pwff_layer.0", f"{name}.feed_forward.inner")
-            yield ModuleMapping(f"{name}.feed_forward.pwff_layer.3", f"{name}.feed_forward.outer")
-            yield ModuleMapping(f"{name}.feed_forward.layer_norm", f"{name}.feed_forward_residual.norm")
-        if flags["pre_norm"]:
-            yield ModuleMapping(f"{side}.layer_norm", f"{side}.norm")
-
-
-def _attention(theirs: str, ours: str) -> Iterator[ModuleMapping]:
-    for name in ("query", "key", "value", "output"):
-        letter = "output" if name == "output" else name[0]
-        yield ModuleMapping(f"{theirs}.{letter}_layer", f"{ours}.{name}")
-
-
 def _read_state(folder: Path) -> dict[str, Tensor]:
     """Return the parameters of the best checkpoint, or of the latest."""
     file = next((folder / name for name in ("best.ckpt", "latest.ckpt") if is_file(folder / name)), None)
     if file is None:
         raise InputError(f"{str(folder)!r} has no best.ckpt: give the folder of a JoeyNMT training")
-    state = load_checkpoint(file, NUMPY, lambda checkpoint: checkpoint["model_state"], MEND)
-    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise damaged_file(file, "its model_state holds more than tensors", MEND)
-    return {name: tensor.float() for name, tensor in state.items()}
+    state = load_checkpoint(file, NUMPY, lambda checkpoint: checkpoint["model_state"], RESTORE)
+    return check_tensors(file, "model_state", state, RESTORE)
+
+
+def get_tokenizer_kind(side: Mapping[str, Any]) -> str:
+    """Return Regard's name of a side's tokenizer; raises `InputError` for unsupported settings."""
+    level = side["level"]
+    if level == "bpe":
+        level = side.get("tokenizer_type", side.get("bpe_type", "sentencepiece"))
+    if level not in LEVELS:
+        raise InputError(f"tokenizer_type {level} is not supported: only word, char and sentencepiece are")
+    if side.get("normalize", False):
+        raise InputError("normalize is on: Regard does not support JoeyNMT's normalization")
+    if (pretokenizer := side.get("tokenizer_cfg", {}).get("pretokenizer", "none")) != "none":
+        raise InputError(f"pretokenizer {pretokenizer} is not supported: only none is")
+    return LEVELS[level]
+
+
+def _special_symbols(data: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+    """Return the special symbols in Regard's order; raises `InputError` for further ones."""
+    settings = data.get("special_symbols", {})
+    for name in ("sep_token", "lang_tags"):
+        if settings.get(name):
+            raise InputError(f"special_symbols.{name} {settings[name]} is not supported: Regard has no prompts")
+    return {
+        name: (settings.get(f"{name}_id", number), settings.get(f"{name}_token", token))
+        for name, (number, token) in SPECIAL.items()
+    }
+
+
+def _read_symbols(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
+    """Return the symbols of a vocabulary file in the order of JoeyNMT's indices."""
+    special = (token for _, token in sorted(_special_symbols(data).values()))
+    return list(dict.fromkeys([*special, *read_text(folder / f"{side}_vocab.txt", RESTORE).splitlines()]))
+
+
+def _read_vocabulary(folder: Path, data: Mapping[str, Any], side: str) -> tuple[ExportableVocabulary, Rows]:
+    """Return the vocabulary of a side, and JoeyNMT's index of each symbol."""
+    settings, symbols, special = data[side], _read_symbols(folder, data, side), _special_symbols(data)
+    for number, token in special.values():
+        if symbols[number] != token:
+            raise damaged_file(folder / f"{side}_vocab.txt", f"its symbol {number} is not {token}", RESTORE)
+    first = [number for number, _ in special.values()]
+    rest = [number for number in range(len(symbols)) if number not in first]
+    names = [symbols[number] for number in rest]
+    kind, lowercase = get_tokenizer_kind(settings), bool(settings.get("lowercase", False))
+    if kind != "sentencepiece":
+        return vocabulary_from_symbols(names, words=kind == "words", lowercase=lowercase), [*first, *rest]
+    file = _find_sentencepiece_file(folder, settings)
+    with name_damaged(file, RESTORE):
+        return SentencePieceVocabulary(read_bytes(file), names, lowercase=lowercase), [*first, *rest]
+
+
+def _find_sentencepiece_file(folder: Path, settings: Mapping[str, Any]) -> Path:
+    """Return the path of the SentencePiece model. JoeyNMT copies it to the training's folder."""
+    named = Path(settings["tokenizer_cfg"]["model_file"])
+    return folder / named.name if is_file(folder / named.name) else named
 
 
 class JoeyNMTModel:
@@ -186,7 +223,6 @@ class JoeyNMTModel:
 
     def __init__(
         self,
-        run: object,
         *,
         folder: Path,
         config: Mapping[str, Any],
@@ -197,9 +233,8 @@ class JoeyNMTModel:
         from joeynmt.tokenizers import _build_tokenizer
         from joeynmt.vocabulary import Vocabulary
 
-        del run
         data = config["data"]
-        named = get_special_symbols(data)
+        named = _special_symbols(data)
         special = SimpleNamespace(
             **{f"{name}_id": number for name, (number, _) in named.items()},
             **{f"{name}_token": token for name, (_, token) in named.items()},
@@ -207,19 +242,19 @@ class JoeyNMTModel:
             sep_token=None,
             lang_tags=[],
         )
-        source, target = (Vocabulary(read_symbols(folder, data, side), special) for side in ("src", "trg"))
+        source, target = (Vocabulary(_read_symbols(folder, data, side), special) for side in ("src", "trg"))
         self._vocabulary, self._source, self._target = source, IndexMap(rows[0]), IndexMap(rows[1])
         side = {**data["src"], "tokenizer_cfg": dict(data["src"].get("tokenizer_cfg", {}))}
         if get_tokenizer_kind(side) == "sentencepiece":
-            side["tokenizer_cfg"]["model_file"] = str(find_sentencepiece_file(folder, side))
-        with library_errors("joeynmt", f"{str(folder)!r} cannot be opened", MEND):
+            side["tokenizer_cfg"]["model_file"] = str(_find_sentencepiece_file(folder, side))
+        with library_errors("joeynmt", f"{str(folder)!r} cannot be opened", RESTORE):
             self._tokenizer: Any = _build_tokenizer(side)
             try:
                 self._tokenizer.set_vocab(source)
             except AttributeError as error:
                 problem = f"joeynmt does not support this version of sentencepiece ({describe_error(error, 80)})"
                 raise InputError(f"{problem}: pip install sentencepiece==0.2.0") from error
-            with _silence():
+            with hide_logs():
                 self._model: Any = build_model(dict(config["model"]), src_vocab=source, trg_vocab=target)
             self._model.load_state_dict(state)
         self._model.eval()
@@ -267,25 +302,13 @@ class JoeyNMTModel:
         else:
             answers, *_ = beam_search(**inputs, **options, beam_size=beam, alpha=-1)
         hook.remove()
-        rows = [self._target.back(row) for row in np.asarray(answers).tolist()]
-        rows = [row[1:] if row[:1] == [BOS] else row for row in rows]
-        return [row[: row.index(EOS)] if EOS in row else row for row in rows]
+        rows = self._target.answers(np.asarray(answers).tolist())
+        return [row[1:] if row[:1] == [BOS] else row for row in rows]
 
     def _exclude_padding(self, module: object, inputs: object, logits: Tensor) -> Tensor:
         """Exclude padding from the output, as Regard does. JoeyNMT relies on training for that."""
         del module, inputs
         return logits.index_fill(-1, self._target.there[[PAD]], -torch.inf)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Hide JoeyNMT's log messages except errors."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def _store_weights(weights: dict[str, Tensor], name: str, module: object, inputs: object, output: Tensor) -> None:

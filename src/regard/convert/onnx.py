@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from torch import Tensor
 
-from regard.convert.certificate import ForcedOutput, token_log_probabilities
-from regard.convert.conversion import Exportable
+from regard.convert.certificate import token_log_probabilities
+from regard.convert.conversion import Exportable, ForcedOutput, token_names
 from regard.convert.onnx_graphs import trace_graphs
 from regard.data import BOS, EOS, PAD, UNKNOWN, CharacterVocabulary, PairBatch, Vocabulary, WordVocabulary
 from regard.data.bpe_codes import BpeCodesVocabulary
@@ -105,10 +105,8 @@ def make_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
     if isinstance(vocabulary, SubwordVocabulary):
         return Tokenizer.from_str(vocabulary.to_json())
     assert isinstance(vocabulary, CharacterVocabulary)  # WordVocabulary is a subclass
-    symbols = [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
-    tokenizer = Tokenizer(
-        models.WordLevel({symbol: index for index, symbol in enumerate(symbols)}, unk_token=RESERVED[UNKNOWN])
-    )
+    indices = {symbol: index for index, symbol in enumerate(token_names(vocabulary))}
+    tokenizer = Tokenizer(models.WordLevel(indices, unk_token=RESERVED[UNKNOWN]))
     if isinstance(vocabulary, WordVocabulary):
         # Text must not contain reserved symbols.
         tokenizer.normalizer = normalizers.Replace(Regex(r"(?<!\S)<(pad|s|/s)>(?!\S)"), RESERVED[UNKNOWN])

@@ -11,7 +11,6 @@ works for any `Seq2Seq`, without knowledge of its architecture.
 
 import copy
 import dataclasses
-import logging
 import math
 import warnings
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.hooks import AttentionHook, attach_hooks, attention_layers
+from regard.convert.conversion import hide_logs
 from regard.data import PAD, UNKNOWN
 from regard.errors import InputError
 from regard.models import Seq2Seq
@@ -251,11 +251,6 @@ def _cosine(angles: Any) -> Any:
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Hide log messages of the exporter and its listings of untraceable code."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), redirect_stderr(StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+    with hide_logs(), warnings.catch_warnings(), redirect_stderr(StringIO()):
+        warnings.simplefilter("ignore")
+        yield

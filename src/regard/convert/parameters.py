@@ -1,12 +1,14 @@
-"""Mapping of a Transformer's parameters between Regard and other programs.
+"""Names, order and rows of a Transformer's parameters in Regard and in other programs.
 
-Other programs use other names. Marian's positional encoding has all sines before all cosines, Regard's alternates
-them, so every matrix that reads or writes the states is permuted along the width.
+A program has a table of names (`NameTable`). Marian's positional encoding has all sines before all cosines,
+Regard's alternates them, so every matrix that reads or writes the states is permuted along the width.
+
+Letters: D width of the states, V symbols of the run's vocabulary, V' of the program's.
 """
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,17 +22,122 @@ Loaded = TypeVar("Loaded")
 
 MISSING_LOGIT = -100.0
 """Logit of a symbol that the other program lacks: its probability is zero in float32."""
+READERS = ("query", "key", "value", "inner")
+"""Regard's modules whose columns of the weight run over the width of the states."""
+WRITERS = ("output", "outer", "norm")
+"""Regard's modules whose rows of the weight, and whose bias, run over the width of the states."""
 
 
-class ModuleMapping(NamedTuple):
-    """Names of a Transformer's module in another program and in Regard. Regard's may lack the bias."""
+class NameTable(NamedTuple):
+    """Names of a Transformer's modules. All tables have the same order."""
 
-    theirs: str
-    ours: str
-    reads: bool = False
-    """Whether the columns of its weight run over the width of the states."""
-    writes: bool = False
-    """Whether the rows of its weight, and its bias, run over the width of the states."""
+    attention: tuple[str, ...]
+    """Projections of queries, keys, values and contexts."""
+    encoder: tuple[tuple[str, str], ...]
+    """Attention of an encoder layer, and its normalization."""
+    decoder: tuple[tuple[str, str], ...]
+    """Self-attention and cross attention of a decoder layer, each with its normalization."""
+    feed_forward: tuple[str, ...]
+    """Both matrices, and the normalization."""
+    final: str = "layer_norm"
+    """Normalization at the end of a stack."""
+    prefix: str = ""
+    """Beginning of every name."""
+
+    def modules(self, flags: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the names of all modules in the layers of a Transformer with these flags."""
+        for side, parts in (("encoder", self.encoder), ("decoder", self.decoder)):
+            for number in range(flags[f"{side[:3]}_layers"]):
+                layer = f"{self.prefix}{side}.layers.{number}"
+                for attention, norm in parts:
+                    yield from (f"{layer}.{attention}.{projection}" for projection in self.attention)
+                    yield f"{layer}.{norm}"
+                yield from (f"{layer}.{part}" for part in self.feed_forward)
+            if flags["pre_norm"]:
+                yield f"{self.prefix}{side}.{self.final}"
+
+
+OURS = NameTable(
+    attention=("query", "key", "value", "output"),
+    encoder=(("self_attention", "attention_residual.norm"),),
+    decoder=(("self_attention", "self_residual.norm"), ("cross", "cross_residual.norm")),
+    feed_forward=("feed_forward.inner", "feed_forward.outer", "feed_forward_residual.norm"),
+    final="norm",
+)
+MARIAN = NameTable(
+    attention=("q_proj", "k_proj", "v_proj", "out_proj"),
+    encoder=(("self_attn", "self_attn_layer_norm"),),
+    decoder=(("self_attn", "self_attn_layer_norm"), ("encoder_attn", "encoder_attn_layer_norm")),
+    feed_forward=("fc1", "fc2", "final_layer_norm"),
+    prefix="model.",
+)
+"""Marian (Junczys-Dowmunt et al. 2018) as in Hugging Face."""
+FAIRSEQ = MARIAN._replace(prefix="")
+"""Hugging Face's Marian was derived from fairseq's code."""
+JOEYNMT = NameTable(
+    attention=("q_layer", "k_layer", "v_layer", "output_layer"),
+    encoder=(("src_src_att", "layer_norm"),),
+    decoder=(("trg_trg_att", "x_layer_norm"), ("src_trg_att", "dec_layer_norm")),
+    feed_forward=("feed_forward.pwff_layer.0", "feed_forward.pwff_layer.3", "feed_forward.layer_norm"),
+)
+
+
+def module_names(table: NameTable, flags: Mapping[str, Any]) -> dict[str, str]:
+    """Return the program's name of each module of a Transformer's layers, by Regard's name.
+
+    `flags`: `enc_layers`, `dec_layers` and `pre_norm`, with which each stack ends in a normalization.
+
+    >>> names = module_names(MARIAN, {"enc_layers": 1, "dec_layers": 0, "pre_norm": False})
+    >>> names["encoder.layers.0.self_attention.query"]
+    'model.encoder.layers.0.self_attn.q_proj'
+    """
+    return dict(zip(OURS.modules(flags), table.modules(flags), strict=True))
+
+
+def to_external(state: Mapping[str, Tensor], names: Mapping[str, str], order: Tensor) -> dict[str, Tensor]:
+    """Return a run's parameters by external names, with the width permuted by `order` (D,).
+
+    Missing biases are zeros.
+    """
+    external = {}
+    for ours, theirs in names.items():
+        weight = state[f"{ours}.weight"]
+        external[f"{theirs}.weight"] = _permute(ours, weight, order)
+        external[f"{theirs}.bias"] = _permute(ours, state.get(f"{ours}.bias", torch.zeros(len(weight))), order)
+    return external
+
+
+def from_external(
+    state: Mapping[str, Tensor], names: Mapping[str, str], order: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Return external parameters by Regard's names, undoing the permutation `order` (D,) of the width.
+
+    Raises `KeyError` for a missing parameter.
+    """
+    inverse = None if order is None else order.argsort()
+    return {
+        f"{ours}.{kind}": _permute(ours, state[f"{theirs}.{kind}"], inverse)
+        for ours, theirs in names.items()
+        for kind in ("weight", "bias")
+    }
+
+
+def _permute(ours: str, values: Tensor, order: Tensor | None) -> Tensor:
+    """Permute the width of a weight (rows, columns), of a bias or of a norm's parameter (D,)."""
+    if order is None:
+        return values
+    part = ours.rpartition(".")[2]
+    values = values[:, order] if part in READERS and values.dim() == 2 else values
+    return values[order] if part in WRITERS else values
+
+
+def get_sines_first_order(width: int) -> Tensor:
+    """Return the permutation of a width that puts all sines (even indices) before all cosines (odd indices).
+
+    >>> get_sines_first_order(6)
+    tensor([0, 2, 4, 1, 3, 5])
+    """
+    return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
 
 
 Rows = Sequence[int | None]
@@ -56,57 +163,22 @@ class IndexMap:
         """Return the run's indices of some of the program's."""
         return [self._here[index] for index in theirs]
 
+    def answers(self, theirs: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Return the program's answers by the run's indices, without the end symbol and what follows it."""
+        rows = [self.back(row) for row in theirs]
+        return [row[: row.index(EOS)] if EOS in row else row for row in rows]
+
     def logits(self, theirs: Tensor) -> Tensor:
         """Reorder the program's logits (..., V') by the run's indices, (..., V)."""
         return theirs[..., self.there].masked_fill(self._missing, MISSING_LOGIT) + self._bias
 
 
 def start_symbol_bias(rows: Rows) -> Tensor:
-    """Return a bias (V,) of the logits: `MISSING_LOGIT` for the start symbol if it equals the end symbol, else
-    0."""
+    """Return a bias (V,) of the logits: `MISSING_LOGIT` for the start symbol if it is the end symbol, else 0."""
     bias = torch.zeros(len(rows))
     if rows[BOS] == rows[EOS]:
         bias[BOS] = MISSING_LOGIT
     return bias
-
-
-def get_sines_first_order(width: int) -> Tensor:
-    """Return the permutation of a width that puts all sines (even indices) before all cosines (odd indices)."""
-    return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
-
-
-def to_external(
-    state: Mapping[str, Tensor], modules: Iterable[ModuleMapping], order: Tensor
-) -> dict[str, Tensor]:
-    """Return a run's parameters by external names, with the width permuted by `order`; missing biases are
-    zeros."""
-    external = {}
-    for module in modules:
-        weight = state[f"{module.ours}.weight"]
-        bias = state.get(f"{module.ours}.bias", torch.zeros(len(weight)))
-        external[f"{module.theirs}.weight"] = _permute(weight, order, reads=module.reads, writes=module.writes)
-        external[f"{module.theirs}.bias"] = _permute(bias, order, writes=module.writes)
-    return external
-
-
-def from_external(
-    state: Mapping[str, Tensor], modules: Iterable[ModuleMapping], order: Tensor
-) -> dict[str, Tensor]:
-    """Return external parameters by Regard's names, undoing the permutation `order` of the width.
-
-    Raises `KeyError` for a missing parameter.
-    """
-    inverse, parameters = order.argsort(), {}
-    for module in modules:
-        weight, bias = state[f"{module.theirs}.weight"], state[f"{module.theirs}.bias"]
-        parameters[f"{module.ours}.weight"] = _permute(weight, inverse, reads=module.reads, writes=module.writes)
-        parameters[f"{module.ours}.bias"] = _permute(bias, inverse, writes=module.writes)
-    return parameters
-
-
-def _permute(values: Tensor, order: Tensor, *, reads: bool = False, writes: bool = False) -> Tensor:
-    values = values[:, order] if reads else values
-    return values[order] if writes else values
 
 
 def select_rows(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
@@ -117,28 +189,28 @@ def select_rows(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
     return selected
 
 
-def marian_modules(enc_layers: int, dec_layers: int) -> Iterator[ModuleMapping]:
-    """Yield all modules of a Marian model (Junczys-Dowmunt et al. 2018) except embeddings and output layer.
+class OuterWeights(NamedTuple):
+    """Matrices (V', D) of a model outside of its layers, by the program's indices."""
 
-    The names are those of Hugging Face.
+    source: Tensor
+    target: Tensor
+    output: Tensor
+
+
+def convert_outer_weights(
+    outer: OuterWeights, rows: tuple[Rows, Rows], flags: Mapping[str, Any], order: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Return embeddings and output layer (V, D) by Regard's names, undoing the permutation `order` (D,).
+
+    A matrix that `flags` (`joint`, `tied`) make equal to another is left out.
     """
-    for side, layers in (("encoder", enc_layers), ("decoder", dec_layers)):
-        for number in range(layers):
-            theirs, ours = f"model.{side}.layers.{number}", f"{side}.layers.{number}"
-            first = "attention_residual" if side == "encoder" else "self_residual"
-            yield from _attention(f"{theirs}.self_attn", f"{ours}.self_attention", f"{ours}.{first}")
-            if side == "decoder":
-                yield from _attention(f"{theirs}.encoder_attn", f"{ours}.cross", f"{ours}.cross_residual")
-            yield ModuleMapping(f"{theirs}.fc1", f"{ours}.feed_forward.inner", reads=True)
-            yield ModuleMapping(f"{theirs}.fc2", f"{ours}.feed_forward.outer", writes=True)
-            yield ModuleMapping(f"{theirs}.final_layer_norm", f"{ours}.feed_forward_residual.norm", writes=True)
-
-
-def _attention(theirs: str, ours: str, residual: str) -> Iterator[ModuleMapping]:
-    for name, part in (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value")):
-        yield ModuleMapping(f"{theirs}.{name}", f"{ours}.{part}", reads=True)
-    yield ModuleMapping(f"{theirs}.out_proj", f"{ours}.output", writes=True)
-    yield ModuleMapping(f"{theirs}_layer_norm", f"{residual}.norm", writes=True)
+    matrices = {"target_embedding.weight": select_rows(outer.target, rows[1])}
+    if not flags["joint"]:
+        matrices["source_embedding.weight"] = select_rows(outer.source, rows[0])
+    if not flags["tied"]:
+        matrices["output.weight"] = select_rows(outer.output, rows[1])
+    inverse = slice(None) if order is None else order.argsort()
+    return {name: matrix[:, inverse] for name, matrix in matrices.items()}
 
 
 def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Loaded], mend: str) -> Loaded:
@@ -155,3 +227,10 @@ def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Lo
         unsafe = re.search(r"GLOBAL (\S+)", str(error))
         reason = f"it holds {unsafe[1]}, which was not run" if unsafe else "it is damaged, or of another program"
         raise damaged_file(file, f"it cannot be read as weights ({reason})", mend) from error
+
+
+def check_tensors(file: Path, part: str, state: Any, mend: str) -> dict[str, Tensor]:
+    """Return a checkpoint's parameters in float32; raises `InputError` if they are no tensors by name."""
+    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+        raise damaged_file(file, f"its {part} holds more than tensors", mend)
+    return {name: tensor.float() for name, tensor in state.items()}

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.convert.certificate import ForcedOutput, token_log_probabilities
-from regard.convert.conversion import Exportable
+from regard.convert.certificate import token_log_probabilities
+from regard.convert.conversion import Exportable, ForcedOutput
 from regard.convert.parameters import IndexMap, Rows
 from regard.data import BOS, EOS, PAD, UNKNOWN, PairBatch
 from regard.errors import InputError
@@ -71,8 +71,7 @@ class TransformersModel:
             do_sample=False,
             **options,
         )
-        rows = [self.target.back(row[1:]) for row in generated.tolist()]
-        return [row[: row.index(EOS)] if EOS in row else row for row in rows]
+        return self.target.answers(generated[:, 1:].tolist())
 
 
 class MarianModel(TransformersModel):

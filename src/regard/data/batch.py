@@ -1,7 +1,7 @@
 """Batches of sources and targets for sequence-to-sequence models.
 
-Letters: B batch, Ts source steps, Tt target steps. Each sequence ends with `EOS`, so none is empty; steps after
-it are `PAD`.
+Letters: B batch, Ts source steps, Tt target steps. Each sequence ends with `EOS`, so no sequence is empty; steps
+after `EOS` are `PAD`.
 """
 
 from collections.abc import Sequence
@@ -72,5 +72,11 @@ def collate(sequences: Sequence[Sequence[int]]) -> Tensor:
 
 
 def read_source(texts: Sequence[str], vocabulary: Vocabulary) -> Tensor:
-    """Return texts as sources (B, Ts)."""
+    """Return texts as sources (B, Ts).
+
+    >>> from regard.data.vocabulary import CharacterVocabulary
+    >>> read_source(["ba", "a"], CharacterVocabulary("ab"))
+    tensor([[5, 4, 2],
+            [4, 2, 0]])
+    """
     return collate([vocabulary.encode(text) for text in texts])

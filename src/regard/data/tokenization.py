@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 Span = tuple[int, int]
-"""The first character of a part of a text, and the one after its last."""
+"""A part of a text: the position of its first character, and the position after its last character."""
 Unit = Literal["words", "parts", "pieces"]
 """Words separated by blanks; words with punctuation split off; or the tokens of a vocabulary."""
 UNITS = {"words": re.compile(r"\S+"), "parts": re.compile(r"\w+|[^\w\s]")}
@@ -64,6 +64,9 @@ def word_ids(text: str, offsets: Sequence[Span], unit: Unit = "words") -> list[i
 
     A token belongs to the word in which it begins. A token that begins between two words, such as a blank,
     belongs to the second of them, or to the last word at the end of the text.
+
+    >>> word_ids("ein Hund", [(0, 3), (3, 6), (6, 8)])
+    [0, 1, 1]
     """
     ends = [end for _, end in word_spans(text, unit)]
     return [min(bisect_right(ends, begin), len(ends) - 1) for begin, _ in offsets]

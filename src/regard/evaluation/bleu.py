@@ -99,6 +99,10 @@ def quality(
 
     `lowercase`: the model was trained on lower case, so all translations are in lower case. `tokenize`: as in
     `bleu`.
+
+    >>> scores = quality(["a dog runs home"], ["a dog runs home"])
+    >>> round(scores.bleu or 0), scores.exact_match
+    (100, 1.0)
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF

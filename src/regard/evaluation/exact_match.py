@@ -22,7 +22,13 @@ def fresh_batches(
     vary_len: bool = False,
     signal: str | None = None,
 ) -> Iterator[Batch]:
-    """Yield `samples` samples in batches of at most `CHUNK`; other arguments as in `Task.sample`."""
+    """Yield `samples` samples in batches of at most `CHUNK`; other arguments as in `Task.sample`.
+
+    >>> from regard.tasks import Counting
+    >>> batches = fresh_batches(Counting(), 1500, torch.Generator())
+    >>> [len(batch.inputs) for batch in batches]
+    [1000, 500]
+    """
     for done in range(0, samples, CHUNK):
         size = min(CHUNK, samples - done)
         yield task.sample(size, generator, sample_len=sample_len, vary_len=vary_len, signal=signal)
@@ -30,7 +36,15 @@ def fresh_batches(
 
 @torch.inference_mode()
 def exact_match(model: AnswerModel, batches: Iterator[Batch]) -> float:
-    """Return the share of samples (0 to 1) that `model` answers without an error."""
+    """Return the share of samples (0 to 1) that `model` answers without an error.
+
+    >>> from regard.models import QueryModel, QueryModelConfig
+    >>> from regard.tasks import Counting
+    >>> task = Counting()
+    >>> model = QueryModel(QueryModelConfig(), **task.sizes)
+    >>> 0 <= exact_match(model, fresh_batches(task, 10, torch.Generator())) <= 1
+    True
+    """
     model.eval()
     with OneDNNMode():
         right = torch.cat([exact(model(inputs, mask), targets) for inputs, targets, mask in batches])

@@ -49,6 +49,15 @@ def score_pairs(
     Unknown text counts as the unknown symbol. A blank target is scored as an empty answer. A pair with a blank
     source has no score (NaN, 0 tokens), because a blank source is always answered with an empty target. Batches
     hold `batchsize` pairs of similar length; on a CPU they run in parallel on PyTorch's threads.
+
+    >>> from regard.data import WordVocabulary
+    >>> from regard.models import RecurrentConfig, RecurrentSeq2Seq
+    >>> vocabulary = WordVocabulary(["Hund", "dog"])
+    >>> symbols = len(vocabulary)
+    >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=symbols, target_symbols=symbols)
+    >>> [scored] = score_pairs(model, vocabulary, vocabulary, [("Hund", "dog")])
+    >>> scored.tokens, scored.log_probability < 0
+    (2, True)
     """
     model.eval()
     encoded = [

@@ -58,6 +58,10 @@ def validation(task: AnyTask, *, tokenize: str | None = None, show: bool = False
 
     `tokenize`: the tokenizer to use if the config names none, for example that of earlier validations. `show`: as
     in `Validation`.
+
+    >>> from regard.tasks import Counting
+    >>> validation(Counting()) is None
+    True
     """
     if not isinstance(task, Translation) or (text := task.config.text("valid")) is None:
         return None

@@ -1,7 +1,7 @@
-"""A session decides which attention calls of one model are recorded, and stores or changes their weights.
+"""Sessions that select attention calls of one model, and store or change their weights.
 
-Every mechanism of `recording.capture` reports its calls here: it asks for the name of a call with
-`next_call_name`, then hands the weights over with `record_call`.
+Every mechanism in the table of `recording` reports each call here in the same way: it asks for the name of the
+call with `next_call_name`, changes weights with `change_weights`, and passes an `AttentionCall` to `record_call`.
 """
 
 import dataclasses
@@ -11,42 +11,57 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention import Intervention
 from regard.attention.layer_record import Kind, Part
 from regard.attention.records import Recorder, check_indices, short_name
-from regard.external.folded_heads import Foldings
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.token_labels import TokenLabels
 
 ROW_SUM_TOLERANCE = 1e-2
-"""Largest distance from one of the sum of a row of weights; half precision needs as much."""
+"""Largest difference between 1 and the sum of a row of weights; half precision needs this tolerance."""
 BLOCK = 64
 """Rows computed at once if only some weights are kept. More rows would need more memory and save no time."""
 HALF = (torch.bfloat16, torch.float16)
 ROUNDING = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""Largest difference between two ways to compute the same tensor, as a share of its largest number.
+"""Largest difference between two computations of the same tensor, relative to the largest number in it.
 Half precision: 3e-2."""
 
 RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
 
 
 def select_rows(mask: Tensor, rows: Sequence[int] | slice) -> Tensor:
-    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk)."""
+    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk).
+
+    >>> select_rows(torch.ones(1, 1, 5, 5), [0, 3]).shape, select_rows(torch.ones(1, 1, 1, 5), [0, 3]).shape
+    (torch.Size([1, 1, 2, 5]), torch.Size([1, 1, 1, 5]))
+    """
     return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., rows, :]
 
 
+def row_function(weights: Tensor, mask: Tensor | None) -> RowFunction:
+    """Return the function of an `AttentionCall` whose weights (B, H, Tq, Tk) are known."""
+    return lambda rows: (weights[:, :, rows], None if mask is None else select_rows(mask, rows))
+
+
 def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
-    """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key."""
+    """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key.
+
+    >>> zero_masked_rows(torch.full((1, 1, 2, 2), 0.5), torch.tensor([[True, False], [False, False]])).tolist()
+    [[[[0.5, 0.5], [0.0, 0.0]]]]
+    """
+    # A softmax over scores that are all masked gives equal weights or NaN, depending on the kernel. A row of
+    # zeros shows that the query attends to no key.
     if mask is None or bool((attends := mask.any(-1, keepdim=True)).all()):
         return weights
     return weights.masked_fill(~attends, 0.0)
 
 
-def nonzero_keys(weights: Tensor) -> Tensor:
-    """Return a mask (B, 1, Tq, Tk) of the keys to which some head gives weight."""
-    return (weights != 0).any(1, keepdim=True)
+def nonzero_keys(weights: Tensor) -> Tensor | None:
+    """Return a mask (B, 1, Tq, Tk) of the keys with weight in any head; None if all keys have weight."""
+    nonzero = (weights != 0).any(1, keepdim=True)
+    return None if nonzero.all() else nonzero
 
 
 def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
@@ -55,14 +70,17 @@ def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
 
 
 def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None = None) -> float | None:
-    """Return the largest difference as a share of the largest expected number; None if it is within rounding.
+    """Return the largest difference relative to the largest expected number; None within rounding errors.
 
-    `attends` broadcasts to both; rows where it is False do not count. Numbers that are not finite do not count.
+    `attends` broadcasts to both; rows where it is False do not count. Infinite and NaN values are ignored.
+
+    >>> relative_difference(torch.tensor([1.0, 2.5]), torch.tensor([1.0, 2.0]))
+    0.25
     """
     if not expected.numel():
         return None
     tolerance = ROUNDING.get(expected.dtype, 3e-2)
-    # The usual case first, without a mask: it decides most calls with two reductions.
+    # Check the usual case without a mask first: two reductions decide most calls.
     largest, difference = expected.abs().max(), (actual - expected).abs().max()
     if bool(difference <= tolerance * largest):
         return None
@@ -73,7 +91,11 @@ def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None
 
 
 def are_attention_weights(value: Any) -> bool:
-    """Return whether a value is a tensor whose rows sum to one, or to zero."""
+    """Return whether a value is a tensor whose rows sum to one, or to zero.
+
+    >>> are_attention_weights(torch.full((2, 4), 0.25)), are_attention_weights(torch.ones(2, 4))
+    (True, False)
+    """
     if not isinstance(value, Tensor) or value.dim() < 2 or not value.is_floating_point() or not value.numel():
         return False
     sums = value.detach().float().sum(-1)
@@ -87,21 +109,22 @@ class AttentionCall:
 
     queries: int
     rows: RowFunction
-    """Returns the weights (B, H, Tq, Tk) of some queries, and a mask that broadcasts to them, True = may
-    attend."""
+    """Returns the weights (B, H, Tq, Tk) of some queries, and a mask that broadcasts to the weights, True = may
+    attend.
+    """
     kind: Kind | None = None
     first_key: int = 0
     flat: bool = False
-    """Whether the weights came as (N, Tk). If the layer runs again, N are the samples of one step."""
+    """Whether the model returned weights of shape (N, Tk).
+
+    If the layer runs again in the same pass, N is the number of samples of one step.
+    """
 
     @classmethod
     def from_weights(cls, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> "AttentionCall":
         """Return a call whose weights (B, H, Tq, Tk) are known."""
 
-        def rows(chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-            return weights[:, :, chosen], mask if mask is None else select_rows(mask, chosen)
-
-        return cls(queries=weights.shape[2], rows=rows, kind=kind)
+        return cls(queries=weights.shape[2], rows=row_function(weights, mask), kind=kind)
 
 
 class CaptureSession:
@@ -115,22 +138,27 @@ class CaptureSession:
         recorder: Recorder,
         tracker: ForwardTracker,
         layers: Collection[str] | None,
-        token_labels: TokenLabels,
+        token_labels: TokenLabels | None = None,
+        modules: str | None = None,
     ) -> None:
-        self.recorder, self.tracker, self.layers, self.token_labels = recorder, tracker, layers, token_labels
+        self.recorder, self.tracker, self.layers = recorder, tracker, layers
+        self.token_labels = token_labels or TokenLabels(None)
+        self.modules = modules
+        """Name pattern of modules through which weights pass, if the user named some."""
         self.kernel_callers: set[str] = set()
         """Modules whose calls of PyTorch's attention were captured."""
         self.mismatched: set[str] = set()
         """Layers for which a warning said that the recorded weights differ from those of the model."""
         self.non_step_keys: set[str] = set()
-        """Records with keys that are no steps (compressed keys), so that columns of different passes do not
-        match."""
+        """Records whose keys are not steps (such as compressed keys), so that columns of different passes do not
+        match.
+        """
         self.named_modules: set[str] = set()
-        """Modules that the user named: interventions change the weights that pass them, and no other softmax."""
+        """Modules that match `modules`: interventions change the weights that pass them, and no other softmax."""
         self.with_cache: set[str] = set()
         """Records made with a cache present, to which more steps may be added."""
         self._single_query: dict[str, int] = {}
-        """By layer: the value of `_many_query_calls` at its last call with a single query."""
+        """By layer: the value of `_many_query_calls` at the layer's last call with a single query."""
         self._many_query_calls = 0
 
     @property
@@ -148,10 +176,10 @@ class CaptureSession:
         layer = name.split("#")[0]
         if layer not in self.mismatched:
             self.mismatched.add(layer)
-            warnings.warn(f"weights of {layer!r} are not those that the model used: {cause}", stacklevel=2)
+            warnings.warn(f"weights of {layer!r} differ from those that the model used: {cause}", stacklevel=2)
 
     def wants(self, name: str) -> bool:
-        """Return whether a call is to be recorded, by its own name or by the name of its layer."""
+        """Return whether the session records a call, by the name of the call or of its layer."""
         layer = name.split("#")[0]
         names = (name, layer, short_name(name), short_name(layer))
         return self.layers is None or any(alias in self.layers for alias in names)
@@ -170,7 +198,8 @@ class CaptureSession:
     def record_call(self, name: str, call: AttentionCall) -> None:
         """Record the requested heads and rows of a call: in blocks of rows, or everything at once."""
         layer, _, number = name.partition("#")
-        # If a layer with many queries ran in between, the whole model runs again, and this is no next step.
+        # If a layer with many queries ran in between, the whole model runs again, so this call is not the next
+        # step.
         is_next_step = self._single_query.get(layer) == self._many_query_calls
         if call.queries > 1 and not call.flat:
             self._many_query_calls += 1
@@ -198,7 +227,7 @@ class CaptureSession:
         self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
 
     def _check_keys(self, name: str, weights: Tensor, call: AttentionCall) -> None:
-        """Warn of keys that are no steps, because columns of later passes belong to other keys.
+        """Warn if keys are not steps, because columns of later passes belong to other keys.
 
         Examples: keys beyond the queries of a first pass, and keys of another sequence whose number changes, as
         in a layer that attends to both sequences at once.
@@ -214,7 +243,8 @@ class CaptureSession:
         if no_steps:
             self.non_step_keys.add(name)
             warnings.warn(
-                f"{name} has keys that are no steps: only the last pass of a generation is recorded", stacklevel=2
+                f"{name} has keys that are not steps: only the last pass of a generation is recorded",
+                stacklevel=2,
             )
 
     def _check_shape(self, name: str, weights: Tensor) -> None:
@@ -232,9 +262,9 @@ class CaptureSession:
             )
 
     def _record_step(self, layer: str, number: int, call: AttentionCall) -> bool:
-        """Record call `number` of a layer as its next step; returns whether it is one.
+        """Record call `number` of a layer as its next step; returns whether the call is a next step.
 
-        A decoder that attends once for each word makes such calls: each call so far had a single query.
+        A decoder that attends once per word makes such calls: each call so far had a single query.
         """
         before, rows = self.recorder.parts.get(layer), self.recorder.rows
         if before is None or self.tracker.cache is not None or not (call.queries == 1 or call.flat):
@@ -275,28 +305,20 @@ def _as_step(part: Part) -> Part:
 
 
 class InterventionSession(CaptureSession):
-    """Changes the weights of one layer before other sessions record them, and records nothing itself."""
+    """A session that changes the weights of one layer before other sessions record them."""
 
     intervenes = True
 
-    def __init__(self, tracker: ForwardTracker, layer: str, change: Intervention) -> None:
-        super().__init__(Recorder(), tracker, [layer], TokenLabels(None))
+    def __init__(
+        self, tracker: ForwardTracker, layer: str, change: Intervention, modules: str | None = None
+    ) -> None:
+        super().__init__(Recorder(), tracker, [layer], modules=modules)
         self.change = change
         self.applied = False
         """Whether any weights were changed."""
-        self.foldings = Foldings(tracker)
-        """The layout of heads and samples in weights (N, Tq, Tk) of the layer."""
-        self.softmax_weights: dict[int, Tensor] = {}
-        """By the id of a layer that computes its own softmax: the weights that were changed last."""
-
-    def softmax_modules(self) -> set[str]:
-        """Return the modules of the user's code in whose softmax the weights are changed."""
-        modules = self.tracker.modules.items()
-        names = {name for name, module in modules if self.intervenes_on(name) and _is_user_code(module)}
-        return names - self.named_modules
 
     def intervenes_on(self, layer: str) -> bool:
-        """Return whether the weights of some call of a layer are changed."""
+        """Return whether the session changes the weights of any call of a layer."""
         return any(name.split("#")[0] in (layer, short_name(layer)) for name in self.layers or ())
 
     def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
@@ -314,8 +336,3 @@ class InterventionSession(CaptureSession):
 
     def record_call(self, name: str, call: AttentionCall) -> None:
         """Record nothing."""
-
-
-def _is_user_code(module: nn.Module) -> bool:
-    """Return whether a module is neither PyTorch's, nor from transformers, nor Regard's."""
-    return not type(module).__module__.startswith(("torch.", "transformers.", "regard."))

@@ -1,9 +1,10 @@
 """Find how heads are folded into the batch of weights.
 
 Some models fold heads into the batch: weights (B H, Tq, Tk), where the heads of a sample are neighbours, or
-(H B, Tq, Tk), where the samples of a head are. The shape does not tell which. So the module that has the heads is
-probed before it runs: up to three runs, with the first sample unchanged and with another one. The weights that
-change are those of the first sample's heads. Afterwards the module and its inputs have their former state.
+(H B, Tq, Tk), where the samples of a head are. The shape does not show which layout a model uses. So the module
+that has the heads is probed before it runs: up to three runs, with the first sample unchanged and with another
+one. The weights that change belong to the heads of the first sample. Afterwards the module and its inputs have
+their former state.
 """
 
 import threading
@@ -16,10 +17,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.external.forward_tracker import ForwardTracker, InertWhenCopied, remove_hooks
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.hooks import remove_hooks
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead")
-"""Names of the attribute with the number of heads."""
+"""Names of attributes that hold the number of heads."""
 STATE_DEPTH = 4
 """Levels of attributes and containers whose state is restored after a probe."""
 
@@ -33,7 +35,11 @@ class Folding(NamedTuple):
     heads_first: bool = False
 
     def unfold(self, weights: Tensor) -> Tensor:
-        """Return weights (N, Tq, Tk) as (B, H, Tq, Tk)."""
+        """Return weights (N, Tq, Tk) as (B, H, Tq, Tk).
+
+        >>> Folding(heads=2).unfold(torch.zeros(6, 4, 4)).shape
+        torch.Size([3, 2, 4, 4])
+        """
         sizes = (self.heads, -1) if self.heads_first else (-1, self.heads)
         by_head: Tensor = weights.unflatten(0, sizes)
         return by_head.transpose(0, 1) if self.heads_first else by_head
@@ -44,23 +50,27 @@ class Folding(NamedTuple):
 
 
 def find_heads(module: nn.Module) -> int | None:
-    """Return the number of heads in a module's attributes; None without one."""
+    """Return the number of heads from a module's attributes; None if no attribute holds it.
+
+    >>> find_heads(nn.MultiheadAttention(8, 2))
+    2
+    """
     values = (getattr(module, name, None) for name in HEADS)
     return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
 def is_probing() -> bool:
-    """Return whether a module runs only to find its folding, so that nothing is recorded."""
+    """Return whether a probe is running, during which nothing is recorded."""
     return bool(getattr(_thread, "probing", False))
 
 
-class Foldings(InertWhenCopied):
+class Foldings:
     """Finds how the weights that pass some modules are folded."""
 
-    def __init__(self, tracker: ForwardTracker | None = None) -> None:
+    def __init__(self, tracker: ForwardTracker) -> None:
         self.tracker = tracker
         self.known: dict[str, Folding] = {}
-        """By module, for the running owner of heads."""
+        """Foldings by module, while the module that has the heads runs."""
         self._of_batches: dict[str, Folding] = {}
         """From batches of several samples. They also hold for a single step, where all weights are one."""
         self._batch_sizes: tuple[int, ...] = ()
@@ -71,18 +81,17 @@ class Foldings(InertWhenCopied):
     @contextmanager
     def observe(self, names: set[str]) -> Iterator[None]:
         """Probe the modules that have the heads of some named modules, before each of them runs in the block."""
-        assert self.tracker is not None
-        modules = self.tracker.modules
-        owners = {self._find_owner(modules, name) for name in names} - {None}
-        hooks = [modules[""].register_forward_pre_hook(self._begin_pass, with_kwargs=True)]
-        for owner in owners:
-            hooks.append(modules[str(owner)].register_forward_pre_hook(self._begin, with_kwargs=True))
+        tracker, owners = self.tracker, {self._find_owner(name) for name in names}
+        hooks = [tracker.hook_before(tracker.modules[""], self._begin_pass)]
+        hooks += [
+            tracker.hook_before(tracker.modules[owner], self._begin) for owner in owners if owner is not None
+        ]
         with remove_hooks(hooks):
             yield
 
-    def _find_owner(self, modules: dict[str, nn.Module], name: str) -> str | None:
+    def _find_owner(self, name: str) -> str | None:
         """Return the nearest module around a name that has a number of heads."""
-        while find_heads(modules[name]) is None:
+        while find_heads(self.tracker.modules[name]) is None:
             if not name:
                 return None
             name = name.rpartition(".")[0]
@@ -98,19 +107,18 @@ class Foldings(InertWhenCopied):
         known = self.known.get(name)
         if known is not None and len(weights) % known.heads == 0:
             return known
-        assert self.tracker is not None
-        owner = self._find_owner(self.tracker.modules, name)
+        owner = self._find_owner(name)
         return Folding(1) if owner is None and len(weights) in self._batch_sizes else None
 
     def _begin_pass(self, _: nn.Module, args: Any, kwargs: Any) -> None:
-        if self.tracker is not None and self.tracker.active and not is_probing():
+        if not is_probing():
             shapes = [
                 value.shape for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.dim()
             ]
             self._batch_sizes = tuple(shapes[0][:2]) if shapes else ()
 
     def _begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if self.tracker is None or not self.tracker.active or is_probing():
+        if is_probing():
             return
         shapes = tuple(value.shape for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
         key = id(module), shapes
@@ -119,7 +127,7 @@ class Foldings(InertWhenCopied):
         self.known = self._of_batches | self._results[key]
 
     def _probe(self, module: Any, args: Any, kwargs: Any) -> dict[str, Folding]:
-        """Run a module with changed samples; returns the foldings that this shows."""
+        """Run a module with changed samples; returns the foldings that fit the changed weights."""
         heads, foldings = find_heads(module), dict[str, Folding]()
         _thread.probing = True
         try:
@@ -139,7 +147,7 @@ class Foldings(InertWhenCopied):
                             foldings.setdefault(name, folding)
                             if folding.heads < len(weights):
                                 self._of_batches[name] = folding
-        except Exception:  # a user's module may refuse to run with other numbers
+        except Exception:  # a user's module may refuse to run with other numbers; then a warning says so
             return {}
         finally:
             _thread.probing = False
@@ -218,7 +226,7 @@ def _change_sample(dim: int, states: Tensor) -> Tensor:
 
 
 def _folding_from_changes(count: int, samples: int, changed: list[int]) -> Folding | None:
-    """Return how `count` rows hold the samples, from the rows of the first one."""
+    """Return how `count` rows are divided among samples, from the rows of the first sample."""
     heads = len(changed)
     if heads * samples != count:
         return None

@@ -11,51 +11,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from regard.attention.records import plain_name
-
-Item = TypeVar("Item")
-
-
-class ThreadList(threading.local, Generic[Item]):
-    """A list of which each thread has its own: another thread may run the same model without a recording."""
-
-    def __init__(self) -> None:
-        self.active: list[Item] = []
-
-
-class InertWhenCopied:
-    """Base of hooks. Copying a model copies its hooks; a copied hook is built without arguments and does
-    nothing."""
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return type(self), ()
-
-
-class DetachableHook(InertWhenCopied):
-    """A hook that calls a function."""
-
-    def __init__(self, function: Callable[..., None] | None = None) -> None:
-        self.function = function
-
-    def __call__(self, *args: Any) -> None:
-        """Call the function, if there is one."""
-        if self.function is not None:
-            self.function(*args)
-
-
-@contextmanager
-def remove_hooks(hooks: list[Any]) -> Iterator[None]:
-    """Remove hooks after the block."""
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+from regard.external.hooks import DetachableHook, remove_hooks
 
 
 def named_modules(model: nn.Module) -> dict[str, nn.Module]:
@@ -89,7 +51,7 @@ class ForwardTracker:
         self._alive = list(named.values())
         """References that keep modules alive, so that no later module gets the id of a deleted one."""
         self._unrelated: set[int] = set()
-        """Ids of modules that belong to no part of the model."""
+        """Ids of modules outside the model."""
         self.running: list[str] = []
         """Names of the running modules, the outermost first."""
         self.ran = False
@@ -100,7 +62,7 @@ class ForwardTracker:
         self.cache: Any = None
         """Cache with the steps before this pass."""
         self.paused = False
-        """Whether the running pass is ignored, because it belongs to no returned sequence."""
+        """Whether the current pass is ignored because none of its sequences is returned."""
         self.captured_elsewhere = False
         """Whether another mechanism captures the running attention, so that PyTorch's calls are not inspected."""
         self.listeners: list[Callable[[str, nn.Module, Any], None]] = []
@@ -119,6 +81,27 @@ class ForwardTracker:
         """Whether this is the recording thread and the pass is not ignored."""
         return not self.paused and threading.get_ident() == self.thread
 
+    def hook_before(self, module: nn.Module, function: Callable[[Any, Any, dict[str, Any]], Any]) -> Any:
+        """Call `function` with (module, args, kwargs) before each active run; returns the hook."""
+        return module.register_forward_pre_hook(self._while_active(function), with_kwargs=True)
+
+    def hook_after(
+        self,
+        module: nn.Module,
+        function: Callable[[Any, Any, dict[str, Any], Any], Any],
+        *,
+        always: bool = False,
+    ) -> Any:
+        """Call `function` with (module, args, kwargs, output) after each active run; returns the hook.
+
+        `always`: also after an exception, with the output None.
+        """
+        hook = self._while_active(function)
+        return module.register_forward_hook(hook, with_kwargs=True, always_call=always)
+
+    def _while_active(self, function: Callable[..., Any]) -> DetachableHook:
+        return DetachableHook(lambda *args: function(*args) if self.active else None)
+
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Ignore passes that run inside the block."""
@@ -136,6 +119,8 @@ class ForwardTracker:
         """
         hooks: list[Any] = []
         if modules is None:
+            # Global hooks also see modules that are created during the pass, and leave PyTorch's layers without
+            # hooks of their own, with which they would not take their fast path.
             hooks.append(register_module_forward_pre_hook(self._begin))
             hooks.append(register_module_forward_hook(self._end, always_call=True))
         else:

@@ -1,61 +1,66 @@
 """Join the passes of a generation into one record per returned sequence.
 
-A transformers model stores what it has read in a cache, and receives the cache with the next step.
+A transformers model stores earlier keys and values in a cache, and receives the cache with the next step.
 `CacheFollower` reads from it at which step a pass begins, and collects the tokens for labels.
 
-In a beam search hypotheses change places at every step. `generate` is asked which hypothesis each token of a
-result came from, and the rows of each step are reordered accordingly. Rejected draft tokens (prompt lookup,
-assisted generation) leave no rows. Passes inside a logits processor are ignored: with classifier-free guidance,
-the pass without the prompt.
+A beam search reorders the hypotheses of the batch at every step. `generate` returns the hypothesis that each
+token of a result came from, and the rows of each step are reordered accordingly. Rejected draft tokens (prompt
+lookup, assisted generation) leave no rows. Passes inside a logits processor are ignored: with classifier-free
+guidance, the pass without the prompt.
 """
 
 import inspect
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 
-from regard.external.attention_interface import is_transformers_model
 from regard.external.capture_session import CaptureSession
-from regard.external.forward_tracker import ForwardTracker, InertWhenCopied, ThreadList, remove_hooks
-from regard.external.modules import is_peft_model
-from regard.external.token_labels import TokenLabels, is_inside
+from regard.external.hooks import LibraryPatches, ThreadList, remove_hooks
+from regard.external.modules import is_peft_model, is_transformers_model
+from regard.external.token_labels import is_inside
 
-_sessions = ThreadList[CaptureSession]()
-"""The sessions that record in this thread."""
-_lock = threading.Lock()
-_recordings = 0
-"""Number of recordings, in all threads, that need the patched methods."""
+_recorded = ThreadList[CaptureSession]()
+_patches = LibraryPatches()
+
+
+def applies(session: CaptureSession) -> bool:
+    """Return whether any part of the model may receive a cache."""
+    return any(is_transformers_model(model) or is_peft_model(model) for model in session.tracker.modules.values())
 
 
 @contextmanager
-def follow_caches(session: CaptureSession) -> Iterator[None]:
-    """Track the step of each pass of the transformers models inside the block, and their tokens."""
-    follower = CacheFollower(session.tracker, session.token_labels)
+def capture(session: CaptureSession) -> Iterator[set[str]]:
+    """Track the step of each pass and its tokens, and reorder records to match the results of `generate`."""
+    from transformers import GenerationMixin, LogitsProcessorList
+
+    follower = CacheFollower(session)
     hooks: list[Any] = []
     for model in session.tracker.modules.values():
         if is_transformers_model(model) or is_peft_model(model):
-            hooks.append(model.register_forward_pre_hook(follower.begin, with_kwargs=True))
-            hooks.append(model.register_forward_hook(follower.end, always_call=True))
-    with remove_hooks(hooks):
-        yield
+            hooks.append(session.tracker.hook_before(model, follower.begin))
+            hooks.append(session.tracker.hook_after(model, follower.end, always=True))
+    patches = [(GenerationMixin, "generate", _wrap_generate), (LogitsProcessorList, "__call__", _wrap_processors)]
+    with ExitStack() as stack:
+        stack.enter_context(remove_hooks(hooks))
+        if not session.intervenes:
+            stack.enter_context(_recorded.include(session))
+            stack.enter_context(_patches.apply(patches))
+        yield set()
 
 
-class CacheFollower(InertWhenCopied):
+class CacheFollower:
     """Hooks that read the inputs of models."""
 
-    def __init__(self, tracker: ForwardTracker | None = None, token_labels: TokenLabels | None = None) -> None:
-        self.tracker, self.token_labels = tracker, token_labels
+    def __init__(self, session: CaptureSession) -> None:
+        self.tracker, self.token_labels = session.tracker, session.token_labels
         self.outer: list[tuple[int, Any]] = []
-        """Steps and caches of the models around the running one."""
+        """Steps and caches of the models that contain the running model."""
 
     def begin(self, model: nn.Module, args: Any, options: dict[str, Any]) -> None:
         """Note the first step of a pass, and its tokens."""
         tracker, labels = self.tracker, self.token_labels
-        if tracker is None or labels is None or not tracker.active:
-            return
         parameters = inspect.signature(model.forward).parameters
         inputs = dict(zip(parameters, args, strict=False)) | options
         config: Any = getattr(model, "config", None)
@@ -76,7 +81,7 @@ class CacheFollower(InertWhenCopied):
             if inputs.get("encoder_hidden_states") is not None and inputs.get("is_decoder", default):
                 labels.writers.add(name)
             return
-        # The tokens of an encoder-decoder are those of its two parts.
+        # An encoder-decoder has no tokens itself: its encoder and its decoder have them.
         encoder, decoder = self._part_name(model, "get_encoder"), self._part_name(model, "get_decoder")
         self._note_tokens(encoder, _token_tensor(inputs, "input_ids"), inputs.get("attention_mask"), 0)
         written, mask = _token_tensor(inputs, "decoder_input_ids"), inputs.get("decoder_attention_mask")
@@ -85,20 +90,18 @@ class CacheFollower(InertWhenCopied):
             labels.writers.add(decoder)
 
     def _note_tokens(self, name: str | None, tokens: Tensor | None, mask: Any, start: int) -> None:
-        if name is not None and tokens is not None and self.token_labels is not None:
+        if name is not None and tokens is not None:
             self.token_labels.add_tokens(name, tokens, mask, start)
 
     def _part_name(self, model: nn.Module, getter: str) -> str | None:
         """Return the name of a model's encoder or decoder; None if the model defines none."""
         part = getattr(model, getter)() if hasattr(model, getter) else None
-        return None if part is None or part is model or self.tracker is None else self.tracker.names.get(id(part))
+        return None if part is None or part is model else self.tracker.names.get(id(part))
 
-    def end(self, model: nn.Module, args: Any, output: Any) -> None:
+    def end(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Note the most likely token of each step, and the end of the pass."""
-        del model, args
+        del model, args, kwargs
         tracker, labels = self.tracker, self.token_labels
-        if tracker is None or labels is None or not tracker.active:
-            return
         logits = getattr(output, "logits", None)
         if labels.labeler and labels.writers and isinstance(logits, Tensor) and logits.dim() == 3:
             labels.add_logits(logits, tracker.start)
@@ -114,49 +117,28 @@ def _token_tensor(inputs: dict[str, Any], name: str) -> Tensor | None:
 
 def cache_length(cache: Any) -> int:
     """Return the number of steps in a cache."""
+    # Counting passes instead would miss the steps of a cache that the caller passes in.
     return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
 
 
-@contextmanager
-def follow_generation(session: CaptureSession) -> Iterator[None]:
-    """Reorder the records of a generation inside the block to match the returned sequences."""
-    if not any(map(is_transformers_model, session.tracker.modules.values())):
-        yield
-        return
-    from transformers import GenerationMixin, LogitsProcessorList
-
-    with _lock:
-        _install(GenerationMixin, LogitsProcessorList)
-    _sessions.active.append(session)
-    try:
-        yield
-    finally:
-        _sessions.active.remove(session)
-        with _lock:
-            _uninstall(GenerationMixin, LogitsProcessorList)
-
-
-def _install(mixin: Any, processors: Any) -> None:
-    """Patch `generate` and the logits processors as long as there is a recording in any thread."""
-    global _recordings
-    _recordings += 1
-    if _recordings > 1:
-        return
-    original_generate, original_process = mixin.generate, processors.__call__
-
+def _wrap_processors(original: Any) -> Any:
     def process(self: Any, *args: Any, **options: Any) -> Any:
         with ExitStack() as stack:
-            for session in _sessions.active:
+            for session in _recorded.active:
                 stack.enter_context(session.tracker.pause())
-            return original_process(self, *args, **options)
+            return original(self, *args, **options)
 
+    return process
+
+
+def _wrap_generate(original: Any) -> Any:
     def generate(self: Any, *args: Any, **options: Any) -> Any:
-        sessions = [session for session in _sessions.active if id(self) in session.tracker.names]
+        sessions = [session for session in _recorded.active if id(self) in session.tracker.names]
         if not sessions:
-            return original_generate(self, *args, **options)
+            return original(self, *args, **options)
         config = options.get("generation_config") or self.generation_config
         wants_dict = options.get("return_dict_in_generate", config.return_dict_in_generate)
-        output = original_generate(self, *args, **(options | {"return_dict_in_generate": True}))
+        output = original(self, *args, **(options | {"return_dict_in_generate": True}))
         beams = getattr(output, "beam_indices", None)
         steps = cache_length(getattr(output, "past_key_values", None))
         for session in sessions:
@@ -168,22 +150,11 @@ def _install(mixin: Any, processors: Any) -> None:
                 session.token_labels.add_result(output.sequences, beams=beams is not None)
         return output if wants_dict or not hasattr(output, "sequences") else output.sequences
 
-    process.__wrapped__ = original_process  # type: ignore[attr-defined]
-    processors.__call__ = process
-    generate.__wrapped__ = original_generate  # type: ignore[attr-defined]
-    mixin.generate = generate
-
-
-def _uninstall(mixin: Any, processors: Any) -> None:
-    global _recordings
-    _recordings -= 1
-    if not _recordings:
-        mixin.generate = mixin.generate.__wrapped__
-        processors.__call__ = processors.__call__.__wrapped__
+    return generate
 
 
 def _drop_rejected(session: CaptureSession, model: str, steps: int) -> None:
-    """Drop the rows of rejected draft tokens: those at step `steps` and later."""
+    """Drop the rows of rejected draft tokens, from step `steps` on."""
     for name in session.with_cache:
         parts = session.recorder.parts.get(name)
         if parts is not None and parts.kind != "encoder" and is_inside(name, model):
@@ -192,7 +163,7 @@ def _drop_rejected(session: CaptureSession, model: str, steps: int) -> None:
 
 
 def _reorder_beams(session: CaptureSession, beams: Tensor) -> None:
-    """Keep the rows of each step from which the results came; `beams` (results, steps) is -1 after the end."""
+    """Keep the rows of the returned hypotheses at each step; `beams` (results, steps) is -1 after the end."""
     steps = beams.shape[1]
     for name in session.with_cache:
         parts = session.recorder.parts.get(name)

@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,10 +21,10 @@ from regard.external.capture_session import (
     zero_masked_rows,
 )
 from regard.external.forward_tracker import ForwardTracker
+from regard.external.modules import TRANSFORMERS
 from regard.external.torch_attention import mask_from_bias, self_attention_kind
 from regard.libraries import is_memory
 
-TRANSFORMERS = "transformers.modeling_utils"
 EAGER = "eager_attention_forward"
 """Name, or ending of the name, of the eager attention function in a file of transformers."""
 KERNELS = {"sdpa_attention_forward": "sdpa", "flash_attention_forward": "flash", "flex_attention_forward": "flex"}
@@ -36,7 +36,7 @@ Output = tuple[Tensor, Any]
 
 @cache
 def find_interface_caller(cls: type) -> Any:
-    """Return the function of a layer class that looks up its attention function; None without one."""
+    """Return the method of a layer class that looks up its attention function; None if no method does."""
     for base in cls.__mro__:
         for function in vars(base).values():
             if inspect.isfunction(function) and base.__module__ != TRANSFORMERS:
@@ -47,7 +47,7 @@ def find_interface_caller(cls: type) -> Any:
 
 
 def eager_name(function: Any) -> str:
-    """Return the name under which a function refers to its eager attention; "" without one."""
+    """Return the name under which a function refers to its eager attention; "" if there is no such name."""
     return next((name for name in function.__code__.co_names if name.endswith(EAGER)), "")
 
 
@@ -58,7 +58,7 @@ def find_eager_function(cls: type) -> Any:
 
 
 class InterfaceCall:
-    """The inputs of one call. `function` is what the model calls; `eager` can compute the weights.
+    """The inputs of one call. `function` is the function that the model calls; `eager` can compute the weights.
 
     query (B, H, Tq, D); key and value (B, G, Tk, D), where H is a multiple of G.
     """
@@ -77,17 +77,19 @@ class InterfaceCall:
         self.module, self.query, self.key, self.value, self.options = module, query, key, value, options
         self.function, self.eager = function, eager
         self.output: Tensor | None = None
-        """(B, Tq, H, D), the result of the function, kept while weights are to be compared with it."""
+        """(B, Tq, H, D), the result of the function, kept for the comparison with recorded weights."""
         self.on_mismatch: Callable[[float], None] = lambda share: None
-        """Called with the largest difference, as a share of the largest output."""
+        """Called with the largest difference, relative to the largest output."""
         self.mask = _dense_mask(mask, query, key)
+        self.only_causal = False
+        """Whether the mask only hides the future. The causal mask is then made row by row, and `mask` is None."""
         self.mask_is_assumed = False
-        """Whether the causal mask is assumed: a user's function may hide the future itself, or not."""
+        """Whether the causal mask is an assumption: a custom function may hide the future itself, or not."""
         if function is not eager:
             self._hide_future()
 
     def _hide_future(self) -> None:
-        """Build the mask that a fused function does not get, because it hides the future itself."""
+        """Build the causal mask, which a fused function does not receive because it hides the future itself."""
         queries, keys = self.query.shape[2], self.key.shape[2]
         kernel = KERNELS.get(getattr(self.function, "__name__", ""))
         causal = self.options.get("is_causal")
@@ -98,7 +100,7 @@ class InterfaceCall:
         self.mask_is_assumed = kernel is None
         window = self.options.get("sliding_window") if kernel == "flash" else None
         if self.mask is None and queries == keys and window is None and not _has_bias(self.options):
-            self.__dict__["only_causal"] = True  # the mask is made row by row
+            self.only_causal = True
             return
         # With fewer queries than keys, SDPA aligns the mask to the first key and the other kernels to the last.
         diagonal = 0 if kernel == "sdpa" else keys - queries
@@ -106,8 +108,11 @@ class InterfaceCall:
         allowed = allowed if window is None else allowed.triu(diagonal - window + 1)
         self.mask = allowed[None, None] if self.mask is None else self.mask & allowed
 
+    # A fused function may differ from the eager function (a custom function, or a mask built inside); without a
+    # check its weights would be silently wrong. The eager function returns the context anyway, so the comparison
+    # costs only two reductions.
     def compare(self, output: Tensor, on_mismatch: Callable[[float], None]) -> None:
-        """Compare weights times values with the function's output, whenever weights are computed from now on."""
+        """From now on, compare weights times values with the function's output whenever weights are computed."""
         batch, heads, queries, _ = self.query.shape
         shape = (batch, queries, heads, self.value.shape[-1])
         if self.module.training and self.options.get("dropout"):
@@ -117,7 +122,7 @@ class InterfaceCall:
             return
         self.output, self.on_mismatch = output.detach().reshape(shape), on_mismatch
         if self.mask_is_assumed and self._difference(*self._attend([0])[::2], [0]) is not None:
-            self.mask, self.__dict__["only_causal"] = None, False
+            self.mask, self.only_causal = None, False
 
     def _difference(self, context: Tensor, mask: Tensor | None, rows: Sequence[int] | slice) -> float | None:
         """Return `relative_difference` of the context (B, Tq, H, D) of some queries and the output; None if there
@@ -129,30 +134,27 @@ class InterfaceCall:
 
     @property
     def allowed(self) -> Tensor | None:
-        """Mask, True = may attend. It is not stored, because it is as large as all weights of a head."""
+        """Mask, True = may attend. The mask is not stored, because it is as large as all weights of a head."""
         queries, keys = self.query.shape[2], self.key.shape[2]
         if self.mask is not None:
             return mask_from_bias(self.mask)[..., :keys]
-        if self.__dict__.get("only_causal"):  # no mask is stored for these
+        if self.only_causal:
             return torch.ones(1, 1, queries, keys, dtype=torch.bool, device=self.query.device).tril()
         return None
 
-    @cached_property
-    def only_causal(self) -> bool:
-        """Whether the mask hides the future and does nothing else."""
-        return self.mask is not None and _is_causal_only(self.mask)
-
     def forget_values(self) -> None:
-        """Release the values: weights do not need them, and those of a long input take much memory."""
+        """Release the values, which weights do not need and which take much memory for a long input."""
         self.value, self.output = self.value[..., :0].clone(), None
 
     def forget_mask(self) -> None:
         """Release a mask that can be made again row by row."""
-        if self.mask is not None and not _has_bias(self.options) and self.only_causal:
-            self.mask = None
+        if self.mask is not None and not _has_bias(self.options) and _is_causal_only(self.mask):
+            self.mask, self.only_causal = None, True
 
     def returned(self, weights: Any) -> Tensor | None:
-        """Return the weights (B, H, Tq, Tk) that the function returned, if it did and they explain its output."""
+        """Return the weights (B, H, Tq, Tk) that the function returned; None if there are none or they contradict
+        its output.
+        """
         batch, heads, queries, _ = self.query.shape
         shape = (batch, heads, queries, self.key.shape[2])
         if not isinstance(weights, Tensor) or weights.shape != shape:
@@ -164,13 +166,13 @@ class InterfaceCall:
         return zero_masked_rows(_float32_cast(weights)(weights), self.allowed)
 
     def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-        """Return the weights of some queries and their mask; rows that may attend to nothing are zero.
+        """Return the weights of some queries and their mask; rows that may attend to no key are zero.
 
         The softmax is computed in float32 or better.
         """
         context, weights, mask = self._attend(rows)
         difference = self._difference(context, mask, rows)
-        # Weights that are not finite overflow differently in each function; the map names their layer.
+        # Infinite values differ between the functions; the map names a layer with such weights.
         overflows = difference is not None and math.isnan(difference) and not weights.isfinite().all()
         if difference is not None and not overflows:
             self.on_mismatch(difference)
@@ -183,8 +185,8 @@ class InterfaceCall:
         if mask is not None:
             mask = select_rows(mask if mask.dtype == torch.bool else cast(mask), rows)
             allowed = mask_from_bias(mask)[..., :keys]
-        elif self.__dict__.get("only_causal"):
-            # Build no matrix for all queries, and use only the keys that some of the rows may attend to.
+        elif self.only_causal:
+            # Build no matrix for all queries, and use only the keys that the requested rows may attend to.
             steps = torch.arange(queries, device=self.query.device)[rows]
             used_keys = int(steps.max()) + 1 if len(steps) else 1
             allowed = (torch.arange(keys, device=steps.device) <= steps[:, None])[None, None]
@@ -201,14 +203,14 @@ class InterfaceCall:
         try:
             context, weights = self.eager(self.module, query, key, value, _additive(mask, query), **options)
         except Exception as error:
-            # The eager function of some models accepts fewer inputs than the fused one that the model called:
-            # no grouped keys, or no call without a mask. This result too is compared with the output.
+            # The eager function of some models accepts fewer inputs than the fused function that the model
+            # called: no grouped keys, or no call without a mask. This result is compared with the output, too.
             if self.function is self.eager or is_memory(error):
                 raise
             scaling = self.options.get("scaling")
             context, weights = _scaled_dot_product(query, key, value, _additive(mask, query), scaling)
         if weights is None:
-            raise InputError(f"{type(self.module).__name__} returns no weights: leave it out with layers=")
+            raise InputError(f"{type(self.module).__name__} returns no weights: leave the layer out with layers=")
         return context, F.pad(weights, (0, keys - used_keys)) if used_keys < keys else weights, allowed
 
     def describe(self, rows: RowFunction, is_cross: bool, tracker: ForwardTracker) -> AttentionCall:
@@ -233,9 +235,7 @@ class InterfaceCall:
     def _kind(self, is_cross: bool) -> Kind:
         if is_cross:
             return "cross"
-        if getattr(self.module, "is_causal", False) or getattr(self.module, "is_decoder", False):
-            return "decoder"
-        if self.__dict__.get("only_causal"):
+        if self.only_causal or any(getattr(self.module, flag, False) for flag in ("is_causal", "is_decoder")):
             return "decoder"
         return self_attention_kind(self.allowed, self.query.shape[2])
 
@@ -251,7 +251,7 @@ def _scaled_dot_product(
 
 
 def _has_bias(options: Any) -> bool:
-    """Return whether a tensor for every query and key is added to the scores."""
+    """Return whether a bias for every query and key is added to the scores."""
     return any(isinstance(value, Tensor) and value.dim() == 4 for value in options.values())
 
 
@@ -262,7 +262,7 @@ def _has_sliding_cache(module: nn.Module, cache: Any) -> bool:
     layer = layers[index] if isinstance(index, int) and 0 <= index < len(layers) else None
     if hasattr(layer, "get_seq_length") and getattr(layer, "is_initialized", True):
         return bool(getattr(layer, "is_sliding", False))
-    # The layer uses the keys of another one. If some keys are missing, the window of that one has moved.
+    # The layer uses the keys of another layer. If keys are missing, the window of that row has moved.
     return bool(layers)
 
 

@@ -1,4 +1,4 @@
-"""Record long inputs without holding a row of weights for every step.
+"""Record long inputs without storing all weights.
 
     with record_long(model, largest=16) as records:
         model(tokens)                                   # 8,192 tokens
@@ -6,8 +6,9 @@
     records["layers.0.self_attn"].maxima(64)            # (B, H, Tq / 64, Tk / 64), for a picture
     records["layers.0.self_attn"].rows([4095])          # (B, H, 1, Tk), computed again
 
-Weights are computed in blocks of rows beside the fused kernel. Only the largest few of each row, the largest of
-each square of steps, and the queries and keys are kept; any row can be computed again from the latter.
+Weights are computed in blocks of rows beside the fused kernel. Only the largest weights of each row, the largest
+weight of each square of steps, and the queries and keys are kept; any row can be computed again from queries and
+keys.
 """
 
 import dataclasses
@@ -36,7 +37,6 @@ from regard.external.recording import (
     regard_layers,
     warn_if_nothing_recorded,
 )
-from regard.external.token_labels import TokenLabels
 
 SQUARE = 16
 """Steps along the side of the smallest square."""
@@ -66,11 +66,11 @@ class LongRecord:
     def maxima(self, side: int) -> Tensor:
         """Return the largest weight of each square of `side` steps: (B, H, Tq / side, Tk / side).
 
-        Raises `InputError` for a side that is no multiple of the recorded one.
+        Raises `InputError` for a side that is not a multiple of the recorded side.
         """
         own = self.side
         if side < own or side % own:
-            raise InputError(f"side={side} is no multiple of {own}: choose {own}, {2 * own}, {4 * own}, ...")
+            raise InputError(f"side={side} is not a multiple of {own}: choose {own}, {2 * own}, {4 * own}, ...")
         return max_of_squares(self.squares, side // own)
 
     def rows(self, queries: Sequence[int]) -> Tensor:
@@ -84,19 +84,23 @@ class LongRecord:
 
 
 def max_of_squares(weights: Tensor, side: int) -> Tensor:
-    """Return the largest weight of each square of (B, H, Tq, Tk); the last squares may be smaller."""
+    """Return the largest weight of each square of (B, H, Tq, Tk); the last squares may be smaller.
+
+    >>> max_of_squares(torch.eye(3)[None, None], 2).tolist()
+    [[[[1.0, 0.0], [0.0, 1.0]]]]
+    """
     return F.max_pool2d(weights.float(), side, ceil_mode=True)
 
 
 class _LongSession(CaptureSession):
-    """Records the fields of a `LongRecord` from each call."""
+    """Builds a `LongRecord` from each call."""
 
     def __init__(self, tracker: ForwardTracker, layers: Collection[str] | None, largest: int, side: int) -> None:
-        super().__init__(Recorder(), tracker, layers, TokenLabels(None))
+        super().__init__(Recorder(), tracker, layers)
         self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
         self.warned = False
-        """Whether a warning said that earlier steps are dropped."""
+        """Whether a warning about dropped earlier steps was given."""
 
     @property
     def by_rows(self) -> bool:
@@ -114,7 +118,7 @@ class _LongSession(CaptureSession):
         buffers: tuple[Tensor, Tensor, Tensor] | None = None
         for start in range(0, call.queries, BLOCK):
             weights = call.rows(slice(start, min(start + BLOCK, call.queries)))[0].detach()
-            # Allocated before the second block: small tensors between growing blocks would fragment the memory.
+            # Allocate before the second block: small tensors between growing blocks would fragment the memory.
             values, keys, squares = buffers = buffers or self._allocate(weights, call.queries)
             top = weights.topk(values.shape[-1], dim=-1)
             rows = slice(start, start + weights.shape[2])
@@ -153,7 +157,7 @@ class _LongSession(CaptureSession):
 
 
 class LongRecords(Mapping[str, LongRecord]):
-    """Records by layer name, which fill as the model runs; `.layers` may be left out of a name."""
+    """Records by layer name, added while the model runs; `.layers` may be left out of a name."""
 
     def __init__(self, records: dict[str, LongRecord]) -> None:
         self._records = records
@@ -178,8 +182,14 @@ def record_long(
     """Record a model over an input whose weights do not fit in memory; yields `LongRecord` by layer name.
 
     `largest`: number of weights to keep of each row. `side`: steps along the side of the smallest squares, 16, 32
-    or 64. Captures the same layers as `record`. Raises `InputError` for an unknown layer, another side, or
-    `largest` below one.
+    or 64. Captures the same layers as `record`. Raises `InputError` for an unknown layer or side, or for
+    `largest` below 1.
+
+        >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+        >>> with record_long(layer, largest=4) as records:
+        ...     _ = layer(torch.zeros(1, 100, 8))
+        >>> records["self_attn"].values.shape, records["self_attn"].squares.shape
+        (torch.Size([1, 2, 100, 4]), torch.Size([1, 2, 4, 4]))
     """
     model, _ = resolve_module(model)
     check_layer_list(layers)
@@ -192,7 +202,7 @@ def record_long(
         layer: dataclasses.replace(layer.hook or AttentionHook(), by_rows=partial(session.record_own, name))
         for name, layer in regard_layers(tracker).items()
     }
-    with capture(model, session) as likely, attach_hooks(own):
+    with capture(session) as likely, attach_hooks(own):
         check_layers(layers, tracker, likely)
         yield LongRecords(session.records)
     warn_if_nothing_recorded(model, session, set(session.records))

@@ -1,24 +1,28 @@
 """Inputs of external models, their labels, and images.
 
-A text is its own label, a file has its name, and any other input has its type and its number among the inputs.
-Images are resized and normalized with Pillow, as the folder's `preprocessor_config.json` says.
+The label of a text is the text, the label of a file is its name, and the label of any other input is its type and
+its number among the inputs. Images are resized and normalized with Pillow, as the folder's
+`preprocessor_config.json` says.
 """
 
 import io
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import InputError, shorten
-from regard.external.modules import find_device
+from regard.external.modules import find_device, parameter_names
+from regard.external.token_labels import TokenLabeler
 from regard.io.reading import damaged_file, is_file, read_json
-from regard.viz.maps import Patches
+from regard.libraries import library_errors
 
 TARGET_SEPARATOR = " ||| "
 """Separates a source and its target in one text."""
@@ -27,13 +31,15 @@ SIZE = 224
 PREPROCESSOR = "preprocessor_config.json"
 HALF = [0.5, 0.5, 0.5]
 MAX_PIXELS = 50_000_000
-"""Largest image. The array of a larger one alone would fill the memory of a small machine."""
+"""Largest image. The array of a larger image would fill the memory of a small machine."""
 FORMATS = ("PNG", "JPEG")
-"""Formats of images that come from a page."""
+"""Formats of images that a page may upload."""
 MAX_IMAGES = 32
-"""Images from a page that are kept; the oldest is dropped first."""
-MAX_LEADING_STEPS = 16
-"""Largest number of steps before the patches: class token, distillation token, registers."""
+"""Largest number of stored images from a page; the oldest is dropped first."""
+LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len")
+"""Config attributes with the largest number of tokens."""
+DEFAULT_NEW_TOKENS = 40
+"""Largest number of generated tokens if neither the model nor the user sets one."""
 
 
 class ModelInput(NamedTuple):
@@ -69,7 +75,7 @@ def as_input(value: Any) -> ModelInput:
 
 
 def with_target(source: Any, target: str) -> ModelInput:
-    """Return a source with its target; raises `InputError` if one of them is empty."""
+    """Return a source with its target; raises `InputError` if either is empty."""
     if isinstance(source, str) and not source.strip():
         raise InputError(f"no source stands before target {shorten(target)}: type source{TARGET_SEPARATOR}target")
     if not target.strip():
@@ -78,23 +84,29 @@ def with_target(source: Any, target: str) -> ModelInput:
 
 
 def as_inputs(inputs: Any) -> tuple[ModelInput, ...]:
-    """Return inputs from an iterable or from one text; raises `InputError` for anything else."""
+    """Return inputs from an iterable or from one text; raises `InputError` for anything else.
+
+    >>> as_inputs("The cat sat")
+    (ModelInput(value='The cat sat', target=None),)
+    """
     if isinstance(inputs, str):
         return (as_input(inputs),)
     if not isinstance(inputs, Iterable):
-        raise InputError(f"inputs={shorten(str(inputs))} is no list: give one, as in ['The cat sat']")
+        raise InputError(f"inputs={shorten(str(inputs))} is not a list: give a list, such as ['The cat sat']")
     return tuple(map(as_input, inputs))
 
 
 def input_name(inputs: Sequence[ModelInput], number: int) -> str:
-    """Return the label of one of some inputs, with its number if others have the same label."""
+    """Return the label of an input, with its number if other inputs have the same label."""
     chosen = inputs[number]
     is_repeated = [other.text for other in inputs].count(chosen.text) > 1
     return f"{chosen.text} {number}" if is_repeated and not isinstance(chosen.value, str) else chosen.text
 
 
-def find_input(inputs: Sequence[ModelInput], value: Any) -> ModelInput:
-    """Return the input among `inputs` with a label, or a new input from a value."""
+def find_input(inputs: Sequence[ModelInput], value: Any, target: str | None = None) -> ModelInput:
+    """Return the input in `inputs` with a label, or a new input; `target` replaces its target."""
+    if target is not None:
+        return with_target(find_input(inputs, value).value, target)
     for number, known in enumerate(inputs if isinstance(value, str) else ()):
         if not isinstance(known.value, str) and input_name(inputs, number) == value:
             return known
@@ -109,6 +121,104 @@ class _Preprocessor(msgspec.Struct):
 
     image_mean: Channels | None = None
     image_std: Channels | None = None
+
+
+class TextEncoder:
+    """Converts texts to model inputs, with a tokenizer of transformers or of tokenizers."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    @cached_property
+    def labeler(self) -> TokenLabeler:
+        """Labels of the tokens."""
+        return TokenLabeler(self.tokenizer)
+
+    def tensors(self, model: Any, text: Any) -> dict[str, Any]:
+        """Return the inputs of a model for a text, (1, T); raises `InputError` for a text that the model does not
+        accept.
+        """
+        if not isinstance(text, str):
+            raise InputError(f"input is of type {type(text).__name__}: give a text")
+        with self._one_line_errors("tokenize this text"):
+            if callable(self.tokenizer):
+                encoded = dict(self.tokenizer(text, return_tensors="pt"))
+            else:
+                ids = torch.tensor([self.tokenizer.encode(text).ids])
+                encoded = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        count = encoded["input_ids"].shape[-1]
+        if not count:
+            raise InputError("input is empty: type a text")
+        config = getattr(model, "config", None)
+        most = next((getattr(config, name) for name in LENGTHS if getattr(config, name, None)), None)
+        if most is not None and count > most:
+            raise InputError(f"input has {count:,} tokens, more than the {most:,} of the model: shorten it")
+        self._check_vocabulary(model, encoded["input_ids"])
+        device, parameters = find_device(model), parameter_names(model)
+        return {name: ids.long().to(device) for name, ids in encoded.items() if name in parameters}
+
+    def _check_vocabulary(self, model: Any, tokens: Tensor) -> None:
+        """Raise `InputError` for tokens without an embedding: the tokenizer belongs to another model."""
+        size, largest = getattr(getattr(model, "config", None), "vocab_size", None), int(tokens.max())
+        if isinstance(size, int) and largest >= size:
+            token = self.labels([largest])[0]
+            raise InputError(
+                f"token {largest} ({token}) is beyond the model's vocabulary of {size:,}: give its own tokenizer"
+            )
+
+    def target(self, model: nn.Module, text: str) -> Tensor:
+        """Return the tokens (1, T) of a target, with its end token."""
+        with self._one_line_errors("tokenize this target"):
+            if callable(self.tokenizer):
+                ids = self.tokenizer(text_target=text)["input_ids"]
+            else:
+                ids = self.tokenizer.encode(text).ids
+        if not ids:
+            raise InputError("target is empty: type one, or leave it out")
+        tokens = torch.tensor([ids], device=find_device(model))
+        self._check_vocabulary(model, tokens)
+        return tokens
+
+    def target_ids(self, text: str) -> list[int]:
+        """Return the tokens of a target or a continuation, without special tokens."""
+        with self._one_line_errors("tokenize this target"):
+            if not callable(self.tokenizer):
+                return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+            return list(self.tokenizer(text_target=text, add_special_tokens=False)["input_ids"])
+
+    def labels(self, ids: list[int]) -> list[str]:
+        """Return a label for each token."""
+        with self._one_line_errors("label its tokens"):
+            return self.labeler.labels(ids)
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the text of some tokens, without special tokens."""
+        with self._one_line_errors("decode tokens"):
+            text: str = self.tokenizer.decode(ids, skip_special_tokens=True)
+            return text.strip()
+
+    def _one_line_errors(self, action: str) -> AbstractContextManager[None]:
+        """Turn exceptions of the tokenizer into a one-line error; `action`: the step that failed."""
+        is_fast = not callable(self.tokenizer) or getattr(self.tokenizer, "backend_tokenizer", None) is not None
+        name = getattr(self.tokenizer, "name_or_path", "") or "given"
+        return library_errors(
+            "tokenizers" if is_fast else "transformers",
+            f"tokenizer {name!r} cannot {action}",
+            "give another text, or repair its files",
+        )
+
+    def is_special(self, tokens: Tensor) -> Tensor:
+        """Return which tokens are special, (1, T) bool."""
+        special = torch.tensor(sorted(getattr(self.tokenizer, "all_special_ids", ())), device=tokens.device)
+        return torch.isin(tokens, special)
+
+    def max_new_tokens(self, model: Any) -> int:
+        """Return the largest number of tokens of a model's answer."""
+        config = model.generation_config
+        most = config.max_new_tokens or config.max_length or DEFAULT_NEW_TOKENS
+        if not isinstance(most, int) or most < 1:
+            raise InputError(f"generation_config has length {shorten(str(most))}: set a whole number above 0")
+        return most if config.max_new_tokens else min(most, DEFAULT_NEW_TOKENS)
 
 
 class ImageStore:
@@ -141,10 +251,10 @@ class ImageProcessor:
     height: int = SIZE
     width: int = SIZE
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
-    """By colour channel (0 to 1)."""
+    """Mean of each colour channel (0 to 1)."""
     deviation: tuple[float, ...] = (0.5, 0.5, 0.5)
     store: ImageStore = field(default_factory=ImageStore)
-    """Images that came without a file."""
+    """Uploaded images, which have no file."""
 
     def tensors(self, model: Any, image: Any) -> dict[str, Any]:
         """Return the inputs of a model for an image; raises `InputError` if the image cannot be read.
@@ -168,7 +278,7 @@ class ImageProcessor:
         self.store.put(name, self._read(io.BytesIO(content), FORMATS, name))
 
     def check_name(self, model_input: ModelInput) -> None:
-        """Raise `InputError` for a name that is not stored, so that a page cannot read files of the server."""
+        """Raise `InputError` for an image that is not stored, so that a page cannot read files of the server."""
         name = model_input.value
         if isinstance(name, str) and name not in self.store:
             raise InputError(f"image {name!r} was not uploaded: choose a file, PNG or JPEG")
@@ -201,9 +311,8 @@ class ImageProcessor:
 
 
 def load_image_processor(config: Any, folder: Path | None = None) -> ImageProcessor:
-    """Return the image processor that a model's config and the `preprocessor_config.json` of its folder
-    describe."""
-    height, width = _pair(getattr(config, "image_size", None) or SIZE)
+    """Return the image processor described by a model's config and the folder's `preprocessor_config.json`."""
+    height, width = as_pair(getattr(config, "image_size", None) or SIZE)
     values, remedy = _Preprocessor(), "restore a copy, or remove it"
     if folder is not None and is_file(folder / PREPROCESSOR):
         values = read_json(folder / PREPROCESSOR, _Preprocessor, remedy)
@@ -213,34 +322,11 @@ def load_image_processor(config: Any, folder: Path | None = None) -> ImageProces
     return ImageProcessor(int(height), int(width), tuple(mean), tuple(deviation))
 
 
-def find_patches(config: Any, count: int) -> Patches | None:
-    """Return which of a layer's `count` steps are patches of the image.
+def as_pair(size: Any) -> tuple[int, int]:
+    """Return height and width from one number or a pair; configs contain either.
 
-    None if the config does not say, or if the steps of the layer are others, as in a window.
+    >>> as_pair(224), as_pair([32, 64])
+    ((224, 224), (32, 64))
     """
-    size, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
-    if not size or not patch:
-        return None
-    (height, width), (patch_height, patch_width) = _pair(size), _pair(patch)
-    rows, columns = height // patch_height, width // patch_width
-    first = count - rows * columns - getattr(config, "num_detection_tokens", 0)
-    return Patches(first, rows, columns) if 0 <= first <= MAX_LEADING_STEPS else None
-
-
-def label_patches(config: Any, count: int) -> list[str] | None:
-    """Return a label for each of `count` steps: `row,column` of patches, `[CLS]` or `[number]` of other steps.
-
-    None if the steps are no patches.
-    """
-    patches = find_patches(config, count)
-    if patches is None:
-        return None
-    first, rows, columns = patches
-    leading = ["[CLS]", *(f"[{number}]" for number in range(1, first))][:first]
-    cells = [f"{row},{column}" for row in range(rows) for column in range(columns)]
-    return leading + cells + [f"[{number}]" for number in range(first + rows * columns, count)]
-
-
-def _pair(size: Any) -> tuple[int, int]:
     height, width = size if isinstance(size, list | tuple) else (size, size)
     return int(height), int(width)

@@ -5,8 +5,10 @@ Also: the number of parameters, and a randomly initialized copy.
 """
 
 import copy
+import inspect
 import sys
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,20 +16,47 @@ from torch import nn
 
 from regard.errors import InputError, shorten
 
+TRANSFORMERS = "transformers.modeling_utils"
+"""Module of the base class of transformers models."""
+
 
 def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, str | None]:
     """Return the module of a model, and the name pattern of modules through which its weights pass.
 
     `model`: a module, a run, or the result of `look`. Raises `InputError` for anything else.
+
+    >>> resolve_module(nn.Linear(1, 1), "blocks.*.attn_drop")
+    (Linear(in_features=1, out_features=1, bias=True), 'blocks.*.attn_drop')
     """
     if isinstance(model, nn.Module):
         return model, modules
     module = getattr(model, "model", None)
     if not isinstance(module, nn.Module):
         value = f"{type(model).__name__} {shorten(repr(model))}"
-        raise InputError(f"model is {value}: give a torch module, a run, or what regard.look returns")
+        raise InputError(f"model is {value}: give a torch module, a run, or a result of regard.look")
     named = getattr(model, "modules", None)
     return module, modules or (named if isinstance(named, str) else None)
+
+
+def is_transformers_model(module: nn.Module) -> bool:
+    """Return whether a module is a transformers model, without importing transformers."""
+    transformers = sys.modules.get(TRANSFORMERS)
+    return transformers is not None and isinstance(module, transformers.PreTrainedModel)
+
+
+def parameter_names(module: nn.Module) -> tuple[str, ...]:
+    """Return the names of the parameters of a module's `forward`.
+
+    >>> parameter_names(nn.Linear(2, 3))
+    ('input',)
+    """
+    cls: Any = type(module)
+    return _forward_parameters(cls)
+
+
+@cache
+def _forward_parameters(cls: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(cls.forward).parameters)[1:]
 
 
 def is_peft_model(module: nn.Module) -> bool:
@@ -40,7 +69,10 @@ def unwrap(model: nn.Module) -> nn.Module:
     """Return the model inside wrappers.
 
     A PEFT model with a learned prompt is not unwrapped, because the prompt belongs to the wrapper. Other adapters
-    are in the layers of the inner model.
+    are inside the layers of the inner model.
+
+    >>> unwrap(nn.DataParallel(nn.Linear(1, 1)))
+    Linear(in_features=1, out_features=1, bias=True)
     """
     while True:
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
@@ -72,7 +104,10 @@ def prompt_length(modules: Iterable[Any]) -> int:
 
 
 def find_device(model: nn.Module) -> torch.device:
-    """Return the device for inputs of a model. Hooks of accelerate load offloaded weights and move inputs."""
+    """Return the device on which a model expects its inputs.
+
+    Hooks of accelerate load offloaded weights and move inputs.
+    """
     for parameter in model.parameters():
         if parameter.device.type != "meta":
             return parameter.device
@@ -85,16 +120,17 @@ def check_weights(model: nn.Module) -> None:
         missing = any(parameter.is_meta for parameter in module.parameters(recurse=False))
         if missing and not hasattr(module, "_hf_hook"):
             raise InputError(
-                f"{type(model).__name__} has no weights: {name or 'it'} is on the meta device; load them, as"
-                " from_pretrained does"
+                f"{type(model).__name__} has no weights: {name or 'it'} is on the meta device; load the weights "
+                f"with from_pretrained"
             )
 
 
 def check_prunable(model: nn.Module) -> None:
-    """Raise `InputError` for a model from which no heads can be removed: with adapters, or offloaded weights."""
+    """Raise `InputError` for a model with adapters or offloaded weights, whose heads cannot be removed."""
     if any(hasattr(module, "base_layer") or is_peft_model(module) for module in model.modules()):
         raise InputError(
-            f"{type(model).__name__} has PEFT adapters: merge them first, model = model.merge_and_unload()"
+            f"{type(model).__name__} has PEFT adapters: merge the adapters first, model ="
+            " model.merge_and_unload()"
         )
     if any(parameter.is_meta for parameter in model.parameters()):
         raise InputError(f"{type(model).__name__} has offloaded weights: load it without device_map")
@@ -110,9 +146,9 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def random_init(model: nn.Module, seed: int) -> nn.Module:
-    """Return a model with initial parameters, the baseline for what its heads have learned.
+    """Return a copy of a model with initial parameters, as a baseline without learning.
 
-    If the class cannot draw initial parameters, those of the model are shuffled.
+    If the class cannot draw initial parameters, the parameters of the model are shuffled.
     """
     config, cls = getattr(model, "config", None), type(model)
     with torch.random.fork_rng():

@@ -1,7 +1,7 @@
-"""Capture weights that pass through modules the user names, such as the dropout after a softmax.
+"""Capture weights in the inputs and outputs of modules that the user names, such as the dropout after a softmax.
 
-Recorded are inputs or outputs whose rows sum to one over the keys. Inputs come first, because dropout changes the
-outputs.
+Inputs or outputs whose rows sum to one over the keys are recorded. Inputs have priority, because dropout changes
+the outputs.
 """
 
 import dataclasses
@@ -11,44 +11,46 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from regard.attention.records import short_name
 from regard.errors import InputError, unknown_choice
 from regard.external.capture_session import AttentionCall, CaptureSession, are_attention_weights, nonzero_keys
 from regard.external.folded_heads import Foldings, is_probing
-from regard.external.forward_tracker import InertWhenCopied, remove_hooks
+from regard.external.hooks import remove_hooks
 from regard.external.torch_attention import self_attention_kind
 
 
+def applies(session: CaptureSession) -> bool:
+    """Return whether the user gave a name pattern of modules."""
+    return session.modules is not None
+
+
 @contextmanager
-def capture_named_modules(pattern: str, session: CaptureSession) -> Iterator[None]:
-    """Capture weights that pass the modules whose names match; raises `InputError` if none matches."""
-    names = list(session.tracker.modules)
-    matching = {name for name in names if fnmatchcase(name, pattern) or fnmatchcase(short_name(name), pattern)}
+def capture(session: CaptureSession) -> Iterator[set[str]]:
+    """Capture weights that pass through the modules with matching names; raises `InputError` if no module
+    matches.
+    """
+    pattern, modules = session.modules or "", session.tracker.modules
+    matching = {name for name in modules if fnmatchcase(name, pattern) or fnmatchcase(short_name(name), pattern)}
     if not matching:
-        raise unknown_choice("module", pattern, names)
+        raise unknown_choice("module", pattern, list(modules))
     session.named_modules = matching
-    foldings = Foldings(session.tracker)
-    hook = WeightsHook(session, foldings)
-    modules = [module for name, module in session.tracker.modules.items() if name in matching]
-    hooks = [module.register_forward_hook(hook.capture, with_kwargs=True) for module in modules]
-    with remove_hooks(hooks), foldings.observe(matching):
-        yield
+    hook = WeightsHook(session)
+    hooks = [session.tracker.hook_after(modules[name], hook.capture) for name in modules if name in matching]
+    with remove_hooks(hooks), hook.foldings.observe(matching):
+        yield set()
 
 
-class WeightsHook(InertWhenCopied):
-    """Hook that records or changes the weights that pass a module."""
+class WeightsHook:
+    """Hook that records or changes the weights in the inputs or outputs of a module."""
 
-    def __init__(self, session: CaptureSession | None = None, foldings: "Foldings | None" = None) -> None:
-        self.session, self.foldings = session, foldings or Foldings()
+    def __init__(self, session: CaptureSession) -> None:
+        self.session, self.foldings = session, Foldings(session.tracker)
 
     def capture(self, module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         """Record the first tensor of weights, or return the output with changed weights."""
         session = self.session
-        if session is None or not session.tracker.active:
-            return None
         layer = session.tracker.names.get(id(module), "")
         outputs = output if isinstance(output, tuple | list) else [output]
         if is_probing():
@@ -67,8 +69,8 @@ class WeightsHook(InertWhenCopied):
         weights = next(filter(are_attention_weights, [*args, *kwargs.values(), *outputs]), None)
         if weights is None:
             warnings.warn(
-                f"module {layer!r} receives and returns no rows that sum to one: name the softmax, or the module"
-                " right after it",
+                f"module {layer!r} neither receives nor returns rows that sum to one: name the softmax, or the "
+                f"module right after it",
                 stacklevel=4,
             )
         else:
@@ -103,8 +105,7 @@ def _unclear(layer: str, weights: Tensor) -> str:
 
 
 def _describe(weights: Tensor) -> AttentionCall:
-    nonzero = nonzero_keys(weights)
-    mask = None if torch.all(nonzero) else nonzero
+    mask = nonzero_keys(weights)
     square = weights.shape[2] == weights.shape[3]
     return AttentionCall.from_weights(
         weights, mask, self_attention_kind(mask, weights.shape[2]) if square else None

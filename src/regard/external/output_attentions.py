@@ -1,28 +1,30 @@
 """Capture transformers models that compute attention in their own code, through the weights that they return.
 
-Inside the block the models are asked for `output_attentions`; the caller still gets only what it asked for. The
-first module that returned a tensor of weights names its layer. Such a model does not report its mask: a key to
-which no head of a query gives weight counts as masked. A row whose keys are all masked has equal weights on them,
-because its scores are all the same. If those keys are padding, the row is recorded with zero weights and a mask
-that allows no key.
+Inside the block the models run with `output_attentions`; the caller still receives only the outputs that it
+requested. The first module that returned a tensor of weights names its layer. These models do not return their
+masks: a key to which no head of a query gives weight counts as masked. A row whose keys are all masked has equal
+weights, because all its scores are the same. If those keys are padding, the row is recorded with zero weights and
+a mask that allows no key.
 
 Longformer and LED (Beltagy et al. 2020) return the weights of a window and of a few global keys.
 `LongformerWindows` expands them into rows over all keys.
 """
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.layer_record import Kind
-from regard.external.attention_interface import is_transformers_model, uses_interface
+from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import AttentionCall, CaptureSession, are_attention_weights, nonzero_keys
-from regard.external.forward_tracker import ForwardTracker, InertWhenCopied, remove_hooks
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.hooks import remove_hooks
+from regard.external.modules import is_transformers_model
 from regard.external.torch_attention import self_attention_kind
 from regard.external.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
 
@@ -30,7 +32,7 @@ ATTENTIONS = "attentions"
 """Ending of the names of weights in a model's output."""
 STATES = "hidden_states"
 EVEN = 1e-6
-"""Largest distance between the weights of a row whose scores are all the same."""
+"""Largest distance between the weights of a row whose scores are all the same: a few roundings of float32."""
 NEEDS_STATES = ("maskformer-swin",)
 """Model types that return weights only together with hidden states."""
 RETURN_SCORES = ("prophetnet", "squeezebert")
@@ -39,27 +41,30 @@ GLOBAL = "is_index_global_attn"
 """Argument of Longformer's layers, (B, T): which steps attend to all steps, and are attended by all."""
 
 
+def applies(session: CaptureSession) -> bool:
+    """Return whether any part of the model computes attention in its own code, and the session changes no
+    weights.
+    """
+    return not session.intervenes and any(map(_computes_attention, session.tracker.modules.values()))
+
+
 @contextmanager
-def capture_outputs(model: nn.Module, session: CaptureSession) -> Iterator[None]:
+def capture(session: CaptureSession) -> Iterator[set[str]]:
     """Capture the weights that transformers models return inside the block."""
-    hook = OutputAttentionsHook(session)
-    hooks: list[Any] = []
-    for part in models_without_interface(session.tracker.modules.values()):
-        hooks.append(part.register_forward_pre_hook(hook.begin, with_kwargs=True))
-        hooks.append(part.register_forward_hook(hook.end, always_call=True))
-    if hooks:
-        hooks += hook.windows.register(model)
-        session.tracker.listeners.append(hook.note_output)
+    tracker, hook = session.tracker, OutputAttentionsHook(session)
+    hooks = hook.windows.register(tracker)
+    for model in filter(_computes_attention, tracker.modules.values()):
+        hooks.append(tracker.hook_before(model, hook.begin))
+        hooks.append(tracker.hook_after(model, hook.end, always=True))
+    tracker.listeners.append(hook.note_output)
     with remove_hooks(hooks):
-        yield
+        yield set()
 
 
-def models_without_interface(modules: Iterable[nn.Module]) -> list[Any]:
-    """Return the transformers models among some modules that compute attention in their own code."""
-    return [model for model in filter(is_transformers_model, modules) if _computes_attention(model)]
-
-
-def _computes_attention(model: nn.Module) -> bool:
+def _computes_attention(model: Any) -> bool:
+    """Return whether a module is a transformers model that computes attention in its own code."""
+    if not is_transformers_model(model):
+        return False
     modules = list(model.modules())
     if getattr(model.config, "_attn_implementation", None) == "sdpa" and any(map(_calls_sdpa, modules)):
         return False  # `torch_calls` captures it
@@ -67,7 +72,7 @@ def _computes_attention(model: nn.Module) -> bool:
 
 
 def _computes_softmax(module: nn.Module) -> bool:
-    """Return whether a class named attention, which does not use the interface, calls a softmax."""
+    """Return whether a class with "attention" in its name calls a softmax and does not use the interface."""
     if uses_interface(module) or "att" not in type(module).__name__.lower():
         return False
     cls: Any = type(module)
@@ -86,10 +91,10 @@ def names_in_code(cls: Any) -> set[str]:
     return {name for function in functions for name in function.__code__.co_names}
 
 
-class OutputAttentionsHook(InertWhenCopied):
-    """Hooks that ask the outermost model for its weights and record them."""
+class OutputAttentionsHook:
+    """Hooks that request the weights from the outermost model and record them."""
 
-    def __init__(self, session: CaptureSession | None = None) -> None:
+    def __init__(self, session: CaptureSession) -> None:
         self.session, self.depth = session, 0
         self.windows = LongformerWindows()
         self.requested: dict[str, Any] = {}
@@ -102,9 +107,7 @@ class OutputAttentionsHook(InertWhenCopied):
         """Tensors that can be weights, returned by layers with a softmax, with the layer."""
 
     def begin(self, model: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        """Ask the outermost model for its weights, in an output with names."""
-        if self.session is None or not self.session.tracker.active:
-            return None
+        """Request the weights from the outermost model, in an output with named fields."""
         self.depth += 1
         if self.depth > 1:
             return None
@@ -136,21 +139,21 @@ class OutputAttentionsHook(InertWhenCopied):
             if isinstance(value, Tensor) and value.dim() > 2 and value.is_floating_point():
                 if _computes_softmax(module) and are_attention_weights(value):
                     self.candidates.append((name, value))
+                # Compare storages, because a model may return a view of the weights that its layer returned.
                 address = value.untyped_storage().data_ptr()
                 inner = self.returned.get(address)
                 if inner is None or not inner[0].startswith(f"{name}." if name else ""):
                     self.returned.pop(address, None)
                     self.returned[address] = name, value
 
-    def end(self, model: nn.Module, _: Any, output: Any) -> Any:
-        """Record the returned weights, and return what the caller asked for."""
-        if self.session is None or not self.session.tracker.active:
-            return None
+    def end(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        """Record the returned weights, and return the outputs that the caller requested."""
+        del args, kwargs
         self.depth -= 1
         if self.depth or not hasattr(output, "to_tuple"):
             return None
         with torch.no_grad():
-            self._record(self.session, output, model)
+            self._record(output, model)
         self.returned.clear()
         self.inputs = {}
         if not self.requested["output_attentions"]:
@@ -159,7 +162,8 @@ class OutputAttentionsHook(InertWhenCopied):
             output = _without_fields(output, STATES)
         return output if self.requested["return_dict"] else output.to_tuple()
 
-    def _record(self, session: CaptureSession, output: Any, model: nn.Module) -> None:
+    def _record(self, output: Any, model: nn.Module) -> None:
+        session = self.session
         in_output: dict[int, tuple[str, Tensor]] = {}
         streams = 1 + getattr(model.config, "ngram", 0)
         for key, number, weights in _weights_in(output):
@@ -190,7 +194,7 @@ class OutputAttentionsHook(InertWhenCopied):
 
 
 def _check_weights(returned: Tensor, model: nn.Module, tracker: ForwardTracker, layer: str) -> Tensor | None:
-    """Return weights, also for a model that returns scores; None if they are something else.
+    """Return weights, also for a model that returns scores; None for other tensors.
 
     Returned scores do not include an intervention, so the changed weights take their place.
     """
@@ -200,14 +204,15 @@ def _check_weights(returned: Tensor, model: nn.Module, tracker: ForwardTracker, 
         if changed is not None and changed.shape == returned.shape:
             return changed
         returned = returned if are_attention_weights(returned) else returned.softmax(-1)
-    # In training, dropout keeps rows from summing to one.
+    # In training, the rows do not sum to one because of dropout.
     in_training = model.training and not (returned < 0).any()
     return returned if are_attention_weights(returned) or not returned.any() or in_training else None
 
 
 def _split_streams(layer: str, weights: Tensor, count: int) -> Iterator[tuple[str, Tensor]]:
-    """Yield weights (B, H, Tq, Tk) with their name: one, or one for each predicting stream of ProphetNet, from
-    (B, N, H, Tq, Tk) or (B, H, N Tq, Tk)."""
+    """Yield weights (B, H, Tq, Tk) with their name; for ProphetNet, yield the weights of each predicting stream,
+    from (B, N, H, Tq, Tk) or (B, H, N Tq, Tk).
+    """
     if weights.dim() == 4:
         for number, stream in enumerate(weights.chunk(count, dim=2)):
             yield f"{layer}.stream{number}" if number else layer, stream
@@ -217,7 +222,7 @@ def _split_streams(layer: str, weights: Tensor, count: int) -> Iterator[tuple[st
 
 
 def _weights_in(output: Any) -> Iterator[tuple[str, int, Tensor]]:
-    """Yield all weights in a model's output, with the names of their fields and their numbers there."""
+    """Yield all weights in a model's output, with the names of their fields and their positions in the fields."""
     for key, value in output.items():
         if hasattr(value, "to_tuple"):
             yield from _weights_in(value)
@@ -235,7 +240,7 @@ def _flatten(value: Any) -> Iterator[Tensor]:
 
 
 def _without_fields(output: Any, ending: str) -> Any:
-    """Return a model's output without the fields whose names have an ending."""
+    """Return a model's output without the fields whose names end with `ending`."""
     fields = {
         key: _without_fields(value, ending) if hasattr(value, "to_tuple") else value
         for key, value in output.items()
@@ -258,7 +263,7 @@ def _padding(inputs: dict[str, Any], key: str, weights: Tensor) -> Tensor | None
 def _zero_even_rows(weights: Tensor, padding: Tensor) -> Tensor:
     """Return weights (B, H, Tq, Tk) with zeros in rows that spread evenly over keys that include padding (B, Tk).
 
-    A model returns such rows if all keys are masked.
+    A model returns evenly spread rows if all keys are masked.
     """
     on_padding = (weights * padding[:, None, None]).any(-1)
     if not on_padding.any():
@@ -270,46 +275,42 @@ def _zero_even_rows(weights: Tensor, padding: Tensor) -> Tensor:
 def _describe(key: str, weights: Tensor, padding: Tensor | None) -> AttentionCall:
     if padding is not None:
         weights = _zero_even_rows(weights, padding)
-    nonzero = nonzero_keys(weights)
-    mask = None if nonzero.all() else nonzero
+    mask = nonzero_keys(weights)
     kind: Kind | None = None
     if key.startswith(("cross", "encoder", "decoder")):
         kind = "cross" if key.startswith("cross") else "encoder" if key.startswith("encoder") else "decoder"
     return AttentionCall.from_weights(weights, mask, kind or self_attention_kind(mask, weights.shape[2]))
 
 
-class LongformerWindows(InertWhenCopied):
+class LongformerWindows:
     """The global steps of each Longformer layer, and their weights."""
 
     def __init__(self) -> None:
-        self.names: dict[int, str] = {}
         self.global_steps: dict[str, Tensor] = {}
         """By layer: (B, T) bool."""
         self.global_rows: dict[str, Tensor] = {}
         """By layer: (B, H, G, T), the weights of the global steps."""
 
-    def register(self, model: nn.Module) -> list[Any]:
-        """Register hooks on the layers of a model; returns the hooks."""
+    def register(self, tracker: ForwardTracker) -> list[Any]:
+        """Register hooks on the Longformer layers of a model; returns the hooks."""
         hooks: list[Any] = []
-        for name, module in model.named_modules():
-            takes_global = GLOBAL in inspect.signature(module.forward).parameters
-            if takes_global and hasattr(module, WINDOW_ATTRIBUTE):
-                self.names[id(module)] = name
-                hooks.append(module.register_forward_pre_hook(self.begin, with_kwargs=True))
-                hooks.append(module.register_forward_hook(self.end))
+        for name, module in tracker.modules.items():
+            if hasattr(module, WINDOW_ATTRIBUTE) and GLOBAL in inspect.signature(module.forward).parameters:
+                hooks.append(tracker.hook_before(module, partial(self._begin, name)))
+                hooks.append(tracker.hook_after(module, partial(self._end, name)))
         return hooks
 
-    def begin(self, module: nn.Module, _: Any, kwargs: dict[str, Any]) -> None:
+    def _begin(self, name: str, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         """Note which steps are global."""
-        if (name := self.names.get(id(module))) is not None:
-            self.global_steps[name] = kwargs[GLOBAL]
+        del module, args
+        self.global_steps[name] = kwargs[GLOBAL]
 
-    def end(self, module: nn.Module, _: Any, output: Any) -> None:
+    def _end(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Note the weights of the global steps."""
-        if (name := self.names.get(id(module))) is not None:
-            self.global_rows.pop(name, None)
-            if len(output) > 2:
-                self.global_rows[name] = output[2]
+        del module, args, kwargs
+        self.global_rows.pop(name, None)
+        if len(output) > 2:
+            self.global_rows[name] = output[2]
 
     def expand(self, layer: str, weights: Tensor) -> Tensor:
         """Return weights over all keys, (B, H, Tq, Tk), from windows; weights of other layers are unchanged."""

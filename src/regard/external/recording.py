@@ -3,8 +3,8 @@
     with regard.record(model) as records:
         model(inputs)
 
-`capture` chooses the mechanisms. Where two of them see the same call, the one with the lower priority number
-records it.
+Read this module first. Several mechanisms capture weights, and all of them report to one `CaptureSession`.
+If two mechanisms see the same call, the mechanism with the lower priority number captures it.
 
     priority  mechanism            which models                      why
     1         Regard's own hooks   Regard's attention layers         they hand over exact weights
@@ -17,15 +17,15 @@ records it.
     5         named_modules        any model, with modules=          nothing else sees these weights: the user
                                                                      names the module that they pass through
 
-`generation` and `follow_caches` add no weights: they put the records of several passes into one sequence.
+`generation` adds no weights: it joins the records of several passes into one sequence.
 """
 
 import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -37,16 +37,13 @@ from regard.attention.interventions import To, active_interventions, note_interv
 from regard.attention.recording import make_recorder, record_layers
 from regard.attention.records import Recorder
 from regard.errors import InputError, unknown_choice
-from regard.external.attention_interface import capture_interface, uses_interface
+from regard.external import attention_interface, generation, named_modules, output_attentions, torch_calls
+from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import CaptureSession, InterventionSession
 from regard.external.forward_tracker import ForwardTracker
-from regard.external.generation import follow_caches, follow_generation
 from regard.external.modules import prompt_length, resolve_module
-from regard.external.named_modules import capture_named_modules
-from regard.external.output_attentions import capture_outputs, models_without_interface, names_in_code
-from regard.external.texts import TokenLabeler
-from regard.external.token_labels import TokenLabels, is_inside
-from regard.external.torch_calls import TorchCallMode, match_fast_path, may_call_torch_attention
+from regard.external.output_attentions import names_in_code
+from regard.external.token_labels import TokenLabeler, TokenLabels, is_inside
 
 MIXER = re.compile(
     r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"
@@ -55,7 +52,30 @@ MIXER = re.compile(
 """Endings of class names whose modules mix the steps of a sequence."""
 SOFTMAX = re.compile(r"softmax|scaled_dot_product|multi_head_attention|attention_forward|flex_attention", re.I)
 NO_SOFTMAX = "without softmax attention"
-HIDDEN_WEIGHTS = "with weights that no hook sees: name the module that they pass through with modules="
+HIDDEN_WEIGHTS = "with weights that no hook sees: with modules=, name the module through which the weights pass"
+
+
+class Mechanism(Protocol):
+    """The interface of a capture mechanism. The modules in `MECHANISMS` implement it."""
+
+    def applies(self, session: CaptureSession) -> bool:
+        """Return whether the session's model needs the mechanism."""
+
+    def capture(self, session: CaptureSession) -> AbstractContextManager[set[str]]:
+        """Report calls to the session inside the block; yields the names of known attention layers."""
+
+
+SELECTIVE: tuple[Mechanism, ...] = (output_attentions, named_modules, torch_calls)
+"""Mechanisms that track every module of the model."""
+# Hooks run in the order of registration: output_attentions reads an output before generation ends the pass.
+# torch_calls leaves out the modules that named_modules captures.
+MECHANISMS: tuple[Mechanism, ...] = (
+    attention_interface,
+    output_attentions,
+    generation,
+    named_modules,
+    torch_calls,
+)
 
 
 @contextmanager
@@ -74,19 +94,20 @@ def record(
     """Record the attention of any model; yields a mapping from layer name to `Record`.
 
     The mapping fills as the model runs. A new pass replaces the records of its layers. A pass that continues the
-    same sequences (generation with a cache, beam search included) extends them; in a beam search each row belongs
-    to the returned hypothesis. A layer that runs several times in a pass is `name`, `name#1`, ...
+    same sequences (generation with a cache, including beam search) extends the records; in a beam search each row
+    belongs to the returned hypothesis. A layer that runs several times in a pass is `name`, `name#1`, ...
 
-    `model`: a module, a run, or the result of `regard.look`. `layers`, `heads` and `rows` (query steps) limit
-    what is computed: a few rows of a long input cost a few rows. `inside`: also keep queries, keys, values,
-    scores and contexts of Regard's own layers, in `Record.inside`. `modules`: name pattern of modules through
-    which weights pass that no other mechanism sees, such as `blocks.*.attn_drop`. `tokenizer`: label every layer
-    of a transformers model with its own tokens. `query_labels`, `key_labels`: labels for every record.
+    `model`: a module, a run, or the result of `regard.look`. `layers`, `heads` and `rows` (query steps) select
+    what is computed: a few rows of a long input cost little. `inside`: also keep queries, keys, values, scores
+    and contexts of Regard's own layers, in `Record.inside`. `modules`: name pattern of modules, such as
+    `blocks.*.attn_drop`, through which otherwise invisible weights pass. `tokenizer`: a tokenizer that labels the
+    steps of each layer of a transformers model with their tokens. `query_labels`,
+    `key_labels`: labels of the queries and keys in every record.
 
-    The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. A
-    warning names each layer whose weights times values differ from its output, and warns if the model ran and
-    nothing was recorded. Only passes in the recording thread are recorded. Raises `InputError` for an unknown
-    layer or module, and, while the model runs, for a head or row out of range.
+    The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. Warns of
+    each layer whose weights times values differ from its output, and if the model ran and nothing was recorded.
+    Only passes in the recording thread are recorded. Raises `InputError` for an unknown layer or module, and,
+    while the model runs, for a head or row out of range.
 
         >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
         >>> with record(layer) as records:
@@ -102,9 +123,9 @@ def record(
     labeler = None if tokenizer is None else TokenLabeler(tokenizer)
     token_labels = TokenLabels(labeler, prompt_length(tracker.modules.values()))
     recorder.tokens = None if tokenizer is None else token_labels.label_layer
-    session = CaptureSession(recorder, tracker, layers, token_labels)
+    session = CaptureSession(recorder, tracker, layers, token_labels, modules)
     recorder.left_out = lambda: find_missing_layers(session, recorder.parts)
-    with capture(model, session, modules) as likely, record_layers(regard_layers(tracker), recorder, layers):
+    with capture(session) as likely, record_layers(regard_layers(tracker), recorder, layers):
         check_layers(layers, tracker, likely)
         yield Records(recorder)
     warn_if_nothing_recorded(model, session, set(recorder.parts))
@@ -132,15 +153,21 @@ def intervene(
         with regard.intervene(model, "encoder.layer.0.attention.self", heads=[2], to="uniform"):
             model(inputs)
 
-    `model`: a module, a run, or the result of `regard.look`. `layer`: its name as in records; `.layers` may be
-    left out. `to`: "off", "uniform", or, with `query` and `key`, the weight (0 to 1) of that query on that key;
-    the other weights of the row keep their proportions. The change applies to every input of a batch and every
-    hypothesis of a search. In generation with a cache, `query` is the step. `modules`: as in `record`; `layer` is
-    then one of the matching modules.
+    `model`: a module, a run, or the result of `regard.look`. `layer`: the name of the layer as in records;
+    `.layers` may be left out. `to`: "off", "uniform", or, with `query` and `key`, the weight (0 to 1) of that
+    query on that key; the other weights of the row keep their proportions. The change applies to every input of a
+    batch and every hypothesis of a search. In generation with a cache, `query` is the step in the whole sequence.
+    `modules`: as in `record`; `layer` is then one of the matching modules.
 
     Records show the changed weights, in any nesting order of the blocks. Gradients flow as usual. Raises
     `InputError` for an unknown layer, and, while the model runs, for a head or step out of range. Warns if the
     layer did not run.
+
+        >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+        >>> with record(layer) as records, intervene(layer, "self_attn", heads=[1], to="uniform"):
+        ...     _ = layer(torch.zeros(1, 4, 8))
+        >>> records["self_attn"].weights[0, 1, 0].tolist()
+        [0.25, 0.25, 0.25, 0.25]
     """
     model, modules = resolve_module(model, modules)
     own = attention_layers(model)
@@ -150,53 +177,41 @@ def intervene(
         return
     tracker = ForwardTracker(model)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
-    session = InterventionSession(tracker, layer, change)
-    with capture(model, session, modules) as likely, note_intervention(model, change.describe(layer)):
+    session = InterventionSession(tracker, layer, change, modules)
+    with capture(session) as likely, note_intervention(model, change.describe(layer)):
         check_layers([layer], tracker, likely)
         yield
     if tracker.ran and not session.applied:
         warnings.warn(
-            f"{type(model).__name__} ran, and {layer} did not attend, so nothing was changed: record the model to"
-            " see which layers do",
+            f"{type(model).__name__} ran without attention in {layer}, so nothing was changed: record the model "
+            f"to list its attention layers",
             stacklevel=3,
         )
 
 
 @contextmanager
-def capture(model: nn.Module, session: CaptureSession, named: str | None = None) -> Iterator[set[str]]:
-    """Install every mechanism that the model needs, except Regard's own hooks; yields layers known to attend.
-
-    `named`: name pattern of modules through which weights pass. The module docstring says which mechanism is for
-    which model.
+def capture(session: CaptureSession) -> Iterator[set[str]]:
+    """Install every mechanism that the session's model needs, except Regard's own hooks; yields the names of
+    known attention layers.
     """
-    own, modules = set(regard_layers(session.tracker)), session.tracker.modules.values()
-    torch_calls = session.intervenes or may_call_torch_attention({type(module) for module in modules})
+    modules = session.tracker.modules.values()
     # Tracking every module costs time. If only the interface captures, its layers and their parents are enough.
-    interface_only = named is None and not torch_calls and not models_without_interface(modules)
+    track_all = any(mechanism.applies(session) for mechanism in SELECTIVE)
+    attending = (module for module in modules if uses_interface(module) or is_sequence_mixer(module))
+    layers = set(regard_layers(session.tracker))
     with ExitStack() as stack:
         stack.enter_context(disable_compile())
-        attending = (module for module in modules if uses_interface(module) or is_sequence_mixer(module))
-        stack.enter_context(session.tracker.track(attending if interface_only else None))
-        interface_layers = stack.enter_context(capture_interface(session))
-        if not session.intervenes:
-            stack.enter_context(follow_generation(session))
-            stack.enter_context(capture_outputs(model, session))
-        # Hooks run in order of registration: outputs are read before `follow_caches` ends the pass.
-        stack.enter_context(follow_caches(session))
-        if named is not None:
-            stack.enter_context(capture_named_modules(named, session))
-        if torch_calls:
-            stack.enter_context(match_fast_path(session.tracker))
-            if isinstance(session, InterventionSession):
-                stack.enter_context(session.foldings.observe(session.softmax_modules()))
-            stack.enter_context(TorchCallMode(session, own))
-        yield own | interface_layers
+        stack.enter_context(session.tracker.track(None if track_all else attending))
+        for mechanism in MECHANISMS:
+            if mechanism.applies(session):
+                layers |= stack.enter_context(mechanism.capture(session))
+        yield layers
 
 
 @contextmanager
 def recorded_path(model: nn.Module) -> Iterator[None]:
-    """Run a model inside the block on the code path that recording uses, where submodules call their hooks."""
-    with capture(model, CaptureSession(Recorder(), ForwardTracker(model), (), TokenLabels(None))):
+    """Make the model use the code path of a recording inside the block, where submodules call their hooks."""
+    with capture(CaptureSession(Recorder(), ForwardTracker(model), layers=())):
         yield
 
 
@@ -212,7 +227,7 @@ def check_layer_list(layers: Collection[str] | None) -> None:
 
 
 def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely: set[str]) -> None:
-    """Raise `InputError` for names of no module; suggests near names among layers that attend."""
+    """Raise `InputError` for names that match no module, with similar names of attention layers."""
     known = {alias for name in tracker.names.values() for alias in (name, short_name(name))}
     attending = likely | {name for name in known if "att" in name.lower()}
     for name in layers or ():
@@ -222,6 +237,8 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
 
 def is_sequence_mixer(module: nn.Module) -> bool:
     """Return whether a module mixes the steps of a sequence, judged by the name of its class."""
+    # Decide by the class name, because the code does not show it: linear attention consists of products and sums,
+    # like any other layer.
     cls = type(module)
     return MIXER.search(cls.__name__) is not None and not cls.__module__.startswith(("torch.", "regard."))
 
@@ -229,9 +246,9 @@ def is_sequence_mixer(module: nn.Module) -> bool:
 def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> dict[str, str]:
     """Return the layers that ran and were not recorded: by name, the class and the reason.
 
-    `recorded`: names of records. A layer inside a recorded one, or around one, counts as recorded. Two kinds are
-    missing: layers without a softmax (Mamba, gated delta rules, short convolutions, linear attention), and
-    attention whose weights no hook sees.
+    `recorded`: names of records. A layer inside a recorded one, or around one, counts as recorded. Two kinds of
+    layers are not recorded: layers without a softmax (Mamba, gated delta rules, short convolutions, linear
+    attention), and attention layers whose weights no hook sees.
     """
     names = {name.split("#")[0].rpartition(".stream")[0] or name.split("#")[0] for name in recorded}
     if not names <= session.tracker.modules.keys():  # the model returned weights without naming the layer
@@ -261,45 +278,48 @@ def _inherited_names(cls: Any) -> set[str]:
 
 
 def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded: Collection[str]) -> None:
-    """Warn if a model ran and recording missed all requested layers, or attention that cannot be seen."""
+    """Warn if a model ran and no requested layer was recorded, or if it has attention that hooks cannot see."""
     if session.layers is not None and not session.layers:
         return
     if not session.tracker.ran or _warn_of_invisible_attention(session, recorded) or recorded:
         return
     name = type(model).__name__
     if session.layers is not None:
-        message = f"{', '.join(session.layers)} did not attend: record without layers to see which do"
+        message = (
+            f"{', '.join(session.layers)} computed no attention: record without layers= to list the"
+            " attention layers"
+        )
     else:
         message = (
-            "nothing was recorded: it calls no attention that is known; name the module through which its weights"
-            " pass, as in record(model, modules='blocks.*.attn_drop')"
+            "nothing was recorded: the model calls no known attention; name the module through which "
+            "its weights pass, as in record(model, modules='blocks.*.attn_drop')"
         )
     warnings.warn(f"{name} ran, and {message}", stacklevel=4)
 
 
 def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[str]) -> bool:
-    """Warn of modules outside the recorded ones whose attention cannot be seen; returns whether there are any."""
+    """Warn of unrecorded modules whose attention hooks cannot see; returns whether there are any."""
     warned = False
     for name, module in session.tracker.modules.items():
         cause = _invisible_attention(module)
         if cause and session.wants(name) and not any(layer.startswith(name) for layer in recorded):
-            warnings.warn(f"{name or type(module).__name__} attends by {cause}", stacklevel=5)
+            warnings.warn(f"{name or type(module).__name__} computes attention with {cause}", stacklevel=5)
             warned = True
     return warned
 
 
 def _invisible_attention(module: Any) -> str:
-    """Return the kind of attention of a module that cannot be seen, with the remedy; "" without one."""
+    """Return the kind of attention of a module that hooks cannot see, with the remedy; "" for other modules."""
     if isinstance(module, torch.jit.ScriptModule):
         if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
-            return "compiled TorchScript, which is not seen: record the module that it was made of"
+            return "compiled TorchScript code, which cannot be recorded: record the original module"
         return ""
     cls: Any = type(module)
     if cls.__module__.startswith(("torch.", "transformers.", "regard.")):
         return ""
     if "flex_attention" in names_in_code(cls):
         return (
-            "flex_attention, which is not seen: name the module that its weights pass through with modules=, or"
-            " use scaled_dot_product_attention while recording"
+            "flex_attention, which cannot be recorded: with modules=, name the module through which its weights "
+            "pass, or use scaled_dot_product_attention while recording"
         )
     return ""

@@ -1,19 +1,21 @@
-"""Intercept PyTorch's attention functions and softmaxes, whichever module calls them.
+"""Intercept the calls of PyTorch's attention functions and softmaxes in all modules.
+
+A `TorchFunctionMode` also sees functions that a module imported by name, which replacing `F.softmax` would miss.
 
 - Calls of SDPA and of `nn.MultiheadAttention`'s function are recorded under the name of the calling module (see
   `torch_attention`).
 - The result of a softmax in a layer that computes attention itself can be changed. Such layers are recorded by
   `output_attentions` or `named_modules`.
 - Without gradients, PyTorch's encoder layers take a fast path, one call that returns no weights. A recorded or
-  intervened pass takes the slow path instead. Both agree within rounding, with two exceptions that
+  intervened pass takes the slow path instead. The two paths agree within rounding, with two exceptions that
   `match_fast_path` corrects: `nn.TransformerEncoder` drops padded steps and returns zeros for them, and a row
-  that may attend to nothing is NaN.
+  that may attend to no key is NaN.
 """
 
 import inspect
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
@@ -21,26 +23,43 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
+from regard.attention.hooks import AttentionLayer
 from regard.errors import InputError
 from regard.external.capture_session import CaptureSession, InterventionSession, nonzero_keys
-from regard.external.folded_heads import Folding, find_heads, is_probing
-from regard.external.forward_tracker import ForwardTracker, ThreadList, capturing_elsewhere
+from regard.external.folded_heads import Folding, Foldings, find_heads, is_probing
+from regard.external.forward_tracker import ForwardTracker, capturing_elsewhere
+from regard.external.hooks import ThreadList
 from regard.external.torch_attention import CAPTURED, combine_masks, mask_from_bias
 
+LIBRARIES = ("torch.", "transformers.", "regard.")
+"""Prefixes of the names of modules that are not a user's code."""
 SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
 WINDOW_ATTRIBUTE = "one_sided_attn_window_size"
 """Attribute of Longformer's layers, whose weights have heads after steps (see `output_attentions`)."""
 
 
-def may_call_torch_attention(classes: Collection[Any]) -> bool:
-    """Return whether modules of some classes may call PyTorch's attention, judged by their code.
+def applies(session: CaptureSession) -> bool:
+    """Return whether the model may call PyTorch's attention, judged by the code of its classes.
 
-    Intercepting every PyTorch call costs time. Regard's own models do not need it, nor do transformers models
-    whose source names none of the functions and uses none of PyTorch's layers.
+    Intercepting every PyTorch call costs time. Regard's own models do not need interception, nor do transformers
+    models whose source contains none of the function names and uses none of PyTorch's layers. Interventions
+    always need interception, because they change the softmax of layers that compute attention in their own code.
     """
-    return any(map(_may_call, classes))
+    return session.intervenes or any(map(_may_call, set(map(type, session.tracker.modules.values()))))
+
+
+@contextmanager
+def capture(session: CaptureSession) -> Iterator[set[str]]:
+    """Capture PyTorch's attention functions inside the block, and change the softmaxes of the user's layers."""
+    mode = TorchCallMode(session)
+    with ExitStack() as stack:
+        stack.enter_context(match_fast_path(session.tracker))
+        if session.intervenes:  # a hook on a PyTorch layer would keep it from its fast path
+            stack.enter_context(mode.foldings.observe(mode.softmax_modules))
+        stack.enter_context(mode)
+        yield set()
 
 
 @cache
@@ -56,14 +75,26 @@ def _may_call(cls: Any) -> bool:
 
 
 class TorchCallMode(TorchFunctionMode):
-    """Sees every PyTorch call inside the block. Of several modes in a thread, the first to see a call serves all.
+    """Sees every PyTorch call inside the block.
 
-    `excluded`: names of modules whose calls are recorded by another mechanism.
+    If several modes are active, the first mode that sees a call handles it for all.
     """
 
-    def __init__(self, session: CaptureSession, excluded: Collection[str]) -> None:
+    def __init__(self, session: CaptureSession) -> None:
         super().__init__()
-        self.session, self.excluded = session, excluded
+        self.session, modules = session, session.tracker.modules
+        self.own = {name for name, module in modules.items() if isinstance(module, AttentionLayer)}
+        """Regard's layers, which their own hooks record."""
+        self.foldings = Foldings(session.tracker)
+        """The layout of heads and samples in weights (N, Tq, Tk) of changed layers."""
+        self.softmax_modules = {
+            name
+            for name, module in modules.items()
+            if self._changes(name) and not type(module).__module__.startswith(LIBRARIES)
+        }
+        """Modules of the user's code whose softmax results are changed."""
+        self.changed: dict[int, Tensor] = {}
+        """The last changed weights, by id of a layer that computes its own softmax."""
 
     def __enter__(self) -> "TorchCallMode":
         _modes.active.append(self)
@@ -78,11 +109,15 @@ class TorchCallMode(TorchFunctionMode):
 
     @property
     def captures(self) -> bool:
-        """Whether a call of the running module is to be captured."""
+        """Whether a call of the running module is captured."""
         tracker = self.session.tracker
-        return (
-            bool(tracker.running) and not tracker.captured_elsewhere and tracker.running[-1] not in self.excluded
-        )
+        return bool(tracker.running) and not tracker.captured_elsewhere and tracker.running[-1] not in self.own
+
+    def _changes(self, layer: str) -> bool:
+        """Return whether the session changes the softmax of a layer."""
+        session = self.session
+        is_layer = isinstance(session, InterventionSession) and session.intervenes_on(layer)
+        return is_layer and layer not in session.named_modules
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -91,20 +126,40 @@ class TorchCallMode(TorchFunctionMode):
             return function(*args, **kwargs)
         if recording_function is not None and is_probing():
             return function(*args, **kwargs)
-        sessions = [mode.session for mode in _modes.active if mode.captures]
-        with capturing_elsewhere(session.tracker for session in sessions):
+        modes = [mode for mode in _modes.active if mode.captures]
+        with capturing_elsewhere(mode.session.tracker for mode in modes):
             if recording_function is None:
-                return patch_softmax(sessions, function(*args, **kwargs), args, kwargs)
+                weights = function(*args, **kwargs)
+                dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+                if dim in (-1, weights.dim() - 1) and weights.dim() > 2:
+                    for mode in modes:
+                        weights = mode.change_softmax(weights)
+                return weights
             requests = []
-            for session in sessions:
-                caller = session.tracker.running[-1]
-                session.kernel_callers.add(caller)
-                name = session.next_call_name(caller)
+            for mode in modes:
+                caller = mode.session.tracker.running[-1]
+                mode.session.kernel_callers.add(caller)
+                name = mode.session.next_call_name(caller)
                 if name is not None:
-                    requests.append((session, name))
+                    requests.append((mode.session, name))
             if requests:
                 return recording_function(requests, *args, **kwargs)
             return function(*args, **kwargs)
+
+    def change_softmax(self, weights: Tensor) -> Tensor:
+        """Apply the intervention to the softmax of a layer that computes attention in its own code."""
+        # The softmax may be a module inside the layer: look at the two innermost running modules.
+        running = self.session.tracker.running[:-3:-1]
+        layer = next(filter(self._changes, running), None)
+        if layer is None:
+            return weights
+        if is_probing():
+            self.foldings.note_probe(layer, weights)
+        elif self.session.next_call_name(layer) is not None:
+            module = self.session.tracker.module(layer)
+            weights = _change_softmax(self, layer, module, weights)
+            self.changed[id(module)] = weights.detach()
+        return weights
 
 
 _modes = ThreadList[TorchCallMode]()
@@ -112,48 +167,26 @@ _modes = ThreadList[TorchCallMode]()
 
 
 def last_changed_weights(layer: nn.Module) -> Tensor | None:
-    """Return the weights that an intervention left in a layer that computes its own softmax; None without one."""
-    for mode in reversed(_modes.active):
-        if isinstance(mode.session, InterventionSession):
-            weights = mode.session.softmax_weights.get(id(layer))
-            if weights is not None:
-                return weights
-    return None
+    """Return the changed weights of a layer that computes its own softmax; None without an intervention."""
+    changed = [mode.changed[id(layer)] for mode in _modes.active if id(layer) in mode.changed]
+    return changed[-1] if changed else None
 
 
-def patch_softmax(sessions: Sequence[CaptureSession], weights: Tensor, args: Any, kwargs: Any) -> Tensor:
-    """Apply interventions to the result of a softmax in a layer that computes attention itself."""
-    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    if dim not in (-1, weights.dim() - 1) or weights.dim() < 3:
-        return weights
-    for session in sessions:
-        if not isinstance(session, InterventionSession):
-            continue
-        # The softmax may be a module inside the layer: look at the two innermost running modules.
-        for layer in session.tracker.running[:-3:-1]:
-            if session.intervenes_on(layer) and layer not in session.named_modules:
-                if is_probing():
-                    session.foldings.note_probe(layer, weights)
-                elif session.next_call_name(layer) is not None:
-                    weights = _change_softmax(session, layer, weights)
-                    session.softmax_weights[id(session.tracker.module(layer))] = weights.detach()
-                break
-    return weights
-
-
-def _change_softmax(session: InterventionSession, layer: str, weights: Tensor) -> Tensor:
+def _change_softmax(mode: TorchCallMode, layer: str, module: nn.Module, weights: Tensor) -> Tensor:
     """Change weights in a layer's own layout: (B, H, Tq, Tk), (N, Tq, Tk), or with heads after the steps.
 
     In (N, Tq, Tk), heads are folded into the batch. Raises `InputError` if a choice of heads cannot be told from
     samples there.
     """
 
+    session = mode.session
+    assert isinstance(session, InterventionSession)
+
     def change(by_head: Tensor) -> Tensor:
         return session.change_weights(by_head, nonzero_keys(by_head))
 
-    module = session.tracker.module(layer)
     if weights.dim() == 3:
-        folding, heads = session.foldings.find(layer, weights), find_heads(module)
+        folding, heads = mode.foldings.find(layer, weights), find_heads(module)
         # In layers from transformers, the heads of a sample are neighbours.
         if folding is None and heads and type(module).__module__.startswith("transformers."):
             folding = Folding(heads) if len(weights) % heads == 0 else None
@@ -184,7 +217,7 @@ FAST_PATH_LAYERS = {
 
 @contextmanager
 def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
-    """Make PyTorch's layers return on the slow path what their fast path would return."""
+    """Make PyTorch's layers return the same results on the slow path as on their fast path."""
     functions = {*FAST_PATH_LAYERS, nn.TransformerEncoder.forward}
     if not any(_forward_function(module) in functions for module in tracker.modules.values()):
         yield
@@ -194,7 +227,7 @@ def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
         yield
     finally:
         hook.remove()
-        # PyTorch 2.13 does not remove this entry, and later behaves as if there were global hooks.
+        # PyTorch 2.13 does not remove this entry, and would later behave as if there were global hooks.
         getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
 
 
@@ -217,12 +250,22 @@ class _FastPathOutput:
         inputs = inspect.signature(function).bind(module, *args, **kwargs).arguments
         self.busy = True
         try:
-            with torch._C.DisableTorchFunction(), capturing_elsewhere([self.tracker]):
+            with capturing_elsewhere([self.tracker]):
                 if function is nn.TransformerEncoder.forward:
-                    return _zero_padded_steps(module, inputs, output)
-                return _restore_masked_rows(module, args, kwargs, inputs, output)
+                    return without_modes(lambda: _zero_padded_steps(module, inputs, output))
+                return without_modes(lambda: _restore_masked_rows(module, args, kwargs, inputs, output))
         finally:
             self.busy = False
+
+
+def without_modes(function: Callable[[], Any]) -> Any:
+    """Call a function without any `TorchFunctionMode`: PyTorch's layers take their fast path only then.
+
+    `handle_torch_function` removes the innermost mode while that mode calls this function again.
+    """
+    if has_torch_function((None,)):
+        return handle_torch_function(without_modes, (), function)
+    return function()
 
 
 def _zero_padded_steps(encoder: Any, inputs: dict[str, Any], output: Tensor) -> Tensor | None:
@@ -245,14 +288,15 @@ def _zero_padded_steps(encoder: Any, inputs: dict[str, Any], output: Tensor) -> 
 
 
 class _NoLayers(list[nn.Module]):
-    """Layers of which the first can be inspected and none runs."""
+    """A list of encoder layers whose first layer can be inspected, and which runs no layer."""
 
     def __iter__(self) -> Iterator[nn.Module]:
         return iter(())
 
 
 def _restore_masked_rows(module: Any, args: Any, kwargs: Any, inputs: dict[str, Any], output: Any) -> Any:
-    """Return the output (B, T, D) of a layer with fully masked rows as they are without recording."""
+    """Return the output (B, T, D) of a layer, with the values that fully masked rows have without recording."""
+    # Run the layer a second time only if a row is fully masked.
     queries, keys, padding, mask = (inputs.get(name) for name in FAST_PATH_LAYERS[_forward_function(module)])
     attention = getattr(module, "self_attn", module)
     if queries is None or keys is None or queries.dim() != 3 or not attention.batch_first:

@@ -12,6 +12,7 @@ block of pairs that fits the processor's cache is computed, used and dropped, in
 backward pass.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,7 +28,8 @@ def blockwise_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
     lead = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
     query, keys = query.expand(*lead, *query.shape[-2:]), keys.expand(*lead, *keys.shape[-2:])
     apply: Any = _BlockwiseScores.apply
-    flat = apply(query.flatten(0, -3), keys.flatten(0, -3), energy)
+    count = math.prod(lead)  # 1 without leading dimensions
+    flat = apply(query.reshape(count, *query.shape[-2:]), keys.reshape(count, *keys.shape[-2:]), energy)
     scores: Tensor = flat.view(*lead, query.shape[-2], keys.shape[-2])
     return scores
 

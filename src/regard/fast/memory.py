@@ -34,12 +34,14 @@ def keep_memory() -> None:
 
     A training step of a Transformer allocates and frees hundreds of megabytes. Each page that comes back from the
     system costs a fault and is zeroed first. Batches of all shapes scatter kept memory over gigabytes, through
-    which a processor finds its way slowly with pages of 4 KB (benchmarks/pace.py). Searches have the same pattern
+    which a processor finds its way slowly with pages of 4 KB (benchmarks/huge_pages.py). Searches have the same pattern
     with less memory. Nothing is returned until the process ends.
 
     oneDNN, which PyTorch uses for bfloat16 products, compiles a kernel for each shape of matrices. It caches a
     thousand kernels of 0.7 MB each, scattered over the heap: most of the memory of a training. A hundred are as
     fast, since most shapes recur only an epoch later. oneDNN reads the limit at its first product.
+
+    >>> keep_memory()
     """
     if not enabled():
         return

@@ -1,7 +1,7 @@
-"""Read and check files that may be missing, damaged, or no regular files.
+"""Read and check files that may be missing, damaged, or not regular files.
 
-Every problem is one `InputError` with the file, the problem, and the way out. Callers add what they know:
-`read_json` takes the expected type, and `remedy` says what to do if the content has another one.
+Every problem raises an `InputError` with the file, the problem, and the way out. Callers add what they know:
+`read_json` takes the expected type, and `remedy`, the way out if the content has another type.
 """
 
 import errno
@@ -49,18 +49,20 @@ TYPES = {
 
 
 class DamageError(ValueError):
-    """A problem in the content of a file, in a few words. Callers turn it into an `InputError` with the file's
-    name."""
+    """A problem in the content of a file, in a few words.
+
+    Callers convert a `DamageError` to an `InputError` with the file's name.
+    """
 
 
 def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
-    """Return an error of one line: the path that could not be read, the reason, and the way out."""
+    """Return a one-line error with the path that could not be read, the reason, and the way out."""
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.EACCES, errno.EPERM):
         return InputError(f"cannot read {str(path)!r}: permission denied; change its permissions, or use a copy")
     if number == errno.ENAMETOOLONG:
         name = str(path)
-        return InputError(f"cannot read {name[:80] + '…'!r}: a name of {len(name)} characters is too long")
+        return InputError(f"cannot read {name[:80] + '…'!r}: its name of {len(name)} characters is too long")
     if number is None:
         return InputError(f"cannot read {str(path)!r}: no file can have that name; choose another")
     reason = error.strerror if isinstance(error, OSError) else None
@@ -68,8 +70,10 @@ def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return the status of a path, or None if it does not exist. Raises `InputError` if it cannot be
-    determined."""
+    """Return the status of a path, or None if it does not exist.
+
+    Raises `InputError` if the status cannot be determined.
+    """
     try:
         return path.stat()
     except OSError as error:
@@ -81,19 +85,19 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether `path` is a regular file. Raises `InputError` without permission to look."""
+    """Return whether `path` is a regular file. Raises `InputError` without permission."""
     status = _status(path)
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether `path` is a folder. Raises `InputError` without permission to look."""
+    """Return whether `path` is a folder. Raises `InputError` without permission."""
     status = _status(path)
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def check_file(path: Path) -> int:
-    """Return the size of a regular file. Raises `InputError` if it is missing or cannot be read."""
+    """Return the size of a regular file. Raises `InputError` if the file is missing or cannot be read."""
     status = _status(path)
     if status is None:
         raise InputError(f"file {str(path)!r} does not exist: check its name")
@@ -123,7 +127,11 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def list_steps(folder: Path, suffix: str = ".safetensors") -> list[Path]:
-    """Return the files `step-N` with this suffix in a folder, sorted by N. Files with other names are ignored."""
+    """Return the files `step-N` with this suffix in a folder, sorted by N. Files with other names are ignored.
+
+    >>> list_steps(Path("a folder that does not exist"))
+    []
+    """
     name = re.compile(rf"step-(0|[1-9][0-9]{{0,{MAX_DIGITS - 1}}}){re.escape(suffix)}")
     steps = [(int(match[1]), path) for path in list_files(folder) if (match := name.fullmatch(path.name))]
     return [path for _, path in sorted(steps)]
@@ -132,7 +140,7 @@ def list_steps(folder: Path, suffix: str = ".safetensors") -> list[Path]:
 def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file of at most `most` bytes.
 
-    Raises `InputError` if it is missing, larger, unreadable, or not a regular file. Opening a pipe does not
+    Raises `InputError` if the file is missing, larger, unreadable, or not a regular file. Opening a pipe does not
     block.
     """
     try:
@@ -150,19 +158,21 @@ def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
         if error.errno in MISSING:
             raise InputError(f"file {str(path)!r} does not exist: check its name, or restore a copy") from None
         if error.errno == errno.EISDIR:
-            raise InputError(f"{str(path)!r} is a folder, not a file: remove it, or choose another") from error
+            raise InputError(
+                f"{str(path)!r} is a folder, not a file: remove the folder, or choose another path"
+            ) from error
         raise cannot_read(path, error) from error
     except ValueError as error:
         raise cannot_read(path, error) from error
 
 
 def damaged_file(path: Path, problem: object, remedy: str) -> InputError:
-    """Return an error of one line: the file, the problem, and the remedy."""
+    """Return a one-line error with the file, the problem, and the remedy."""
     return InputError(f"{str(path)!r} is damaged: {problem}; {remedy}")
 
 
 def read_text(path: Path, remedy: str, *, most: int = MAX_BYTES) -> str:
-    """Return the content of a UTF-8 file. Raises `InputError` for another encoding, with the `remedy`."""
+    """Return the content of a UTF-8 file. Raises `InputError` with the `remedy` for another encoding."""
     try:
         return _decode(read_bytes(path, most=most))
     except DamageError as error:
@@ -174,8 +184,15 @@ def read_json(
 ) -> Shape:
     """Return the content of a JSON file as `shape`, a type that `msgspec` supports.
 
-    Raises the errors of `read_bytes`, and `InputError` with the `remedy` for content of another shape. `finite`
-    is explained at `parse_json`.
+    Raises the same errors as `read_bytes`, and `InputError` with the `remedy` for content of another type.
+    `finite` is explained at `parse_json`.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(b'{"step": 5}')
+    ...     file.flush()
+    ...     read_json(Path(file.name), dict[str, int], "restore a copy")
+    {'step': 5}
     """
     try:
         return convert_json(parse_json(read_bytes(path, most=most), finite=finite), shape)
@@ -219,7 +236,12 @@ def has_valid_digest(content: dict[str, Any]) -> bool:
 
 def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
     """Parse JSON. Raises `DamageError` for invalid JSON, duplicate keys, deep nesting, and, with `finite`, for
-    NaN and infinity."""
+    NaN and infinity.
+
+    >>> parse_json('{"a": NaN}')
+    Traceback (most recent call last):
+    regard.io.reading.DamageError: it contains NaN, which is not a finite number
+    """
     text = _decode(content) if isinstance(content, bytes) else content
     try:
         value = json.loads(
@@ -266,7 +288,7 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _parse_integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise DamageError(f"it contains a number of {len(digits)} digits")
+        raise DamageError(f"it contains a number with {len(digits)} digits")
     return int(digits)
 
 

@@ -51,6 +51,10 @@ class PoolingModel(AnswerModel):
     """Recurrent encoder and pooling (see the module). The attention layer is `cross`: outputs attend to inputs.
 
     Sequences may have any length, so `input_len` and `vary_len` are ignored.
+
+    >>> model = PoolingModel(PoolingConfig(hidden=8), letters=4, outputs=3, classes=7)
+    >>> model(torch.zeros(2, 6, dtype=torch.int64)).shape
+    torch.Size([2, 3, 7])
     """
 
     config_class = PoolingConfig

@@ -85,6 +85,10 @@ class QueryModel(AnswerModel):
     With `vary_len`, the memory has one more learned vector as key and value. A softmax only averages: without a
     constant for comparison, "A" and "AA" give the same context, and letters in sequences of unknown length cannot
     be counted.
+
+    >>> model = QueryModel(QueryModelConfig(hidden=8), letters=4, input_len=6, outputs=3, classes=7)
+    >>> model(torch.zeros(2, 6, dtype=torch.int64)).shape
+    torch.Size([2, 3, 7])
     """
 
     config_class = QueryModelConfig

@@ -108,6 +108,11 @@ class RecurrentSeq2Seq(Seq2Seq):
     """Recurrent encoder-decoder (see the module). The attention layer is `decoder.cross`.
 
     Sequences may have any length, and there are always two embeddings, so `longest` and `shared` are ignored.
+
+    >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=9, target_symbols=11)
+    >>> source = torch.full((2, 5), 4)
+    >>> model(source, source > 0, torch.full((2, 3), 4)).shape
+    torch.Size([2, 3, 11])
     """
 
     config_class = RecurrentConfig

@@ -28,6 +28,10 @@ class RecurrentEncoder(nn.Module):
 
     `width`: of the states, half for each direction; without `bidirectional`, all for the forward direction.
     Raises `InputError` for an odd width with two directions.
+
+    >>> states, last = RecurrentEncoder(5, 8)(torch.zeros(2, 6, 5))
+    >>> states.shape, last.shape
+    (torch.Size([2, 6, 8]), torch.Size([2, 8]))
     """
 
     def __init__(

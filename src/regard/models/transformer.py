@@ -148,6 +148,12 @@ class Transformer(Seq2Seq):
     `decoder.layers.N.cross`...
 
     `longest`: number of learned positions. `shared`: source and target have one vocabulary and one embedding.
+
+    >>> config = TransformerConfig(hidden=8, heads=2)
+    >>> model = Transformer(config, source_symbols=9, target_symbols=11, longest=20)
+    >>> source = torch.full((2, 5), 4)
+    >>> model(source, source > 0, torch.full((2, 3), 4)).shape
+    torch.Size([2, 3, 11])
     """
 
     config_class = TransformerConfig

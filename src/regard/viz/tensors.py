@@ -38,7 +38,7 @@ def view_weights(
     Raises `InputError` if shapes and tokens do not fit, for a negative weight, and for a row that neither sums to
     1 within 0.01 nor is 0 throughout.
 
-    >>> print(view_weights([[[1.0, 0.0], [0.5, 0.5]]], ["a", "b"]).layers["layer.0"])
+    >>> print(view_weights([[[[1.0, 0.0], [0.5, 0.5]]]], ["a", "b"]).layers["layer.0"])
     <LayerMap: layer.0, 1 heads, 2 queries, 2 keys>
     """
     parts = {"": attentions, "encoder": encoder, "decoder": decoder, "cross": cross}

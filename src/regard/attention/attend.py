@@ -1,0 +1,156 @@
+"""One call of an attention layer: the equations of `functional`, or PyTorch's fused kernel for them.
+
+A mechanism has one part per slot, in this order:
+
+    score        scores  = score(Q, K)                 `Score`; positions that rotate Q and K act before it
+    mask         scores of keys that may not be attended are lowered
+    normalizer   weights = softmax(scores)             `attention_weights`
+    sharing      keys and values of a group serve several heads, `repeat_groups`
+    context      context = weights V                   `weighted_sum`
+
+`attention_forward` selects the fused kernel, and nothing else does. Letters as in `functional`.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention.functional import attention_weights, repeat_groups, weighted_sum
+from regard.attention.hooks import AttentionHook
+from regard.attention.layer_record import AttentionTrace
+from regard.attention.masks import add_causal, mask_rows
+from regard.attention.scores import ScaledDot, Score
+from regard.errors import InputError
+
+SHORT = 128
+"""Keys up to which bfloat16 weights are computed explicitly on a CPU."""
+
+
+def attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    score: Score,
+    causal: bool = False,
+    dropout: float = 0.0,
+    hook: AttentionHook | None = None,
+    step: int | None = None,
+) -> Tensor:
+    """Return the context (B, H, Tq, Dv) of query (B, H, Tq, D) over value (B, G, Tk, Dv).
+
+    `key` (B, G, Tk, any) comes from `score.prepare`. `mask` broadcasts to (B, H, Tq, Tk). `dropout`: share of
+    weights that is set to zero. `step`, for the hook: the step of all queries, None if they are all steps from
+    the first on. Raises `InputError` for a mask with another number of heads.
+
+    >>> states = torch.ones(1, 2, 3, 4)
+    >>> attention_forward(states, states, states, score=ScaledDot(4)).shape
+    torch.Size([1, 2, 3, 4])
+    """
+    heads = query.shape[1]
+    if mask is not None and mask.shape[1] not in (1, heads):
+        raise InputError(f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads}, or 1 for all")
+    causal = causal and query.shape[2] > 1  # a single query is the last step: no key comes after it
+    if _use_kernel(score, key, dropout) and (hook is None or hook.partial):
+        if hook is not None:
+            _record_selected(hook, query, key, mask, score=score, causal=causal, step=step)
+        return _fused_kernel(query, key, value, mask, causal)
+    mask = add_causal(mask, query.shape[2], key.shape[2], query.device) if causal else mask
+    keys = repeat_groups(key, heads)
+    if hook is not None:
+        return _hooked_forward(hook, query, keys, value, mask, score=score, dropout=dropout, step=step)
+    weights = attention_weights(score(query, keys), mask)
+    return weighted_sum(F.dropout(weights, dropout), value)
+
+
+def _hooked_forward(
+    hook: AttentionHook,
+    query: Tensor,
+    keys: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    score: Score,
+    dropout: float,
+    step: int | None,
+) -> Tensor:
+    """Return the context (B, H, Tq, Dv), and let a hook change and record the weights (B, H, Tq, Tk)."""
+    # float32, so that recorded weights are neither NaN nor rounded to half precision. A score with parameters
+    # keeps the dtype of these.
+    (scores,) = _float32(score(*(_float32(query, keys) if type(score) is ScaledDot else (query, keys))))
+    weights = F.dropout(hook.change(attention_weights(scores, mask), mask, step), dropout)
+    context = weighted_sum(weights.to(value.dtype), value)
+    trace = None
+    if hook.needs_trace:
+        values = repeat_groups(value, query.shape[1])
+        trace = AttentionTrace(query, keys, values, scores, mask, weights, context, step)
+    hook.keep(weights, mask, step, trace)
+    if hook.by_rows is not None:
+        hook.by_rows(weights.shape[2], partial(_select_rows, weights.detach(), mask))
+    return context
+
+
+def _use_kernel(score: Score, key: Tensor, dropout: float) -> bool:
+    """Return whether PyTorch's kernel computes the context: it has the scaled dot product, and returns no
+    weights.
+
+    On a CPU, for short keys in bfloat16, its backward pass takes up to four times as long as the explicit one
+    (benchmarks/kernels.py).
+    """
+    if type(score) is not ScaledDot or dropout:
+        return False
+    short = key.device.type == "cpu" and key.dtype == torch.bfloat16 and key.shape[2] <= SHORT
+    return not short
+
+
+def _fused_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """Return the context (B, H, Tq, Dv) by PyTorch's kernel, which never holds all scores in memory."""
+    grouped = False
+    if key.shape[1] != query.shape[1]:  # the comparison is not a bool if layers are compiled for any shape
+        grouped = True
+    # The kernel has a causal mask only for as many queries as keys; it skips the hidden half then.
+    if causal and mask is None and query.shape[2] == key.shape[2]:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
+    mask = add_causal(mask, query.shape[2], key.shape[2], query.device) if causal else mask
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=grouped)
+
+
+def _float32(*states: Tensor) -> list[Tensor]:
+    """Return half-precision states in float32, in which no score overflows; the kernel does the same."""
+    return [state.float() if state.dtype in (torch.float16, torch.bfloat16) else state for state in states]
+
+
+def _select_rows(weights: Tensor, mask: Tensor | None, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    shared = mask is None or mask.shape[-2] == 1
+    return weights[:, :, list(rows)], mask if mask is None or shared else mask[..., list(rows), :]
+
+
+@torch.no_grad()
+def _record_selected(
+    hook: AttentionHook,
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    *,
+    score: Score,
+    causal: bool,
+    step: int | None,
+) -> None:
+    """Compute the weights of the heads and rows that a hook selects, and no others."""
+    queries, keys = query.shape[2], repeat_groups(key, query.shape[1])
+
+    def weights_of_rows(rows: Sequence[int], query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor | None]:
+        row_mask = mask_rows(mask, rows, queries, keys.shape[2], causal=causal, device=query.device)
+        return attention_weights(score(*_float32(query, keys)), row_mask), row_mask
+
+    if hook.by_rows is not None:
+        hook.by_rows(queries, lambda rows: weights_of_rows(rows, query[:, :, list(rows)], keys))
+    if (recorder := hook.recorder) is not None:
+        rows = recorder.rows_of(queries, step)
+        selected = recorder.select(query, step)
+        weights, row_mask = weights_of_rows(rows, selected, recorder.select_heads(keys))
+        recorder.keep(hook.name, weights, row_mask, queries=queries, step=step)
