@@ -156,7 +156,7 @@ def test_refuses_a_measurement_with_other_flags(tmp_path: Path) -> None:
         (("--vary", "score"), "vary 'score' has no values"),
         (("--vary", "score=dot,dto"), "score 'dto' is unknown"),
         (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean score?"),
-        (("--vary", "score=dot,dot"), "give each value once"),
+        (("--vary", "score=dot,dot"), "each value once"),
         (("--vary", "hidden=4,x"), "hidden"),
         (("--vary", "seed=1,2"), "seed cannot be set"),
         (("--vary", "context=cell,output", "--query", "current"), "query current does not fit context cell"),
