@@ -33,8 +33,8 @@ class EndedError(Exception):
 class Worker(Generic[JobT, ResultT]):
     """A process that runs one job after another.
 
-    `work`: the function that runs a job; the function, jobs and results must be picklable. `threads`: PyTorch
-    threads of the process.
+    `work`: the function that runs a job; it, jobs and results must be picklable. `threads`: PyTorch threads of
+    the process.
     """
 
     def __init__(self, work: Callable[[JobT], ResultT], *, threads: int = 1) -> None:
@@ -64,7 +64,7 @@ class Worker(Generic[JobT, ResultT]):
         return cast("ResultT", result)
 
     def stop(self) -> None:
-        """Ask the process to stop, if it is alive; a running training saves first."""
+        """Ask the process to stop, if it is alive; a training saves first."""
         self._process.terminate()
 
     def join(self) -> int | None:
@@ -126,17 +126,6 @@ def run_in_processes(work: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> I
 
 
 @contextlib.contextmanager
-<<<<<<< HEAD
-def _uninterrupted() -> Iterator[None]:
-    """Delay signals until the end of the block, so that no signal arrives between the start of a worker and its
-    registration.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
-    handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in STOPPING}
-=======
 def handle_signals(handler: Callable[[int, object], object], numbers: Sequence[int]) -> Iterator[None]:
     """In the block, handle signals with `handler`, except in a thread, which cannot, and ignored ones (`nohup`).
 
@@ -147,7 +136,6 @@ def handle_signals(handler: Callable[[int, object], object], numbers: Sequence[i
     main = threading.current_thread() is threading.main_thread()
     handled = [number for number in numbers if main and signal.getsignal(number) is not signal.SIG_IGN]
     before = [(number, signal.signal(number, handler)) for number in handled]
->>>>>>> plain
     try:
         yield
     finally:

@@ -31,31 +31,17 @@ from regard.sweep.processes import exit_on_signal, handle_signals
 from regard.training import code_digests, trust
 from regard.version import __version__
 
-<<<<<<< HEAD
-POLL_INTERVAL = 2.0
-"""Seconds between two requests for the saved files of a training."""
-QUEUED = 4
-"""Number of trainings submitted beyond the number of cores, so that no core is idle between two trainings."""
-PATIENCE = 15.0
-"""Seconds without any started training after which the user gets a message."""
-=======
->>>>>>> plain
 GRACE = 60.0
 """Seconds in which stopped trainings save."""
 ATTEMPTS = 3
-"""Number of times that a training may be lost without a new checkpoint."""
+"""Times that a training may be lost without a new checkpoint."""
 WAIT = 0.5
-<<<<<<< HEAD
-"""Seconds to wait for replies in one loop."""
-START = "start a cluster with `ray start --head`, or give the address of a cluster with --address"
-=======
 """Seconds to wait for results in one loop."""
 LEASE = 120.0
 """Seconds to wait for the lock of a lost training. NFS frees the locks of a lost machine after 90 seconds (the
 default lease of Linux)."""
 SHARE = "start the command on storage that all machines share, with --savepath there"
 START = "start one with `ray start --head`, or give its address by --address"
->>>>>>> plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,43 +105,6 @@ class Ray:
             )
 
 
-<<<<<<< HEAD
-class _RemoteTraining:
-    """A training that runs on the cluster, or waits there."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.started = False
-        """Whether the training runs on a machine."""
-        self.losses = 0
-        """Number of times that the training was lost since its last checkpoint."""
-        self._claims = ExitStack()
-        self._trainer: Any = None
-
-    def begin(self, ray: Any, cpus: int) -> None:
-        """Submit the training with its saved files."""
-        self.started = False
-        self._claims.enter_context(claim_run(self.job))
-        files, _ = pack(self.job.folder, {})
-        self._trainer = ray.remote(Trainer).options(num_cpus=cpus).remote()
-        self.reply = self._trainer.begin.remote(__version__, self.job.stored, files, collect_code(self.job), cpus)
-
-    def request_update(self) -> None:
-        """Request the next update."""
-        self.reply = self._trainer.poll.remote(POLL_INTERVAL)
-
-    def stop(self) -> Any:
-        """Ask the training to stop; return a reference to its last update."""
-        return self._trainer.stop.remote()
-
-    def receive(self, ray: Any, seconds: float | None = None) -> TrainingUpdate:
-        """Return the requested update and write its files; the update has `ended` set if the machine does not
-        reply.
-        """
-        try:
-            update: TrainingUpdate = ray.get(self.reply, timeout=seconds)
-        except ray.exceptions.RayTaskError as error:
-=======
 def _result(ray: Any, reference: Any) -> Measured | None:
     """Return the measurement of a task, or raise its error; None if its process or machine was lost."""
     try:
@@ -170,7 +119,6 @@ def _result(ray: Any, reference: Any) -> Measured | None:
         # A task that was cancelled from outside counts as lost, too.
         lost = isinstance(error, ray.exceptions.TaskCancelledError)
         if isinstance(error, ray.exceptions.RayTaskError) and not lost:
->>>>>>> plain
             raise error.cause from None
         return None
 
@@ -255,20 +203,18 @@ def _connected(address: str | None) -> Iterator[Any]:
 
 
 def _last_address() -> str | None:
-    """Return the address of the last cluster of this machine, if Ray has stored an address."""
+    """Return the address of the last cluster of this machine, if Ray has stored one."""
     note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
     return read_text(note, "start Ray anew").strip() if is_file(note) else None
 
 
 def _check_reachable(address: str) -> None:
-    """Raise `InputError` if nothing listens at host:port: Without this check, Ray would wait for minutes."""
+    """Raise `InputError` if nothing listens at host:port: Ray itself would wait for minutes."""
     host, colon, port = address.rpartition(":")
     if address == "auto":
         return
     if not (colon and host and port.isdigit()):
-        raise InputError(
-            f"address {address!r} is not of the form host:port: give an address such as 10.0.0.1:6379"
-        )
+        raise InputError(f"address {address!r} is not of the form host:port: give one such as 10.0.0.1:6379")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
