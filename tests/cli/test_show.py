@@ -92,3 +92,17 @@ def test_examine_and_prune_by_command(
     assert status == 2 and "seed -1 is out of range" in err
     status, _, err = command("examine", trained.folder, "--samples", "1")
     assert status == 2 and "samples 1 is out of range" in err
+
+
+def test_live_page_is_written(
+    command: Callable[..., tuple[int, str, str]], trained: regard.AnswerRun, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    assert command("show", trained.folder, "--live", page)[:2] == (0, f"The page is in {page}\n")
+    assert 'id="parameters"' in page.read_text(encoding="utf-8")
+
+
+def test_live_page_has_one_run(command: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    status, _, err = command("show", "counting", "--live", tmp_path / "page.html", "--compare_with", "signal")
+    assert status == 2
+    assert "leave out --compare_with" in err

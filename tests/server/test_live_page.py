@@ -16,8 +16,9 @@ import torch
 import regard
 from regard.data import PairBatch, collate, read_source
 from regard.runs import AnyRun
+from regard.runs.live_data import MAX_PARAMETERS, live_data
 from regard.server import Explorer
-from regard.server.live_page import MAX_PARAMETERS, live_data, live_page
+from regard.server.live_page import live_page
 from regard.server.messages import AttendRequest, ExplainRequest, InterventionRequest
 
 NODE = shutil.which("node")

@@ -83,7 +83,7 @@ export function trainingPanel(recipe, redraw) {
   }
 
   const label = node("label", { for: "seed" }, "Seed");
-  const panel = node("div", { id: "training", role: "group", "aria-label": "Training" });
+  const panel = node("section", { id: "training", "aria-label": "Training" });
   panel.append(start, label, seed, back, picture, told);
   return panel;
 }

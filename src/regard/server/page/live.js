@@ -9,13 +9,16 @@ import { node } from "./js/dom.js";
 function limits() {
   const { change, training, kind } = liveData;
   return node(
-    "p",
-    { id: "limits" },
+    "section",
+    { id: "limits", "aria-label": "Limits of this page" },
     "This page needs no server: its own JavaScript computes the model. " +
       `Parameters are rounded, which changes logits by up to ${change.toExponential(0)}. ` +
-      `It has no snapshots of training, no comparison with other runs, no head importance, no samples${
-        kind === "query" ? "" : ", no beam search (answers are greedy)"
-      }${training ? "" : ", no training"}: regard show has them.`,
+      "It has no snapshots of training, no comparison with other runs, no head importance and roles, no search for " +
+      `samples${kind === "query" ? "" : ", no beam search (answers are greedy)"}: regard show has them. ${
+        training
+          ? "Training here draws other random numbers than regard train."
+          : "It trains no model of this kind."
+      }`,
   );
 }
 
