@@ -25,7 +25,7 @@ def length_mask(lengths: Tensor, time: int) -> Tensor:
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """Return the mask (queries, keys) in which each query attends to its own key and earlier ones.
 
-    The queries are the last steps of the keys, so that one new step may attend to a whole cache.
+    The queries are the last steps of the keys, so that one new query may attend to all cached keys.
 
     >>> causal_mask(1, 3)
     tensor([[True, True, True]])
@@ -58,7 +58,7 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
         raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True may be attended")
     shape, rest = tuple(mask.shape), mask.dim() - 1
     by_batch = shape == (batch, keys)
-    # A model exported for any size must not compare two sizes: then two dimensions mean (B, Tk).
+    # An export with dynamic sizes cannot compare two sizes, so a mask of two dimensions means (B, Tk) there.
     by_query = not (by_batch and isinstance(shape[0], torch.SymInt)) and shape == (queries, keys)
     if by_batch and by_query and batch > 1:
         raise InputError(
@@ -81,7 +81,7 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
 def mask_rows(
     mask: Tensor | None, rows: Sequence[int], queries: int, keys: int, *, causal: bool, device: torch.device
 ) -> Tensor | None:
-    """Return the mask of some query rows, without building the others.
+    """Return the mask of some query rows, without building the mask of the other rows.
 
     `mask`: of all `queries` and `keys`, broadcastable to (B, H, Tq, Tk), or None. `causal` also hides the future.
     """
