@@ -123,7 +123,7 @@ def test_a_full_disk_does_not_keep_auto_from_answering(
     with pytest.raises(MachineError, match="cannot write .*: No space left on device"):
         translate(run)
     assert translate(run, engine="auto") == run.translate(SOURCES) and kept(run) == []
-    assert "using Regard's own search: cannot write" in capsys.readouterr().err
+    assert "using Regard's own search, because cannot write" in capsys.readouterr().err
 
 
 def test_auto_takes_it_and_says_so(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,7 +230,7 @@ def test_what_is_drawn_is_found_by_our_search(
 ) -> None:
     picture = ("--plot", tmp_path / "a.html")
     status, _, err = command("translate", run.folder, SOURCES[0], *picture)
-    assert status == 0 and err == "regard: using the engine regard, as --plot needs its attention\n"
+    assert status == 0 and err == "regard: using the engine regard, because --plot needs attention weights\n"
     status, out, err = command("translate", run.folder, SOURCES[0], *picture, "--engine", "ctranslate2")
     assert (status, out) == (2, "") and "--plot needs the engine regard" in err and err.count("\n") == 1
     assert not (run.folder / "engines").exists()

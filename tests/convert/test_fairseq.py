@@ -131,7 +131,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
     refused_with("cannot be read as weights .it holds .*, which was not run", trap=Trap(tmp_path / "ran"))
     assert not (tmp_path / "ran").exists()
     refused_with(
-        "has encoder.layers.0.gate: Regard's Transformer has no such part",
+        "has encoder.layers.0.gate: Regard's Transformer does not have this part",
         **{"encoder.layers.0.gate": torch.ones(2)},
     )
     refused_with(

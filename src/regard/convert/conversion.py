@@ -65,7 +65,7 @@ class Exportable(Protocol):
 
 
 ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVocabulary
-"""Vocabularies that other programs can read."""
+"""Classes of vocabularies that other programs can read."""
 
 
 class ExportParts(NamedTuple):
@@ -101,7 +101,7 @@ def token_names(vocabulary: Vocabulary) -> list[str]:
 
 
 class ForcedOutput(NamedTuple):
-    """Output of a program with forced targets. Steps after the end of a target are undefined."""
+    """Output of a program with forced targets. Values at steps after the end of a target are undefined."""
 
     log_probabilities: Tensor
     """(B, Tt), natural logarithms, of the target tokens."""
@@ -148,7 +148,7 @@ class ImportedModel(NamedTuple):
 def check_equal(settings: Mapping[str, Any], names: Iterable[str], separator: str = "_") -> None:
     """Raise `InputError` if one of the named settings differs between encoder and decoder.
 
-    `separator` stands between the side and the setting in the program's files.
+    `separator` is the text between the side (encoder or decoder) and the setting in the program's files.
 
     >>> check_equal({"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}, ["ffn_dim"])
     """
@@ -166,7 +166,7 @@ def check_supported(name: str, value: Any, choices: Iterable[str]) -> None:
 
 @contextmanager
 def name_damaged(file: Path, mend: str) -> Iterator[None]:
-    """Raise `InputError` with the name of `file` and the remedy `mend` for a `DamageError` in the block."""
+    """Turn a `DamageError` in the block into an `InputError` that names `file` and the remedy `mend`."""
     try:
         yield
     except DamageError as error:

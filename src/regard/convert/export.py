@@ -27,9 +27,9 @@ class Converter(NamedTuple):
     write: Callable[[Exportable, Path], None]
     """Write the model to an existing folder."""
     open: Callable[[Exportable, Path], ConvertedModel]
-    """Open the written model in the other program."""
+    """Open the exported model in the other program."""
     card: CardTemplate | None = None
-    """Parts of its model card, if it has one."""
+    """Program-specific parts of the model card; None if the program has no model card."""
 
 
 PROGRAMS: dict[str, Converter] = {
