@@ -42,7 +42,7 @@ def type_in(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 def test_choose_report_keep_and_align(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
     source, target, links = texts
     status, out, err = command("align", own, source, target)
-    assert status == 0 and "no alignment heads were chosen for this run, so all are averaged" in err
+    assert status == 0 and "this run has no chosen alignment heads, so all heads are averaged" in err
     assert len(out.splitlines()) == len(PAIRS)
     status, out, err = command("align", own, source, target, "--links", links)
     assert (status, err) == (0, "")
@@ -70,7 +70,7 @@ def test_a_choice_is_not_lost_unasked(own: Path, texts: tuple[Path, Path, Path],
     assert status == 0 and "Stored in" not in out and (own / "alignment.json").read_text() == before
     status, out, _ = command(*asked)
     assert (
-        "This replaces the earlier choice, decoder.0.cross" in out
+        "These heads replace the earlier choice, decoder.0.cross" in out
         and "--no-keep evaluates without storing" in out
     )
     command("align", own, source, target, "--links", links)
@@ -176,7 +176,7 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
         (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no partner"),
         (["a.de", "a.en", "--links", "a.en"], "which is not a link"),
         (["a.de", "a.en", "--links", "short.en"], "has links of 1 pairs, the text has 88"),
-        (["--links", "a.links"], "--links needs the sentences that it links: give"),
+        (["--links", "a.links"], "--links needs the linked sentences: give"),
         (["a.de", "--links", "a.links"], "line 1 has no tab"),
         (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),
         (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
@@ -214,8 +214,8 @@ def test_by_what_was_not_chosen(
     german: regard.TranslationRun, texts: tuple[Path, Path, Path], command: Command
 ) -> None:
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
-    assert status != 0 and "has no chosen heads to align by" in err
-    with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give as many"):
+    assert status != 0 and "has no chosen alignment heads" in err
+    with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give links for every pair"):
         german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 
 
@@ -228,7 +228,7 @@ def test_heads_of_a_model_that_went_on_are_forgotten(
     kept = json.loads((own / "alignment.json").read_text())
     (own / "alignment.json").write_text(json.dumps(kept | {"step": 1}))
     with pytest.raises(
-        regard.InputError, match=r"alignment\.json: it has changed since it was written; delete it"
+        regard.InputError, match=r"alignment\.json: the file has changed since it was written; delete it"
     ):
         run.kept_heads()
     run.files.write_derived("alignment.json", {**kept, "step": 1})

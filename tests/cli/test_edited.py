@@ -82,4 +82,4 @@ def test_show_refuses_an_edited_examination(edited: Path, tmp_path: Path, comman
     file = tmp_path / "signal2" / "examined.json"
     file.write_text(file.read_text().replace("cross", "Cross", 1))
     status, out, err = command("show", tmp_path / "signal2", "--no-browser")
-    assert (status, out, err.count("\n")) == (2, "", 1) and "examined.json: it has changed since" in err
+    assert (status, out, err.count("\n")) == (2, "", 1) and "examined.json: the file has changed since" in err

@@ -18,7 +18,8 @@ from regard.io.reading import cannot_read
 
 LENIENT_HINT = "; or read invalid bytes as unknown, with --lenient"
 LINES_PER_CHUNK = 512
-"""Number of lines read at once. Among many lines, those of similar length form batches with little padding."""
+"""Number of lines read at once. Reading many lines at once allows batches of lines with similar length, which
+need little padding."""
 
 
 @contextmanager
