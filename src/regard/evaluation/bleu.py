@@ -19,7 +19,7 @@ class Quality:
     exact_match: float
     """Share (0 to 1) of translations that equal the reference; case as in `chrf`."""
     signatures: dict[str, str]
-    """sacrebleu's signature of each of the first three scores, by name."""
+    """sacrebleu's signature of each score that has one, by the score's name."""
     tokenizer: str
     """sacrebleu's tokenizer for BLEU."""
 

@@ -4,8 +4,8 @@ Replaces: `EncoderLayer.forward` and `DecoderLayer.forward`.
 Gain and conditions: see `fast_transformer`.
 
 One product computes queries, keys and values; the factor on scores is part of its matrix; outputs are added to
-the residual in place. `sums` is the residual, (N, D) for N steps of all sequences. Each layer changes it and
-returns it.
+the residual in place. `sums` is the residual, (N, D) for N steps of all sequences. Each layer changes `sums` in
+place and returns it.
 
 Letters: B sequences, T steps of each or K hypotheses, H heads, d width of a head, D width of states.
 """
@@ -20,7 +20,8 @@ from regard.fast.kv_cache import LayerCache
 from regard.fast.onednn import PackedLinear
 
 MIN_KERNEL = 64
-"""Queries of a sequence above which PyTorch's fused kernel is faster, as it never holds all scores."""
+"""Number of queries of a sequence above which PyTorch's fused kernel is faster, because the kernel never stores
+all scores."""
 
 
 class Norm:
@@ -45,7 +46,7 @@ class FastResidual:
         return self.norm(sums) if self.pre_norm else sums
 
     def after(self, sums: Tensor) -> Tensor:
-        """Return the input of the next layer, after this layer's output has been added."""
+        """Return the input of the next layer, given the residual sum after this layer."""
         return sums if self.pre_norm else self.norm(sums)
 
 
@@ -72,7 +73,7 @@ class FastSelfAttention:
         return queries
 
     def add_output(self, sums: Tensor, context: Tensor) -> Tensor:
-        """Add the output for the context (N, H d)."""
+        """Add the layer's output for the context (N, H d) to `sums`."""
         return self.residual.after(self.output.add_to(sums, context))
 
 
@@ -103,7 +104,7 @@ class FastFeedForward:
         self.inner, self.outer = join_linears(layer.inner), join_linears(layer.outer)
 
     def __call__(self, sums: Tensor) -> Tensor:
-        """Add the output of each step."""
+        """Add the feed-forward output of each step to `sums`."""
         inner = self.activate(self.inner(self.residual.before(sums)))
         return self.residual.after(self.outer.add_to(sums, inner))
 
