@@ -177,7 +177,9 @@ def test_start_from_a_damaged_run_is_refused(german: regard.TranslationRun, othe
     content = bytearray((folder / "model.safetensors").read_bytes())
     content[-1] ^= 1
     (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(InputError, match="another run: model.safetensors: it has changed since it was written"):
+    with pytest.raises(
+        InputError, match="another run: model.safetensors: the file has changed since it was written"
+    ):
         regard.train("translation", start_from=folder, train=other, **OTHER, savepath=tmp_path / "models")
 
 
