@@ -232,7 +232,7 @@ def test_broken_model_is_refused(model: str, message: str) -> None:
         (
             "inputs.sum(1, keepdim=True) + 99",
             "None",
-            "gives answers that are no classes: expected int64 from 0 to 10",
+            "gives answers that are not classes: expected int64 from 0 to 10",
         ),
         ("inputs[:, :1]", "None", "gives relevance of type NoneType: expected a tensor"),
         ("1 / 0", "None", "fails on a batch of 2: ZeroDivisionError"),

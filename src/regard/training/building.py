@@ -41,7 +41,7 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
             if not config.custom_parts:
                 raise
             raise PluginError(
-                f"{' with '.join(config.custom_parts)} cannot be built: {describe_error(error)}; mend it"
+                f"{' with '.join(config.custom_parts)} cannot be built: {describe_error(error)}; correct it"
             ) from error
     for layer, heads in config.kept_heads.items():
         keep_heads(find_layer(model, layer), heads)
@@ -100,8 +100,8 @@ def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor
         for name, spec in tensor_specs(before).items():
             if specs.get(name) != spec:
                 raise InputError(
-                    f"parameter {name} is {spec} in the run to begin from, and {specs.get(name, 'missing')} "
-                    f"here: use the same sizes, also max_len if positions are learned"
+                    f"parameter {name} is {spec} in the earlier run, and {specs.get(name, 'missing')} "
+                    f"in this one: use the same sizes, also max_len if positions are learned"
                 )
         model.load_state_dict(before)
     if config.training.freeze:
