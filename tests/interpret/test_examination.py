@@ -178,5 +178,5 @@ def test_a_report_by_command(
     path = tmp_path / "page.html"
     status, out, err = command("examine", trained.folder, "--samples", "10", "--html", path)
     (trained.folder / "examined.json").unlink()
-    assert (status, err) == (0, "") and "What each head does" in out and f"Saved {path}" in out
+    assert (status, err) == (0, "") and "What each head attends to" in out and f"Saved {path}" in out
     assert "What the attention of signal2 means" in path.read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from regard.viz.subject import Input, Subject
 MAX_RETURNED = 20
 """Largest number of samples that are returned."""
 MAX_LETTERS = 40
-"""Characters of an input that a table shows."""
+"""Number of characters of an input that a table shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +51,11 @@ class HeadSamples(Result):
     looked_at: int
     """Number of inputs that were searched."""
     wrong: int | None
-    """Number of these that were answered wrongly; None if that is not known."""
+    """Number of searched inputs that were answered wrongly; None if that is not known."""
     samples: list[HeadSample]
 
     def summary(self) -> str:
-        """Return the head, the token and the number of inputs."""
+        """Return the head, the token and the numbers of inputs and wrong answers."""
         token = "anything" if self.token is None else repr(self.token)
         errors = "" if self.wrong is None else f", {self.wrong} answered wrongly"
         return f"{self.layer} head {self.head} on {token}: {self.looked_at} inputs{errors}"
