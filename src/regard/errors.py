@@ -17,13 +17,13 @@ MAX_LISTED = 12
 
 
 class RegardError(Exception):
-    """Base class of all errors that Regard raises on purpose. `exit_status` is that of the command line."""
+    """Base class of all errors that Regard raises on purpose. `exit_status` is the exit status of the command."""
 
     exit_status = 1
 
 
 class InputError(RegardError):
-    """An invalid value, flag or file, or an invalid combination of them."""
+    """An invalid value, flag or file, or an invalid combination of flags."""
 
     exit_status = 2
 
@@ -73,7 +73,7 @@ def check_choices(config: object) -> None:
 def unknown_choice(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:
     """Return an error for an unknown name, with the choices or the nearest one.
 
-    `what`: the kind of thing, such as "score". `other`: another form that is accepted, such as "module:Class".
+    `what`: the kind of thing, such as "score". `other`: a further accepted form, such as "module:Class".
 
     >>> print(unknown_choice("score", "dott", ["dot", "additive"]))
     score 'dott' is unknown: choose dot, additive; did you mean dot?
