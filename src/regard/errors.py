@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Literal, get_args, get_origin, get_type_hints
 
 MAX_LISTED = 12
-"""With more choices, a message names only the nearest one."""
+"""With more choices, a message names only the nearest choice."""
 
 
 class RegardError(Exception):
@@ -71,7 +71,7 @@ def check_choices(config: object) -> None:
 
 
 def unknown_choice(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:
-    """Return an error for an unknown name, with the choices or the nearest one.
+    """Return an error for an unknown name; its message lists the choices, or names the nearest choice.
 
     `what`: the kind of thing, such as "score". `other`: a further accepted form, such as "module:Class".
 

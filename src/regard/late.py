@@ -8,7 +8,8 @@
 Then `from regard.decoding import beam_search` imports only the module `search` of the package.
 
 The library lazy-loader is not used, because type checkers do not see its `attach`, and its `attach_stub` needs a
-second list of the names in a `.pyi` file. Here the block for type checkers is the only list.
+second list of the names in a `.pyi` file. With this module, the block for type checkers is the only list of
+names.
 """
 
 import ast

@@ -30,7 +30,8 @@ NO_TELEMETRY = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Variables that stop libraries from sending usage reports. They must be set before the library is imported."""
+"""Variables that stop libraries from sending usage reports. The variables must be set before the library is
+imported."""
 OFFLINE_SWITCH = "HF_HUB_OFFLINE"
 HUB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 """Pattern of an owner or of a name on the Hub."""
@@ -94,8 +95,8 @@ def library_errors(library: str, what: str, advice: str, *, prints: bool = False
     """Turn any error of a library into one line: `what: library says ...; advice`.
 
     `what`: the file and the failed action, such as `'folder' cannot be loaded`. `prints`: show the library's
-    output, such as a progress bar, at once instead of at the end. Raises `InputError` for errors and panics of
-    the library, and `MachineError` for lack of memory or disk space. Errors of Regard pass.
+    output, such as a progress bar, immediately instead of at the end. Raises `InputError` for errors and panics
+    of the library, and `MachineError` for lack of memory or disk space. Errors of Regard pass.
     """
     try:
         with nullcontext() if prints else _hide_panics():
@@ -195,6 +196,6 @@ def check_hub_name(name: str) -> None:
         )
     if len(parts) == 2 and path.parent.exists():
         raise InputError(
-            f"folder {name!r} does not exist, {parts[0]!r} does: check the name (the Hub was not asked for "
-            f"{name!r}; to download that, change to a folder without {parts[0]!r})"
+            f"folder {name!r} does not exist, {parts[0]!r} does: check the name (Regard did not ask the Hub for "
+            f"{name!r}; to download that model, change to a folder without {parts[0]!r})"
         )

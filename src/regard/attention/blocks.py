@@ -30,7 +30,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 class FeedForward(nn.Module):
     """The point-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, the same at every position.
 
-    `activation` replaces ReLU. Raises `InputError` for an unknown one.
+    `activation` replaces ReLU. Raises `InputError` for an unknown activation.
 
     >>> import torch
     >>> FeedForward(12, 24)(torch.zeros(2, 5, 12)).shape
@@ -90,8 +90,8 @@ def attention_layer(
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each in a residual (section 3.1).
 
-    `heads`: None for single-head attention without projections. `epsilon`: added to the variance in
-    normalization. `options`: passed to `MultiHeadAttention`.
+    `heads`: Number of heads; None for single-head attention without projections. `epsilon`: added to the variance
+    in normalization. `options`: passed to `MultiHeadAttention`.
 
     >>> import torch
     >>> EncoderLayer(12, 3, 24)(torch.zeros(2, 5, 12)).shape
@@ -162,7 +162,7 @@ class LayerStack(nn.Module):
 
 
 class Encoder(LayerStack):
-    """A stack of `layers` encoder layers with the name `layer`; `options` go to standard ones.
+    """A stack of `layers` encoder layers with the name `layer`; `options` are arguments of standard layers.
 
     >>> import torch
     >>> Encoder(2, 12, 3, 24)(torch.zeros(2, 5, 12)).shape
@@ -240,7 +240,8 @@ class DecoderLayer(nn.Module):
 
         `memory` is the result of `project`. If `memory` has fewer sources than `states` has sequences, the
         sequences are one step of several hypotheses of each source. Without `past`, `states` are all steps
-        (teacher forcing); with it, the next ones. `mask`: as in `MultiHeadAttention`, over all steps.
+        (teacher forcing); with `past`, they are the next steps. `mask`: as in `MultiHeadAttention`, over all
+        steps.
         """
         key_values: list[KeyValues] = []
         step = None if past is None else past.keys.shape[2]

@@ -28,7 +28,7 @@ def attention_weights(scores: Tensor, mask: Tensor | None = None) -> Tensor:
         # A recorded tensor must not be a view with gaps.
         return padded_softmax(scores, wide).to(scores.dtype).contiguous()
     # Adding the mask takes a single pass over the scores. The offset is finite, because the softmax of a row
-    # of -inf is 0 / 0. It is half of the lowest number, so that its sum with a score stays finite.
+    # of -inf is 0 / 0. The offset is half of the lowest number, so that its sum with a score stays finite.
     offsets = torch.zeros((), dtype=wide, device=mask.device).masked_fill(~mask, torch.finfo(wide).min / 2)
     not_empty = mask.any(-1, keepdim=True).to(wide)
     return (padded_softmax(scores + offsets, wide) * not_empty).to(scores.dtype)
@@ -60,8 +60,8 @@ def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
 def tempered_weights(weights: Tensor, temperature: float) -> Tensor:
     """Return weights (..., Tq, Tk) as if their scores had been divided by a temperature.
 
-    `softmax(s / t)` is `softmax(s) ** (1 / t)`, normalized again. Above 1 a row becomes more even, below 1 more
-    peaked. A row of zeros stays zero.
+    `softmax(s / t)` is `softmax(s) ** (1 / t)`, normalized again. A temperature above 1 makes a row more even,
+    below 1 more peaked. A row of zeros stays zero.
 
     >>> tempered_weights(torch.tensor([[0.2, 0.8]]), 0.5)
     tensor([[0.0588, 0.9412]])

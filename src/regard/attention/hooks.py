@@ -45,7 +45,8 @@ class AttentionHook:
 
     @property
     def partial(self) -> bool:
-        """Whether only some heads or rows are needed; the layer then computes these besides the fused kernel."""
+        """Whether only some heads or rows are needed; the layer then computes these weights in addition to the
+        output of the fused kernel."""
         selects = self.by_rows is not None if self.recorder is None else self.recorder.partial
         return selects and not self.changes and self.watcher is None
 

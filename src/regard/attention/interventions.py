@@ -5,8 +5,8 @@
 
 A record shows what a model attends to; an intervention tests whether this attention affects the output. A head is
 switched off (Michel et al. 2019, section 2.3) or made to attend uniformly, or one of its weights is set. Weights
-change after the softmax, so records show the changed ones. Interventions nest, and apply in the order of the
-contexts.
+change after the softmax, so records contain the changed weights. Interventions nest, and apply in the order of
+the contexts.
 """
 
 import math
@@ -82,7 +82,7 @@ class Intervention:
     """off: zero weights, so that the heads add nothing. uniform: equal weights on all keys that may be attended.
     A number from 0 to 1: the weight of `query` on `key`; its other weights keep their proportions."""
     query: int | None = None
-    """Step of the query whose weight is set; with a number only."""
+    """Step of the query whose weight is set; only if `to` is a number."""
     key: int | None = None
     """Step of the key."""
 

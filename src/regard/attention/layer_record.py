@@ -111,7 +111,7 @@ class Part(NamedTuple):
     steps: Sequence[int]
     """(Tq), the steps of the queries."""
     first_key: int = 0
-    """Step of the first key: a window drops earlier ones."""
+    """Step of the first key; it is above 0 if a window has dropped earlier keys."""
     inside: AttentionTrace | None = None
 
 

@@ -23,7 +23,7 @@ def length_mask(lengths: Tensor, time: int) -> Tensor:
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Return the mask (queries, keys) in which each query attends to its own key and earlier ones.
+    """Return the mask (queries, keys) in which each query attends to the key at its own step and to earlier keys.
 
     The queries are the last steps of the keys, so that one new query may attend to all cached keys.
 

@@ -180,8 +180,8 @@ def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
     """Prune a layer to some heads (Michel et al. 2019, section 4); its outputs are those of the whole layer with
     the other heads off.
 
-    `heads`: those to keep, in ascending order. Raises `InputError` for a layer without projections, or with keys
-    and values that several heads share.
+    `heads`: the heads to keep, in ascending order. Raises `InputError` for a layer without projections, or with
+    keys and values that several heads share.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> keep_heads(layer, [0, 2])

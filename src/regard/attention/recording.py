@@ -49,8 +49,8 @@ def record_own(
 
     `layers`, `heads` and `rows` (query steps) select what is recorded, and nothing else is computed. `inside`:
     also store queries, keys, scores, values and contexts in `Record.inside`, of whole layers only. Labels are
-    attached to each record. Gradients flow as usual. Outputs differ from unrecorded ones by the rounding of the
-    fused kernel at most (1e-5 in float32), and not at all with `heads` or `rows`.
+    attached to each record. Gradients flow as usual. The model's outputs differ from those without recording by
+    the rounding of the fused kernel at most (1e-5 in float32), and not at all with `heads` or `rows`.
 
     Raises `InputError` for an unknown layer, for heads or rows with `inside`, and, when the model runs, for a
     head or row out of range. In stepwise decoding, a row that is out of range raises an error when the record is

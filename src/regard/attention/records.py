@@ -19,7 +19,7 @@ each input, or None, and whether a query is named by the token written at its st
 
 @dataclass(kw_only=True)
 class Recorder:
-    """Stores the weights of layers, of all heads and query rows or of selected ones."""
+    """Stores the weights of layers, of all heads and query rows or of a selection."""
 
     heads: Sequence[int] | None = None
     rows: Sequence[int] | None = None

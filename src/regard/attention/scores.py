@@ -10,8 +10,8 @@
 
 A score acts on the last two dimensions and broadcasts over the others, so one class serves single-head attention
 (B, T, D) and multi-head attention (B, H, T, D). Your own score derives from `Score`: its constructor takes the
-widths of queries and keys, and it defines `forward`. It may define `prepare` for work that depends on the keys
-alone.
+widths of queries and keys, and it defines `forward`. A score may define `prepare` for work that depends on the
+keys alone.
 """
 
 import torch

@@ -15,7 +15,7 @@ from regard.cli.terminal import escape_output, open_streams, print_message
 from regard.errors import RegardError, unknown_choice
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
-"""Errors of writing to standard output. Errors of writing files are reported by `regard.io`."""
+"""Errors of a failed write to standard output. Errors of writing files are reported by `regard.io`."""
 COMMANDS = {
     "train": "train a model on a task",
     "test": "test a trained model and show its attention",
@@ -43,8 +43,7 @@ MODULES = {"import": "import_model"}
 
 HELP = """usage: regard COMMAND ...
 
-Train attention models, inspect what they attend to, and test whether it is
-meaningful.
+Train attention models, inspect what they attend to, and test whether their attention is meaningful.
 
 commands:
 {commands}

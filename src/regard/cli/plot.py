@@ -21,7 +21,7 @@ PROG = "regard plot"
 DESCRIPTION = (
     "Draw a figure for a paper, with its caption and its data in files beside it. KIND: "
     f"{', '.join(FIGURE_KINDS)}. MODEL: a run (a task's name, or a folder), or an external model (a folder as of "
-    "save_pretrained, or a name on the Hugging Face Hub); positions without MODEL are the sinusoidal ones."
+    "save_pretrained, or a name on the Hugging Face Hub); without MODEL, positions draws the sinusoidal encoding."
 )
 
 
@@ -46,7 +46,7 @@ class PlotFlags:
     head: int | None = None
     """Head of an alignment. Default: the head that the caption names."""
     samples: int | None = None
-    """Unseen inputs to average over. Default: 100, and for importance 1,000 where the task draws them."""
+    """Unseen inputs to average over. Default: 100, or, for importance, 1,000 if the task draws its samples."""
     seed: int = 0
     """Seed of drawn inputs."""
     dimensions: int = 64

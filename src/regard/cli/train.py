@@ -57,7 +57,7 @@ class TransformerChoice(ModelChoice):
 
 @dataclass(frozen=True, kw_only=True)
 class RunChoice:
-    """Folder of the run, and what to do with an existing one."""
+    """Folder of the run, and flags for an existing run in it."""
 
     savepath: Path = Path(SAVEPATH)
     """Folder of runs. The run is saved in a subfolder named after the task."""

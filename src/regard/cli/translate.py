@@ -46,10 +46,10 @@ class TranslateFlags:
     n_best: int = 1
     """Number of answers per text, best first, each on its own line (at most beam)."""
     temperature: float = 0.0
-    """Above 0, sample each token from the model's distribution at this temperature instead of searching."""
+    """If above 0, sample each token from the model's distribution at this temperature instead of searching."""
     seed: int = 0
-    """Random seed of sampling (0 or more). A text and a seed give the same answer, whatever the other texts. Use
-    several seeds for several answers."""
+    """Random seed of sampling (0 or more). A text and a seed give the same answer, independently of the other
+    texts. Use several seeds for several answers."""
     scores: bool = False
     """Write each answer's log-probability (nats) and a tab before it."""
     align: bool = False
@@ -197,7 +197,7 @@ def _warn_unknown(run: SequenceRun, text: str, name: str) -> None:
 
 
 def _write(answers: Sequence[Answers], flags: TranslateFlags) -> None:
-    """Write `n_best` lines per text, empty ones if there are fewer answers."""
+    """Write `n_best` lines per text; lines without an answer are empty."""
     output = answer_output()
     for ranked in answers:
         for rank in range(flags.n_best):

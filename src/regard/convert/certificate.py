@@ -28,7 +28,7 @@ from regard.training.stored_config import file_digest
 from regard.version import __version__
 
 SENTENCES = 100
-"""Number of unseen sentences to compare by default."""
+"""Default number of unseen sentences on which both programs are compared."""
 MAX_DIFFERENCE = 1e-4
 """Largest accepted difference of logits, log-probabilities (nats) and weights."""
 BEAM = 5
@@ -102,7 +102,7 @@ def select_sentences(run: Exportable, texts: Sequence[str], *, progress: bool = 
     if skipped := len(texts) - len(selected):
         reason = f"{skipped:,} of {len(texts):,} sentences have more than {most:,} tokens, the maximum"
         if not selected:
-            raise InputError(f"{reason}: give shorter ones with --examples")
+            raise InputError(f"{reason}: give shorter sentences with --examples")
         print_status(f"{reason}: skipped", show=progress)
     if not selected:
         raise InputError("there are no sentences to compare both programs on: give some with --examples")

@@ -2,7 +2,7 @@
 
 An import has one shape: read the program's files, check its settings, map the names of its parameters, and return
 an `ImportedModel`. `import_model` writes the run and compares both programs. An export starts from an
-`Exportable` run and takes the same steps in the other direction.
+`Exportable` run and takes the steps of an import in reverse.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def check_equal(settings: Mapping[str, Any], names: Iterable[str], separator: st
 
 
 def check_supported(name: str, value: Any, choices: Iterable[str]) -> None:
-    """Raise `InputError` if a setting is not among those that Regard's Transformer has."""
+    """Raise `InputError` if Regard's Transformer does not support a setting."""
     if value not in choices:
         raise InputError(f"{name} {value} is not supported: choose {', '.join(choices)}")
 

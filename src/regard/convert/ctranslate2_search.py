@@ -11,7 +11,7 @@ stops by Regard's rule: as soon as there are as many finished hypotheses as beam
 - CTranslate2 has one maximum length per batch, Regard one per source. Longer hypotheses are ignored here.
 
 If these differences could change an answer, Regard's own search answers that sentence. In a trained model this
-affects one sentence in a thousand. It affects more sentences only if `n_best` is close to `beam` and there is a
+affects one sentence in a thousand. More sentences are affected only if `n_best` is close to `beam` and there is a
 length penalty.
 """
 

@@ -135,8 +135,8 @@ class Engines:
         return opened
 
     def _find(self, precision: Precision, threads: int) -> CTranslate2Search:
-        """Open the converted model. Convert the run first if there is no converted model, or a damaged one, or
-        one of other parameters."""
+        """Open the converted model. If it is missing, damaged or made from other parameters, convert the run
+        first."""
         target = self._run.folder / "engines" / f"ctranslate2-{_digest(self._run)}"
         linked = target.parent.is_symlink()
         if target.is_dir() and not linked and not convert.matches_certificate(target):

@@ -130,19 +130,20 @@ def read_fairseq(folder: Path) -> ImportedModel:
 
 def _find_checkpoint(folder: Path) -> Path:
     if not is_folder(folder):
-        raise InputError(f"{str(folder)!r} is not a folder: give one with a checkpoint and its dictionaries")
+        raise InputError(f"{str(folder)!r} is not a folder: give a folder with a checkpoint and its dictionaries")
     for name in CHECKPOINTS:
         if is_file(folder / name):
             return folder / name
     checkpoints = [path for path in list_files(folder) if path.suffix == ".pt"]
     if len(checkpoints) != 1:
         has = f"has {', '.join(path.name for path in checkpoints)}" if checkpoints else "has no checkpoint"
-        raise InputError(f"{str(folder)!r} {has}: give a folder with one, such as {CHECKPOINTS[0]}")
+        raise InputError(f"{str(folder)!r} {has}: give a folder with one checkpoint, such as {CHECKPOINTS[0]}")
     return checkpoints[0]
 
 
 def _read_checkpoint(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the settings and parameters of a checkpoint; names of older fairseq versions are updated."""
+    """Return the settings and parameters of a checkpoint, with names of older fairseq versions changed to current
+    ones."""
     settings, state = load_checkpoint(
         file, [argparse.Namespace], lambda checkpoint: (_get_settings(checkpoint), checkpoint["model"]), RESTORE
     )

@@ -46,7 +46,7 @@ def read_vocabularies(
 ) -> tuple[FairseqVocabulary, FairseqVocabulary]:
     """Return source and target vocabulary, whose embeddings have `sizes` rows.
 
-    If the checkpoint does not name its `languages` (fairseq omits those it guessed itself), the sizes determine
+    If the checkpoint does not name its `languages` (fairseq omits languages that it guessed), the sizes determine
     which dictionary is the source. Raises `InputError` if source and target cannot be told apart.
     """
     names = [path.name[5:-4] for path in list_files(folder) if re.fullmatch(r"dict\..+\.txt", path.name)]
@@ -120,7 +120,7 @@ def find_segmentation_file(folder: Path, language: str) -> Path | None:
     ]
     if len(own or candidates) > 1:
         several = ", ".join(path.name for path in own or candidates)
-        raise InputError(f"{str(folder)!r} has {several}: keep only the one used in training")
+        raise InputError(f"{str(folder)!r} has {several}: keep only the file used in training")
     return next(iter(own or candidates), None)
 
 

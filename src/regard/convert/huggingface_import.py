@@ -74,7 +74,7 @@ def read_huggingface(folder: Path) -> ImportedModel:
     the model, or if the extra `hub` is not installed.
     """
     if not is_folder(folder):
-        raise InputError(f"{str(folder)!r} is not a folder: give one written by save_pretrained")
+        raise InputError(f"{str(folder)!r} is not a folder: give a folder written by save_pretrained")
     if not is_file(folder / "config.json"):
         raise InputError(
             f"{str(folder)!r} has no config.json, which all Hugging Face models have: for other programs give "

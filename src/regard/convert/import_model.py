@@ -53,8 +53,8 @@ def import_model(
 
     `name` is the run's name under `savepath` (default: the name of the model's folder). `valid` and `test` are
     the run's validation and test text: a source and a target file, or one file of pairs. `examples` are sentences
-    on which both programs are compared (default: the first 100 sources of `valid`, or of `test`); those too long
-    for the model are skipped.
+    on which both programs are compared (default: the first 100 sources of `valid`, or of `test`); sentences that
+    are too long for the model are skipped.
 
     Raises `InputError`, and writes nothing, if the model cannot be represented, if its results differ from the
     other program's, if the run exists, or if the program is not installed. Raises `MachineError` if the disk

@@ -21,7 +21,7 @@ from regard.io.reading import check_file, damaged_file
 Loaded = TypeVar("Loaded")
 
 MISSING_LOGIT = -100.0
-"""Logit of a symbol that the other program lacks: its probability is zero in float32."""
+"""Logit of a symbol that the other program does not have: its probability is zero in float32."""
 READERS = ("query", "key", "value", "inner")
 """Regard's modules in whose weight each column belongs to a dimension of the states."""
 WRITERS = ("output", "outer", "norm")
@@ -142,7 +142,7 @@ def get_sines_first_order(width: int) -> Tensor:
 
 
 Rows = Sequence[int | None]
-"""The program's index of each symbol of a run's vocabulary; None if the program lacks the symbol."""
+"""The program's index of each symbol of a run's vocabulary; None if the program does not have the symbol."""
 
 
 class IndexMap:

@@ -1,9 +1,10 @@
 """Search for the targets that a model finds most likely: greedy search, sampling and beam search.
 
-Greedy search extends one prefix of each source by the most likely token, sampling by a random one. Beam search
-keeps the best `width` prefixes: each step extends every prefix by every token, and keeps the best extensions.
-Prefixes with an end symbol are finished hypotheses, ranked by their score, `log-probability / length_penalty`. A
-source is done when `width` of its hypotheses are finished, or when no prefix can overtake the finished ones.
+Greedy search extends one prefix of each source by the most likely token, sampling extends it by a random token.
+Beam search keeps the best `width` prefixes: each step extends every prefix by every token, and keeps the best
+extensions. Prefixes with an end symbol are finished hypotheses, ranked by their score, `log-probability /
+length_penalty`. A source is done when `width` of its hypotheses are finished, or when no prefix can overtake the
+finished ones.
 
 Letters: B sources, K prefixes of each, V target vocabulary.
 """
@@ -83,9 +84,9 @@ def sample(
 ) -> list[Hypothesis]:
     """Return one hypothesis for each source, sampled from the model; other arguments as in `greedy_search`.
 
-    `seeds`: one for each source, so that its result does not depend on the other sources. `temperature`: divisor
-    of the logits; below 1 likely tokens become likelier. `log_probability` is computed without the temperature.
-    Raises `InputError` for a temperature out of range.
+    `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
+    `temperature`: divisor of the logits; below 1 likely tokens become likelier. `log_probability` is computed
+    without the temperature. Raises `InputError` for a temperature out of range.
     """
     if not COLDEST <= temperature <= HOTTEST:
         raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
@@ -177,7 +178,7 @@ class Step(NamedTuple):
     ends: list[tuple[int, int, float]]
     """Source, prefix and log-probability of each finished hypothesis."""
     parents: Tensor
-    """The prefix that each new one extends, (B, K')."""
+    """Index of the prefix that each new prefix extends, (B, K')."""
     tokens: Tensor
     """The added tokens, (B, K')."""
     totals: Tensor
@@ -291,7 +292,8 @@ def _hypothesis(prefix: Tensor, total: float, penalty: float, *, finished: bool)
 
 
 def source_limits(max_len: int | Sequence[int], count: int) -> list[int]:
-    """Return the largest number of tokens for each of `count` sources, from one limit or one for each.
+    """Return the largest number of tokens for each of `count` sources, given one limit for all sources or one for
+    each.
 
     >>> source_limits(9, 2)
     [9, 9]

@@ -46,7 +46,7 @@ class Branch(Result):
     ended: bool
     """Whether the token is the end of the sequence."""
     followers: list[Possible] = field(default_factory=list)
-    """Alternatives for the next token, the likeliest first; empty where the search stopped."""
+    """Alternatives for the next token, the likeliest first; empty if the search stopped there."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

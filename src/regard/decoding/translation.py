@@ -52,7 +52,7 @@ class Search:
     n_best: int = 1
     """Number of answers for each text, at most beam."""
     temperature: float = 0.0
-    """Above 0: sample each token from the model's distribution at this temperature, instead of searching."""
+    """If above 0, sample each token from the model's distribution at this temperature, instead of searching."""
     seed: int = 0
     """Seed of sampling. The same text and seed give the same answer, independent of the other texts."""
 

@@ -64,7 +64,8 @@ def bleu(
 ) -> float:
     """Return the BLEU of translations against one reference each, 0 to 100.
 
-    `tokenize`: a tokenizer of sacrebleu; default one for the script of the references (`choose_bleu_tokenizer`).
+    `tokenize`: a tokenizer of sacrebleu; by default the tokenizer for the script of the references
+    (`choose_bleu_tokenizer`).
 
     >>> round(bleu(["a b c d e"], ["a b c d e"]))
     100

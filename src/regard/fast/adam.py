@@ -1,11 +1,11 @@
 """Fused steps of Adam and of the moving average.
 
-Replaces: `torch.optim.Adam` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
+Replaces `torch.optim.Adam` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
 Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, 0.9 s of a training of Counting that
   takes 1.2 s; for small models, its work around the step takes half as long as the step itself
   (docs/dev/benchmarks.md, "The primer's
   tasks").
-Not used: with `REGARD_REFERENCE=1`.
+The fast path is not used with `REGARD_REFERENCE=1`.
 
 The arithmetic is PyTorch's own fused kernel, so parameters are the same to the last bit as those of
 `torch.optim.Adam(fused=True)`.

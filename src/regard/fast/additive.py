@@ -1,14 +1,15 @@
 """Additive scores `v · tanh(q + k)` without a tensor of all pairs.
 
-Replaces: `regard.attention.scores.pairwise_scores`, the equation in one line.
+Replaces `regard.attention.scores.pairwise_scores`, the equation in one line.
 Gain: `tanh` by a sigmoid takes a sixth of PyTorch's time
   (docs/dev/benchmarks.md, "Recurrent encoder-decoders"). A
   backward pass over 8 x 512 x 512 pairs of width 256 takes under 200 MiB instead of 2,000
   (tests/fast/test_additive.py).
-Not used: in compiled code, with `REGARD_REFERENCE=1`. Second derivatives are computed from the plain equation.
+The fast path is not used in compiled code, or with `REGARD_REFERENCE=1`. Second derivatives are computed from
+  the plain equation.
 
 A tensor of all pairs has `Tq Tk D` numbers; reading and writing several such tensors takes most of the time. Here
-a block of pairs that fits the processor's cache is computed, used and dropped, in the forward pass and again in
+a block of pairs that fits the processor's cache is computed, used and discarded, in the forward pass and again in
 the backward pass.
 """
 

@@ -1,10 +1,11 @@
 """All target steps of a recurrent decoder that feeds attention back to its LSTM, as one operation.
 
-Replaces: the loop over `RecurrentDecoder.step` under autograd.
+Replaces the loop over `RecurrentDecoder.step` under autograd.
 Gain: part of 2.1x to 2.8x JoeyNMT's speed in training Bahdanau's decoder and Luong's with input feeding
   (docs/dev/benchmarks.md, "Recurrent encoder-decoders").
-Not used: for a GRU, custom scores, samples that are only padding, scheduled sampling, autocast, compiled code,
-  while attention is recorded or changed, and with `REGARD_REFERENCE=1` (`RecurrentDecoder` decides).
+The fast path is not used for a GRU, custom scores, samples that are only padding, scheduled sampling, autocast,
+  compiled code, while attention is recorded or changed, or with `REGARD_REFERENCE=1` (`RecurrentDecoder`
+  decides).
 
 Under autograd, the bookkeeping for about a hundred small operations per step takes most of the time. Here the
 steps run in a loop without autograd, and backpropagation through time is written out. A gradient that is a sum
@@ -25,14 +26,14 @@ from regard.fast.step_attention import ProductAttention
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """Where the context goes, and which state is the query (see `models.recurrent_decoder`)."""
+    """Place of the context in the decoder, and the state that is the query (see `models.recurrent_decoder`)."""
 
     context_to_cell: bool
     """The cell reads the context that the previous state attends to."""
     input_feeding: bool
     """The cell reads the output of the previous step."""
     query_previous: bool
-    """The query is the previous state, otherwise the current one."""
+    """Whether the query is the previous state; if not, it is the current state."""
 
 
 def run_decoder(

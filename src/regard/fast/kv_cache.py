@@ -1,6 +1,6 @@
 """KV cache of a search: keys and values of the sources, and of all steps so far of their hypotheses.
 
-Replaces: `TransformerState`, which copies the keys and values of the surviving hypotheses at each step.
+Replaces `TransformerState`, which copies the keys and values of the surviving hypotheses at each step.
 Gain and conditions: see `fast_transformer`.
 
 The cache is one tensor with space for further steps. The hypotheses of a source share it, and an offset on the

@@ -1,6 +1,6 @@
 """Layers with their gradients written out, for `query_gradient`.
 
-Replaces: the forward pass of `FeedForward`, `Attention`, `MultiHeadAttention`, `nn.LayerNorm` and the
+Replaces the forward pass of `FeedForward`, `Attention`, `MultiHeadAttention`, `nn.LayerNorm` and the
   cross-entropy, and their gradients by autograd.
 Gain and conditions: see `query_gradient`.
 
@@ -51,7 +51,7 @@ class Rows(NamedTuple):
     rows: Tensor
     """(R, D)"""
     indices: Tensor | None
-    """(N,) int64, the row of each step; None where row n belongs to step n."""
+    """(N,) int64, the row of each step; None if row n belongs to step n."""
 
     def expand(self) -> Tensor:
         """Return the row of each step, (N, D)."""

@@ -1,12 +1,12 @@
 """Memory settings of the C library and of oneDNN.
 
-Replaces: the defaults of glibc and oneDNN.
+Replaces the defaults of glibc and oneDNN.
 Gain: a translation training of 400 steps with R-Drop runs at 1.03 to 1.24 times the speed
   (docs/dev/benchmarks.md,
   "The pace of a long training"); a step of Signal 2 spent 1.9 of 7.9 ms on pages that the system had taken back
   ("The primer's tasks").
-Not used: outside of Linux with glibc, huge pages where the system accounts for addresses, and with
-  `REGARD_REFERENCE=1`.
+The fast path is not used outside of Linux with glibc, or with `REGARD_REFERENCE=1`. Huge pages are not used if
+  the system counts reserved addresses as used memory.
 """
 
 import ctypes
@@ -60,8 +60,9 @@ def keep_memory() -> None:
 def _grow_in_huge_pages() -> None:
     """Reserve addresses of half the machine's memory for the heap, and request huge pages there.
 
-    A block of that size moves the end of the heap, and is freed at once; none of its pages is touched. If the
-    system counts reserved addresses as used memory, or if its mode is unknown, the heap stays unchanged.
+    A block of that size moves the end of the heap, and is freed immediately; the process writes to none of its
+    pages. If the system counts reserved addresses as used memory, or if its mode is unknown, the heap stays
+    unchanged.
     """
     if not OVERCOMMIT.exists() or OVERCOMMIT.read_text().strip() == STRICT:
         return

@@ -1,16 +1,16 @@
 """Large float32 matrix products on a CPU by oneDNN instead of MKL.
 
-Replaces: `torch.mm`, `torch.addmm` and `F.linear` without gradients.
+Replaces `torch.mm`, `torch.addmm` and `F.linear` without gradients.
 Gain: up to 2.3x for a product on an AMD EPYC; a training step of Signal 2 takes 3.05 ms instead of 3.65, `regard
   score` 0.96 s instead of 1.36
   (docs/dev/benchmarks.md, "Products in float32"). No gain on Intel, where MKL is fast.
-Not used: for gradients, other dtypes, other devices, small products, autocast, compiled or traced code, tensor
-  subclasses and transforms of `torch.func`, a PyTorch without oneDNN, and with `REGARD_REFERENCE=1`.
+The fast path is not used for gradients, other dtypes, other devices, small products, autocast, compiled or traced
+  code, tensor subclasses and transforms of `torch.func`, a PyTorch without oneDNN, or with `REGARD_REFERENCE=1`.
 
-PyTorch sends float32 products to MKL, which runs at half the vector width on processors that are not Intel's. The
-function called here is the one that PyTorch's own compiler calls. oneDNN compiles a kernel for each shape, in
-half a millisecond and half a megabyte, and caches the last ones. So `onednn_matmul` is for shapes that recur at
-each step, and the other functions pad the number of rows to one of a few values.
+PyTorch sends float32 products to MKL, which runs at half the vector width on processors that are not Intel's.
+This module calls the same function as PyTorch's own compiler. oneDNN compiles a kernel for each shape, in half a
+millisecond and half a megabyte, and caches the last kernels. So `onednn_matmul` is for shapes that recur at each
+step, and the other functions pad the number of rows to one of a few values.
 
 A search multiplies a few rows with the same matrices step after step. For each product, MKL first rearranges the
 matrix, which takes most of the time with 5 rows and 12,000 tokens; `PackedLinear` rearranges it once.

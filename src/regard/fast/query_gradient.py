@@ -1,13 +1,13 @@
 """Loss and gradient of a query model without autograd.
 
-Replaces: `QueryModel.forward`, the cross-entropy and `backward()` in a training step.
+Replaces `QueryModel.forward`, the cross-entropy and `backward()` in a training step.
 Gain: with the fast paths of `onednn`, `adam`, `memory` and `threads`, a training of Signal 2 takes 3.7 s of
   processor time until 99 % are right, while the plain loop takes 32.8 s
   (docs/dev/benchmarks.md, "The primer's tasks"). Losses
   agree with autograd's to 3e-7 in the first 25 steps.
-Not used: while attention is recorded or changed, for padded batches, `vary_len`, frozen parameters, several
-  processes, other devices, scores other than `scaled_dot`, custom layers or positions, and with
-  `REGARD_REFERENCE=1` (`QueryModel.fast_gradient` decides).
+The fast path is not used while attention is recorded or changed, for padded batches, `vary_len`, frozen
+  parameters, several processes, other devices, scores other than `scaled_dot`, custom layers or positions, or
+  with `REGARD_REFERENCE=1` (`QueryModel.fast_gradient` decides).
 
 The models are so small that autograd's bookkeeping of many small operations is most of a step. Three facts save
 work that autograd cannot know about:

@@ -1,6 +1,6 @@
 """Attention of one query per sample, step after step, with the gradient written out, for `fused_rnn_attention`.
 
-Replaces: `Attention` in a step of `RecurrentDecoder`, and its gradient by autograd.
+Replaces `Attention` in a step of `RecurrentDecoder`, and its gradient by autograd.
 Gain and conditions: see `fused_rnn_attention`.
 
 The gradient of a step's query is computed as the loop goes back through time. The gradients of memory and score
@@ -30,7 +30,7 @@ class ProductAttention:
         self.offsets = offsets.masked_fill_(~mask, torch.finfo(offsets.dtype).min / 2)
 
     def begin(self, count: int, tensors: Sequence[Tensor]) -> None:
-        """Allocate buffers for `count` steps; `tensors` as above, without autograd history."""
+        """Allocate buffers for `count` steps; `tensors` are those of the class, without autograd history."""
         self.prepared, self.states = tensors[:2]
         self.weights = self.offsets.new_empty(count, *self.offsets.shape)  # (T, B, 1, Ts)
 

@@ -1,11 +1,12 @@
 """Number of threads in a training, and batches of a search in parallel.
 
-Replaces: PyTorch's default, all cores for each matrix product.
+Replaces PyTorch's default, all cores for each matrix product.
 Gain: of two trainings of Signal 2 on two cores, a step takes 4.2 ms with one thread for each training, and 13 ms
 with two
   (docs/dev/benchmarks.md, "The primer's tasks").
-Not used: if the user sets the number of threads, for models above 200,000 parameters (training); on other
-  devices, under autocast, while attention is recorded or changed (search); and with `REGARD_REFERENCE=1`.
+The fast path is not used if the user sets the number of threads, for models above 200,000 parameters (training);
+  on other devices, under autocast, while attention is recorded or changed (search); or with
+  `REGARD_REFERENCE=1`.
 
 Threads that share a small matrix product spend much of their time waiting for each other.
 """

@@ -1,6 +1,6 @@
 """Layers of a Transformer in a search, without gradients, hooks and dropout.
 
-Replaces: `EncoderLayer.forward` and `DecoderLayer.forward`.
+Replaces `EncoderLayer.forward` and `DecoderLayer.forward`.
 Gain and conditions: see `fast_transformer`.
 
 One product computes queries, keys and values; the factor on scores is part of its matrix; outputs are added to
@@ -169,7 +169,7 @@ def _join_heads(states: Tensor, shape: torch.Size) -> Tensor:
 
 
 def join_linears(*layers: nn.Linear, scale: float = 1.0) -> PackedLinear:
-    """Return linear layers of the same input as one; `scale`: factor on the output of the first one."""
+    """Return linear layers of the same input as one; `scale`: factor on the output of the first layer."""
     weight = torch.cat([layers[0].weight * scale, *(layer.weight for layer in layers[1:])])
     if layers[0].bias is None:
         return PackedLinear(weight)

@@ -19,7 +19,7 @@ from regard.result import Result
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Agreement(Result):
-    """Agreement of predicted links with reference links; None where a ratio has no denominator."""
+    """Agreement of predicted links with reference links; a ratio without a denominator is None."""
 
     error_rate: Estimate | None
     """Alignment error rate. 0: all sure links and only possible links were predicted; 1: no predicted link is

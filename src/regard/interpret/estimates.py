@@ -58,7 +58,7 @@ def format_estimate(estimate: Estimate | None, form: Callable[[Estimate], str] =
 
 
 def resample_counts(samples: int, seed: int) -> np.ndarray:
-    """Return how often each of N samples is drawn in each of R resamples, (R, N)."""
+    """Return the number of times that each of N samples is drawn in each of R resamples, (R, N)."""
     # The function returns counts instead of indices, so that one matrix product gives the means of all resamples.
     random = np.random.default_rng(seed)
     return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES)
@@ -94,9 +94,9 @@ def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate
 def _widening_factor(count: int) -> float:
     """Return the factor by which the bootstrap interval of few samples is widened.
 
-    A bootstrap interval of few samples is too narrow for two reasons. It uses the normal distribution where
-    Student's would be right, and its variance is taken around the samples' own mean, so it is too small by the
-    factor (n - 1) / n.
+    A bootstrap interval of few samples is too narrow for two reasons. The bootstrap uses the normal distribution
+    instead of Student's, and its variance is taken around the samples' own mean, so it is too small by the factor
+    (n - 1) / n.
     """
     from scipy import special  # scipy.stats gives the same numbers, but its import takes half a second longer
 

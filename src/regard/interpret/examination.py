@@ -73,7 +73,7 @@ class Examination(Result):
         for layer, rate in self.alignment_error.items():
             quality = "nearly always points" if rate < 0.1 else "often points" if rate < 0.4 else "seldom points"
             sentences.append(
-                f"{layer}: the largest weight {quality} to what a symbol was made from (error {rate:.1%})."
+                f"{layer}: the largest weight {quality} to a symbol's origin (alignment error rate {rate:.1%})."
             )
         sentences += self.unanswered
         sentences.append(
@@ -258,7 +258,7 @@ def _measure_relevance(
     others: list[int],
     draw: np.ndarray,
 ) -> dict[str, Estimate | None]:
-    """Return how much of a head's attention is on relevant inputs; `even` (N,): the share of uniform attention in
+    """Return the share of a head's attention on relevant inputs; `even` (N,): the share of uniform attention in
     each sample."""
     shares = [_share(w, r) for w, r in zip(weights, relevance, strict=True)]
     permuted = [_share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]

@@ -39,10 +39,10 @@ def explain(
 ) -> Explanation:
     """Explain the attention weights of one head for one query, while the subject answers an input.
 
-    `input`: default one drawn by `seed`. `layer`: default the first layer in which outputs attend to inputs, or,
-    without such a layer, the first layer. `output`: index of the query, from 0. `key`: index of the explained
-    key, from 0; default the one with the largest weight. `temperature`: divides the head's scores before the
-    softmax; above 1 the weights are more even.
+    `input`: by default an input drawn by `seed`. `layer`: by default the first layer in which outputs attend to
+    inputs, or, without such a layer, the first layer. `output`: index of the query, from 0. `key`: index of the
+    explained key, from 0; by default the key with the largest weight. `temperature`: divides the head's scores
+    before the softmax; above 1 the weights are more even.
 
     >>> run = regard.load("runs/signal2")    # doctest: +SKIP
     >>> print(regard.explain(run, head=1, output=2))    # doctest: +SKIP
@@ -105,7 +105,7 @@ def make_explanation(
 
 
 def _choose_layer(subject: Subject[Input], layer: str | None) -> str:
-    """Return the requested layer, or the first one in which outputs attend to inputs."""
+    """Return the requested layer, or the first layer in which outputs attend to inputs."""
     if layer is not None:
         return layer
     if not subject.layers:

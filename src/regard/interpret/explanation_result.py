@@ -36,7 +36,8 @@ class StepAnswer:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation(Result):
-    """How a head computes the weight of one key for one query, and what follows from it."""
+    """How a head computes the weight of one key for one query, and the effect on the output of the layer and of
+    the model."""
 
     input: str
     layer: str

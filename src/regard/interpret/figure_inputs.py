@@ -46,7 +46,7 @@ def is_external(subject: Subject[Any]) -> bool:
 
 
 def one_map(subject: Subject[Any], options: FigureOptions) -> tuple[AttentionMap, str]:
-    """Return the attention on the first input, or on a drawn one, and the words of a caption for it."""
+    """Return the attention on the first input, or on a drawn input, and the words of a caption for it."""
     if options.inputs:
         attention, drawn = subject.attend(options.inputs[0]), ""
     else:
@@ -74,7 +74,7 @@ def remarks(attention: AttentionMap) -> list[str]:
 
 
 def many_maps(subject: Subject[Any], options: FigureOptions) -> tuple[list[AttentionMap], str]:
-    """Return the attention on the given inputs, or on unseen ones, and the words of a caption for them.
+    """Return the attention on the given inputs, or on unseen inputs, and the words of a caption for them.
 
     Raises `InputError` for a map that holds maxima of squares of steps instead of weights, and without attention.
     """

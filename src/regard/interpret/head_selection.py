@@ -80,7 +80,7 @@ class AlignmentChoice(Result):
     ways: dict[By, AligningHeads]
     """The selected heads by method."""
     writing: AligningHeads
-    """The best single head, read at the step that writes a word, for programs that support nothing else."""
+    """The best single head, read at the step that writes a word, for programs that support only such a head."""
     found: dict[str, Agreement]
     """Quality of each method and of the baselines on the reported pairs."""
     heads: tuple[Head, ...]

@@ -112,7 +112,7 @@ def rollout_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, A
 
 
 def induction_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw the share of each head on induction, and the stripes of the head with the largest one."""
+    """Draw each head's share of attention on induction, and the weights of the head with the largest share."""
     maps, words = many_maps(subject, options)
     shares: dict[str, list[np.ndarray]] = {}
     for layer in (layer for attention in maps for layer in attention.layers.values()):

@@ -134,7 +134,7 @@ def row_entropy(weights: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def positions_figure(subject: Subject[Any] | None, options: FigureOptions) -> dict[str, Any]:
-    """Draw the positional encoding of a model, or the sinusoidal one (Vaswani et al. 2017, section 3.5)."""
+    """Draw the positional encoding of a model, or the sinusoidal encoding (Vaswani et al. 2017, section 3.5)."""
     vectors, between, title = _positions(subject, options)
     time, width = vectors.shape
     curves = drawn_dimensions(width)

@@ -39,7 +39,7 @@ def _repeated_symbol(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
 def induction_keys(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
     """Return the keys (Tq, Tk) that follow earlier occurrences of the query's symbol; None for cross-attention.
 
-    This is induction as in Olsson et al. 2022. `seen` (Tq, Tk): only its shape counts.
+    A head with this role is an induction head (Olsson et al. 2022). Only the shape of `seen` (Tq, Tk) is used.
     """
     if layer.kind == CROSS or seen.shape[0] != seen.shape[1]:
         return None

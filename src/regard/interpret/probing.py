@@ -5,7 +5,7 @@
   dimensions).
 - Ablation: the change of that log-probability when an input's embedding is set to zero.
 
-Both are (Tq, Tk) for one sample: output steps by input steps.
+Both measures are (Tq, Tk) for one sample: output steps by input steps.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Describe what each head attends to, with the evidence for it.
 
 A role is a set of keys that a head of that role attends to, such as the previous step or the inputs that the
-answer depends on. The strength of a role is measured for each sample. It is 0 for uniform attention and 1 for
-attention on the role's keys only:
+answer depends on. The strength of a role is measured for each sample. Strength 0 is uniform attention, strength 1
+is attention on the role's keys only:
 
     (mass on the role's keys - share of these keys) / (1 - share of these keys)    0: uniform, 1: these keys only
 
@@ -227,7 +227,8 @@ def _test_role(
 def _test_uniform(
     maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], head: int, draw: np.ndarray
 ) -> HeadRole:
-    """Return the role of a uniform head if the head is uniform and no head before training is; else no role."""
+    """Return the role "uniform" if the head is uniform and no head of an untrained model is; otherwise no
+    role."""
     deviation = estimate([_deviation(sample.weights[head]) for sample in maps], draw)
     least = min(
         float(np.mean([_deviation(sample.weights[untrained_head]) for sample in model]))

@@ -85,8 +85,9 @@ def head_samples(
 ) -> HeadSamples:
     """Search unseen inputs for the largest weights of a head.
 
-    `token`: a key's label; only weights on such keys count, and inputs without one are left out. `wrong_first`:
-    inputs that are answered wrongly come first. `samples`: number of inputs to search; at most 20 are returned.
+    `token`: a key's label; only weights on such keys count, and inputs without such a key are left out.
+    `wrong_first`: inputs that are answered wrongly come first. `samples`: number of inputs to search; at most 20
+    are returned.
 
     Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and for a token that none of
     them contains.
@@ -108,7 +109,7 @@ def head_samples(
         results += [] if sample is None else [sample]
     if not results:
         raise InputError(
-            f"token {token!r} is in none of {len(inputs)} inputs: choose one such as {min(tokens)!r}"
+            f"token {token!r} is in none of {len(inputs)} inputs: choose another token, such as {min(tokens)!r}"
         )
     # Unknown answers count as right: only answers that are known to be wrong come first.
     results.sort(key=lambda sample: (wrong_first and sample.right is not False, -sample.weight))

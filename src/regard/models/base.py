@@ -51,7 +51,7 @@ class TaskModel(nn.Module):
 
     @property
     def input_positions(self) -> Positions | Rotary | None:
-        """Positional encoding of the input; None without one."""
+        """Positional encoding of the input; None if the model has none."""
         return None
 
     @property

@@ -19,8 +19,8 @@ the papers: Bahdanau's output goes through a maxout layer that also reads the pr
 stacked; the initial cell of the LSTM comes from a separate matrix, as its state does.
 
 If the cell reads no result of attention, all its steps run in one fused kernel, and attention is one call.
-Otherwise `fast.fused_rnn_attention` runs all steps of an LSTM as one operation, unless attention is recorded or
-changed.
+If the cell does read one, `fast.fused_rnn_attention` runs all steps of an LSTM as one operation, unless attention
+is recorded or changed.
 """
 
 from typing import Literal, NamedTuple
@@ -103,8 +103,8 @@ class RecurrentDecoder(nn.Module):
         super().__init__()
         if context != "output" and query == "current" and score is not None:
             raise InputError(
-                f"query current does not fit context {context}: the state comes after the context that its cell "
-                f"reads; use query previous, or context output"
+                f"query current does not fit context {context}: the current state is computed from the context; "
+                f"use query previous, or context output"
             )
         if input_feeding and (context != "output" or score is None):
             raise InputError(

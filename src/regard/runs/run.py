@@ -55,7 +55,7 @@ class Figures(Result):
     relevance: float | None = None
     """Share (0 to 1) of the best head's attention that is on relevant inputs."""
     uniform: float | None = None
-    """The same share for uniform attention."""
+    """The share of uniform attention on the relevant inputs."""
     alignment_error: float | None = None
     bleu: float | None = None
     """BLEU, case-insensitive for a lower-case model."""

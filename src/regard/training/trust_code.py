@@ -1,9 +1,9 @@
 """Trust in the custom code that a run names.
 
 A config can name code: the Python file of its task, or `module:Class` as model, score or another part. Loading a
-run from someone else must not execute that code. It runs only if the user has trained with it on this machine,
-which the start of a training records, or allows it with `trust_code`. The record holds digests of path and
-content together, so a changed file, or another file of the same name, is not trusted.
+run from someone else must not execute that code. Such code runs only if the user has trained with it on this
+machine, which the start of a training records, or allows it with `trust_code`. The record holds digests of path
+and content together, so a changed file, or another file of the same name, is not trusted.
 """
 
 import hashlib
