@@ -73,7 +73,7 @@ def test_every_command_that_loads_a_run(
         return
     status, _, err = command(*words, *where, "--trust-edited")
     told = [line for line in err.splitlines() if "was edited" in line]
-    assert status == 0 and len(told) == 1 and "it is used unchanged (--trust-edited)" in told[0]
+    assert status == 0 and len(told) == 1 and "the file is used unchanged (--trust-edited)" in told[0]
 
 
 def test_show_refuses_an_edited_examination(edited: Path, tmp_path: Path, command: Command) -> None:

@@ -119,7 +119,7 @@ def test_a_run_that_is_not_there(command: Command, tmp_path: Path) -> None:
     status, _, err = command("test", "counting", "--savepath", tmp_path)
     assert status == 2
     assert err == (
-        f"regard: no run 'counting' in '{tmp_path}': train it with `regard train`, or give its --savepath\n"
+        f"regard: no run 'counting' in '{tmp_path}': train the run with `regard train`, or give its --savepath\n"
     )
 
 

@@ -153,8 +153,8 @@ def test_what_it_does_not_know_auto_leaves_to_our_search(
     drawn = run.search(SOURCES, temperature=1.0, seed=3)
     assert run.search(SOURCES, temperature=1.0, seed=3, engine="auto") == drawn
     assert capsys.readouterr().err == (
-        "regard: using Regard's own search: temperature 1 samples with Regard's seeds, which CTranslate2 does "
-        "not support\n"
+        "regard: using Regard's own search, because temperature 1 samples with Regard's seeds, which "
+        "CTranslate2 does not support\n"
     )
     with regard.record(run.model) as records:
         translate(run, engine="auto", beam=1)
@@ -166,7 +166,7 @@ def test_what_it_does_not_know_auto_leaves_to_our_search(
     right = ctranslate2._array
     monkeypatch.setattr(ctranslate2, "_array", lambda tensor: right(tensor) * 1.01)
     assert translate(run, engine="auto") == run.translate(SOURCES)
-    assert "using Regard's own search: log-probabilities differ by" in capsys.readouterr().err
+    assert "using Regard's own search, because log-probabilities differ by" in capsys.readouterr().err
     assert kept(run) == []
 
 

@@ -128,7 +128,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
         torch.save({**stored, "model": {**stored["model"], **parts}}, file)
         refused(message)
 
-    refused_with("cannot be read as weights .it holds .*, which was not run", trap=Trap(tmp_path / "ran"))
+    refused_with("cannot be read as weights .the file holds .*, which was not run", trap=Trap(tmp_path / "ran"))
     assert not (tmp_path / "ran").exists()
     refused_with(
         "has encoder.layers.0.gate: Regard's Transformer does not have this part",
@@ -143,7 +143,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
     refused("cannot be read as weights")
     file.rename(folder / "one.pt")
     (folder / "two.pt").touch()
-    refused("has one.pt, two.pt: give a folder with one")
+    refused("has one.pt, two.pt: give a folder with one checkpoint")
 
 
 def test_the_dictionaries_of_languages_that_are_named(tmp_path: Path) -> None:

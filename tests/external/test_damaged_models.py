@@ -137,5 +137,7 @@ def test_missing_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     pytest.importorskip("transformers")
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="'models/gpt' does not exist, 'models' does: .*the Hub was not asked"):
+    with pytest.raises(
+        InputError, match="'models/gpt' does not exist, 'models' does: .*Regard did not ask the Hub"
+    ):
         regard.look("models/gpt")

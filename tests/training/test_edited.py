@@ -161,7 +161,7 @@ def test_edited_run_is_refused_unless_trusted(
     capsys.readouterr()
     assert regard.load(run, trust_edited=True).step in (6, 7)
     [line] = capsys.readouterr().err.splitlines()
-    assert message in line and line.endswith("it is used unchanged (--trust-edited)")
+    assert message in line and line.endswith("the file is used unchanged (--trust-edited)")
 
 
 @pytest.mark.parametrize(

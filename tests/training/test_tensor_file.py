@@ -84,7 +84,7 @@ def test_every_flipped_bit_and_cut_byte_is_found(tmp_path_factory: pytest.TempPa
         ("a", {"shape": [10**12]}, "the header gives tensor 'a' a wrong position or size"),
         ("a", {"data_offsets": [0, 10**15]}, "the header gives tensor '[ab]' a wrong position or size"),
         ("a", {"shape": [-2, -3]}, r"tensor 'a' has the impossible shape \[-2, -3\]"),
-        ("a", {"shape": [10**9, 10**9, 0]}, r"tensor 'a' has the shape \[10+, 10+, 0\]"),
+        ("a", {"shape": [10**9, 10**9, 0]}, r"tensor 'a' has the impossible shape \[10+, 10+, 0\]"),
         ("a", {"dtype": "F99"}, "tensor 'a' is of unknown type 'F99'"),
         ("a", {"dtype": "I32"}, r"tensor 'a' is int32 \(2, 3\), not float32 \(2, 3\)"),
         ("a", {"shape": [3, 2]}, r"tensor 'a' is float32 \(3, 2\), not float32 \(2, 3\)"),

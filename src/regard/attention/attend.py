@@ -79,8 +79,8 @@ def _hooked_forward(
     step: int | None,
 ) -> Tensor:
     """Return the context (B, H, Tq, Dv); a hook changes and records the weights (B, H, Tq, Tk)."""
-    # float32, so that recorded weights are neither NaN nor rounded to half precision. A score with parameters
-    # computes in the dtype of its parameters.
+    # Scores are computed in float32, so that recorded weights are neither NaN nor rounded to half precision. A
+    # score with parameters computes in the dtype of its parameters.
     (scores,) = _float32(score(*(_float32(query, keys) if type(score) is ScaledDot else (query, keys))))
     weights = F.dropout(hook.change(attention_weights(scores, mask), mask, step), dropout)
     context = weighted_sum(weights.to(value.dtype), value)

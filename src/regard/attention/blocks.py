@@ -140,7 +140,7 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
 
     The constructor of your own layer takes the width, the number of heads (1 without projections) and the inner
     width. The layer is called with states (B, T, D) and a mask (B, 1, T), True before the end, or None. Raises
-    `InputError` if it cannot be built.
+    `InputError` if the layer cannot be built.
 
     >>> type(make_encoder_layer("standard", 12, 3, 24)).__name__
     'EncoderLayer'

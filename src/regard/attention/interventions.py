@@ -113,9 +113,9 @@ class Intervention:
     def apply(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         """Return changed weights (B, H, Tq, Tk).
 
-        `mask` broadcasts to them. `step`: that of all queries, None if they are all steps from the first on. A
-        row that may not attend to the key stays unchanged. Raises `InputError` for a head, query or key out of
-        range.
+        `mask` broadcasts to them. `step`: the step of the queries if there is one step, None if the queries are
+        all steps from the first on. A row that may not attend to the key stays unchanged. Raises `InputError` for
+        a head, query or key out of range.
         """
         if _active.suspended:
             return weights

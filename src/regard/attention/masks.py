@@ -45,11 +45,12 @@ def add_causal(mask: Tensor | None, queries: int, keys: int, device: torch.devic
 
 
 def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor:
-    """Return a mask with the four dimensions of weights (B, H, Tq, Tk), of size 1 where it is the same for all.
+    """Return a mask with the four dimensions of weights (B, H, Tq, Tk), with size 1 for a dimension over which
+    the mask does not vary.
 
-    Accepts (B, Tk), (Tq, Tk), (B, Tq, Tk) and (B, H, Tq, Tk), with 1 for B, H or Tq if it is the same for all.
-    Raises `InputError` for another shape, for a mask that is not boolean, and for two dimensions with B and Tq
-    equal, which are ambiguous.
+    Accepts (B, Tk), (Tq, Tk), (B, Tq, Tk) and (B, H, Tq, Tk), with 1 for B, H or Tq if the mask does not vary
+    over that dimension. Raises `InputError` for another shape, for a mask that is not boolean, and for two
+    dimensions with B and Tq equal, which are ambiguous.
 
     >>> as_weights_mask(length_mask(torch.tensor([1, 2]), 3), batch=2, queries=4, keys=3).shape
     torch.Size([2, 1, 1, 3])

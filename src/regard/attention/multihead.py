@@ -97,8 +97,8 @@ class MultiHeadAttention(AttentionLayer):
 
         Without `key`, the queries attend to themselves; without `value`, the keys are the values. `mask`: (B,
         Tk), (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True = may be attended. `causal` hides the future. `step`,
-        for hooks: the step of all queries, None if they are all steps from the first on. Raises `InputError` if
-        shapes do not fit.
+        for hooks: the step of the queries if there is one step, None if the queries are all steps from the first
+        on. Raises `InputError` if shapes do not fit.
         """
         key = query if key is None else key
         value = key if value is None else value

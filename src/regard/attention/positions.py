@@ -109,7 +109,7 @@ class Rotary(nn.Module):
     def __init__(self, head_width: int) -> None:
         super().__init__()
         if head_width % 2:
-            raise InputError(f"head width {head_width} is odd: rotary positions turn pairs of dimensions")
+            raise InputError(f"head width {head_width} is odd: rotary positions need an even width")
         self.waves = Sinusoidal(head_width)
 
     def rotate(self, heads: Tensor, offset: int = 0) -> Tensor:

@@ -82,7 +82,7 @@ def make_recorder(
     *,
     inside: bool,
 ) -> Recorder:
-    """Return a recorder with these options; raises `InputError` if they exclude each other."""
+    """Return a recorder with these options; raises `InputError` if options exclude each other."""
     if inside and not (heads is None and rows is None):
         raise InputError("inside records whole layers: leave heads and rows out")
     return Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels, inside=inside)

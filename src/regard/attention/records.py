@@ -94,7 +94,8 @@ class Recorder:
         )
 
     def go_on(self, name: str, part: Part, *, queries: int, start: int, kind: Kind | None = None) -> None:
-        """Store a forward pass over `queries` steps from `start` on, after the steps before them.
+        """Store a forward pass over `queries` steps from `start` on, and append it to the record of the earlier
+        steps.
 
         A pass that starts at 0, or after steps that were not recorded, begins a new record.
         """

@@ -57,7 +57,7 @@ class AlignFlags:
     """Unit of alignment: words (separated by blanks), parts (words with punctuation separated), or pieces (tokens
     of the vocabulary). Default: words, or characters for tasks of characters."""
     reverse: str | None = None
-    """Run of the opposite direction. The links of that run are merged with those of RUN."""
+    """Run of the opposite direction. The links of both runs are merged."""
     symmetrise: Symmetrization | None = None
     """Method of merging with --reverse: the product of both directions' weights, or a combination of their links.
     Default: product."""
@@ -224,7 +224,7 @@ def _align_lines(
 
 
 def _check_length(run: SequenceRun, texts: list[str], number: int) -> list[str] | None:
-    """Return the texts of a line; None, with a warning, if they are too long."""
+    """Return the texts of a line; None, with a warning, if a text is too long."""
     reason = run.too_long(texts[0]) or (run.too_long(texts[1], target=True) if len(texts) > 1 else None)
     if reason is None:
         return texts

@@ -70,7 +70,7 @@ def run(argv: list[str]) -> None:
     path = flags.output or Path(f"{kind}.pdf")
     check_extension(path, PICTURES)
     if flags.text is not None and flags.image is not None:
-        raise InputError("--text and --image are both given: choose one")
+        raise InputError("--text and --image exclude each other: leave out one of them")
     lines = [] if flags.examples is None else read_text(flags.examples, "give a file of texts").splitlines()
     figure = plot(
         kind,

@@ -58,7 +58,7 @@ def run(argv: list[str]) -> None:
 
 
 def _read_pair(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:
-    """Return source and target of a line; None, with a warning, if it cannot be scored."""
+    """Return source and target of a line; None, with a warning, if the line cannot be scored."""
     source, tab, target = read_line(line, number).partition("\t")
     if not tab:
         print_message(f"line {number} has no tab between source and target")

@@ -56,7 +56,7 @@ class TestFlags:
     plot: str | None = None
     """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page. If the run has
     snapshots, the page replays how attention formed during training. Without a value: attention.png in the run's
-    folder. Opened if a display is available."""
+    folder. The file is opened if a display is available."""
     json: Path | None = None
     """Write the report to this JSON file."""
     storage: RunFlags = field(default_factory=RunFlags)

@@ -144,7 +144,7 @@ def certify(
 
 
 def read_certificate(folder: Path) -> Certificate:
-    """Read the certificate of a converted model; raises `InputError` if it is missing or damaged."""
+    """Read the certificate of a converted model; raises `InputError` if the certificate is missing or damaged."""
     return read_json(folder / CERTIFICATE_NAME, Certificate, "convert the run again")
 
 

@@ -61,7 +61,8 @@ class Exportable(Protocol):
         """Return the chosen alignment heads; None if there are none."""
 
     def unseen(self, samples: int, seed: int) -> Sequence[Any]:
-        """Return pairs of source and target not used in training; raises `InputError` if there are none."""
+        """Return pairs of source and target not used in training; raises `InputError` if there are no such
+        pairs."""
 
 
 ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVocabulary

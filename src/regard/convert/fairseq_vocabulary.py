@@ -131,7 +131,7 @@ def _parse_symbols(text: str) -> list[str]:
         # A third column is possible in fairseq (to overwrite special symbols), but training never writes it.
         symbol, _, count = line.rpartition(" ")
         if not symbol or not count.isdecimal():
-            raise DamageError(f"its line {number} is not a symbol with a count")
+            raise DamageError(f"line {number} of the file is not a symbol with a count")
         if symbol in symbols:
             raise DamageError(f"{shorten(symbol)} occurs twice")
         symbols[symbol] = None

@@ -77,7 +77,8 @@ class TransformersModel:
 class MarianModel(TransformersModel):
     """A folder with a Marian model and its tokenizer, opened by `transformers`.
 
-    `rows` gives Marian's index of each symbol of the run's source and target vocabulary; None if they are equal.
+    `rows` gives Marian's index of each symbol of the run's source and target vocabulary; None if the indices are
+    equal.
     """
 
     def __init__(self, run: Exportable, folder: Path, rows: tuple[Rows, Rows] | None = None) -> None:

@@ -57,7 +57,7 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """Return one hypothesis for each source (B, Ts), of at most `max_len` tokens.
 
-    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. Finished sources
+    `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. Finished sources
     take no more steps. `scored`: If False, log-probabilities are not computed, and are NaN.
     """
 
@@ -201,7 +201,7 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
 
-    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. `width`: prefixes
+    `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. `width`: prefixes
     kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities, larger values
     prefer longer hypotheses. If fewer than `n_best` hypotheses finish in time, unfinished ones follow. `on_step`
     is called with every step. Raises `InputError` for numbers out of range.
@@ -328,7 +328,7 @@ def check_finite(values: Tensor) -> None:
     """
     if not bool((values < torch.inf).all()):
         raise InputError(
-            "the model's probabilities are not finite: train it again with a lower --lr, or restore its weights"
+            "the model's probabilities are not finite: train it again with a lower --lr, or restore the weights"
         )
 
 

@@ -131,8 +131,8 @@ def search_batch(
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts).
 
-    `most`: length limit in tokens, one for all or one for each source. `seeds`: for sampling, one for each
-    source. `scored`: as in `translate`.
+    `most`: length limit in tokens, a single limit or a limit for each source. `seeds`: a seed for each source,
+    for sampling. `scored`: as in `translate`.
     """
     mask = source != PAD
     if search.temperature:

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.fast import enabled
 
 LANES = 16
-"""float32 numbers in the widest vector register (AVX-512)."""
+"""Number of float32 values in the widest vector register (AVX-512)."""
 
 
 def padded_softmax(scores: Tensor, dtype: torch.dtype) -> Tensor:

@@ -296,7 +296,7 @@ def _measure_ranking(
 
 
 def _share(weights: np.ndarray, relevant: np.ndarray) -> float:
-    """Return the mean mass on relevant inputs over the steps that depend on some input; NaN if none does."""
+    """Return the mean mass on relevant inputs over the steps that depend on some input; NaN if no step does."""
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
     relevant = relevant[:steps, :inputs]
     counted = relevant.any(1)

@@ -76,7 +76,8 @@ def remarks(attention: AttentionMap) -> list[str]:
 def many_maps(subject: Subject[Any], options: FigureOptions) -> tuple[list[AttentionMap], str]:
     """Return the attention on the given inputs, or on unseen inputs, and the words of a caption for them.
 
-    Raises `InputError` for a map that holds maxima of squares of steps instead of weights, and without attention.
+    Raises `InputError` for a map that holds maxima of squares of steps instead of weights, and for a model
+    without attention.
     """
     words = ""
     if options.inputs:

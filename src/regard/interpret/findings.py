@@ -24,7 +24,8 @@ class HeadFindings(Result):
     beyond_permuted: Estimate | None = None
     """`relevance` minus the share on the relevant inputs of another sample."""
     gradient: Estimate | None = None
-    """Rank correlation (-1 to 1) of the weights with gradient times input; None if it could not be measured."""
+    """Rank correlation (-1 to 1) of the weights with gradient times input; None if the correlation could not be
+    measured."""
     ablation: Estimate | None = None
     """Rank correlation of the weights with ablation."""
     gradient_permuted: Estimate | None = None
@@ -63,7 +64,7 @@ class HeadFindings(Result):
         return f"{self.layer}, head {self.head}: {'; '.join(clauses)}."
 
     def _describe_relevance(self) -> list[str]:
-        """Return whether the head attends to the relevant inputs; empty if they are not known."""
+        """Return whether the head attends to the relevant inputs; empty if the relevant inputs are not known."""
         if self.relevance is None or self.beyond_uniform is None or self.beyond_permuted is None:
             return []
         share = f"{self.relevance.mean:.0%} of its attention is on what the answer depends on"
@@ -81,7 +82,8 @@ class HeadFindings(Result):
 
     @staticmethod
     def _describe_ranking(measure: str, correlation: Estimate | None, permuted: Estimate | None) -> list[str]:
-        """Return whether the head ranks the inputs as another measure does; empty if that was not measured."""
+        """Return whether the head ranks the inputs as another measure does; empty if the correlation was not
+        measured."""
         if correlation is None:
             return []
         # Another sample's values show how far the ranks agree by position alone.

@@ -241,7 +241,8 @@ def _test_uniform(
 
 
 def _strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[str, np.ndarray]:
-    """Return the strength of every role for each head and sample, (H, N); NaN if it is undefined for a sample."""
+    """Return the strength of every role for each head and sample, (H, N); the strength is NaN for a sample in
+    which it is undefined."""
     return {
         name: np.stack([_strength(targets, sample) for sample in maps], axis=1) for name, targets in roles.items()
     }

@@ -54,7 +54,7 @@ class TestReport(Result):
     relevance: RelevanceShare | None
     """None for a model without attention."""
     note: str = ""
-    """Warning about a length that was not in the training data; empty without one."""
+    """Warning about a length that is not in the training data; empty if the length is."""
 
     def __str__(self) -> str:
         lengths = f"up to {self.max_len}" if self.sample_len is None else self.sample_len
@@ -123,7 +123,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def unusual(self, letters: int) -> str:
-        """Return a warning for a number of letters that was not in the training data; empty without one."""
+        """Return a warning for a number of letters that is not in the training data; empty if it is."""
         if self.config.training.vary_len or letters == self.max_len:
             return ""
         return (

@@ -117,7 +117,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return self.task.pairs(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Pair]:
-        """Return pairs that are not in the training data, the same for every purpose."""
+        """Return pairs that are not in the training data; every purpose gets the same pairs."""
         del purpose
         return self.task.pairs(samples, make_generator(seed, "examine"), unseen=True)
 

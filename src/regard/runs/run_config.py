@@ -86,8 +86,8 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
 def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
     """Return the config of a run that starts from the run `before`, with its model and its vocabularies.
 
-    Options that `flags` do not name are taken from that run, except for text and `freeze`. Raises `InputError`
-    for a run of another task, and for a flag that changes the model or the vocabularies.
+    Options that `flags` do not name are taken from the earlier run, except for text and `freeze`. Raises
+    `InputError` for a run of another task, and for a flag that changes the model or the vocabularies.
     """
     base = before.config
     flags = dict(task.flags() if isinstance(task, RunConfig) else flags)

@@ -51,7 +51,7 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
 def load_weights(model: nn.Module, folder: RunFolder) -> int:
     """Load the weights of a run into its model, and return their step.
 
-    Raises `InputError` if they are missing, damaged, or do not fit the config.
+    Raises `InputError` if the weights are missing, damaged, or do not fit the config.
     """
     checkpoint = Checkpoint.load(folder, tensor_specs(model.state_dict()))
     assert checkpoint.weights is not None

@@ -76,7 +76,7 @@ class DistributedContext:
         """Return whether this launch of torchrun created a run before the processes were restarted.
 
         A run with equal flags may also come from an earlier launch, so each launch records its runs in torchrun's
-        store. `unknown`: the result without such a store.
+        store. `unknown`: the result if torchrun has no such store.
         """
         if self.launch is None:
             return unknown
