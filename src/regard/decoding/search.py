@@ -57,8 +57,8 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """Return one hypothesis for each source (B, Ts), of at most `max_len` tokens.
 
-    `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. Finished sources
-    take no more steps. `scored`: If False, log-probabilities are not computed, and are NaN.
+    `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. Finished
+    sources take no more steps. `scored`: If False, log-probabilities are not computed, and are NaN.
     """
 
     def most_likely(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
@@ -201,8 +201,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
 
-    `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. `width`: prefixes
-    kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities, larger values
+    `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. `width`:
+    prefixes kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities, larger values
     prefer longer hypotheses. If fewer than `n_best` hypotheses finish in time, unfinished ones follow. `on_step`
     is called with every step. Raises `InputError` for numbers out of range.
     """
