@@ -102,7 +102,7 @@ test-view lint-view lint-program:
 endif
 
 results: .venv/ready
-	$(BIN)/python benchmarks/results.py
+	$(BIN)/python benchmarks/primer_results.py
 
 results-attention: .venv/ready
 	$(BIN)/python benchmarks/attention_results.py
@@ -125,7 +125,7 @@ benchmark-translation: .venv/peers
 results-translation: .venv/peers
 	$(BIN)/python benchmarks/translation_trials.py $(DATA)
 	$(BIN)/python benchmarks/translation_results.py $(DATA)
-	$(BIN)/python benchmarks/transfer.py $(DATA)
+	$(BIN)/python benchmarks/transfer_learning.py $(DATA)
 
 benchmark-explorer: .venv/ready
 	$(BIN)/regard train signal2 --savepath .venv/explorer --overwrite

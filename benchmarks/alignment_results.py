@@ -1,17 +1,17 @@
-"""Train what docs/explanation/results.md shows of guided heads over several seeds, and write the table.
+"""Train the translators with guided heads of docs/explanation/results.md over several seeds, and write the table.
 
     python benchmarks/alignment_results.py DATA [--runs comparisons/alignment] [--seeds 3]
 
-DATA: the folder of `regard data multi30k`. German to English in lower case, the default of `regard train
-translation` with and without a guide: the links that eflomal finds in the training text (extra align). Error
-rates are against its links of the validation text, of which a half chooses the heads, but for the first hundred
-pairs; those stand apart, against the links of alignment.links, which were drawn by hand. BLEU is that of
-test_2016_flickr, with beams of 5. The figures of every training are stored in
-docs/dev/results/alignment-results.json, and trainings that are there are not repeated.
+DATA is the folder of `regard data multi30k`. The models translate German to English in lower case. They use the
+defaults of `regard train translation`, with and without guided alignment; the guide is eflomal's alignment of the
+training text (extra align). Half of the validation text, except its first hundred pairs, selects the heads. Error
+rates are measured on the other half against eflomal's links. The first hundred pairs are reported separately,
+against the manual links of alignment.links. BLEU is measured on test_2016_flickr with beam size 5. Results are
+stored in docs/dev/results/alignment-results.json; stored trainings are not repeated.
 
-Hand-drawn links are of words between blanks. Sure are words that translate each other in their sentence, each
-part of a compound with the whole; possible are those that belong to what is linked and have no counterpart (the
-`are` of `are loading`), and free wordings.
+The manual links connect words separated by blanks. Sure links connect words that translate each other in their
+sentence, and each part of a compound with the whole. Possible links connect free wordings, and words without a
+counterpart with the phrase they belong to (the `are` of `are loading`).
 """
 
 import argparse
@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measured import Flags, Results, key_of, measure_missing
+from markdown_tables import RESULTS, markdown, write_tables
 from multi30k import best_validation, files, train
-from tables import RESULTS, markdown, write_tables
+from stored_measurements import Flags, Results, key_of, measure_missing
 
 from regard.data.parallel import ParallelText
 from regard.data.word_alignment import WordAlignment, align_with_eflomal, format_moses, read_links
@@ -30,55 +30,59 @@ from regard.interpret.agreement import agreement
 from regard.runs import TranslationRun
 
 LANGUAGES = ("de", "en")
-DRAWN = Path(__file__).with_name("alignment.links")
-BY_HAND = 100
+MANUAL_LINKS = Path(__file__).with_name("alignment.links")
+MANUAL_PAIRS = 100
 """The first pairs of the validation text."""
 GUIDED = ("decoder.layers.2.cross", 0)
 
 
 def prepare(data: Path, runs: Path) -> tuple[Path, Path]:
-    """Return eflomal's links of the training and of the validation text, found there or made."""
+    """Return the files of eflomal's links of the training and validation text; create missing ones."""
     text = files(data, LANGUAGES)
-    made = runs / "train.links", runs / "valid.links"
-    if not all(map(Path.exists, made)):
+    paths = runs / "train.links", runs / "valid.links"
+    if not all(map(Path.exists, paths)):
         pairs, valid = list(ParallelText(text["train"])), list(ParallelText(text["valid"]))
         runs.mkdir(parents=True, exist_ok=True)
-        for path, some, others in ((made[1], valid, pairs), (made[0], pairs, valid)):
-            path.write_text("".join(f"{format_moses(each)}\n" for each in align_with_eflomal(some, others)))
-    return made
+        for path, aligned, others in ((paths[1], valid, pairs), (paths[0], pairs, valid)):
+            path.write_text(
+                "".join(f"{format_moses(alignment)}\n" for alignment in align_with_eflomal(aligned, others))
+            )
+    return paths
 
 
 def measure(data: Path, runs: Path, job: Flags) -> dict[str, Any]:
-    """Train, or go on, and say how well it aligns and translates."""
+    """Train a model, or continue its training, and measure alignment error and BLEU."""
     flags = {**job, "guide": str(runs / "train.links")} if job["guide"] else {"seed": job["seed"]}
     return measure_run(train(data, runs, LANGUAGES, flags), data, runs / "valid.links")
 
 
-def measure_run(run: TranslationRun, data: Path, silver: Path) -> dict[str, Any]:
-    """Return the error rates (0 to 1) and BLEU of a run."""
+def measure_run(run: TranslationRun, data: Path, links: Path) -> dict[str, Any]:
+    """Return the alignment error rates (0 to 1) and BLEU of a run."""
     text = files(data, LANGUAGES)
     pairs = list(ParallelText(text["valid"]))
-    known = read_links(silver, len(pairs))
-    choice = run.choose_alignment(pairs[BY_HAND:], known[BY_HAND:])
-    rates = {name: each.error_rate.mean for name, each in choice.found.items() if each.error_rate is not None}
-    drawn = read_links(DRAWN, BY_HAND)
-    by_hand = {way: _error(run, pairs[:BY_HAND], drawn, way) for way in ("head", "set", "all")}
+    reference = read_links(links, len(pairs))
+    choice = run.choose_alignment(pairs[MANUAL_PAIRS:], reference[MANUAL_PAIRS:])
+    rates = {
+        name: result.error_rate.mean for name, result in choice.found.items() if result.error_rate is not None
+    }
+    manual = read_links(MANUAL_LINKS, MANUAL_PAIRS)
+    manual_rates = {way: _error(run, pairs[:MANUAL_PAIRS], manual, way) for way in ("head", "set", "all")}
     report = run.test(text["test"])
     return {
         "head": rates["best head"],
         "set": rates["set of heads"],
         "last layer": rates["last layer"],
         "guided": float(choice.error_rates[0, choice.heads.index(GUIDED)]),
-        **{f"{way} by hand": error for way, error in by_hand.items()},
+        **{f"{way} by hand": error for way, error in manual_rates.items()},
         "val_greedy": best_validation(run),
         "bleu_lowercase": report.quality.bleu_lowercase,
     }
 
 
-def _error(run: TranslationRun, pairs: list[tuple[str, str]], known: list[WordAlignment], way: Any) -> float:
-    found = agreement([frozenset(each.links) for each in run.align(pairs, by=way)], known).error_rate
-    assert found is not None
-    return found.mean
+def _error(run: TranslationRun, pairs: list[tuple[str, str]], reference: list[WordAlignment], way: Any) -> float:
+    rate = agreement([frozenset(alignment.links) for alignment in run.align(pairs, by=way)], reference).error_rate
+    assert rate is not None
+    return rate.mean
 
 
 COLUMNS = {
@@ -92,7 +96,7 @@ COLUMNS = {
 
 
 def table(results: Results, seeds: int) -> str:
-    """Return a line with and one without a guide: mean, least and largest over the seeds."""
+    """Return a row with and a row without guided alignment: mean, minimum and maximum over the seeds."""
     body = []
     for guide in (False, True):
         keys = [key_of({"guide": guide, "seed": seed}) for seed in range(seeds)]
@@ -110,7 +114,7 @@ def _cell(values: list[float], unit: str) -> str:
 
 
 def main() -> None:
-    """Train what is missing, and write the table."""
+    """Run the missing trainings, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument("--runs", type=Path, default=Path("comparisons/alignment"), help="folder of runs")

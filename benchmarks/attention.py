@@ -1,12 +1,13 @@
-"""Speed and memory of attention layers, side by side in one run.
+"""Measure the speed and memory of attention layers of several libraries.
 
     python benchmarks/attention.py [--times 64 512 2048] [--repeats 5] [--batch 32]
 
-Layers of width 256 with 8 heads over batches of 32: Regard's, PyTorch's raw fused kernel between the same
-projections, and those of PyTorch, x-transformers and Hugging Face. With weights: Regard's, recorded, and
-PyTorch's asked for its weights. Additive: Regard's, with W and U, and Keras', which has neither. Contestants
-take turns; medians and the ratio to the first of each group. Memory is the peak of a process of its own.
-Needs the extra `peers`.
+All layers have width 256 and 8 heads, and read batches of 32. The group "multi-head" has the layers of Regard,
+PyTorch, x-transformers and Hugging Face, and PyTorch's fused kernel between the same projections. "With weights"
+compares Regard's recorded layer with PyTorch's layer when it returns its weights. "Additive" compares Regard's
+score, which has W and U, with Keras', which has neither. The layers of a group run alternately. The table has
+medians and the ratio to the first layer of each group. Peak memory is measured in a separate process. Needs the
+extra `peers`.
 """
 
 import argparse
@@ -39,43 +40,43 @@ RECORDING = ExitStack()
 
 
 class RawKernel(nn.Module):
-    """The least that multi-head attention can be: four projections and the fused kernel."""
+    """Minimal multi-head attention: four projections and the fused kernel."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parts = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
 
     def forward(self, states: Tensor) -> Tensor:
-        """Self-attention of states (B, T, D)."""
+        """Apply self-attention to states (B, T, D)."""
         heads = [part(states).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in self.parts[:3]]
         return self.parts[3](F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2))
 
 
 def raw_kernel() -> Layer:
-    """The baseline."""
+    """Build the baseline."""
     return RawKernel()
 
 
-def ours() -> Layer:
-    """Regard's, unrecorded."""
+def regard_layer() -> Layer:
+    """Build Regard's layer, without recording."""
     return MultiHeadAttention(WIDTH, HEADS)
 
 
 def torch_layer() -> Layer:
-    """PyTorch's, not asked for weights."""
+    """Build PyTorch's layer, which does not return weights."""
     layer = nn.MultiheadAttention(WIDTH, HEADS, bias=False, batch_first=True)
     return lambda states: layer(states, states, states, need_weights=False)[0]
 
 
 def x_transformers() -> Layer:
-    """x-transformers', with its fused option."""
+    """Build the layer of x-transformers with its fused kernel."""
     from x_transformers.x_transformers import Attention as Peer
 
     return Peer(WIDTH, heads=HEADS, dim_head=WIDTH // HEADS, flash=True)
 
 
 def hugging_face() -> Layer:
-    """The layer of Bart, in its default implementation."""
+    """Build the attention layer of Bart with its default implementation."""
     from transformers import BartConfig
     from transformers.models.bart.modeling_bart import BartAttention
 
@@ -86,43 +87,43 @@ def hugging_face() -> Layer:
 
 
 def torch_weights() -> Layer:
-    """PyTorch's, asked for the weights of each head."""
+    """Build PyTorch's layer, which returns the weights of each head."""
     layer = nn.MultiheadAttention(WIDTH, HEADS, bias=False, batch_first=True)
     return lambda states: layer(states, states, states, average_attn_weights=False)[0]
 
 
-def ours_recorded() -> Layer:
-    """Regard's, recorded all the while."""
+def regard_recorded() -> Layer:
+    """Build Regard's layer, recorded during all calls."""
     layer = MultiHeadAttention(WIDTH, HEADS)
     RECORDING.enter_context(record(layer))
     return layer
 
 
-def ours_rows() -> Layer:
-    """Regard's, eight rows recorded all the while."""
+def regard_rows() -> Layer:
+    """Build Regard's layer, with eight rows recorded during all calls."""
     layer = MultiHeadAttention(WIDTH, HEADS)
     RECORDING.enter_context(record(layer, rows=range(8)))
     return layer
 
 
 def keras_additive() -> Layer:
-    """Keras' additive attention: no W, no U."""
+    """Build Keras' additive attention, without W and U."""
     import keras
 
     layer = keras.layers.AdditiveAttention()
     return lambda states: layer([states, states])
 
 
-def ours_additive() -> Layer:
-    """Regard's, with W and U."""
+def regard_additive() -> Layer:
+    """Build Regard's additive attention, with W and U."""
     layer = Attention(Additive(WIDTH))
     return lambda states: layer(states, states, states)
 
 
 GROUPS: dict[str, list[Callable[[], Layer]]] = {
-    "multi-head": [raw_kernel, ours, torch_layer, x_transformers, hugging_face],
-    "with weights": [torch_weights, ours_recorded, ours_rows],
-    "additive": [keras_additive, ours_additive],
+    "multi-head": [raw_kernel, regard_layer, torch_layer, x_transformers, hugging_face],
+    "with weights": [torch_weights, regard_recorded, regard_rows],
+    "additive": [keras_additive, regard_additive],
 }
 
 
@@ -152,15 +153,15 @@ def compare(group: str, batch: int, length: int, repeats: int) -> None:
         states.grad = None
 
     print(f"{group}, B {batch}, T {length}")
-    found: dict[str, list[list[float]]] = {name: [[], []] for name in layers}
+    timings: dict[str, list[list[float]]] = {name: [[], []] for name in layers}
     for repeat in range(repeats + 1):
         for name, layer in layers.items():
             for way, run in enumerate((forward, both)):
                 seconds = timed(lambda run=run, layer=layer: run(layer))  # type: ignore[misc]
                 if repeat:  # the first warms up
-                    found[name][way].append(seconds)
+                    timings[name][way].append(seconds)
     first: list[float] = []
-    for name, ways in found.items():
+    for name, ways in timings.items():
         medians = [statistics.median(way) for way in ways]
         first = first or medians
         cells = [f"{m * 1e3:9.1f} ms ({b / m:4.2f}x)" for m, b in zip(medians, first, strict=True)]
@@ -168,7 +169,7 @@ def compare(group: str, batch: int, length: int, repeats: int) -> None:
 
 
 def peak(name: str, batch: int, length: int) -> None:
-    """Run one contestant forward once in this process, and print how much its peak memory grew."""
+    """Run the forward pass of one layer in this process, and print the growth of its peak memory."""
     layer = next(make for group in GROUPS.values() for make in group if make.__name__ == name)()
     with torch.no_grad():
         layer(torch.randn(1, 64, WIDTH))
@@ -179,13 +180,13 @@ def peak(name: str, batch: int, length: int) -> None:
 
 
 def peak_memory() -> float:
-    """Return the peak of this process so far, MiB (Linux; `getrusage` would begin with the parent's)."""
+    """Return the peak memory of this process in MiB (Linux; `getrusage` includes the parent's peak)."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def main() -> None:
-    """Measure everything."""
+    """Run all measurements."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, nargs="+", default=[64, 512, 2048], help="lengths T (default: all)")
@@ -202,21 +203,21 @@ def main() -> None:
         repeats = args.repeats if length < 1024 else max(1, args.repeats // 2)
         compare("multi-head", args.batch, length, repeats)
         compare("with weights", args.batch, length, repeats)
-        # All pairs of an additive score written out, 3 times over, have to fit the memory of the peer.
+        # Keras' additive score stores three tensors of all pairs, which must fit into memory.
         compare("additive", max(1, min(args.batch, 32 * 64 * 64 * 8 // length**2)), length, repeats)
     for name, batch, length in (
         ("raw_kernel", 1, 8192),
-        ("ours", 1, 8192),
+        ("regard_layer", 1, 8192),
         ("torch_weights", 1, 8192),
-        ("ours_recorded", 1, 8192),
-        ("ours_rows", 1, 8192),
+        ("regard_recorded", 1, 8192),
+        ("regard_rows", 1, 8192),
         ("keras_additive", 1, 1024),
-        ("ours_additive", 1, 1024),
+        ("regard_additive", 1, 1024),
     ):
         command = [sys.executable, __file__, "--peak", name, str(batch), str(length)]
         done = subprocess.run(command, capture_output=True, text=True)
-        grown = done.stdout.strip().splitlines()[-1] if done.returncode == 0 else "failed"
-        print(f"peak memory, forward, B {batch}, T {length}: {name:16} {grown:>6} MiB", flush=True)
+        growth = done.stdout.strip().splitlines()[-1] if done.returncode == 0 else "failed"
+        print(f"peak memory, forward, B {batch}, T {length}: {name:16} {growth:>6} MiB", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Train what docs/dev/results/attention.md shows, over 10 seeds, and write its tables.
+"""Train the models of docs/dev/results/attention.md over 10 seeds, and write its tables.
 
     python benchmarks/attention_results.py [scale] [positions] [heads] [--seeds 10]
 
-Four questions: why scores are divided by √D, whether positions are better added or put beside, whether it is
-projections or the number of heads that helps, and which letters a head weighs. Every training is measured once
-and kept in docs/dev/results/attention-results.json, so that an interrupted run goes on where it stopped.
+The tables answer four questions. Why are scores divided by √D? Is it better to add positions or to concatenate
+them? Do projections help, or the number of heads? Which letters does a head attend to? Each result is stored in
+docs/dev/results/attention-results.json at once, so an interrupted run continues where it stopped.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from measured import Flags, Results, key_of, measure_missing
-from tables import RESULTS, markdown, spread, write_tables
+from markdown_tables import RESULTS, markdown, spread, write_tables
+from stored_measurements import Flags, Results, key_of, measure_missing
 
 SMALL = {"model": "transformer", "enc_layers": 1, "dec_layers": 1, "max_len": 8, "steps": 600}
 WIDTHS = (16, 64, 128)
@@ -24,40 +24,44 @@ SCALE = [
     for width in WIDTHS
     for score in ("dot", "scaled_dot")
 ]
-"""One head as wide as the states, with and without the root."""
-BESIDE = {"hidden": 64, "positions": "concatenated"}
+"""One head as wide as the states, with and without the division by √D."""
+CONCATENATED = {"hidden": 64, "positions": "concatenated"}
 POSITIONS = {
     "added, embeddings of 32, states of 32": {"hidden": 32, "positions": "sinusoidal"},
-    "beside, embeddings of 32, states of 64": BESIDE,
+    "beside, embeddings of 32, states of 64": CONCATENATED,
     "added, embeddings of 64, states of 64": {"hidden": 64, "positions": "sinusoidal"},
 }
 HEADS: dict[str, Flags] = {
     "one head, not projected": {"multihead": False},
     "one head, projected": {"multihead": True, "heads": 1},
-    "four heads, not projected": {"model": "unprojected:Unprojected", "multihead": True, "heads": 4},
+    "four heads, not projected": {
+        "model": "unprojected_heads:UnprojectedQueryModel",
+        "multihead": True,
+        "heads": 4,
+    },
     "four heads, projected": {"multihead": True, "heads": 4},
 }
 FOUR = "four heads, projected"
 
 
-def placed(flags: Flags) -> Flags:
-    """Return the flags of a training that asks how positions are joined."""
+def position_flags(flags: Flags) -> Flags:
+    """Return the flags of a training that compares positional encodings."""
     return {"task": "reverse", **SMALL, "heads": 4, "inner": 128, **flags}
 
 
-def headed(flags: Flags) -> Flags:
-    """Return the flags of a training that asks what heads are worth."""
+def head_flags(flags: Flags) -> Flags:
+    """Return the flags of a training that compares numbers of heads."""
     return {"task": "signal2", "steps": 1500, **flags}
 
 
 def jobs_of(questions: list[str], seeds: range) -> list[Flags]:
-    """Return all trainings that the tables need."""
-    every = {
+    """Return all trainings of the tables."""
+    trainings = {
         "scale": SCALE,
-        "positions": [placed(flags) for flags in POSITIONS.values()],
-        "heads": [headed(flags) for flags in HEADS.values()],
+        "positions": [position_flags(flags) for flags in POSITIONS.values()],
+        "heads": [head_flags(flags) for flags in HEADS.values()],
     }
-    return [{**flags, "seed": seed} for name in questions for flags in every[name] for seed in seeds]
+    return [{**flags, "seed": seed} for name in questions for flags in trainings[name] for seed in seeds]
 
 
 def measure(flags: Flags) -> dict[str, Any]:
@@ -68,17 +72,17 @@ def measure(flags: Flags) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run: Any = regard.train(**flags, savepath=folder, progress=False)
         figures = run.figures()
-        found = {
+        results = {
             "exact_match": figures.exact_match,
-            "parameters": sum(each.numel() for each in run.model.parameters() if each.requires_grad),
+            "parameters": sum(weight.numel() for weight in run.model.parameters() if weight.requires_grad),
         }
         if flags["task"] == "signal2":
-            return {**found, "weighed": weighed(run)}
-        if flags not in [{**each, "seed": flags["seed"]} for each in SCALE]:
-            return found
-        as_drawn = {**flags, "steps": 1, "lr": 1e-9}
-        first: Any = regard.train(**as_drawn, savepath=f"{folder}/first", progress=False)
-        return {**found, "largest_at_first": largest(first)}
+            return {**results, "weighed": head_attention(run)}
+        if flags not in [{**job, "seed": flags["seed"]} for job in SCALE]:
+            return results
+        untrained = {**flags, "steps": 1, "lr": 1e-9}
+        first: Any = regard.train(**untrained, savepath=f"{folder}/first", progress=False)
+        return {**results, "largest_at_first": largest(first)}
 
 
 def largest(run: Any) -> float:
@@ -91,12 +95,12 @@ def largest(run: Any) -> float:
 
 
 @torch.inference_mode()
-def weighed(run: Any) -> list[dict[str, float]]:
-    """Return, of each head of the layer in which outputs look at inputs, the mean weight on what may stand there.
+def head_attention(run: Any) -> list[dict[str, float]]:
+    """Return the mean weight of each head of the cross-attention, by group of attended positions.
 
-    `own`: the signal of the output; `signals`: the two others; `same`: the letters that are counted; `rest`:
-    other letters. `favoured`: the largest, over the letters, of the weight on one letter wherever it stands after
-    the signals, as a multiple of its share of them.
+    `own` is the signal of the output; `signals` are the two other signals; `same` are the letters that are
+    counted; `rest` are other letters. `favoured` is the largest weight on one letter, over the letters, divided
+    by the share of this letter in the inputs.
     """
     import regard
 
@@ -108,7 +112,7 @@ def weighed(run: Any) -> list[dict[str, float]]:
     at_signals, at_letters = weights[..., :3], weights[..., 3:]
     own = torch.diagonal(at_signals, dim1=2, dim2=3)  # (B, H, 3)
     same = (at_letters * (signals[:, :, None] == letters[:, None, :])[:, None]).sum(-1)
-    found = []
+    shares = []
     for head in range(weights.shape[1]):
         mass = {
             "own": own[:, head].mean(),
@@ -116,34 +120,34 @@ def weighed(run: Any) -> list[dict[str, float]]:
             "same": same[:, head].mean(),
             "rest": at_letters[:, head].sum(-1).mean() - same[:, head].mean(),
         }
-        of_letter = []
+        relative = []
         for letter in letters.unique():
-            there = letters == letter
-            on = (at_letters[:, head].mean(1) * there).sum() / at_letters[:, head].mean(1).sum()
-            of_letter.append((on / there.float().mean()).item())
-        found.append({name: round(value.item(), 4) for name, value in mass.items()})
-        found[-1]["favoured"] = round(max(of_letter), 3)
-    return found
+            positions = letters == letter
+            weight = (at_letters[:, head].mean(1) * positions).sum() / at_letters[:, head].mean(1).sum()
+            relative.append((weight / positions.float().mean()).item())
+        shares.append({name: round(value.item(), 4) for name, value in mass.items()})
+        shares[-1]["favoured"] = round(max(relative), 3)
+    return shares
 
 
 def figures_of(results: Results, flags: Flags, seeds: range, name: str = "exact_match") -> list[Any]:
-    """Return one figure of a training over all seeds."""
+    """Return one figure of a training for all seeds."""
     return [results[key_of({**flags, "seed": seed})][name] for seed in seeds]
 
 
 def exact(values: list[float]) -> str:
-    """Write shares as median, least and largest."""
+    """Format shares as median, minimum and maximum."""
     return spread(values, lambda share: f"{share:.1%}" if share < 0.99 else f"{share:.2%}")
 
 
 def scale(results: Results, seeds: range) -> str:
-    """Dot and scaled dot by width: answers, and how sharp the weights were before training."""
+    """Table of dot and scaled dot scores by width: exact match, and the largest weights before training."""
     body = []
     for width in WIDTHS:
         line = [str(width)]
         for name, form in (("largest_at_first", lambda x: f"{x:.2f}"), ("exact_match", lambda x: f"{x:.1%}")):
             for score in ("dot", "scaled_dot"):
-                (flags,) = (each for each in SCALE if each["hidden"] == width and each["score"] == score)
+                (flags,) = (job for job in SCALE if job["hidden"] == width and job["score"] == score)
                 line.append(spread(figures_of(results, flags, seeds, name), form))
         body.append(line)
     head = ["width", "largest weight at first: q · k", "q · k / √D", "exact match: q · k", "q · k / √D"]
@@ -151,12 +155,12 @@ def scale(results: Results, seeds: range) -> str:
 
 
 def joined(results: Results, seeds: range) -> str:
-    """Positions added and put beside."""
+    """Table of added and concatenated positions."""
     body = [
         [
             name,
-            f"{figures_of(results, placed(flags), seeds, 'parameters')[0]:,}",
-            exact(figures_of(results, placed(flags), seeds)),
+            f"{figures_of(results, position_flags(flags), seeds, 'parameters')[0]:,}",
+            exact(figures_of(results, position_flags(flags), seeds)),
         ]
         for name, flags in POSITIONS.items()
     ]
@@ -164,26 +168,26 @@ def joined(results: Results, seeds: range) -> str:
 
 
 def heads(results: Results, seeds: range) -> str:
-    """One head and four, with and without projections."""
+    """Table of one and four heads, with and without projections."""
     body = []
     for name, flags in HEADS.items():
-        shares = figures_of(results, headed(flags), seeds)
-        learned = figures_of(results, headed(flags), seeds, "parameters")[0]
+        shares = figures_of(results, head_flags(flags), seeds)
+        learned = figures_of(results, head_flags(flags), seeds, "parameters")[0]
         body.append(
-            [name, f"{learned:,}", exact(shares), f"{sum(each >= 0.99 for each in shares)} of {len(shares)}"]
+            [name, f"{learned:,}", exact(shares), f"{sum(share >= 0.99 for share in shares)} of {len(shares)}"]
         )
     return markdown(["", "learned parameters", "exact match", "seeds ≥ 99 %"], body)
 
 
 def letters(results: Results, seeds: range) -> str:
-    """What four projected heads weigh; the heads of each seed in the order of their weight on signals."""
+    """Table of the attention of four projected heads; each seed's heads are sorted by their weight on signals."""
     ranked = [
-        sorted(each, key=lambda head: -(head["own"] + head["signals"]))
-        for each in figures_of(results, headed(HEADS[FOUR]), seeds, "weighed")
+        sorted(seed_heads, key=lambda head: -(head["own"] + head["signals"]))
+        for seed_heads in figures_of(results, head_flags(HEADS[FOUR]), seeds, "weighed")
     ]
     body = []
-    for place, name in enumerate(("first", "second", "third", "fourth")):
-        of_seeds = [each[place] for each in ranked]
+    for rank, name in enumerate(("first", "second", "third", "fourth")):
+        of_seeds = [seed_heads[rank] for seed_heads in ranked]
         cells = [exact([head[part] for head in of_seeds]) for part in ("own", "signals", "same", "rest")]
         body.append([name, *cells, spread([head["favoured"] for head in of_seeds], lambda x: f"{x:.2f}")])
     head = [
@@ -203,11 +207,11 @@ TABLES: dict[str, tuple[str, Callable[[Results, range], str]]] = {
     "heads and projections": ("heads", heads),
     "letters of heads": ("heads", letters),
 }
-"""Each table, with the question that it answers."""
+"""The question and the function of each table."""
 
 
 def main() -> None:
-    """Measure what is not stored yet, and write the tables."""
+    """Run the missing trainings, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("questions", nargs="*", default=["scale", "positions", "heads"])
     parser.add_argument("--seeds", type=int, default=10, help="seeds of each training (default: 10)")
@@ -215,7 +219,7 @@ def main() -> None:
     seeds = range(args.seeds)
     results = measure_missing(RESULTS / "attention-results.json", measure, jobs_of(args.questions, seeds))
     write_tables(
-        {name: table(results, seeds) for name, (asked, table) in TABLES.items() if asked in args.questions}
+        {name: table(results, seeds) for name, (question, table) in TABLES.items() if question in args.questions}
     )
 
 

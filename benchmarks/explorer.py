@@ -1,10 +1,10 @@
-"""Latency of the explorer under many users at once.
+"""Measure the latency of the explorer with many concurrent users.
 
     python benchmarks/explorer.py RUN [--users 50] [--seconds 20] [--pause 1.0]
 
-Starts `regard show RUN` in a process of its own, and as many users as asked for: each types an input, waits for
-the answer, pauses (`--pause` seconds on average, 0 for none), and types the next one; every fourth has a head
-switched off. Prints how many answers came, and their latencies. The users run in one other process.
+Starts `regard show RUN` in one process and all users in another. Each user submits an input, waits for the
+answer, pauses, and submits the next one. `--pause` is the mean pause in seconds. Every fourth input has a head
+ablated. Prints the number of answers and their latencies.
 """
 
 import argparse
@@ -24,8 +24,8 @@ import httpx
 async def user(
     client: httpx.AsyncClient, seed: int, until: float, pause: float, layers: list[str]
 ) -> list[float]:
-    """Ask until the time is over; returns the seconds that each answer took."""
-    draw, found = random.Random(seed), []
+    """Send requests until the time is over; return the seconds of each answer."""
+    draw, latencies = random.Random(seed), []
     await asyncio.sleep(draw.random() * max(pause, 0.1))
     while time.perf_counter() < until:
         body: dict[str, Any] = {"seed": draw.randrange(10**6)}
@@ -33,26 +33,26 @@ async def user(
             body["interventions"] = [{"layer": draw.choice(layers), "heads": [0]}]
         began = time.perf_counter()
         response = await client.post("/api/attend", json=body)
-        found.append(time.perf_counter() - began)
+        latencies.append(time.perf_counter() - began)
         response.raise_for_status()
         if pause:
             await asyncio.sleep(draw.expovariate(1 / pause))
-    return found
+    return latencies
 
 
 async def load(address: str, users: int, seconds: float, pause: float) -> list[float]:
-    """Return the latencies of all users' answers."""
+    """Return the latencies of all answers."""
     limits = httpx.Limits(max_connections=users, max_keepalive_connections=users)
     async with httpx.AsyncClient(base_url=address, limits=limits, timeout=60) as client:
         first = await client.post("/api/attend", json={"seed": 0})
         layers = [layer["name"] for layer in first.json()["map"]["layers"]]
         until = time.perf_counter() + seconds
-        found = await asyncio.gather(*(user(client, seed, until, pause, layers) for seed in range(users)))
-    return [latency for each in found for latency in each]
+        by_user = await asyncio.gather(*(user(client, seed, until, pause, layers) for seed in range(users)))
+    return [latency for latencies in by_user for latency in latencies]
 
 
 def main() -> None:
-    """Start the explorer, load it, and print what came of it."""
+    """Start the explorer, run the users, and print the latencies."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", help="a run's folder, or a task's name under --savepath")
     parser.add_argument("--users", type=int, default=50)
@@ -66,20 +66,20 @@ def main() -> None:
         assert server.stdout is not None
         address = re.search(r"http://\S+", server.stdout.readline())
         assert address is not None, "the explorer did not start"
-        found = asyncio.run(load(address[0], args.users, args.seconds, args.pause))
+        latencies = asyncio.run(load(address[0], args.users, args.seconds, args.pause))
     finally:
         server.terminate()
         server.wait()
-    cuts = statistics.quantiles(found, n=100)
+    cuts = statistics.quantiles(latencies, n=100)
     figures = {
         "users": args.users,
         "pause": args.pause,
-        "answers": len(found),
-        "a second": round(len(found) / args.seconds, 1),
+        "answers": len(latencies),
+        "a second": round(len(latencies) / args.seconds, 1),
         "median ms": round(1000 * cuts[49], 1),
         "95 % ms": round(1000 * cuts[94], 1),
         "99 % ms": round(1000 * cuts[98], 1),
-        "longest ms": round(1000 * max(found), 1),
+        "longest ms": round(1000 * max(latencies), 1),
     }
     print(json.dumps(figures))
 

@@ -1,10 +1,10 @@
-"""A peer of `primer.py`: the primer's tasks in JAX, every step in one compiled loop.
+"""Train the primer's tasks in JAX, with all steps in one compiled loop: the JAX baseline of `primer.py`.
 
-The query model, Adam and the schedule that `regard train` has by default, as one would write them in JAX: a
-`lax.scan` over all steps, drawing its samples inside, compiled as a whole. Nothing here is shared with Regard: it
-runs in an environment of its own, without PyTorch.
+    python benchmarks/jax_loop.py TASK SEED        (called by primer.py --jax)
 
-    python benchmarks/jax_loop.py TASK SEED        (what primer.py --jax does)
+A direct JAX implementation of the default model, optimizer and schedule of `regard train`: the query model, Adam
+and a cosine schedule. One compiled `lax.scan` runs all steps and draws their samples. The program shares no code
+with Regard, and runs in a separate environment without PyTorch.
 """
 
 import json
@@ -53,7 +53,7 @@ def draw(task: str, key: Array, size: int) -> tuple[Array, Array]:
 
 
 def begin(task: str, key: Array) -> Parameters:
-    """Draw matrices from Glorot's uniform distribution; all else begins at zero, or one."""
+    """Initialize the parameters: matrices by Glorot's uniform distribution, all others with zero or one."""
     spec, draws = TASKS[task], iter(jax.random.split(key, 32))
 
     def matrix(rows: int, columns: int) -> Array:
@@ -114,7 +114,7 @@ def logits_of(task: str, p: Parameters, letters: Array) -> Array:
 
 
 def rate(task: str, step: Array) -> Array:
-    """Return the learning rate at a step, from 0: it rises, and falls as a cosine."""
+    """Return the learning rate at a step, counted from 0: a warm-up, then a cosine decay."""
     steps = TASKS[task]["steps"]
     rise, now = WARMUP * steps, step + 1.0
     fall = (1 + jnp.cos(jnp.pi * jnp.minimum((now - rise) / (steps + 1 - rise), 1.0))) / 2
@@ -122,7 +122,7 @@ def rate(task: str, step: Array) -> Array:
 
 
 def take_step(task: str, carry: Any, _: None) -> tuple[Any, Array]:
-    """Take one training step: returns what goes to the next, and the loss."""
+    """Take one training step; return the next state, and the loss."""
     p, means, squares, key, step = carry
     key, now = jax.random.split(key)
     letters, targets = draw(task, now, BATCH)
@@ -149,12 +149,12 @@ def take_step(task: str, carry: Any, _: None) -> tuple[Any, Array]:
 
 @partial(jax.jit, static_argnums=(0, 2))
 def train(task: str, carry: Any, steps: int) -> tuple[Any, Array]:
-    """Take many steps: one loop, compiled whole."""
+    """Take many steps in one compiled loop."""
     return lax.scan(partial(take_step, task), carry, length=steps)
 
 
 def main() -> None:
-    """Train until 99 % of fresh samples are right, and time the loop alone; print both as JSON."""
+    """Train until 99 % of new samples are right, and time the loop alone; print both as JSON."""
     task, seed = sys.argv[1], int(sys.argv[2])
     drawn, tested, began = jax.random.split(jax.random.key(seed), 3)
     letters, targets = draw(task, tested, SAMPLES)
@@ -166,7 +166,7 @@ def main() -> None:
     while share < GOAL and steps < min(PATIENCE, TASKS[task]["steps"]):
         carry, _ = train(task, carry, EVERY)
         steps, share = steps + EVERY, float(right(carry[0]))
-    # All steps as one loop, which is compiled first.
+    # One loop for all steps; it is compiled before timing.
     length = TASKS[task]["steps"]
     jax.block_until_ready(train(task, carry, length))
     wall, cpu = time.perf_counter(), time.process_time()

@@ -1,14 +1,14 @@
-"""JoeyNMT 2.3's side of recurrent.py and of the programs on translation, run by the Python of its own virtual
-environment.
+"""Train and translate with JoeyNMT 2.3, for recurrent.py and the translation benchmarks.
 
-    python joeynmt_peer.py FOLDER
+    python joeynmt_peer.py FOLDER        (with the Python of JoeyNMT's virtual environment)
 
-FOLDER holds config.json (JoeyNMT's configuration) and the text files that it names. Trains, or takes the file
-`weights` of config.json, then (unless `search` there is false) translates the test set, greedily and with beams
-of 5, into found-1.txt and found-5.txt; writes one line of JSON: target tokens a second of each logging interval,
-and seconds of each search. Each validation adds a line of JSON to validations.jsonl: updates and target tokens
-so far, and seconds, of the clock and of the processor, that they took without validations. Training ends after
-`minutes` of the clock, if config.json has them, and goes on from its latest checkpoint where it was interrupted.
+FOLDER holds config.json (JoeyNMT's configuration) and the text files it names. The program trains a model, or
+loads the file `weights` of config.json. Unless `search` is false, it translates the test set with greedy search
+and beam size 5 into found-1.txt and found-5.txt. It prints one line of JSON with the target tokens per second of
+each logging interval and the seconds of each search. Each validation appends a line of JSON to validations.jsonl:
+the updates and target tokens so far, and their wall-clock and processor seconds without validations. Training
+stops after `minutes` of wall-clock time if config.json sets them. An interrupted training continues from its
+latest checkpoint.
 """
 
 import json
@@ -40,8 +40,8 @@ def main() -> None:
         speeds.append((manager.stats.total_tokens - tokens) / elapsed)
 
     TrainManager._log_scores = log
-    torch.load = _trusting(torch.load)  # its checkpoints hold more than tensors, and torch has become careful
-    plateau = builders.ReduceLROnPlateau  # PyTorch's has lost an argument
+    torch.load = _trusting(torch.load)  # its checkpoints hold objects that torch.load refuses
+    plateau = builders.ReduceLROnPlateau  # newer versions of PyTorch removed `verbose`
     builders.ReduceLROnPlateau = lambda *args, verbose, **kwargs: plateau(*args, **kwargs)
     TrainManager._validate = _timed(TrainManager._validate, folder, config.get("minutes"))
     (folder / "model").mkdir(exist_ok=True)
@@ -63,22 +63,24 @@ def main() -> None:
         model.load_state_dict(torch.load(config["weights"]))
     else:
         model.load_state_dict(load_checkpoint(latest, map_location=torch.device("cpu"))["model_state"])
-    seconds, right = {}, {}
+    seconds, exact = {}, {}
     for beam in (1, 5):
         for _ in range(2):  # the first search warms up
             began = time.perf_counter()
-            _, references, found, *_ = predict(
+            _, references, translations, *_ = predict(
                 model, test, args.device, 0, args=args.test._replace(beam_size=beam), autocast=args.autocast
             )
             seconds[beam] = time.perf_counter() - began
-        (folder / f"found-{beam}.txt").write_text("".join(f"{each}\n" for each in found))
-        right[beam] = float(np.mean([one == other for one, other in zip(references, found, strict=True)]))
+        (folder / f"found-{beam}.txt").write_text("".join(f"{line}\n" for line in translations))
+        exact[beam] = float(
+            np.mean([reference == line for reference, line in zip(references, translations, strict=True)])
+        )
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    print(json.dumps({"train": speeds, "seconds": seconds, "exact": right, "parameters": parameters}))
+    print(json.dumps({"train": speeds, "seconds": seconds, "exact": exact, "parameters": parameters}))
 
 
 def _timed(validate, folder, minutes):
-    """Return `validate` that tells how long the training before it took, and ends it in time."""
+    """Wrap `validate`: store the training time before each validation, and stop after `minutes`."""
     begun, used = time.perf_counter(), time.process_time()
     validations = folder / "validations.jsonl"
     if validations.exists():

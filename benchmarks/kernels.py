@@ -1,9 +1,9 @@
-"""What a training step of the Transformer is made of, beside PyTorch's own: loss, attention, positions, dropout.
+"""Compare the parts of a Transformer's training step with PyTorch's: loss, attention, positions, dropout.
 
     python benchmarks/kernels.py [--rounds 15]
 
-Forwards and backwards on a CPU, with the shapes of a batch of 4,000 tokens of the tiny Transformer; each
-contestant in turn, medians, milliseconds.
+Times forward and backward passes on a CPU, with the shapes of a batch of 4,000 tokens of the tiny Transformer.
+The two implementations of a part alternate. Prints medians in milliseconds.
 """
 
 import argparse
@@ -28,7 +28,7 @@ Work = Callable[[], Tensor]
 
 
 def in_bfloat16(work: Work) -> Work:
-    """Return the work with matrix products in bfloat16."""
+    """Wrap a function to use matrix products in bfloat16."""
 
     def run() -> Tensor:
         with torch.autocast("cpu", torch.bfloat16):
@@ -38,7 +38,7 @@ def in_bfloat16(work: Work) -> Work:
 
 
 def losses() -> tuple[Work, Work]:
-    """PyTorch's cross-entropy over all logits, and ours in chunks."""
+    """Return PyTorch's cross-entropy over all logits, and Regard's in chunks."""
     states = torch.randn(TOKENS, WIDTH, requires_grad=True)
     weight = torch.nn.Parameter(torch.randn(SYMBOLS, WIDTH) * 0.1)
     target = torch.randint(4, SYMBOLS, (TOKENS,))
@@ -49,7 +49,7 @@ def losses() -> tuple[Work, Work]:
 
 
 def disagreements() -> tuple[Work, Work]:
-    """R-Drop's loss over all logits of two passes, and ours in chunks."""
+    """Return R-Drop's loss over all logits of two passes, and Regard's in chunks."""
     states = torch.randn(2, TOKENS // 2, WIDTH, requires_grad=True)
     weight = torch.nn.Parameter(torch.randn(SYMBOLS, WIDTH) * 0.1)
     target = torch.randint(4, SYMBOLS, (TOKENS // 2,))
@@ -57,22 +57,22 @@ def disagreements() -> tuple[Work, Work]:
     def plain() -> Tensor:
         logits = states @ weight.T
         loss = F.cross_entropy(logits.flatten(0, 1), target.repeat(2), label_smoothing=SMOOTHING, reduction="sum")
-        one, two = logits.log_softmax(-1)
-        there = F.kl_div(two, one, log_target=True, reduction="sum")
-        back = F.kl_div(one, two, log_target=True, reduction="sum")
-        return loss + AGREEMENT / 2 * (there + back)
+        first, second = logits.log_softmax(-1)
+        forward = F.kl_div(second, first, log_target=True, reduction="sum")
+        backward = F.kl_div(first, second, log_target=True, reduction="sum")
+        return loss + AGREEMENT / 2 * (forward + backward)
 
     return plain, lambda: cross_entropy(states, (weight, None), target, SMOOTHING, AGREEMENT)[0]
 
 
 def softmaxes(length: int) -> tuple[Work, Work]:
-    """The weights of all heads from their scores."""
+    """Return PyTorch's and Regard's softmax of the scores of all heads."""
     scores = torch.randn(TOKENS // length, HEADS, length, length, requires_grad=True)
     return lambda: scores.softmax(-1).sum(), lambda: attention_weights(scores).sum()
 
 
 def attentions(length: int) -> tuple[Work, Work]:
-    """A layer through PyTorch's fused kernel, and with weights worked out one after the other."""
+    """Return an attention layer with PyTorch's fused kernel, and with explicit weights."""
     batch = TOKENS // length
     layer = MultiHeadAttention(WIDTH, HEADS)
     states = torch.randn(batch, length, WIDTH, requires_grad=True)
@@ -81,8 +81,8 @@ def attentions(length: int) -> tuple[Work, Work]:
     def attend(short: int) -> Work:
         def run() -> Tensor:
             layer_call.SHORT = short
-            found: Tensor = layer(states, mask=mask).float().sum()
-            return found
+            total: Tensor = layer(states, mask=mask).float().sum()
+            return total
 
         return run
 
@@ -90,62 +90,62 @@ def attentions(length: int) -> tuple[Work, Work]:
 
 
 def rotations(length: int) -> tuple[Work, Work]:
-    """Heads turned by rotary positions: as one writes it out, and by a product of complex numbers."""
+    """Return rotary positions written with sines and cosines, and as a product of complex numbers."""
     states = torch.randn(TOKENS // length, length, WIDTH, requires_grad=True)
-    beyond = torch.randn(TOKENS // length, HEADS, length, WIDTH // HEADS)
+    gradient = torch.randn(TOKENS // length, HEADS, length, WIDTH // HEADS)
     rotary = Rotary(WIDTH // HEADS)
 
-    def heads() -> Tensor:
-        found: Tensor = states.unflatten(-1, (HEADS, -1)).transpose(1, 2)
-        return found
+    def split_heads() -> Tensor:
+        heads: Tensor = states.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        return heads
 
     def plain() -> Tensor:
         sin, cos = rotary.waves.vectors(0, length, states.device).unflatten(-1, (-1, 2)).unbind(-1)
-        even, odd = heads().unflatten(-1, (-1, 2)).unbind(-1)
+        even, odd = split_heads().unflatten(-1, (-1, 2)).unbind(-1)
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
 
-    # A sum's gradient is one number for all values, so a product stands for what is done with the heads.
-    return lambda: (plain() * beyond).sum(), lambda: (rotary.rotate(heads()) * beyond).sum()
+    # The gradient of a plain sum is constant, so the heads are multiplied with random numbers.
+    return lambda: (plain() * gradient).sum(), lambda: (rotary.rotate(split_heads()) * gradient).sum()
 
 
 def dropouts() -> tuple[Work, Work]:
-    """A random number for each value, and a byte."""
+    """Return dropout with a random float per value, and with a random byte per value."""
     states = torch.randn(TOKENS, WIDTH, requires_grad=True)
     ours = Dropout(RATE)
     return lambda: F.dropout(states, RATE).sum(), lambda: ours(states).sum()
 
 
-def compare(name: str, contestants: tuple[Work, Work], rounds: int) -> None:
-    """Print a line: PyTorch's time, ours, and the ratio."""
+def compare(name: str, implementations: tuple[Work, Work], rounds: int) -> None:
+    """Print a line: PyTorch's time, Regard's time, and the ratio."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds + 2):
-        for work, found in zip(contestants, times, strict=True):
+        for work, seconds in zip(implementations, times, strict=True):
             began = time.perf_counter()
             work().backward()
-            found.append(time.perf_counter() - began)
-    theirs, mine = (statistics.median(found[2:]) * 1e3 for found in times)
-    print(f"| {name} | {theirs:.2f} | {mine:.2f} | {theirs / mine:.1f} |", flush=True)
+            seconds.append(time.perf_counter() - began)
+    theirs, ours = (statistics.median(seconds[2:]) * 1e3 for seconds in times)
+    print(f"| {name} | {theirs:.2f} | {ours:.2f} | {theirs / ours:.1f} |", flush=True)
 
 
 def main() -> None:
-    """Print the table."""
+    """Run all measurements, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15, help="times each is run (default: 15)")
+    parser.add_argument("--rounds", type=int, default=15, help="calls of each part (default: 15)")
     rounds = parser.parse_args().rounds
     torch.manual_seed(0)
-    print("| what | PyTorch, ms | Regard, ms | ratio |\n| --- | ---: | ---: | ---: |")
-    theirs, mine = losses()
-    compare(f"cross-entropy over {SYMBOLS:,} symbols, float32", (theirs, mine), rounds)
-    compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(mine)), rounds)
-    theirs, mine = disagreements()
-    compare("cross-entropy of two passes with R-Drop, bfloat16", (in_bfloat16(theirs), in_bfloat16(mine)), rounds)
+    print("| part | PyTorch, ms | Regard, ms | ratio |\n| --- | ---: | ---: | ---: |")
+    theirs, ours = losses()
+    compare(f"cross-entropy over {SYMBOLS:,} symbols, float32", (theirs, ours), rounds)
+    compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
+    theirs, ours = disagreements()
+    compare("cross-entropy of two passes with R-Drop, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
     compare(f"softmax over {LENGTHS[0]} steps", softmaxes(LENGTHS[0]), rounds)
     for length in LENGTHS:
-        theirs, mine = attentions(length)
-        compare(f"attention layer, {length} steps, float32", (theirs, mine), rounds)
-        compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(mine)), rounds)
+        theirs, ours = attentions(length)
+        compare(f"attention layer, {length} steps, float32", (theirs, ours), rounds)
+        compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
     for length in LENGTHS[:2]:
-        compare(f"heads turned by rotary positions, {length} steps", rotations(length), rounds)
+        compare(f"rotary positions of all heads, {length} steps", rotations(length), rounds)
     compare("dropout", dropouts(), rounds)
 
 

@@ -1,8 +1,10 @@
-"""Train every run of the course over ten seeds, and store what they came to: `python benchmarks/lessons.py`.
+"""Measure every run of the course over ten seeds, and store the ranges of its figures.
 
-The figures are what a learner's own run is held against. They are kept in src/regard/course/lessons/ranges.json;
-what stands there already is not measured again, so a second call goes on where the first one stopped. About 40
-minutes of one core; with the name of a lesson, that one alone.
+    python benchmarks/lessons.py [LESSON]
+
+The course compares a learner's run with these ranges, which are stored in src/regard/course/lessons/ranges.json.
+Stored runs are not measured again, so an interrupted program continues where it stopped. All lessons take about
+40 minutes on one core.
 """
 
 import json
@@ -22,7 +24,7 @@ FILE = Path(__file__).parents[1] / "src" / "regard" / "course" / "lessons" / "ra
 
 
 def measure(run: LessonRun) -> dict[str, Any]:
-    """Return the figures of a run over all seeds, and the processor's seconds of each in the mean."""
+    """Return the figures of a run for all seeds, and its mean processor time in seconds."""
     figures: dict[str, list[float]] = {}
     begin = time.process_time()
     for seed in range(SEEDS):
@@ -39,18 +41,18 @@ def measure(run: LessonRun) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure what is not there yet."""
+    """Measure all runs that are not stored yet."""
     torch.set_num_threads(1)
-    known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    stored = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     for lesson in sys.argv[1:] or RUNS:
         for run in RUNS[lesson]:
-            if known.get(lesson, {}).get(run.name, {}).get("command") == run.command:
+            if stored.get(lesson, {}).get(run.name, {}).get("command") == run.command:
                 continue
-            found = measure(run)
-            known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-            known.setdefault(lesson, {})[run.name] = found
-            FILE.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-            sys.stdout.write(f"{lesson}, {run.name}: {found}\n")
+            measured = measure(run)
+            stored = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+            stored.setdefault(lesson, {})[run.name] = measured
+            FILE.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+            sys.stdout.write(f"{lesson}, {run.name}: {measured}\n")
             sys.stdout.flush()
 
 

@@ -1,10 +1,10 @@
-"""Memory and time of a long input: a decoder-only model of 12 layers and 12 heads, 8,192 tokens.
+"""Measure memory and time for a long input: a decoder-only model with 12 layers and 12 heads, 8,192 tokens.
 
     python benchmarks/long_inputs.py [--tokens 8192]
 
-`forward`: a plain pass. `record_long`: recorded, and a row of weights worked out again. `page`: `regard.look` and
-`attend` as the explorer asks, one token written, and the page of it. Each runs in a process of its own, of which
-the peak memory is measured.
+`forward` is a plain forward pass. `record_long` records it and recomputes a row of weights. `page` runs
+`regard.look` and the requests of the explorer, generates one token, and writes the page. Each runs in a separate
+process, whose peak memory is measured.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WAYS = ("forward", "record_long", "page")
 
 
 def measure(way: str, tokens: int) -> None:
-    """Run once."""
+    """Run one variant in this process."""
     import transformers
 
     torch.manual_seed(0)
@@ -42,43 +42,43 @@ def measure(way: str, tokens: int) -> None:
     if way == "page":
         page(model, tokens)
         return
-    given = torch.randint(0, 1000, (1, tokens))
+    tokens_in = torch.randint(0, 1000, (1, tokens))
     start = time.perf_counter()
     with torch.no_grad():
         if way == "forward":
-            model(given, use_cache=False)
+            model(tokens_in, use_cache=False)
         else:
             with record_long(model) as records:
-                model(given, use_cache=False)
-            one = records["model.6.self_attn"]
-            row = one.rows([tokens - 1])
-            torch.testing.assert_close(one.values[:, :, -1:], row.topk(16).values, atol=1e-6, rtol=0)
-    told(start)
+                model(tokens_in, use_cache=False)
+            layer = records["model.6.self_attn"]
+            row = layer.rows([tokens - 1])
+            torch.testing.assert_close(layer.values[:, :, -1:], row.topk(16).values, atol=1e-6, rtol=0)
+    print_usage(start)
 
 
 def page(model: Any, tokens: int) -> None:
-    """Look at a text of so many tokens, the one that is written among them, and write the page."""
+    """Attend to a text of the given length with one generated token, and write the page."""
     words = {f"w{number}": number for number in range(1000)}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     text = " ".join(f"w{number}" for number in torch.randint(0, 1000, (tokens - 1,)).tolist())
     start = time.perf_counter()
-    found = regard.look(model, tokenizer).attend(text)
-    layer = found.layers["model.6.self_attn"]
+    attention = regard.look(model, tokenizer).attend(text)
+    layer = attention.layers["model.6.self_attn"]
     assert layer.rows is not None and abs(layer.rows.of(tokens - 2).sum(-1) - 1).max() < 1e-3
     with tempfile.TemporaryDirectory() as folder:
-        found.save(Path(folder) / "page.html")
-    told(start)
+        attention.save(Path(folder) / "page.html")
+    print_usage(start)
 
 
-def told(start: float) -> None:
+def print_usage(start: float) -> None:
     """Print seconds and peak memory in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{time.perf_counter() - start:.1f} {peak:.0f}")
 
 
 def main() -> None:
-    """Measure each way, and print a table."""
+    """Measure each variant, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--way", choices=WAYS)
@@ -90,8 +90,8 @@ def main() -> None:
     print("| 12 layers, 12 heads | tokens | seconds | peak memory, MiB |\n|---|---|---|---|")
     for way in WAYS:
         command = [sys.executable, __file__, "--way", way, "--tokens", str(options.tokens)]
-        found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-        print(f"| {way} | {options.tokens:,} | {found[0]} | {int(found[1]):,} |", flush=True)
+        usage = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        print(f"| {way} | {options.tokens:,} | {usage[0]} | {int(usage[1]):,} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,10 @@
 
     python benchmarks/models.py [--only NAME ...] [--out docs]
 
-docs/reference/models.md lists the architectures by result; docs/dev/architectures.md has all checks.
-
-Every architecture is a small random model, built from its config without a download. The weights of
-`regard.record` are compared with those that a copy of the model returns (`eager`, `output_attentions`). Then all
-architectures of the installed transformers follow, with fewer checks and another reference: see
-`every_architecture`.
+docs/reference/models.md lists the architectures by result; docs/dev/architectures.md has all checks. Each
+architecture is a small random model, built from its config without a download. The weights of `regard.record` are
+compared with those that a copy of the model returns (`eager`, `output_attentions`). All other architectures of
+the installed transformers are tested with fewer checks and a different reference: see `every_architecture`.
 """
 
 import argparse
@@ -253,7 +251,7 @@ def _line(row: Row) -> str:
 
 
 def main() -> None:
-    """Check all architectures, or some, and write the pages."""
+    """Check all architectures, or those of `--only`, and write the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--out", type=Path, default=None)

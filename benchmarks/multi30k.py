@@ -1,4 +1,4 @@
-"""What the programs on Multi30k share: its files, one size for all, and the peers' side of it."""
+"""Shared settings of the benchmarks on Multi30k: files, model sizes, and the models of other libraries."""
 
 import argparse
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ BATCH = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What all contestants of a comparison share."""
+    """Settings shared by all programs of a comparison."""
 
     data: Path
     """Folder of Multi30k's files."""
@@ -39,7 +39,7 @@ class Setting:
 
 
 def files(data: Path, languages: tuple[str, str] = ("de", "en")) -> dict[str, tuple[str, str]]:
-    """Return the files of each part, source and target."""
+    """Return the source and target file of each part."""
     parts = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
     source, target = languages
     return {
@@ -49,7 +49,7 @@ def files(data: Path, languages: tuple[str, str] = ("de", "en")) -> dict[str, tu
 
 
 def multi30k_parser(description: str) -> argparse.ArgumentParser:
-    """Return a parser of the flags that all programs beside JoeyNMT on Multi30k have."""
+    """Return a parser with the flags of all comparisons with JoeyNMT on Multi30k."""
     flags = peers_parser(description)
     flags.add_argument("data", type=Path, help="folder of Multi30k's files")
     return flags
@@ -63,7 +63,7 @@ def texts(data: Path, part: str) -> list[tuple[str, str]]:
 
 
 def marian(symbols: int) -> Any:
-    """Return Hugging Face's MarianMT of our sizes, with new parameters."""
+    """Return Hugging Face's MarianMT of the shared size, randomly initialized."""
     from transformers import MarianConfig, MarianMTModel
 
     from regard.data import BOS, EOS, PAD
@@ -94,9 +94,9 @@ def marian(symbols: int) -> Any:
 def joeynmt_files(
     here: Path, data: Path, vocabulary: Any, threads: int, *, validated: int | None = None
 ) -> dict[str, Any]:
-    """Write the text, cut into subwords, and return a configuration to be completed by a schedule.
+    """Write the text as subwords, and return a configuration without a schedule.
 
-    `validated`: pairs of the validation text that are kept.
+    `validated` limits the number of validation pairs.
     """
 
     def cut(text: str) -> str:
@@ -139,7 +139,7 @@ def joined(path: Path) -> list[str]:
 
 
 def train(data: Path, runs: Path, languages: tuple[str, str], flags: dict[str, Any]) -> Any:
-    """Train Regard in lower case, or go on where it stopped, in a folder named by the flags; returns the run."""
+    """Train Regard in lower case, or continue, in a folder named by the flags; return the run."""
     import regard
     from regard.training import RunFolder
 
@@ -151,7 +151,7 @@ def train(data: Path, runs: Path, languages: tuple[str, str], flags: dict[str, A
 
 
 def best_validation(run: Any) -> float:
-    """Return the best BLEU of a training's validations, which is that of the model that is kept."""
+    """Return the best BLEU of a training's validations, which is that of the kept model."""
     return max(line["bleu"] for line in run.metrics if "bleu" in line)
 
 

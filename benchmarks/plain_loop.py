@@ -1,7 +1,7 @@
-"""The peer of `primer.py`: the primer's tasks as one would write them straight from its description.
+"""A direct PyTorch implementation of the primer's tasks: the eager baseline of `primer.py`.
 
-NumPy one-hot samples, explicit softmax, Adam as it comes (not fused) at the primer's constant rate. Nothing
-here is shared with Regard.
+It has NumPy one-hot samples, an explicit softmax, and PyTorch's default Adam (not fused) at the primer's constant
+rate. It shares no code with Regard.
 """
 
 import math
@@ -100,7 +100,7 @@ class PlainModel(nn.Module):
 
 
 def train(task: str, seed: int) -> Iterator[PlainModel]:
-    """Train without end; yields the model after each step."""
+    """Train without end; yield the model after each step."""
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     model = PlainModel(task)

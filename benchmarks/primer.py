@@ -1,13 +1,12 @@
-"""Speed on the primer's tasks: Regard beside a plain eager loop, and one compiled whole by JAX, in one run.
+"""Compare the speed of the primer's tasks in Regard, in a plain eager loop, and in a loop compiled by JAX.
 
     python benchmarks/primer.py [--repeats 3] [--jax [FOLDER]] [--json FILE]
 
-For each task and repeat, each contestant trains in a process of its own, turn by turn: how long from the
-start of the process (imports included) until 99 % of 2000 fresh samples are exactly right, in wall and
-processor time, and how many steps a second, the first 50 left out. Both are evaluated every 50 steps; the
-evaluation's own time is left out of both. Ours writes its run to disk as `regard train` does. With `--jax` also
-the time of a step of `jax_loop.py`, compiling left out, in an environment of its own that this makes (in
-.venv/jax, or FOLDER).
+For each task and repeat, Regard and the plain loop train alternately in separate processes. The program measures
+wall and processor time from the start of the process, imports included, until 99 % of 2000 new samples are
+exactly right. It also measures steps per second, without the first 50. Both are evaluated every 50 steps, and the
+time of the evaluation is subtracted. Regard writes its run to disk as `regard train` does. `--jax` adds the time
+of a step of `jax_loop.py` without compilation; it creates an environment for JAX in .venv/jax or FOLDER.
 """
 
 import argparse
@@ -31,11 +30,11 @@ TASKS = {
 }
 EVERY, SAMPLES, GOAL = 50, 2000, 0.99
 PATIENCE = 20_000
-"""Steps after which a contestant that has not reached the goal is given up."""
+"""Steps after which a program that has not reached the goal is stopped."""
 
 
 class Stopwatch:
-    """Time since the process began, without what is spent in `evaluate`."""
+    """Time since the process began, without the time spent in `evaluate`."""
 
     def __init__(self, imports: tuple[float, float]) -> None:
         self.wall, self.cpu = imports
@@ -43,10 +42,10 @@ class Stopwatch:
         self.steps = 0
         self.loop_began = time.perf_counter()
         self.warm = (0.0, 0.0)
-        """Wall and processor time when the first steps were behind it, in which a program warms up."""
+        """Wall and processor time after the first steps, which warm up."""
 
     def evaluate(self, model: Any, inputs: Any, targets: Any) -> dict[str, Any] | None:
-        """Count 50 steps; return the measurements once the goal is reached or hopeless."""
+        """Evaluate after 50 more steps; return the measurements once the goal is reached or hopeless."""
         import torch
 
         began = time.perf_counter(), time.process_time()
@@ -89,11 +88,11 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     keep_memory()
     state = start(config, built)
 
-    def look(metrics: dict[str, float]) -> None:
+    def report(metrics: dict[str, float]) -> None:
         if metrics["step"] % EVERY == 0:
-            found = watch.evaluate(state.model, inputs, targets)
-            if found is not None or metrics["step"] == config.training.steps:
-                raise DoneError(found)
+            results = watch.evaluate(state.model, inputs, targets)
+            if results is not None or metrics["step"] == config.training.steps:
+                raise DoneError(results)
 
     with tempfile.TemporaryDirectory() as folder:
         with create_run(Path(folder) / task, config, overwrite=False) as building:
@@ -102,7 +101,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
             batches = built.batches(config.training, BatchContext(generator=state.generator))
             learner = SingleLearner(state, config.training, batches, type(building)(Path(folder) / task))
             with limit_threads(state.model):
-                train_steps(learner, config.training, look)
+                train_steps(learner, config.training, report)
         except DoneError as done:
             if done.args[0] is not None:
                 return done.args[0]
@@ -118,32 +117,34 @@ def train_plain(task: str, seed: int, began: float) -> dict[str, Any]:
     inputs, targets = next_batch(task, SAMPLES, np.random.default_rng(10_000 + seed))
     for step, model in enumerate(train(task, seed), start=1):
         if step % EVERY == 0:
-            found = watch.evaluate(model, inputs, targets)
-            if found is not None:
-                return found
-    raise AssertionError("the loop has no end of its own")
+            results = watch.evaluate(model, inputs, targets)
+            if results is not None:
+                return results
+    raise AssertionError("the loop does not end")
 
 
-def measure(contestant: str, task: str, seed: int, jax: Path | None) -> dict[str, Any]:
-    """Run one contestant in a process of its own."""
-    command = [sys.executable, __file__, "--child", contestant, task, str(seed)]
-    if contestant == "jax":
+def measure(program: str, task: str, seed: int, jax: Path | None) -> dict[str, Any]:
+    """Run one program in a separate process."""
+    command = [sys.executable, __file__, "--child", program, task, str(seed)]
+    if program == "jax":
         command = [str(jax), str(HERE / "jax_loop.py"), task, str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    results: dict[str, Any] = json.loads(done.stdout)
+    return results
 
 
-def row(task: str, found: dict[str, list[dict[str, Any]]]) -> str:
-    """Return a line of the table."""
+def row(task: str, runs_by_program: dict[str, list[dict[str, Any]]]) -> str:
+    """Return a row of the table."""
     cells = [task]
     for key, form, peers in COLUMNS:
-        middle = {name: statistics.median(run.get(key, NAN) for run in runs) for name, runs in found.items()}
+        middle = {
+            name: statistics.median(run.get(key, NAN) for run in runs) for name, runs in runs_by_program.items()
+        }
         factor = 1000 if key == "cpu_per_step" else 1
-        cells += [f"{middle[name] * factor:{form}}" for name in peers if name in found]
+        cells += [f"{middle[name] * factor:{form}}" for name in peers if name in runs_by_program]
         if key in ("wall", "cpu", "cpu_per_step"):
             cells.append(f"{middle['regard'] / middle['plain']:.2f}")
-    late = sum(not run["reached"] for runs in found.values() for run in runs)
+    late = sum(not run["reached"] for runs in runs_by_program.values() for run in runs)
     return f"| {' | '.join(cells)} |" + (f"   ({late} did not reach 99 %)" if late else "")
 
 
@@ -156,7 +157,7 @@ COLUMNS = [
     ("wall", ".1f", OURS),
     ("cpu", ".1f", OURS),
 ]
-"""What is measured, how it is written, and whose it is."""
+"""Key of the measurement, its format, and the programs that have it."""
 
 
 def head(jax: bool) -> str:
@@ -168,19 +169,23 @@ def head(jax: bool) -> str:
 
 
 def main() -> None:
-    """Measure all and print the table."""
+    """Run all measurements, and print the table."""
     began = time.perf_counter()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3, help="processes per task and contestant (default: 3)")
+    parser.add_argument("--repeats", type=int, default=3, help="processes per task and program (default: 3)")
     parser.add_argument(
-        "--jax", type=Path, nargs="?", const=HERE.parent / ".venv" / "jax", help="beside JAX too, installed here"
+        "--jax",
+        type=Path,
+        nargs="?",
+        const=HERE.parent / ".venv" / "jax",
+        help="also run JAX, installed in this folder",
     )
-    parser.add_argument("--json", type=Path, help="also write the measurements here")
+    parser.add_argument("--json", type=Path, help="also write the measurements to this file")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        contestant, task, seed = args.child
-        trained = (train_regard if contestant == "regard" else train_plain)(task, int(seed), began)
+        program, task, seed = args.child
+        trained = (train_regard if program == "regard" else train_plain)(task, int(seed), began)
         print(json.dumps(trained))
         return
     import torch
@@ -193,12 +198,12 @@ def main() -> None:
     print(head(jax is not None))
     results: dict[str, Any] = {}
     for task in TASKS:
-        found: dict[str, list[dict[str, Any]]] = {name: [] for name in ALL if jax or name != "jax"}
+        runs_by_program: dict[str, list[dict[str, Any]]] = {name: [] for name in ALL if jax or name != "jax"}
         for repeat in range(args.repeats):
-            for contestant, runs in found.items():
-                runs.append(measure(contestant, task, repeat, jax))
-        results[task] = found
-        print(row(task, found), flush=True)
+            for program, runs in runs_by_program.items():
+                runs.append(measure(program, task, repeat, jax))
+        results[task] = runs_by_program
+        print(row(task, runs_by_program), flush=True)
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n")
 

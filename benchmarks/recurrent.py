@@ -1,11 +1,10 @@
-"""Speed of recurrent encoder-decoders on Dates and Reverse, beside JoeyNMT 2.3 and a plain per-step loop in
-Keras.
+"""Compare the speed of recurrent encoder-decoders on Dates and Reverse with JoeyNMT 2.3 and a Keras loop.
 
     python benchmarks/recurrent.py [--steps 300] [--rounds 3] [--joeynmt FOLDER]
 
-The same samples, symbols, sizes, batches and threads for all; each contestant in processes of its own, turn by
-turn; medians. JoeyNMT pins older versions of what it needs, so this makes it a virtual environment of its own
-(in .venv/joeynmt, or FOLDER) first. Needs the extra peers.
+All use the same samples, symbols, sizes, batches and threads. They run alternately in separate processes; the
+tables have medians. JoeyNMT pins older versions of its dependencies, so the program first creates a virtual
+environment for it (in .venv/joeynmt or FOLDER). Needs the extra peers.
 """
 
 import argparse
@@ -38,12 +37,12 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "Luong without": ({"score": "general", "context": "output"}, {"attention": "luong", "input_feeding": False}),
 }
-"""By name: our flags, and JoeyNMT's decoder. Its own Bahdanau decoder scores with the current state, and feeds
-its cell a layer of context and state; ours is the paper's."""
+"""By name: Regard's flags, and JoeyNMT's decoder. JoeyNMT's Bahdanau decoder scores with the current state,
+and feeds a layer of context and state to its cell; Regard follows the paper."""
 
 
-def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Train and translate with Regard; to be run in a process of its own."""
+def train_regard(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
+    """Train and translate with Regard; runs in a separate process."""
     from regard.data import PAD
     from regard.models import Seq2Seq
     from regard.runs import PairRun
@@ -58,7 +57,7 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     assert isinstance(task, PairTask)
     state, marks, tokens, batch = start(config, task), [time.perf_counter()], [0], task.batch
 
-    def counted(*args: Any) -> Any:
+    def count_tokens(*args: Any) -> Any:
         pairs = batch(*args)
         tokens[-1] += int((pairs.target != PAD).sum())
         return pairs
@@ -68,7 +67,7 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
             marks.append(time.perf_counter())
             tokens.append(0)
 
-    task.batch = counted  # type: ignore[assignment, method-assign]
+    task.batch = count_tokens  # type: ignore[assignment, method-assign]
     with tempfile.TemporaryDirectory() as folder:
         with create_run(Path(folder) / task_name, config, overwrite=False) as building:
             state.save(building)
@@ -91,8 +90,8 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
 
 
 def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
-    """Train with Keras' loop; to be run in a process of its own."""
-    import keras_style
+    """Train with the Keras loop; runs in a separate process."""
+    import keras_recurrent
     import torch.nn.functional as F
 
     from regard.streams import make_generator
@@ -108,7 +107,7 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
         batches.append((source.numpy(), target.numpy()))
         tokens.append(int((target != 0).sum()))
     symbols = (len(task.source_vocabulary), len(task.target_vocabulary))
-    seconds = keras_style.train(batches, symbols=symbols, embedding=EMBEDDING, hidden=HIDDEN)
+    seconds = keras_recurrent.train(batches, symbols=symbols, embedding=EMBEDDING, hidden=HIDDEN)
     return {"train": [n / s for n, s in zip(tokens, seconds, strict=True)][3:]}
 
 
@@ -121,12 +120,12 @@ def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, t
     assert isinstance(task, PairTask)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        drawn = {
+        samples = {
             "train": task.pairs(BATCH * steps, make_generator(0, "train")),
             "dev": task.pairs(BATCH, make_generator(1, "test"), unseen=True),
             "test": task.pairs(TESTED, make_generator(0, "test"), unseen=True),
         }
-        for split, pairs in drawn.items():
+        for split, pairs in samples.items():
             joeynmt_text(folder, split, ((pair.source, pair.target) for pair in pairs))
         recurrent = {"type": "recurrent", "rnn_type": "lstm", "num_layers": 1, "dropout": 0.0}
         recurrent |= {"embeddings": {"embedding_dim": EMBEDDING, "dropout": 0.0}}
@@ -140,7 +139,7 @@ def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, t
                 "batch_size": BATCH,
                 "epochs": 1,
                 "logging_freq": EVERY,
-                "validation_freq": -(-steps // EVERY) * EVERY,  # it is to be a multiple
+                "validation_freq": -(-steps // EVERY) * EVERY,  # must be a multiple of logging_freq
                 "early_stopping_metric": "loss",
                 "print_valid_sents": [],
             },
@@ -159,35 +158,39 @@ def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, t
 
 
 def main() -> None:
-    """Let each contestant run in turn, and print tables of medians."""
+    """Run all programs alternately, and print tables of medians."""
     parser = peers_parser(__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=300, help="training steps of each (default: 300)")
-    parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
+    parser.add_argument("--steps", type=int, default=300, help="training steps of each program (default: 300)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of measurement (default: 3)")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        task, asked = json.loads(args.worker)
-        print(json.dumps(keras_loop(task, args.steps) if asked == "keras" else ours(task, asked, args.steps)))
+        task, flags = json.loads(args.worker)
+        print(
+            json.dumps(
+                keras_loop(task, args.steps) if flags == "keras" else train_regard(task, flags, args.steps)
+            )
+        )
         return
     python = joeynmt_python(args.joeynmt)
 
-    def worker(task: str, asked: Any, steps: int) -> dict[str, Any]:
-        command = [sys.executable, __file__, "--worker", json.dumps([task, asked]), "--steps", str(steps)]
+    def worker(task: str, flags: Any, steps: int) -> dict[str, Any]:
+        command = [sys.executable, __file__, "--worker", json.dumps([task, flags]), "--steps", str(steps)]
         return run(command, args.threads)
 
     print(f"{platform.machine()}, {args.threads} threads, {args.rounds} rounds of {args.steps} steps, medians\n")
     print(HEAD)
     for task in TASKS:
         for name, (flags, decoder) in VARIANTS.items():
-            theirs, mine, plain = [], [], []
+            theirs, regard, plain = [], [], []
             for _ in range(args.rounds):
                 theirs.append(joeynmt(python, task, decoder, args.steps, args.threads))
-                mine.append(worker(task, flags, args.steps))
+                regard.append(worker(task, flags, args.steps))
                 if decoder["attention"] == "bahdanau":
                     plain.append(worker(task, "keras", min(args.steps, KERAS_STEPS)))
-            print(row(task, name, "JoeyNMT", theirs, mine), flush=True)
+            print(row(task, name, "JoeyNMT", theirs, regard), flush=True)
             if plain:
-                print(row(task, name, "Keras' layers in a loop", plain, mine), flush=True)
+                print(row(task, name, "Keras' layers in a loop", plain, regard), flush=True)
 
 
 HEAD = """| task | decoder | peer | training, target tokens/s: peer | Regard | ratio \
@@ -195,19 +198,19 @@ HEAD = """| task | decoder | peer | training, target tokens/s: peer | Regard | r
 | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
 
 
-def row(task: str, name: str, peer: str, theirs: list[dict[str, Any]], mine: list[dict[str, Any]]) -> str:
-    """Return a line of the table: training, greedy search, beams of 5."""
+def row(task: str, name: str, peer: str, theirs: list[dict[str, Any]], regard: list[dict[str, Any]]) -> str:
+    """Return a row of the table: training, greedy search, beam size 5."""
     cells = [task, name, peer]
-    pairs = [tuple(statistics.median(s for each in runs for s in each["train"][1:]) for runs in (theirs, mine))]
+    pairs = [tuple(statistics.median(s for run in runs for s in run["train"][1:]) for runs in (theirs, regard))]
     if "seconds" in theirs[0]:
         pairs += [
-            tuple(statistics.median(TESTED / each["seconds"][beam] for each in runs) for runs in (theirs, mine))
+            tuple(statistics.median(TESTED / run["seconds"][beam] for run in runs) for runs in (theirs, regard))
             for beam in ("1", "5")
         ]
     for other, own in pairs:
         cells += [f"{other:,.0f}", f"{own:,.0f}", f"{own / other:.1f}"]
     if "exact" in theirs[0]:
-        cells += [f"{statistics.median(each['exact']['5'] for each in runs):.1%}" for runs in (theirs, mine)]
+        cells += [f"{statistics.median(run['exact']['5'] for run in runs):.1%}" for runs in (theirs, regard)]
     return f"| {' | '.join(cells)} |"
 
 

@@ -1,10 +1,9 @@
-"""Train what docs/dev/results/recurrent.md shows, over several seeds, and write its tables.
+"""Train the models of docs/dev/results/recurrent.md over several seeds, and write its tables.
 
     python benchmarks/recurrent_results.py [--runs comparisons]
 
-Runs and measurements are kept under --runs by `regard.sweep`: what is measured is not trained again, so an
-interrupted run goes on where it stopped. The figures of every training are stored in
-docs/dev/results/recurrent-results.json.
+`regard.sweep` keeps runs and measurements under --runs. Measured runs are not trained again, so an interrupted
+program continues where it stopped. Results are stored in docs/dev/results/recurrent-results.json.
 """
 
 import argparse
@@ -13,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tables import RESULTS, markdown, spread, write_tables
+from markdown_tables import RESULTS, markdown, spread, write_tables
 
 from regard.runs import PairRun, load
 from regard.sweep import Comparison, Measured, Variant, compare
@@ -37,7 +36,7 @@ Lines = list[dict[str, Any]]
 
 
 def percent(share: float) -> str:
-    """Write a share with one decimal, or two where only they tell it from the whole."""
+    """Format a share with one decimal, or with two if it would otherwise round to 100 %."""
     return f"{share:.2%}" if 0.995 < share < 1 else f"{share:.1%}"
 
 
@@ -63,7 +62,7 @@ def recall(runs: Path) -> Lines:
 
 
 def reverse(runs: Path) -> Lines:
-    """Train Reverse with each score and without attention; test on sequences of 20."""
+    """Train Reverse with each score and without attention; test on sequences of length 20."""
     comparison = compare("reverse", {"score": ["none", *SCORES]}, seeds=SEEDS, savepath=runs)
 
     def longest(variant: Variant, seed: int, measured: Measured) -> dict[str, float]:
@@ -76,17 +75,17 @@ def reverse(runs: Path) -> Lines:
 
 
 def dates(runs: Path) -> Lines:
-    """Train Dates with each score in the two papers' places, two scores in all places, and without attention."""
-    found: Lines = []
+    """Train Dates with each score in both papers' variants, two scores in all variants, and without attention."""
+    lines: Lines = []
     for name, flags in PLACES.items():
         papers = name.endswith(("(Luong)", "(Bahdanau)"))
         scores = SCORES if papers else ["general", "additive"]
         vary = {"score": scores, **{flag: [value] for flag, value in flags.items()}}
-        found += lines_of(
+        lines += lines_of(
             compare("dates", vary, seeds=SEEDS, savepath=runs), lambda *_, name=name: {"place": name}
         )
     none = compare("dates", {"score": ["none"]}, seeds=SEEDS, savepath=runs)
-    return found + lines_of(none, lambda *_: {"place": "none"})
+    return lines + lines_of(none, lambda *_: {"place": "none"})
 
 
 def select(lines: Lines, **wanted: Any) -> Lines:
@@ -95,16 +94,16 @@ def select(lines: Lines, **wanted: Any) -> Lines:
 
 
 def recall_table(lines: Lines) -> str:
-    """Exact match by length, a row for each pooling."""
+    """Table of exact match by length; a row for each pooling."""
     body = []
     for pooling in POOLINGS:
         rows = [select(lines, task="recall", pooling=pooling, max_len=length) for length in LENGTHS]
-        body.append([pooling, *(spread([row["exact_match"] for row in each], percent) for each in rows)])
+        body.append([pooling, *(spread([row["exact_match"] for row in lines], percent) for lines in rows)])
     return markdown(["summary", *(f"length {length}" for length in LENGTHS)], body)
 
 
 def recall_relevance_table(lines: Lines) -> str:
-    """Share of the attention on the pair that is asked for."""
+    """Table of the share of attention on the queried pair."""
     body = []
     for length in LENGTHS:
         rows = select(lines, task="recall", pooling="attention", max_len=length)
@@ -115,7 +114,7 @@ def recall_relevance_table(lines: Lines) -> str:
 
 
 def reverse_table(lines: Lines) -> str:
-    """Exact match at length 20 and over all lengths, and alignment error, a row for each score."""
+    """Table of exact match at length 20 and over all lengths, and alignment error; a row for each score."""
     body = []
     for score in ["none", *SCORES]:
         rows = select(lines, task="reverse", score=score)
@@ -127,12 +126,12 @@ def reverse_table(lines: Lines) -> str:
 
 
 def dates_table(lines: Lines) -> str:
-    """Exact match of unseen dates, a row for each place, a column for each score."""
+    """Table of exact match on unseen dates; a row for each variant, a column for each score."""
     return _by_place(lines, "exact_match")
 
 
 def alignment_table(lines: Lines) -> str:
-    """Alignment error rate, a row for each place, a column for each score."""
+    """Table of alignment error rates; a row for each variant, a column for each score."""
     return _by_place(lines, "alignment_error")
 
 
@@ -157,7 +156,7 @@ TABLES: dict[str, Callable[[Lines], str]] = {
 
 
 def main() -> None:
-    """Train what is missing, and write the tables."""
+    """Run the missing trainings, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=Path, default=Path("comparisons"), help="folder of runs")
     args = parser.parse_args()

@@ -1,10 +1,10 @@
-"""What a command adds to importing PyTorch, before and while it does a little of its work.
+"""Measure the start-up time that each command adds to `import torch`.
 
     python benchmarks/startup.py [--rounds 5] [--only train]
 
-Runs each command to its end, and `import torch` alone after every third, all under `-X importtime`, and sums the
-time of the modules that `import torch` alone does not load: Regard's own, and those of other libraries. Runs to
-work on are trained first, for a step each, in a folder of the benchmark's own.
+Runs each command to its end, and `import torch` alone after every third, all with `-X importtime`. Sums the
+import time of modules that `import torch` alone does not load: Regard's and those of other libraries. The runs
+that the commands read are first trained for one step each, in a temporary folder.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tables import markdown
+from markdown_tables import markdown
 
 LINE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)")
 WORDS = [
@@ -36,14 +36,14 @@ TEXT = [
 ]
 SOLVED = "def attend(query, keys, values):\n    return None\n"
 Imports = dict[str, int]
-"""Microseconds that each module took by itself."""
+"""Self time of each imported module, in microseconds."""
 FIRST = [
     ["train", "counting", "--steps", "1"],
     ["train", "dates", "--steps", "1"],
     ["train", "translation", *TEXT, "--steps", "1"],
     ["export", "translation", "--to", "huggingface", "--output", "exported", "--license", "mit"],
 ]
-"""Of these the others make use."""
+"""Commands that create the runs of the other commands."""
 EVERY = 3
 """Commands after which `import torch` alone is run again."""
 COMMANDS = {
@@ -101,8 +101,7 @@ COMMANDS = {
 
 
 def imports_of(argv: list[str], folder: Path) -> tuple[Imports, int]:
-    """Run Python with `argv`; return each module that it imports with its own time in microseconds, and the exit
-    status."""
+    """Run Python with `argv`; return the self time of each import in microseconds, and the exit status."""
     process = subprocess.Popen(
         [sys.executable, "-X", "importtime", *argv],
         cwd=folder,
@@ -111,67 +110,67 @@ def imports_of(argv: list[str], folder: Path) -> tuple[Imports, int]:
         text=True,
     )
     assert process.stderr is not None
-    found: dict[str, int] = {}
+    imports: dict[str, int] = {}
     for line in process.stderr:
         if match := LINE.match(line):
-            found[match[2]] = found.get(match[2], 0) + int(match[1])
-    return found, process.wait()
+            imports[match[2]] = imports.get(match[2], 0) + int(match[1])
+    return imports, process.wait()
 
 
 def main() -> None:
-    """Measure each command, and print a table."""
+    """Measure each command, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="times that each command is run (default: 5)")
-    parser.add_argument("--only", default="", help="commands that begin so (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each command (default: 5)")
+    parser.add_argument("--only", default="", help="commands with this prefix (default: all)")
     args = parser.parse_args()
     chosen = {name: argv for name, argv in COMMANDS.items() if name.startswith(args.only)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "source.txt").write_text("\n".join(WORDS * 20) + "\n")
-        (folder / "target.txt").write_text("\n".join(each[::-1] for each in WORDS * 20) + "\n")
-        pairs = [f"{each}\t{each[::-1]}" for each in WORDS]
+        (folder / "target.txt").write_text("\n".join(word[::-1] for word in WORDS * 20) + "\n")
+        pairs = [f"{word}\t{word[::-1]}" for word in WORDS]
         (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n")
         (folder / "own.py").write_text(SOLVED)
         for argv in FIRST:
             subprocess.run([sys.executable, "-m", "regard", *argv], cwd=folder, check=True, capture_output=True)
         torch: list[dict[str, int]] = []
-        rounds: dict[str, list[Imports]] = {each: [] for each in chosen}
+        rounds: dict[str, list[Imports]] = {command: [] for command in chosen}
         for number in range(args.rounds):
-            for index, (each, argv) in enumerate(chosen.items()):
+            for index, (command, argv) in enumerate(chosen.items()):
                 if index % EVERY == 0:
                     torch.append(imports_of(["-c", "import torch"], folder)[0])
                 words = [word.format(round=number) for word in argv]
-                found, status = imports_of(["-m", "regard", *words], folder)
+                imports, status = imports_of(["-m", "regard", *words], folder)
                 if status:
-                    print(f"{each}: exit status {status}", file=sys.stderr)
-                rounds[each].append(found)
-    whole = statistics.median(sum(each.values()) for each in torch) / 1e6
-    print(f"import torch: {whole:.2f} s\n")
+                    print(f"{command}: exit status {status}", file=sys.stderr)
+                rounds[command].append(imports)
+    baseline = statistics.median(sum(imports.values()) for imports in torch) / 1e6
+    print(f"import torch: {baseline:.2f} s\n")
     head = [
         "`regard ...`",
-        "s more than `import torch`",
+        "s added to `import torch`",
         "share",
         "s of other modules",
         "Regard's own",
-        "most of the rest",
+        "slowest other packages",
     ]
-    print(markdown(head, [row(each, found, whole, set(torch[0])) for each, found in rounds.items()]))
+    print(markdown(head, [row(command, imports, baseline, set(torch[0])) for command, imports in rounds.items()]))
 
 
-def row(name: str, rounds: list[Imports], whole: float, torch: set[str]) -> list[str]:
-    """Return the medians of a command: all imports less those of `import torch`, and what other modules took."""
-    more = statistics.median(sum(each.values()) for each in rounds) / 1e6 - whole
+def row(name: str, rounds: list[Imports], baseline: float, torch: set[str]) -> list[str]:
+    """Return the medians of a command: its imports minus those of `import torch`, and the slowest libraries."""
+    more = statistics.median(sum(imports.values()) for imports in rounds) / 1e6 - baseline
     packages: list[Counter[str]] = []
-    for each in rounds:
+    for imports in rounds:
         packages.append(Counter())
-        for module, time in each.items():
+        for module, time in imports.items():
             if module not in torch:
                 packages[-1][module.partition(".")[0]] += time
-    others = statistics.median(each.total() for each in packages) / 1e6
-    own = statistics.median(each["regard"] for each in packages) / 1e6
+    others = statistics.median(times.total() for times in packages) / 1e6
+    own = statistics.median(times["regard"] for times in packages) / 1e6
     rest = Counter({package: time for package, time in packages[-1].items() if package != "regard"})
     most = ", ".join(f"{package} {time / 1e6:.3f}" for package, time in rest.most_common(3))
-    return [f"`{name}`", f"{more:.3f}", f"{more / whole:.2f}", f"{others:.3f}", f"{own:.3f}", most]
+    return [f"`{name}`", f"{more:.3f}", f"{more / baseline:.2f}", f"{others:.3f}", f"{own:.3f}", most]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Speed of the Transformer on Multi30k, beside JoeyNMT 2.3, Hugging Face's MarianMT, and CTranslate2.
+"""Compare the speed of the Transformer on Multi30k with JoeyNMT 2.3, Hugging Face's MarianMT, and CTranslate2.
 
     python benchmarks/translation.py DATA [--parts training search] [--rounds 3] [--steps 100] [--model RUN]
 
-DATA: the folder of `regard data multi30k`. The same subwords, sizes and threads for all; each contestant in
-processes of its own, turn by turn; medians. What is timed: translation_training.py and translation_search.py.
-JoeyNMT is set up as in peers.py. Needs the extras peers and export.
+DATA is the folder of `regard data multi30k`. All use the same subwords, sizes and threads. They run alternately
+in separate processes; the tables have medians. translation_training.py and translation_search.py define the timed
+parts; peers.py installs JoeyNMT. Needs the extras peers and export.
 """
 
 import argparse
@@ -24,32 +24,30 @@ PARTS: dict[str, Any] = {"training": translation_training, "search": translation
 
 
 def measure(part: str, python: Path, setting: Setting, rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Let each contestant run in turn; returns what each measured, round by round."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Run all programs alternately; return the measurements of each by round."""
+    measurements: dict[str, list[dict[str, Any]]] = {}
     command = [sys.executable, __file__, str(setting.data), "--steps", str(setting.steps)]
     command += ["--threads", str(setting.threads), "--model", str(setting.model)]
     for _ in range(rounds):
-        for name in PARTS[part].CONTESTANTS:
+        for name in PARTS[part].PROGRAMS:
             measured = run([*command, "--worker", part, name, str(setting.folder)], setting.threads)
-            found.setdefault(name, []).append(measured)
-        found.setdefault("JoeyNMT", []).append(PARTS[part].joeynmt(python, setting))
-    return found
+            measurements.setdefault(name, []).append(measured)
+        measurements.setdefault("JoeyNMT", []).append(PARTS[part].joeynmt(python, setting))
+    return measurements
 
 
 def main() -> None:
-    """Measure, and print a table for each part."""
+    """Run all measurements, and print a table for each part."""
     parser = multi30k_parser(__doc__.splitlines()[0])
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to time")
-    parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
-    parser.add_argument("--steps", type=int, default=100, help="training steps that are timed (default: 100)")
-    parser.add_argument(
-        "--model", type=Path, help="run to translate with (default: one is trained, half an hour)"
-    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to time")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of measurement (default: 3)")
+    parser.add_argument("--steps", type=int, default=100, help="timed training steps (default: 100)")
+    parser.add_argument("--model", type=Path, help="run to translate with (default: train one, half an hour)")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         part, name, folder = args.worker
-        print(json.dumps(PARTS[part].CONTESTANTS[name](setting_of(args, Path(folder)))))
+        print(json.dumps(PARTS[part].PROGRAMS[name](setting_of(args, Path(folder)))))
         return
     if args.steps < 3 * translation_training.EVERY:
         parser.error(f"--steps: at least {3 * translation_training.EVERY}, of which the first are not timed")
@@ -64,7 +62,7 @@ def main() -> None:
 
 
 def setting_of(args: argparse.Namespace, folder: Path) -> Setting:
-    """Return what the flags say; the model is in the folder where no other is given."""
+    """Return the settings of the flags; the default model is in the folder."""
     model = args.model or folder / "model" / "translation"
     return Setting(data=args.data, folder=folder, threads=args.threads, steps=args.steps, model=model)
 

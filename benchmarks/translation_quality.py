@@ -1,12 +1,12 @@
-"""BLEU for time on Multi30k, German to English in lower case, beside JoeyNMT 2.3 with its own recipe.
+"""Compare BLEU by training time on Multi30k, German to English in lower case, with JoeyNMT 2.3.
 
     python benchmarks/translation_quality.py DATA [--steps 3000] [--folder comparisons/joeynmt] [--threads 2]
 
-DATA: the folder of `regard data multi30k`. The same 8000 subwords and sizes for both. Regard trains for
-`--steps`; JoeyNMT, as its configurations for IWSLT say (Adam, rate 0.0003, multiplied by 0.7 when BLEU has not
-risen for 5 validations, dropout 0.3), for eight times as long, or `--minutes`. Validations, by greedy search, are
-not counted as time. What is in `--folder` already is not trained again, and JoeyNMT goes on from its latest
-checkpoint where it was interrupted. JoeyNMT is set up as in peers.py.
+DATA is the folder of `regard data multi30k`. Both use the same 8000 subwords and sizes. Regard trains for
+`--steps`. JoeyNMT trains with its settings for IWSLT (Adam, learning rate 0.0003, multiplied by 0.7 after 5
+validations without a better BLEU, dropout 0.3) for eight times as many steps, or for `--minutes`. Validations use
+greedy search and are not counted as time. Models in `--folder` are not trained again, and an interrupted JoeyNMT
+continues from its latest checkpoint. peers.py installs JoeyNMT.
 """
 
 import argparse
@@ -16,18 +16,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+from markdown_tables import markdown
 from multi30k import SIZES, best_validation, files, joeynmt_files, joined, multi30k_parser, texts
 from peers import joeynmt_python, run, run_joeynmt
-from tables import markdown
 
 SUBWORDS = 8000
-"""Of the vocabulary, at most."""
+"""Maximum size of the vocabulary."""
 EVERY = 250
 """Updates of JoeyNMT between two validations."""
 
 
-def train_ours(data: Path, steps: int, folder: Path) -> None:
-    """Train with Regard, validating at the end only; to be run in a process of its own."""
+def train_regard(data: Path, steps: int, folder: Path) -> None:
+    """Train with Regard, with one validation at the end; runs in a separate process."""
     import regard
 
     text: dict[str, Any] = dict(files(data))
@@ -54,7 +54,7 @@ def train_ours(data: Path, steps: int, folder: Path) -> None:
 
 
 def train_joeynmt(python: Path, data: Path, folder: Path, minutes: float, threads: int) -> None:
-    """Train with JoeyNMT, or go on, with the subwords of Regard's run in `folder`."""
+    """Train with JoeyNMT, or continue, with the subwords of Regard's run in `folder`."""
     from regard.runs import SequenceRun, load
 
     trained = load("translation", savepath=folder)
@@ -88,22 +88,22 @@ def validations(folder: Path) -> list[dict[str, Any]]:
 
 
 def rows(data: Path, folder: Path) -> list[list[str]]:
-    """Return Regard's line, and one for each of JoeyNMT's validations."""
+    """Return Regard's row, and one for each of JoeyNMT's validations."""
     from regard.evaluation import bleu
 
-    mine = json.loads((folder / "ours.json").read_text())
-    lines = [("Regard", mine)]
+    regard = json.loads((folder / "ours.json").read_text())
+    lines = [("Regard", regard)]
     references = [target.lower() for _, target in texts(data, "valid")]
     for line in validations(folder):
-        found = joined(folder / "joeynmt" / "model" / f"{line['updates']}.hyps")
-        lines.append(("JoeyNMT", {**line, "bleu": bleu(found, references)}))
+        translations = joined(folder / "joeynmt" / "model" / f"{line['updates']}.hyps")
+        lines.append(("JoeyNMT", {**line, "bleu": bleu(translations, references)}))
     return [
         [
             name,
             f"{line['updates']:,}",
             f"{line['seconds'] / 60:.1f}",
             f"{line['processor_seconds'] / 60:.1f}",
-            f"{line['seconds'] / mine['seconds']:.2f}",
+            f"{line['seconds'] / regard['seconds']:.2f}",
             f"{line['bleu']:.1f}",
         ]
         for name, line in lines
@@ -111,26 +111,26 @@ def rows(data: Path, folder: Path) -> list[list[str]]:
 
 
 def main() -> None:
-    """Train what is missing, and print a table."""
+    """Run the missing trainings, and print the table."""
     parser = multi30k_parser(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=3000, help="training steps of Regard (default: 3000)")
     parser.add_argument("--minutes", type=float, help="of JoeyNMT's training (default: 8 times Regard's)")
-    parser.add_argument("--folder", type=Path, default=Path("comparisons/joeynmt"), help="where runs are kept")
+    parser.add_argument("--folder", type=Path, default=Path("comparisons/joeynmt"), help="folder of runs")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        train_ours(args.data, args.steps, args.folder)
+        train_regard(args.data, args.steps, args.folder)
         print("{}")
         return
     if not (args.folder / "ours.json").exists():
         args.folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, __file__, str(args.data), "--steps", str(args.steps)]
         run([*command, "--folder", str(args.folder), "--worker"], args.threads)
-    mine = json.loads((args.folder / "ours.json").read_text())
-    minutes = args.minutes or 8 * mine["seconds"] / 60
+    regard = json.loads((args.folder / "ours.json").read_text())
+    minutes = args.minutes or 8 * regard["seconds"] / 60
     if all(line["seconds"] < 60 * minutes for line in validations(args.folder)):
         train_joeynmt(joeynmt_python(args.joeynmt), args.data, args.folder, minutes, args.threads)
-    head = ["program", "updates", "minutes", "processor's", "Regard's times", "val BLEU, greedy"]
+    head = ["program", "updates", "minutes", "processor minutes", "ratio to Regard", "val BLEU, greedy"]
     print(markdown(head, rows(args.data, args.folder)))
 
 

@@ -1,14 +1,13 @@
-"""Train what docs/dev/results/translation.md shows over several seeds, in both directions and in lower case, and
-write its table and that of docs/explanation/results.md.
+"""Train the models of docs/dev/results/translation.md over several seeds, and write the tables.
 
     python benchmarks/translation_results.py DATA [--runs comparisons/translation] [--seeds 3]
 
-DATA: the folder of `regard data multi30k`. The model is chosen on val, and reported once on test_2016_flickr,
-with beams of 5, beside those other test sets that are in the folder (test_NAME.de.gz and test_NAME.en.gz), by
-which nothing was ever chosen. The figures of every training are stored in
-docs/dev/results/translation-results.json and not measured again; interrupted trainings continue.
-Needs the extra peers, for the tokenizer that published
-figures are of.
+DATA is the folder of `regard data multi30k`. The models translate in both directions and in lower case. They are
+selected on val and reported once on test_2016_flickr with beam size 5. Other test sets in the folder
+(test_NAME.de.gz and test_NAME.en.gz) are also reported; they were never used for selection. Writes the table of
+docs/dev/results/translation.md and that of docs/explanation/results.md. Results are stored in
+docs/dev/results/translation-results.json and not measured again; interrupted trainings continue. Needs the extra
+peers for the tokenizer of published figures.
 """
 
 import argparse
@@ -18,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measured import Flags, Results, key_of, measure_missing
+from markdown_tables import RESULTS, markdown, write_tables
 from multi30k import best_validation, files, train
-from tables import RESULTS, markdown, write_tables
+from stored_measurements import Flags, Results, key_of, measure_missing
 
 from regard.data.parallel import ParallelText
 from regard.runs import TranslationRun
@@ -55,19 +54,19 @@ ROWS = [
 
 
 def flags_of(direction: str, model: str, steps: int, seed: int) -> Flags:
-    """Return what names a training: its direction, its model's flags, its steps and its seed."""
+    """Return the flags that identify a training: direction, model, steps and seed."""
     return {"direction": direction, **MODELS[model], "steps": steps, "seed": seed}
 
 
 def measure(data: Path, runs: Path, job: Flags) -> dict[str, Any]:
-    """Train, or go on, and test on the test text."""
+    """Train, or continue a training, and test it on the test text."""
     flags = {"positions": "sinusoidal", **job} if job["model"] == "transformer" else dict(job)
     languages = DIRECTIONS[flags.pop("direction")]
     return measure_run(train(data, runs, languages, flags), files(data, languages))
 
 
 def measure_run(run: TranslationRun, text: dict[str, tuple[str, str]]) -> dict[str, Any]:
-    """Return how good a run is on val and on the test text."""
+    """Return the quality of a run on val and on the test text."""
     report = run.test(text["test"])
     scores = {name: value for name, value in vars(report.quality).items() if name != "signatures"}
     return {
@@ -84,53 +83,55 @@ def measure_run(run: TranslationRun, text: dict[str, tuple[str, str]]) -> dict[s
 
 
 def other_tests(test: tuple[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the source and target files of other test sets beside that one, by name."""
+    """Return the source and target files of other test sets in the same folder, by name."""
     source, target = map(Path, test)
-    found = {}
+    tests = {}
     for path in sorted(source.parent.glob(f"test_*{''.join(source.suffixes)}")):
         name = path.name.removesuffix("".join(source.suffixes))
         pair = (path, path.with_name(name + "".join(target.suffixes)))
         if path != source and pair[1].exists():
-            found[name] = (str(pair[0]), str(pair[1]))
-    return found
+            tests[name] = (str(pair[0]), str(pair[1]))
+    return tests
 
 
 def tokenised(translations: list[str], files: tuple[str, str]) -> float:
-    """Return BLEU on Moses' tokens in lower case, as papers on Multi30k give it; `files`: source and target."""
+    """Return BLEU on Moses' tokens in lower case, as in papers on Multi30k; `files` are source and target."""
     from sacrebleu.metrics.bleu import BLEU
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     language = Path(files[1]).suffixes[-2].removeprefix(".")
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
-    found, expected = (
+    hypotheses, references = (
         [tokenizer.tokenize(normalizer.normalize(line), return_str=True, escape=False) for line in text]
         for text in (translations, [target for _, target in ParallelText(files)])
     )
     metric = BLEU(lowercase=True, tokenize="none", force=True)
-    return metric.corpus_score(found, [expected]).score
+    return metric.corpus_score(hypotheses, [references]).score
 
 
 def table(results: Results, seeds: int) -> str:
-    """Return a line for each of `ROWS` that was measured: mean, least and largest over the seeds."""
+    """Return a row for each measured training of `ROWS`: mean, minimum and maximum over the seeds."""
     body = []
     others = sorted({name for row in results.values() for name in row.get("others", {})})
     for row in ROWS:
         keys = [key_of(flags_of(*row, seed)) for seed in range(seeds)]
-        found = [results[key] for key in keys if key in results]
-        if found:
+        measured = [results[key] for key in keys if key in results]
+        if measured:
             direction, model, steps = row
-            cells = [_cell([row[name] for row in found]) for name in QUALITIES]
-            gap = statistics.mean(row["bleu_lowercase"] - row["val"] for row in found)
+            cells = [_cell([row[name] for row in measured]) for name in QUALITIES]
+            gap = statistics.mean(row["bleu_lowercase"] - row["val"] for row in measured)
             for name in others:
-                values = [row["others"][name] for row in found if name in row.get("others", {})]
+                values = [row["others"][name] for row in measured if name in row.get("others", {})]
                 cells.append(_cell(values) if values else "")
-            body.append([direction, model, f"{steps:,}", str(len(found)), *cells, f"{gap:+.1f}"])
-    return markdown(["direction", "model", "steps", "seeds", *QUALITIES.values(), *others, "test less val"], body)
+            body.append([direction, model, f"{steps:,}", str(len(measured)), *cells, f"{gap:+.1f}"])
+    return markdown(
+        ["direction", "model", "steps", "seeds", *QUALITIES.values(), *others, "test minus val"], body
+    )
 
 
 def short_table(results: Results, seeds: int) -> str:
-    """Return BLEU on the test text alone, a line for each model and its steps, a column for each direction."""
-    trainings = sorted({row[1:] for row in ROWS}, key=lambda each: (list(MODELS).index(each[0]), each[1]))
+    """Return BLEU on the test text: a row for each model and its steps, a column for each direction."""
+    trainings = sorted({row[1:] for row in ROWS}, key=lambda row: (list(MODELS).index(row[0]), row[1]))
     body = []
     for model, steps in trainings:
         cells = []
@@ -156,7 +157,7 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    """Train what is missing, and write the table."""
+    """Run the missing trainings, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument("--runs", type=Path, default=Path("comparisons/translation"), help="folder of runs")

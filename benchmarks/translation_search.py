@@ -1,7 +1,7 @@
-"""How fast Regard, JoeyNMT 2.3, Hugging Face's MarianMT and CTranslate2 translate: for translation.py.
+"""Measure the search speed of Regard, JoeyNMT 2.3, Hugging Face's MarianMT and CTranslate2, for translation.py.
 
-All translate test_2016_flickr with the same weights, those of a Transformer that Regard has trained (post-norm,
-as Marian's is), so that what they write is as long; their BLEU shows that it is the same.
+All translate test_2016_flickr with the same weights: those of a Transformer trained by Regard (post-norm, as
+Marian's). Their translations therefore have the same length, and equal BLEU confirms it.
 """
 
 import statistics
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from markdown_tables import markdown
 from multi30k import (
     BATCH,
     POSITIONS,
@@ -25,22 +26,21 @@ from multi30k import (
     texts,
 )
 from peers import run_joeynmt
-from tables import markdown
 
 BEAMS = (1, 5)
 
 Search = Callable[[list[str], int], list[str]]
-"""From sources and a number of beams to translations."""
+"""Function from sources and a beam size to translations."""
 
 
-def ours(setting: Setting) -> Search:
+def regard_search(setting: Setting) -> Search:
     """Translate with Regard."""
     trained = load_run(setting.model)
     return lambda sources, beam: trained.translate(sources, beam=beam, length_penalty=0.0, batchsize=BATCH)
 
 
 def ctranslate2(setting: Setting) -> Search:
-    """Translate with CTranslate2, in float32, batches side by side: faster than a batch on all threads."""
+    """Translate with CTranslate2 in float32 and parallel batches: faster than one batch on all threads."""
     import ctranslate2 as peer
     import tokenizers
 
@@ -56,10 +56,10 @@ def ctranslate2(setting: Setting) -> Search:
 
     def search(sources: list[str], beam: int) -> list[str]:
         tokens = [tokenizer.encode(source).tokens for source in sources]
-        found = translator.translate_batch(
+        results = translator.translate_batch(
             tokens, beam_size=beam, max_batch_size=BATCH, disable_unk=True, length_penalty=0.0
         )
-        return ["".join(each.hypotheses[0]).replace("▁", " ").strip() for each in found]
+        return ["".join(result.hypotheses[0]).replace("▁", " ").strip() for result in results]
 
     return search
 
@@ -67,7 +67,7 @@ def ctranslate2(setting: Setting) -> Search:
 def hugging_face(setting: Setting) -> Search:
     """Translate with Hugging Face's MarianMT."""
     import torch
-    from same_weights import for_marian
+    from peer_weights import for_marian
 
     from regard.data import PAD, collate
 
@@ -80,7 +80,7 @@ def hugging_face(setting: Setting) -> Search:
     def search(sources: list[str], beam: int) -> list[str]:
         encoded = [source.encode(text) for text in sources]
         order = sorted(range(len(sources)), key=lambda index: len(encoded[index]))
-        found = [""] * len(sources)
+        translations = [""] * len(sources)
         for begin in range(0, len(order), BATCH):
             rows = order[begin : begin + BATCH]
             inputs = collate([encoded[row] for row in rows])
@@ -95,32 +95,34 @@ def hugging_face(setting: Setting) -> Search:
                     max_new_tokens=2 * inputs.shape[1] + 50,
                 )
             for row, tokens in zip(rows, written.tolist(), strict=True):
-                found[row] = target.decode(tokens[1:])
-        return found
+                translations[row] = target.decode(tokens[1:])
+        return translations
 
     return search
 
 
-def searched(contestant: Callable[[Setting], Search], setting: Setting) -> dict[str, Any]:
-    """Return seconds, those of the processor in all threads, and BLEU by the number of beams; the second of two
-    searches is timed, the first warms up."""
-    search, pairs = contestant(setting), texts(setting.data, "test")
+def time_search(program: Callable[[Setting], Search], setting: Setting) -> dict[str, Any]:
+    """Return wall-clock seconds, processor seconds and BLEU by beam size.
+
+    The processor time includes all threads. The second of two searches is timed; the first warms up.
+    """
+    search, pairs = program(setting), texts(setting.data, "test")
     sources = [source for source, _ in pairs]
-    seconds, worked, scores = {}, {}, {}
+    seconds, processor, scores = {}, {}, {}
     for beam in BEAMS:
         search(sources, beam)
         began, busy = time.perf_counter(), time.process_time()
-        found = search(sources, beam)
+        translations = search(sources, beam)
         seconds[str(beam)] = time.perf_counter() - began
-        worked[str(beam)] = time.process_time() - busy
-        scores[str(beam)] = _bleu(found, pairs)
-    return {"seconds": seconds, "processor": worked, "bleu": scores}
+        processor[str(beam)] = time.process_time() - busy
+        scores[str(beam)] = _bleu(translations, pairs)
+    return {"seconds": seconds, "processor": processor, "bleu": scores}
 
 
 def joeynmt(python: Path, setting: Setting) -> dict[str, Any]:
     """Translate with JoeyNMT."""
     import torch
-    from same_weights import for_joeynmt
+    from peer_weights import for_joeynmt
 
     trained, pairs = load_run(setting.model), texts(setting.data, "test")
     with tempfile.TemporaryDirectory() as name:
@@ -129,20 +131,20 @@ def joeynmt(python: Path, setting: Setting) -> dict[str, Any]:
         for side in ("encoder", "decoder"):
             config["model"][side]["layer_norm"] = "post"
         torch.save(for_joeynmt(trained.model, 5000), here / "weights.pt")
-        found = run_joeynmt(python, here, {**config, "weights": str(here / "weights.pt")})
+        results = run_joeynmt(python, here, {**config, "weights": str(here / "weights.pt")})
         bleu = {str(beam): _bleu(joined(here / f"found-{beam}.txt"), pairs) for beam in BEAMS}
-        return {"seconds": found["seconds"], "bleu": bleu}
+        return {"seconds": results["seconds"], "bleu": bleu}
 
 
-CONTESTANTS = {
-    "Regard": partial(searched, ours),
-    "Hugging Face MarianMT": partial(searched, hugging_face),
-    "CTranslate2": partial(searched, ctranslate2),
+PROGRAMS = {
+    "Regard": partial(time_search, regard_search),
+    "Hugging Face MarianMT": partial(time_search, hugging_face),
+    "CTranslate2": partial(time_search, ctranslate2),
 }
 
 
 def train_model(setting: Setting) -> None:
-    """Train the model that all translate with: of the peers' norm, which comes after each sum."""
+    """Train the shared model; it is post-norm, as the models of the other libraries."""
     import regard
 
     text: dict[str, Any] = dict(files(setting.data))
@@ -150,22 +152,22 @@ def train_model(setting: Setting) -> None:
     regard.train("translation", **text, **SIZES, lowercase=True, pre_norm=False, steps=6000, savepath=folder)
 
 
-def table(found: dict[str, list[dict[str, Any]]]) -> str:
-    """Return medians of all rounds: by the clock, and by the processor's time, which others disturb less."""
+def table(measurements: dict[str, list[dict[str, Any]]]) -> str:
+    """Return medians of all rounds, in wall-clock and processor time; the latter is less disturbed."""
     rows = []
-    for name, runs in found.items():
+    for name, runs in measurements.items():
         cells = [name]
         for beam in map(str, BEAMS):
-            for what in ("seconds", "processor"):
-                if what not in runs[0]:  # of JoeyNMT, which is another process
+            for clock in ("seconds", "processor"):
+                if clock not in runs[0]:  # JoeyNMT runs in a separate process
                     cells += ["", ""]
                     continue
-                took, mine = (
-                    statistics.median(each[what][beam] for each in each_runs)
-                    for each_runs in (runs, found["Regard"])
+                took, regard = (
+                    statistics.median(run[clock][beam] for run in program_runs)
+                    for program_runs in (runs, measurements["Regard"])
                 )
-                # Of a thousand sentences, so that seconds of all are milliseconds of one.
-                cells += [f"{1000 / took:,.0f}" if what == "seconds" else f"{took:.2f}", f"{took / mine:.2f}"]
+                # The test set has 1,000 sentences, so its seconds are milliseconds per sentence.
+                cells += [f"{1000 / took:,.0f}" if clock == "seconds" else f"{took:.2f}", f"{took / regard:.2f}"]
             cells.append(f"{runs[0]['bleu'][beam]:.1f}")
         rows.append(cells)
     heads = ["program"]
@@ -174,7 +176,7 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
     return markdown(heads, rows)
 
 
-def _bleu(found: list[str], pairs: list[tuple[str, str]]) -> float:
+def _bleu(translations: list[str], pairs: list[tuple[str, str]]) -> float:
     from regard.evaluation import bleu
 
-    return bleu(found, [target for _, target in pairs], lowercase=True)
+    return bleu(translations, [target for _, target in pairs], lowercase=True)

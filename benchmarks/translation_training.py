@@ -1,6 +1,6 @@
-"""How fast Regard, JoeyNMT 2.3 and Hugging Face's MarianMT train: for translation.py.
+"""Measure the training speed of Regard, JoeyNMT 2.3 and Hugging Face's MarianMT, for translation.py.
 
-The same subwords, sizes and tokens in a batch for all.
+All use the same subwords, sizes and tokens per batch.
 """
 
 import statistics
@@ -10,22 +10,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from drawn import on_batch
+from batch_timing import on_batch
+from markdown_tables import markdown
 from multi30k import SIZES, SMOOTHING, SYMBOLS, TOKENS, Setting, files, joeynmt_files, load_run, marian
 from peers import run_joeynmt
-from tables import markdown
 
 RATE = 0.004
 EVERY = 10
 """Steps of one measurement."""
 
 
-def ours(setting: Setting, **flags: Any) -> dict[str, Any]:
-    """Train with Regard; to be run in a process of its own."""
+def train_regard(setting: Setting, **flags: Any) -> dict[str, Any]:
+    """Train with Regard; runs in a separate process."""
     import regard
 
-    drawn: list[tuple[float, int]] = []
-    on_batch(lambda tokens: drawn.append((time.perf_counter(), tokens)))
+    batches_drawn: list[tuple[float, int]] = []
+    on_batch(lambda tokens: batches_drawn.append((time.perf_counter(), tokens)))
     sizes: dict[str, Any] = {**SIZES, "vocab_size": SYMBOLS, "tokens": TOKENS, "lr": RATE}
     regard.train(
         "translation",
@@ -37,11 +37,11 @@ def ours(setting: Setting, **flags: Any) -> dict[str, Any]:
         overwrite=True,
         progress=False,
     )
-    return {"train": _speeds(drawn)}
+    return {"train": _speeds(batches_drawn)}
 
 
 def hugging_face(setting: Setting) -> dict[str, Any]:
-    """Train Hugging Face's MarianMT, on Regard's own batches."""
+    """Train Hugging Face's MarianMT on Regard's batches."""
     import torch
     import torch.nn.functional as F
 
@@ -55,10 +55,10 @@ def hugging_face(setting: Setting) -> dict[str, Any]:
     model = marian(len(load_run(setting.folder / "translation").task.source_vocabulary))
     adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), fused=True)
     warm = torch.optim.lr_scheduler.OneCycleLR(adam, max_lr=RATE / 4, total_steps=setting.steps, pct_start=0.1)
-    drawn: list[tuple[float, int]] = []
+    batches_drawn: list[tuple[float, int]] = []
     for _ in range(setting.steps):
         batch = batches.draw()
-        drawn.append((time.perf_counter(), batch.tokens))
+        batches_drawn.append((time.perf_counter(), batch.tokens))
         logits = model(
             input_ids=batch.source, attention_mask=batch.source_mask.long(), decoder_input_ids=batch.target_in
         ).logits
@@ -70,11 +70,11 @@ def hugging_face(setting: Setting) -> dict[str, Any]:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
         warm.step()
-    return {"train": _speeds(drawn)}
+    return {"train": _speeds(batches_drawn)}
 
 
 def joeynmt(python: Path, setting: Setting) -> dict[str, Any]:
-    """Train with JoeyNMT, on Regard's own subwords."""
+    """Train with JoeyNMT on Regard's subwords."""
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
         vocabulary = load_run(setting.folder / "translation").task.source_vocabulary
@@ -91,27 +91,28 @@ def joeynmt(python: Path, setting: Setting) -> dict[str, Any]:
         return run_joeynmt(python, here, {**config, "search": False})
 
 
-def _speeds(drawn: list[tuple[float, int]]) -> list[float]:
-    """Return tokens a second of every few steps, from when each batch was drawn and how many tokens it has."""
-    marks = range(0, len(drawn) - EVERY, EVERY)
+def _speeds(batches_drawn: list[tuple[float, int]]) -> list[float]:
+    """Return tokens per second for every few steps, from the time and the size of each batch."""
+    marks = range(0, len(batches_drawn) - EVERY, EVERY)
     return [
-        sum(tokens for _, tokens in drawn[begin : begin + EVERY]) / (drawn[begin + EVERY][0] - drawn[begin][0])
+        sum(tokens for _, tokens in batches_drawn[begin : begin + EVERY])
+        / (batches_drawn[begin + EVERY][0] - batches_drawn[begin][0])
         for begin in marks
     ]
 
 
-CONTESTANTS = {
-    "Regard": ours,
-    "Regard, --compile": partial(ours, compile=True),
+PROGRAMS = {
+    "Regard": train_regard,
+    "Regard, --compile": partial(train_regard, compile=True),
     "Hugging Face MarianMT": hugging_face,
 }
 
 
-def table(found: dict[str, list[dict[str, Any]]]) -> str:
-    """Return the medians of all rounds, but for the first steps of each, in which programs warm up."""
+def table(measurements: dict[str, list[dict[str, Any]]]) -> str:
+    """Return the medians of all rounds, without the first steps of each, which warm up."""
     medians = {
-        name: statistics.median(speed for each in rounds for speed in each["train"][1:])
-        for name, rounds in found.items()
+        name: statistics.median(speed for run in rounds for speed in run["train"][1:])
+        for name, rounds in measurements.items()
     }
     body = [[name, f"{speed:,.0f}", f"{medians['Regard'] / speed:.2f}"] for name, speed in medians.items()]
     return markdown(["program", "training, target tokens/s", "Regard's ratio"], body)

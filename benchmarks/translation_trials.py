@@ -1,23 +1,23 @@
-"""What helps a translator on a small corpus: train with one thing changed at a time, and write the table of
-docs/dev/results/translation.md.
+"""Measure what helps a translator on a small corpus: change one setting at a time, and write the table.
 
     python benchmarks/translation_trials.py DATA [--runs comparisons/trials] [--steps 3000]
 
-DATA: the folder of `regard data multi30k`. English to German in lower case, one seed, a core for each training.
-BLEU is that of val by greedy search, the best of a training's validations. What is in
-docs/dev/results/translation-trials.json is not measured again, and what was interrupted goes on.
+DATA is the folder of `regard data multi30k`. The models translate English to German in lower case, with one seed
+and one core per training. BLEU is measured on val with greedy search; the table in
+docs/dev/results/translation.md has the best validation of each training. Results in
+docs/dev/results/translation-trials.json are not measured again, and interrupted trainings continue.
 """
 
 import argparse
 from functools import partial
 from pathlib import Path
 
-from measured import Flags, Results, key_of, measure_missing
+from markdown_tables import RESULTS, markdown, write_tables
 from multi30k import best_validation, train
-from tables import RESULTS, markdown, write_tables
+from stored_measurements import Flags, Results, key_of, measure_missing
 
 BASE: Flags = {"positions": "sinusoidal", "dropout": 0.3}
-"""What was the default when the trials began."""
+"""The defaults at the time of the first trial."""
 TRIALS: dict[str, Flags] = {
     "**sinusoidal positions, dropout 0.3**": {},
     "another seed": {"seed": 1},
@@ -39,35 +39,34 @@ TRIALS: dict[str, Flags] = {
     "label smoothing 0.2": {"label_smoothing": 0.2},
     "rate 0.005": {"lr": 0.005},
 }
-"""Each with what it changes of `BASE`, in the order in which they are trained; another seed shows how much is
-chance."""
+"""The changes of `BASE` by trial, in the order of training; "another seed" shows the variation by chance."""
 
 
 def measure(data: Path, runs: Path, flags: Flags) -> dict[str, float]:
-    """Train a trial, or go on, and return the best BLEU on val."""
+    """Train one trial, or continue it, and return the best BLEU on val."""
     return {"bleu": best_validation(train(data, runs, ("en", "de"), BASE | flags))}
 
 
 def main() -> None:
-    """Train what is missing, and write the table."""
+    """Run the missing trainings, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument("--runs", type=Path, default=Path("comparisons/trials"), help="folder of runs")
     parser.add_argument("--steps", type=int, default=3000, help="training steps (default: 3000)")
     args = parser.parse_args()
-    trials = {what: {**flags, "steps": args.steps} for what, flags in TRIALS.items()}
+    trials = {name: {**flags, "steps": args.steps} for name, flags in TRIALS.items()}
     work = partial(measure, args.data, args.runs)
     results = measure_missing(RESULTS / "translation-trials.json", work, list(trials.values()))
     write_tables({"translation trials": table(results, trials)})
 
 
 def table(results: Results, trials: dict[str, Flags]) -> str:
-    """Return a row for each trial that was measured, beside the first one."""
-    keys = {what: key_of(flags) for what, flags in trials.items()}
-    scores = {what: results[key]["bleu"] for what, key in keys.items() if key in results}
+    """Return a row for each measured trial, with the difference from the first."""
+    keys = {name: key_of(flags) for name, flags in trials.items()}
+    scores = {name: results[key]["bleu"] for name, key in keys.items() if key in results}
     base = next(iter(scores.values()))
-    body = [[what, f"{score:.1f}", f"{score - base:+z.1f}"] for what, score in scores.items()]
-    return markdown(["what", "BLEU", "change"], body)
+    body = [[name, f"{score:.1f}", f"{score - base:+z.1f}"] for name, score in scores.items()]
+    return markdown(["trial", "BLEU", "change"], body)
 
 
 if __name__ == "__main__":

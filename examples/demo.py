@@ -1,7 +1,7 @@
-"""Signal 2 from nothing to an attention map: what `make demo` runs, and what Regard does in ten lines.
+"""Signal 2 from training to an attention map, as in `make demo`.
 
-Three signals say which letters to count. The model learns it with four heads; then look at what each
-output attended to, and whether that is what its answer depends on.
+Three signals say which letters to count, and a model with four heads learns the task. The script then shows what
+each output attends to, and whether its answer depends on it.
 """
 
 import time

@@ -1,10 +1,10 @@
-"""A task of one's own: count the letters that repeat the one before.
+"""A custom task: count the letters that repeat the previous one.
 
     regard train examples/doubles.py
     regard test doubles --input AABBBC
 
-"AABBBC" has the answer 3. To know whether a letter repeats the one before, a step has to look at its
-neighbour, so the model needs positions and an encoder layer: they are this task's defaults.
+The answer to "AABBBC" is 3. A step must compare its letter with its neighbour, so the model needs positions and
+an encoder layer, which are this task's defaults.
 """
 
 import torch
@@ -14,7 +14,7 @@ from regard.tasks import Task
 
 
 class Doubles(Task):
-    """One output: how many letters equal the letter before them. It depends on every such pair."""
+    """A task with one output: the number of letters that equal the previous letter."""
 
     name = "doubles"
     summary = "count the letters that repeat the one before"
@@ -22,7 +22,7 @@ class Doubles(Task):
 
     @property
     def outputs(self) -> int:
-        """One number."""
+        """Return the number of outputs."""
         return 1
 
     def answer(self, inputs: Tensor) -> Tensor:
@@ -30,12 +30,12 @@ class Doubles(Task):
         return self._repeats(inputs).sum(1, keepdim=True)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Both letters of each pair are relevant: (B, 1, T)."""
+        """Return the relevant steps (B, 1, T): both letters of each pair."""
         repeats = self._repeats(inputs)
         nothing = torch.zeros_like(repeats[:, :1])
         first, second = torch.cat([repeats, nothing], dim=1), torch.cat([nothing, repeats], dim=1)
         return (first | second).unsqueeze(1)
 
     def _repeats(self, inputs: Tensor) -> Tensor:
-        """Say which letters equal the one before: (B, T - 1). Steps past the end, -1, are no letters."""
+        """Return which letters equal the previous one, (B, T - 1); padding has index -1."""
         return (inputs[:, 1:] == inputs[:, :-1]) & (inputs[:, 1:] >= 0)

@@ -1,12 +1,12 @@
-"""A model of one's own that writes sequences: a recurrent cell that looks back at the source, with several heads.
+"""A custom sequence-to-sequence model: a recurrent cell with multi-head attention to the source.
 
     cd examples
     regard train reverse --model lookback:LookBack --steps 500
     regard translate reverse ABC --plot
 
-The source is embedded, with waves for its positions; the target's last token and the last context go into a cell,
-whose state asks the source what to write next. It derives from `Seq2Seq`, whose docstring says what the
-constructor is given; the fields of its config are flags. Letters: B sources, K hypotheses of each, T steps, D
+The source is embedded with sinusoidal positions. The cell reads the last target token and the last context, and
+its state is the query of the attention. The model derives from `Seq2Seq`, whose docstring describes the arguments
+of the constructor; the fields of its config become flags. Letters: B sources, K hypotheses of each, T steps, D
 width.
 """
 
@@ -21,7 +21,7 @@ from regard.models import ModelConfig, Seq2Seq
 
 @dataclass(frozen=True, kw_only=True)
 class LookBackConfig(ModelConfig):
-    """The parts of the model."""
+    """The sizes of the model."""
 
     hidden: int = 64
     """Width of everything."""
@@ -31,7 +31,7 @@ class LookBackConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class Memory:
-    """What may be looked at."""
+    """The encoded source."""
 
     source: KeyValues
     """Projected once, for all steps."""
@@ -43,7 +43,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Written:
-    """All that one step hands to the next."""
+    """The state after a step."""
 
     memory: Memory
     state: Tensor
@@ -54,12 +54,12 @@ class Written:
     """Steps behind it."""
 
     def choose(self, hypotheses: Tensor) -> "Written":
-        """Return the state of some hypotheses of each source: (B, K') int64, indices into K."""
+        """Select hypotheses of each source; `hypotheses` (B, K') int64 are indices into K."""
         index = hypotheses.unsqueeze(-1).expand(-1, -1, self.state.shape[-1])
         return replace(self, state=self.state.gather(1, index), context=self.context.gather(1, index))
 
     def keep(self, sources: Tensor) -> "Written":
-        """Return the state of some of the sources: (B',) int64, indices into B."""
+        """Select sources; `sources` (B',) int64 are indices into B."""
         keys, values = (each[sources] for each in self.memory.source)
         memory = Memory(KeyValues(keys, values), self.memory.mask[sources], self.memory.begin[sources])
         return Written(memory, self.state[sources], self.context[sources], self.time)
@@ -75,7 +75,7 @@ class LookBack(Seq2Seq):
         self, config: LookBackConfig, *, source_symbols: int, target_symbols: int, **others: int
     ) -> None:
         super().__init__()
-        del others  # how long sequences are, and whether the vocabularies are one, does not matter here
+        del others  # the model ignores maximum lengths and shared vocabularies
         width = config.hidden
         self.source_embedding = nn.Embedding(source_symbols, width)
         self.target_embedding = nn.Embedding(target_symbols, width)
@@ -86,12 +86,12 @@ class LookBack(Seq2Seq):
 
     @property
     def input_embedding(self) -> nn.Module:
-        """The source's embedding."""
+        """The embedding of the source."""
         return self.source_embedding
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (V, 2 D) and bias (V,) of the last layer."""
+        """Return the weight (V, 2 D) and bias (V,) of the output layer."""
         return self.output.weight, self.output.bias
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
@@ -102,8 +102,8 @@ class LookBack(Seq2Seq):
         return Memory(self.cross.project(states), source_mask.unsqueeze(1), begin)
 
     def read(self, target_in: Tensor, memory: Memory, forced: Tensor | None = None) -> Tensor:
-        """Return what the vocabulary layer reads, (B, Tt, 2 D), one step after the other."""
-        del forced  # it is always fed the true target
+        """Return the inputs (B, Tt, 2 D) of the output layer, computed step by step."""
+        del forced  # training always feeds the true target
         found, state = [], self.start(memory)
         for time in range(target_in.shape[1]):
             read, state = self.step(target_in[:, time : time + 1], state)
@@ -111,14 +111,14 @@ class LookBack(Seq2Seq):
         return torch.cat(found, dim=1)
 
     def start(self, memory: Memory) -> Written:
-        """Return the state before the first step, with one hypothesis for each source."""
+        """Return the initial state, with one hypothesis for each source."""
         return Written(memory, memory.begin, torch.zeros_like(memory.begin))
 
     def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
-        """Feed one token to each hypothesis, (B, K): returns (B, K, 2 D), and the state after it."""
+        """Feed one token to each hypothesis, (B, K); return (B, K, 2 D) and the next state."""
         fed = torch.cat([self.target_embedding(tokens), state.context], dim=-1)
         new = self.cell(fed.flatten(0, 1), state.state.flatten(0, 1)).view_as(state.state)
-        # The hypotheses of a source ask side by side. At which step they stand is for those who record.
+        # The hypotheses of a source are queries of one call. The step is passed for recording.
         context = self.cross.attend(new, state.memory.source, state.memory.mask, step=state.time)
         read = torch.tanh(torch.cat([new, context], dim=-1))
         return read, Written(state.memory, new, context, state.time + 1)

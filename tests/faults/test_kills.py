@@ -44,7 +44,7 @@ def test_a_sample_of_two_commands_at_once() -> None:
 
 
 @pytest.mark.slow
-def test_a_checkpoint_in_the_wrong_order_is_found() -> None:
+def test_wrong_order_of_a_checkpoint_is_detected() -> None:
     """What training goes on from is there before the model that belongs to it."""
 
     def save(state: TrainingState, folder: RunFolder, *_: object, use: bool = True) -> None:
@@ -58,7 +58,7 @@ def test_a_checkpoint_in_the_wrong_order_is_found() -> None:
 
 
 @pytest.mark.slow
-def test_files_that_are_written_in_place_are_found() -> None:
+def test_files_written_in_place_are_detected() -> None:
     def replace(path: Path, content: bytes) -> None:
         with path.open("wb") as file:
             file.write(content)
@@ -69,7 +69,7 @@ def test_files_that_are_written_in_place_are_found() -> None:
 
 
 @pytest.mark.slow
-def test_a_missing_lock_is_found() -> None:
+def test_missing_lock_is_detected() -> None:
     @contextlib.contextmanager
     def free(_: Path) -> Iterator[None]:
         yield
@@ -83,7 +83,7 @@ def test_a_missing_lock_is_found() -> None:
 
 
 @pytest.mark.slow
-def test_a_missing_checksum_is_found() -> None:
+def test_missing_checksum_is_detected() -> None:
     flips = mock.patch.object(files, "WAYS", [damage.flip])
     with flips, mock.patch.object(tensor_file, "_check_sum", lambda file, header: None):
         report = files.main(100, seed=0)

@@ -88,7 +88,7 @@ def judge(folder: Path, line: str, found: tuple[int, str], expected: tuple[int, 
         assert status == expected[0], (line, said[-300:], expected[1][-300:])
 
 
-def test_every_command_has_a_line() -> None:
+def test_every_command_is_tested() -> None:
     assert set(LINES) == set(COMMANDS)
 
 
@@ -104,7 +104,7 @@ def test_no_planted_module_is_executed(site: Path, as_folders: bool) -> None:
     judge(site, LINES["test"], status)
 
 
-def test_python_m_leaves_the_current_directory_out_too(site: Path) -> None:
+def test_python_m_does_not_import_from_the_current_directory(site: Path) -> None:
     """Python itself looks there for modules of its own before Regard begins, so these are left out."""
     names = (tried_names(loaded_files()) | extra_names()) - sys.stdlib_module_names - {"regard"}
     assert plant(site, names) > 100
@@ -139,7 +139,7 @@ def test_no_command_executes_a_planted_module(site: Path, command: str, every_na
 
 
 @pytest.mark.slow
-def test_a_learners_own_imports_are_found_and_no_others(site: Path) -> None:
+def test_only_imports_of_a_learners_file_are_found_beside_it(site: Path) -> None:
     plant(site / "learned", tried_names(loaded_files()) | extra_names())
     found = run(CONSOLE, LINES["check"], site)
     judge(site, LINES["check"], found)

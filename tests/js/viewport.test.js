@@ -15,7 +15,11 @@ test("few weights are large, many as large as there is room", () => {
 });
 
 test("many rows are no taller than the screen", () => {
-  assert.equal(new Viewport({ rows: 540, columns: 2 }, margins, 1000).cell, 1); // (560 - 20) / 540
+  const many = new Viewport({ rows: 540, columns: 2 }, margins, 1000);
+  assert.equal(many.rowCell, 1); // (560 - 20) / 540
+  assert.equal(many.cell, 14); // two columns of one pixel would not be read
+  assert.deepEqual(many.under(40 + 15, 20.5), { query: 0, key: 1 });
+  assert.equal(new Viewport({ rows: 540, columns: 500 }, margins, 1000).stretch, 1);
 });
 
 test("without room there is still something", () => {

@@ -202,9 +202,9 @@ def beam_search(
     """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
 
     `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. `width`:
-    prefixes kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities, larger values
-    prefer longer hypotheses. If fewer than `n_best` hypotheses finish in time, unfinished ones follow. `on_step`
-    is called with every step. Raises `InputError` for numbers out of range.
+    prefixes kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities, larger
+    values prefer longer hypotheses. If fewer than `n_best` hypotheses finish in time, unfinished ones follow.
+    `on_step` is called with every step. Raises `InputError` for numbers out of range.
     """
     check_beam(width, n_best, alpha)
     device, limits = source.device, source_limits(max_len, len(source))

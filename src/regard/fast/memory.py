@@ -34,8 +34,8 @@ def keep_memory() -> None:
 
     A training step of a Transformer allocates and frees hundreds of megabytes. If that memory went back to the
     system, each page would cost a page fault and be zeroed again. Batches of all shapes scatter kept memory over
-    gigabytes, where address translation is slow with pages of 4 KB (benchmarks/pace.py). Searches have the same
-    pattern with less memory. No memory is returned until the process ends.
+    gigabytes, where address translation is slow with pages of 4 KB (benchmarks/huge_pages.py). Searches have the
+    same pattern with less memory. No memory is returned until the process ends.
 
     oneDNN, which PyTorch uses for bfloat16 products, compiles a kernel for each shape of matrices. By default,
     oneDNN caches a thousand kernels of 0.7 MB each, scattered over the heap: most of the memory of a training. A

@@ -31,6 +31,8 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const)\b)", re.MUL
 DEFAULT_EXPORT = re.compile(r"^export default ", re.MULTILINE)
 DEFINITION = re.compile(r"^(?:export )?(?:async )?(?:function\*?|class|const|let|var) (\w+)", re.MULTILINE)
 """A definition at the beginning of a line, that is, at the top level of a module."""
+COMMENT = re.compile(r"^[ \t]*(?://.*|/\*\*(?:.|\n)*?\*/)\n|^\n", re.MULTILINE)
+"""A comment on lines of its own, or an empty line: readers of a page have no use for them, and pages are stored."""
 UNSUPPORTED = re.compile(r"^(?:(?:import|export)\b|(?:const|let|var) \W).*", re.MULTILINE)
 """Other forms of imports and exports, and definitions of several names at once."""
 
@@ -104,7 +106,7 @@ def _check_names(texts: dict[str, str]) -> None:
 
 def _strip(module: str, text: str, *, keep_exports: bool) -> str:
     """Return the text of a module without imports and, unless `keep_exports`, without exports."""
-    text = IMPORT.sub("", text)
+    text = COMMENT.sub("", IMPORT.sub("", text))
     bare = EXPORT.sub("", text)
     if match := UNSUPPORTED.search(DEFAULT_EXPORT.sub("", bare) if keep_exports else bare):
         raise ValueError(f"{module} cannot be bundled: {match[0]!r} has an unsupported form")

@@ -4,8 +4,10 @@ import { showSamples } from "./samples.js";
 import { tour } from "./tour.js";
 import { searchTree } from "./tree.js";
 import { formatAddress, replaceAddress, readAddress } from "./js/address.js";
+import { addTokens } from "./js/style.js";
 import { oneTabStop } from "./js/dom.js";
 import { show } from "./js/entry.js";
+import { icon } from "./js/icons.js";
 import { revealHidden } from "./js/labels.js";
 import { latest } from "./js/latest.js";
 import { currentHead } from "./js/sentence.js";
@@ -55,8 +57,10 @@ import { currentHead } from "./js/sentence.js";
  * @property {boolean} foreign whether it was not trained here: then weights cannot be explained
  * @property {number} seed
  * @property {number} ticket identifies the latest request
+ * @property {string | null} shownText the typed input that is answered or asked for, without interventions
  */
 
+const WORK = 300; // milliseconds after which the page says that the model is computing
 const TYPING = 150; // milliseconds without a keystroke before an input is sent
 const PROGRESS = 400; // milliseconds between progress requests
 const LARGEST = 8_000_000; // bytes of an image
@@ -66,7 +70,7 @@ const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
 const main = element("view");
 /** @type {State} */
-const state = { task: "", touched: [], foreign: false, seed: 0, ticket: 0, working: {} };
+const state = { task: "", touched: [], foreign: false, seed: 0, ticket: 0, working: {}, shownText: null };
 
 /** @param {string} id */
 function element(id) {
@@ -103,6 +107,9 @@ async function runRequest(work, answers = false) {
   state.ticket += 1;
   const { ticket } = state;
   main.classList.add("waiting");
+  const slow = setTimeout(() => {
+    if (ticket === state.ticket) element("work").textContent = "The model is computing …";
+  }, WORK);
   try {
     const finish = await work();
     if (ticket !== state.ticket) return;
@@ -113,11 +120,16 @@ async function runRequest(work, answers = false) {
     if (ticket !== state.ticket) return;
     message.textContent = error instanceof Error ? error.message : String(error);
     if (answers) {
+      state.shownText = null;
       markRejected(true);
       element("note").textContent = ""; // it belongs to the old input
     }
   } finally {
-    if (ticket === state.ticket) main.classList.remove("waiting");
+    clearTimeout(slow);
+    if (ticket === state.ticket) {
+      main.classList.remove("waiting");
+      element("work").textContent = "";
+    }
   }
 }
 
@@ -148,7 +160,8 @@ function draw(answered) {
   document.title = `${state.task}: ${revealHidden(answered.map.input)} · Regard`;
   if (view) view.update(data);
   else {
-    const usual = { touch, row, state: readAddress(location.hash).state, chosen: updateAddress };
+    const usual = { touch, row, fits: true, state: readAddress(location.hash).state, chosen: updateAddress };
+    main.replaceChildren();
     state.view = show(main, data, state.foreign ? usual : { ...usual, explain });
     updateAddress();
   }
@@ -181,7 +194,7 @@ function isComputed(name) {
 
 /** @param {InterventionData[]} touched */
 function touch(touched) {
-  Object.assign(state, { touched, playback: undefined });
+  Object.assign(state, { touched, playback: undefined, shownText: null });
   answer(undefined);
 }
 
@@ -191,6 +204,7 @@ const answer = latest(() => attend());
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
+  state.shownText = fresh && !drawn ? input.value : null;
   element("steps").hidden = true; // it belongs to another answer
   state.written = undefined;
   return runRequest(async () => {
@@ -249,6 +263,7 @@ async function showSubject() {
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
     element("accepts").textContent = about.accepts ? `Accepts ${about.accepts}` : "";
+    element("accepts").title = element("accepts").textContent ?? "";
     const more = [...element("more").querySelectorAll("button")].filter((option) => !option.hidden);
     oneTabStop(more, 0);
     if (readAddress(location.hash).input !== null) followAddress();
@@ -267,13 +282,14 @@ async function compute(name) {
   if (working) return working.abort();
   const control = new AbortController();
   state.working[name] = control;
-  const usual = button.textContent;
+  const label = button.lastChild ?? button; // after the icon
+  const usual = label.textContent;
   const watch = setInterval(async () => {
     const progress = (await ask("api/progress").catch(() => ({})))[name];
     if (state.working[name] === control && progress)
-      button.textContent = `Stop (${progress[0]} of ${progress[1]})`;
+      label.textContent = `Stop (${progress[0]} of ${progress[1]})`;
   }, PROGRESS);
-  button.textContent = "Stop";
+  label.textContent = "Stop";
   try {
     state[name] = await ask(`api/${name}`, undefined, control.signal);
     if (state.found) draw(state.found);
@@ -282,7 +298,7 @@ async function compute(name) {
   } finally {
     clearInterval(watch);
     state.working[name] = undefined;
-    button.textContent = usual;
+    label.textContent = usual;
     updateAddress();
   }
 }
@@ -383,7 +399,7 @@ input.addEventListener("input", () => {
 element("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   clearTimeout(timer);
-  attend({ fresh: true });
+  if (state.shownText !== input.value) attend({ fresh: true }); // typing has asked already
 });
 picture.addEventListener("change", () => runRequest(sendPicture, true));
 element("draw").addEventListener("click", () => {
@@ -400,6 +416,13 @@ element("roles").addEventListener("click", async () => {
 element("search").addEventListener("click", findSamples);
 element("tree").addEventListener("click", () => runRequest(() => showSearch()));
 element("playback").addEventListener("click", () => runRequest(showPlayback));
+for (const button of element("more").querySelectorAll("button")) {
+  button.prepend(icon(button.dataset.icon ?? ""));
+}
+addTokens(document);
+document.addEventListener("keydown", (event) => {
+  if (event.target === document.body) state.view?.pressed(event);
+});
 // The token in the address is now in a cookie, and is removed so that nobody copies it from the screen.
 if (location.search) history.replaceState(null, "", location.pathname);
 runRequest(showSubject);

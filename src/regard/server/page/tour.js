@@ -15,6 +15,12 @@ export const STOPS = [
     text: "The model's prediction and the probability of each output, with the truth if it is known.",
   },
   {
+    at: ".pane.heads",
+    text:
+      "All heads of the model, a row for each layer; select one to see it. The bar below a head is its entropy, its " +
+      "importance or another measure.",
+  },
+  {
     at: ".panels",
     text:
       "The attention of each head. Rows are queries, columns are keys. The stronger " +
@@ -60,7 +66,7 @@ export const STOPS = [
  */
 export function tour(guide) {
   const before = document.activeElement;
-  const stops = STOPS.filter(({ at }) => document.querySelector(at));
+  const stops = STOPS.filter(({ at }) => document.querySelector(at)?.checkVisibility());
   /** @type {Element | null} */
   let shown = null;
   /** @param {KeyboardEvent} event */

@@ -1,5 +1,7 @@
 // The view's state in the page's address: it survives a reload, and a link shows others the same view.
 
+import { MEASURE_NAMES } from "./measures.js";
+import { SCALE_NAMES } from "./scale.js";
 import { START } from "./state.js";
 
 /** @import { InterventionData } from "./data.js" */
@@ -11,7 +13,7 @@ import { START } from "./state.js";
 const NUMBERS = ["map", "head", "query", "key", "focus", "frame", "top"];
 const SHARES = ["least"];
 const LISTS = ["off", "also"];
-const SWITCHES = ["words", "change", "mean", "sorted", "sum"];
+const SWITCHES = ["words", "change", "mean", "sorted", "sum", "aside", "all"];
 /** @type {Asked[]} */
 const COMPUTATIONS = ["importance", "roles"];
 const MODES_IN_ADDRESS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"];
@@ -64,6 +66,9 @@ export function readAddress(hash) {
     else if (LISTS.includes(name) && /^\d{1,6}(,\d{1,6})*$/.test(value)) state[name] = value;
     else if (SWITCHES.includes(name)) state[name] = value === "true";
     else if (name === "beside" && /^(original|(model|input|snapshot)-\d{1,4})$/.test(value)) state[name] = value;
+    else if (name === "measure" && MEASURE_NAMES.some((measure) => measure === value)) state[name] = value;
+    else if (name === "chart" && ["bars", "matrix"].includes(value)) state[name] = value;
+    else if (name === "scale" && SCALE_NAMES.some((scale) => scale === value)) state[name] = value;
     else if (name === "layer" || (name === "mode" && MODES_IN_ADDRESS.includes(value))) state[name] = value;
   }
   const asked = parameters.get("asked")?.split(",") ?? [];

@@ -6,6 +6,7 @@ import { revealHidden, percent, tokenLabel } from "./labels.js";
 /** @import { MapData } from "./data.js" */
 
 const LONGEST_INPUT = 1000; // characters of an input that are shown
+const SCROLLED = 160; // characters from which an input scrolls
 const MOST_STEPS = 40; // up to this number of output steps, probabilities are shown
 
 /**
@@ -16,23 +17,12 @@ const MOST_STEPS = 40; // up to this number of output steps, probabilities are s
 export function answer(map, original, compared) {
   const line = node("div", { class: "answer" });
   if (map.prediction === null) {
-    line.append(
-      node("b", {}, map.task),
-      " ",
-      node("code", {}, shorten(revealHidden(map.input))),
-      ...interventionLine(map),
-    );
+    line.append(node("b", {}, map.task), " ", inputText(map), ...interventionLine(map));
     return line;
   }
   const predictionText = answerText(map.prediction);
   const prediction = node("b", { class: "prediction" }, predictionText);
-  line.append(
-    node("b", {}, map.task),
-    " ",
-    node("code", {}, shorten(revealHidden(map.input))),
-    " prediction ",
-    prediction,
-  );
+  line.append(node("b", {}, map.task), " ", inputText(map), " prediction ", prediction);
   if (map.truth !== null) {
     const truth = answerText(map.truth);
     line.append(`, truth ${truth} `, node("span", {}, predictionText === truth ? "✓ right" : "✗ wrong"));
@@ -60,6 +50,17 @@ export function answer(map, original, compared) {
   return line;
 }
 
+/**
+ * The input, which scrolls if it is long.
+ *
+ * @param {MapData} map
+ */
+function inputText(map) {
+  const text = shorten(revealHidden(map.input));
+  const long = text.length > SCROLLED;
+  return node("code", long ? { tabindex: 0, role: "region", "aria-label": "Input" } : {}, text);
+}
+
 /** @param {MapData} map */
 function interventionLine({ interventions }) {
   return interventions.length
@@ -82,10 +83,13 @@ function steps({ outputs, prediction, probabilities }, original) {
     const now = probabilities[step];
     const was = before !== null && Math.abs(before - now) >= 0.005 ? ` (was ${percent(before)})` : "";
     const number = Array.isArray(prediction) ? ` ${prediction[step]}` : "";
-    box.append(
+    const item = node("span", { class: "step" });
+    item.style.setProperty("--share", `${100 * (Number.isFinite(now) ? now : 0)}%`);
+    item.append(
       node("span", { class: was ? "token changed" : "token" }, `${tokenLabel(label)}${number} `),
       node("span", { class: "quiet" }, `${percent(now)}${was} `),
     );
+    box.append(item);
   });
   return box;
 }

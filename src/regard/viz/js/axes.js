@@ -1,12 +1,12 @@
 // Labels of a heatmap's rows and columns, shortened if there is too little room.
 
 import { fitLabel } from "./labels.js";
-import { font, widestText, textWidth } from "./text-width.js";
+import { font, textScale, widestText, textWidth } from "./text-width.js";
 import { cellSize } from "./viewport.js";
 
 /** @import { Viewport } from "./viewport.js" */
 
-const LABEL = 12; // height of a label in pixels
+const LABEL = 12; // height of a label in pixels, times the factor of the text
 const MEASURED = 600; // labels measured to find the widest
 const LABEL_GAP = 6; // pixels between a label and the cells
 
@@ -38,9 +38,9 @@ export function paintLabels(context, labels, { query, key }) {
  * @param {number} marked
  */
 function paintQueries(context, { viewport, queries }, marked) {
-  const { cell, left, height, row } = viewport;
+  const { rowCell, left, height, row } = viewport;
   context.textAlign = "right";
-  for (const query of labelledIndices(row, queries.length, height, cell, marked)) {
+  for (const query of labelledIndices(row, queries.length, height, rowCell, marked)) {
     context.font = font(query === marked);
     context.fillText(
       fitLabel(queries[query], left - LABEL_GAP - 2, textWidth),
@@ -78,15 +78,18 @@ function paintKeys(context, { viewport, keys, upright }, marked) {
  *
  * @param {{ queries: string[], keys: string[], rows: number, columns: number }} matrix
  * @param {number} available width in pixels
+ * @param {number} [tallest] height in pixels
  */
-export function labelMargins(matrix, available) {
+export function labelMargins(matrix, available, tallest) {
+  const factor = textScale();
   const left = Math.ceil(
-    Math.min(widestText(matrix.queries.slice(0, MEASURED)) + LABEL_GAP + 4, 150, available * 0.35),
+    Math.min(widestText(matrix.queries.slice(0, MEASURED)) + LABEL_GAP + 4, 150 * factor, available * 0.35),
   );
   const across = widestText(matrix.keys.slice(0, MEASURED));
-  const level = { left, top: LABEL + LABEL_GAP + 4, upright: false };
-  if (across + 4 <= cellSize(matrix, level, available)) return level;
-  return { left, top: Math.ceil(Math.min(across + LABEL_GAP + 4, 130)), upright: true };
+  const level = { left, top: LABEL * factor + LABEL_GAP + 4, upright: false };
+  if (across + 4 <= cellSize(matrix, level, available, tallest)) return level;
+  const most = Math.min(130 * factor, (tallest ?? Number.POSITIVE_INFINITY) * 0.4);
+  return { left, top: Math.ceil(Math.min(across + LABEL_GAP + 4, most)), upright: true };
 }
 
 /**
@@ -95,7 +98,7 @@ export function labelMargins(matrix, available) {
  * @param {number} cell in pixels
  */
 export function labelInterval(cell) {
-  return Math.max(1, Math.ceil(LABEL / cell));
+  return Math.max(1, Math.ceil((LABEL * textScale()) / cell));
 }
 
 /**

@@ -12,6 +12,7 @@ import { canvasContext, node } from "./dom.js";
  * @property {string} ink
  * @property {string} line of lines that belong to no particular head
  * @property {string} mark
+ * @property {Colour} aside the colour of a key that is set aside
  * @property {Colour} broken the colour of a weight that is not finite
  * @property {(share: number) => Colour} at the colour of a share from 0 to 1
  * @property {(share: number) => Colour} change the colour of a difference from -1 to 1
@@ -69,6 +70,7 @@ function makePalette(light) {
     ink: light ? "#111111" : "#eeeeee",
     line: light ? "#08519c" : "#8abaea",
     mark: light ? "#c2410c" : "#fbbf24",
+    aside: parseColour(light ? "#c9ced4" : "#4a525b"),
     broken,
     at,
     change,

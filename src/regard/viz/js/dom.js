@@ -160,8 +160,9 @@ const STRIDES = new Map([
  *
  * @param {(HTMLElement | SVGElement)[]} items
  * @param {number} at index of the element that the tab key reaches
+ * @param {number} [columns] of a grid: up and down move by a row
  */
-export function oneTabStop(items, at) {
+export function oneTabStop(items, at, columns = 1) {
   /** @param {number} chosen */
   const stop = (chosen) =>
     items.forEach((item, index) => item.setAttribute("tabindex", index === chosen ? "0" : "-1"));
@@ -171,9 +172,10 @@ export function oneTabStop(items, at) {
     /** @param {Event} event */
     const pressed = (event) => {
       const stride = event instanceof KeyboardEvent ? STRIDES.get(event.key) : undefined;
-      if (stride === undefined) return;
+      if (stride === undefined || !(event instanceof KeyboardEvent)) return;
       event.preventDefault();
-      items[Math.max(0, Math.min(index + stride, items.length - 1))].focus();
+      const by = /^Arrow(Up|Down)$/.test(event.key) ? stride * columns : stride;
+      items[Math.max(0, Math.min(index + by, items.length - 1))].focus();
     };
     item.addEventListener("keydown", pressed);
   });

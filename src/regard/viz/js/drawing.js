@@ -1,28 +1,26 @@
 // The parts of the view; each is rebuilt only if its data has changed.
 
 import { answer } from "./answer.js";
-import { arcs } from "./arcs.js";
 import { comparedMap } from "./comparison.js";
-import { button, node, Part, secondaryText } from "./dom.js";
+import { button, node, Part } from "./dom.js";
+import { withIcon } from "./icons.js";
 import { legend, symbolLegend } from "./legend.js";
 import { Long } from "./exact-row.js";
-import { lines } from "./lines.js";
-import { overview } from "./overview.js";
-import { overlays } from "./overlay.js";
-import { heatmaps, heatmapsBeside, arrangePanels } from "./panels.js";
+import { makePanes } from "./panes.js";
+import { Navigator } from "./navigator.js";
 import { Readout } from "./readout.js";
+import { rowList } from "./row-list.js";
 import { saveButtons } from "./saving.js";
 import { sentences } from "./sentence.js";
+import { Stage } from "./stage.js";
 import { Sum } from "./sum.js";
-import { tables } from "./table.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
 import { TouchBar } from "./interventions.js";
-import { explainCommand } from "./selected-weight.js";
+import { commandHint, explainCommand } from "./selected-weight.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
-/** @import { Heatmap } from "./heatmap.js" */
 /** @import { AskRow } from "./exact-row.js" */
 /** @import { Player } from "./playback.js" */
 /** @import { Exact } from "./readout.js" */
@@ -44,9 +42,11 @@ export class Drawing {
    * @param {HTMLElement} root
    * @param {Actions} actions
    * @param {Player} player
+   * @param {HTMLElement} help the button that shows the keys
    * @param {{ exact?: Exact, explain?: Explain, keeps?: boolean, row?: AskRow, touch?: unknown }} options
    */
-  constructor(root, actions, player, { exact, explain, keeps = false, row, touch }) {
+  constructor(root, actions, player, help, { exact, explain, keeps = false, row, touch }) {
+    this.root = root;
     this.actions = actions;
     this.player = player;
     this.touchBar = touch === undefined ? null : new TouchBar(actions);
@@ -54,36 +54,47 @@ export class Drawing {
     this.long = row && new Long(row);
     this.keeps = keeps;
     this.sum = explain && new Sum(explain, actions);
+    this.navigator = new Navigator(actions);
+    this.stage = new Stage(actions);
     /** @type {Scene | null} */
     this.scene = null;
-    /** @type {Map<string, Heatmap>} */
-    this.panels = new Map();
     /** @type {Tokens | null} */
     this.tokens = null;
     this.parts = {
-      answer: new Part(),
-      sentence: new Part(),
       toolbar: new Part(),
-      stage: new Part(),
+      sentence: new Part("said"),
+      player: new Part(),
       legend: new Part("below"),
       choices: new Part("choices"),
-      readout: new Part(),
-      long: new Part(),
-      sum: new Part(),
-      touch: new Part(),
-      player: new Part(),
-      tokens: new Part(),
+      tokens: new Part("strip"),
       save: new Part("save"),
+      answer: new Part("card"),
+      readout: new Part("card"),
+      touch: new Part("card"),
+      sum: new Part("card"),
+      row: new Part("row-box"),
+      long: new Part(),
     };
-    root.append(...Object.values(this.parts).map((part) => part.element));
-    this.parts.readout.show([], () => [this.readout.element]);
+    const { toolbar, sentence, player: training, legend, choices, tokens, save, ...inspected } = this.parts;
+    const { panes, showPane } = makePanes(root);
+    this.showPane = showPane;
+    const foot = node("div", { class: "foot" });
+    save.element.classList.add("bar");
+    foot.append(save.element, help);
+    panes.heads.append(this.navigator.element);
+    const above = [toolbar, sentence, training].map((part) => part.element);
+    const under = node("div", { class: "under" });
+    under.append(legend.element, choices.element);
+    panes.picture.append(...above, this.stage.element, under, tokens.element, foot);
+    panes.inspector.append(...Object.values(inspected).map((part) => part.element));
+    this.parts.readout.show([], () => [node("h2", {}, "Weight"), this.readout.element]);
   }
 
   /**
    * Updates the parts that have changed.
    *
    * @param {Shown} shown
-   * @param {Surface} surface
+   * @param {() => Surface} surface measures the room, which other parts leave to the picture
    */
   show(shown, surface) {
     const { data, map, scene } = shown;
@@ -102,57 +113,67 @@ export class Drawing {
    */
   preview(scene, surface) {
     const { state } = scene;
-    this.drawStage(scene, surface);
+    this.stage.show(scene, surface);
     this.parts.legend.show([scene.largest, surface.colours], () => [legend(scene, surface.colours)]);
     this.tokens?.light(scene, surface.colours, state.query, state.head);
     this.readout.tell(scene, state.query, state.key, null);
   }
 
   drawNothing() {
-    for (const part of Object.values(this.parts)) {
-      if (part !== this.parts.answer && part !== this.parts.readout) part.show([null], () => []);
-    }
+    const kept = [this.parts.answer, this.parts.readout];
+    for (const part of Object.values(this.parts)) if (!kept.includes(part)) part.show([null], () => []);
+    this.navigator.element.replaceChildren();
     this.readout.element.textContent = "";
-    this.parts.stage.show([undefined], () => [
-      node("p", { class: "quiet" }, "This model has no attention to show."),
-    ]);
+    this.stage.showNothing("This model has no attention to show.");
   }
 
   /**
    * @param {Scene} scene
    * @param {InterventionData[]} interventions
-   * @param {Surface} surface
+   * @param {() => Surface} measured
    */
-  drawScene(scene, interventions, surface) {
-    const { actions, parts, player } = this;
+  drawScene(scene, interventions, measured) {
+    const { actions, parts, player, touchBar } = this;
     const { data, map, layer, matrix, state, largest, before } = scene;
-    const { colours } = surface;
+    const { colours } = measured();
     const shown = [data, map, layer, matrix, state.head, state.mode];
-    const drawn = [state.off, state.mean, state.least, state.top, scene.beside?.name];
+    const drawn = [
+      state.off,
+      state.mean,
+      state.least,
+      state.top,
+      scene.beside?.name,
+      scene.scale.name,
+      state.aside,
+    ];
     parts.sentence.show([...shown, state.query, state.also, state.focus, state.key === null, state.off], () =>
       sentences(scene),
     );
     parts.toolbar.show(shown, () => [toolbar(scene, actions)]);
-    this.drawStage(scene, surface);
     parts.legend.show([...shown, largest, colours, state.change, state.words, before, ...drawn], () => {
       return [legend(scene, colours)];
     });
     parts.choices.show([...shown, state.change, state.words, before, ...drawn], () => {
-      return [...symbolLegend(scene), ...choices(scene, actions)];
+      return [...choices(scene, actions), ...symbolLegend(scene)];
     });
-    const { touchBar } = this;
-    parts.touch.show([touchBar], () => (touchBar ? [touchBar.element] : []));
-    touchBar?.show(scene, interventions);
     parts.player.show([data.playback], () => (data.playback ? [player.bar(data.playback)] : []));
     player.tell(data.playback ? state.frame : null);
     this.drawTokens(scene, colours);
-    parts.save.show([scene, colours], () => [saveButtons(scene, colours, parts.stage.element)]);
+    parts.save.show([scene, colours], () => saveButtons(scene, colours, this.stage.element));
+    parts.row.show([...shown, colours, state.query, state.key, state.focus, state.off, layer.square], () =>
+      layer.square > 1 ? [] : rowList(scene, actions, colours),
+    );
+    parts.touch.show([touchBar], () => (touchBar ? [node("h2", {}, "Change the model"), touchBar.element] : []));
+    touchBar?.show(scene, interventions);
     this.readout.tell(scene, state.query, state.key, null);
     const { long } = this;
     const squares = long !== undefined && layer.square > 1 && state.frame === null;
     parts.long.show([squares], () => (squares ? [long.element] : []));
-    if (squares) long.show(scene, colours, surface.width);
     this.drawSum(scene, colours);
+    const surface = measured(); // all around the picture is there
+    if (squares) long.show(scene, colours, surface.width);
+    this.stage.show(scene, surface);
+    this.navigator.show(scene, interventions, surface);
     if (data.behind) touchBar?.ahead();
   }
 
@@ -167,45 +188,22 @@ export class Drawing {
     const { state, derived, matrix } = scene;
     const can = sum !== undefined && !derived && !matrix.names && !state.words && state.frame === null;
     const available = !this.keeps || scene.map.sums !== undefined;
-    const command = can && !available ? explainCommand(scene) : null;
+    const hinted = state.key !== null || state.sum;
+    const command = can && !available ? (hinted ? explainCommand(scene) : "") : null;
     parts.sum.show([can, state.sum, command], () => {
       if (!can) return [];
-      if (command) return [commandHint(command)];
-      const shown = button("Explain this weight", () => actions.choose({ sum: !state.sum }), state.sum);
+      if (command !== null) return command ? [commandHint(command)] : [];
+      const shown = withIcon(
+        button("Explain this weight", () => actions.choose({ sum: !state.sum }), state.sum),
+        "sum",
+      );
       return [shown, ...(state.sum ? [sum.element] : [])];
     });
+    const explaining = can && available && state.sum;
+    const opened = explaining && !this.root.classList.contains("explaining");
+    this.root.classList.toggle("explaining", explaining);
+    if (opened) parts.sum.element.scrollIntoView({ block: "nearest" });
     if (can && available && state.sum) sum.show(scene, colours);
-  }
-
-  /**
-   * @param {Scene} scene
-   * @param {Surface} surface
-   */
-  drawStage(scene, surface) {
-    const { actions } = this;
-    const { stage } = this.parts;
-    const { map, matrix, changes, largest, state, data } = scene;
-    this.panels = ["heatmap", "flow"].includes(state.mode)
-      ? heatmaps(scene, actions, surface, this.panels)
-      : new Map();
-    const figures = [...this.panels.values()].map((panel) => panel.figure);
-    const inputs = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
-    const wanted = [state.off, state.least, state.top, state.sorted, data.roles];
-    const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
-    const row = state.mode === "picture" ? [state.query, state.key] : [];
-    const panels = () => arrangePanels(figures, heatmapsBeside(scene, surface.width));
-    const make = {
-      picture: () => overlays(scene, actions, surface),
-      heatmap: panels,
-      lines: () => lines(scene, actions, surface),
-      arcs: () => arcs(scene, actions, surface),
-      flow: panels,
-      table: () => tables(scene, actions),
-      overview: () => overview(scene, actions, surface),
-    };
-    const all = this.panels.size ? [...figures, surface.width] : [...inputs, ...wanted, ...place, ...row];
-    stage.show([state.mode, ...all], () => [make[state.mode]()]);
-    for (const panel of this.panels.values()) surface.onPaper ? panel.drawNow() : panel.draw();
   }
 
   /**
@@ -238,13 +236,6 @@ export class Drawing {
     if (!scene) return;
     this.tokens?.light(scene, colours, query, head);
     this.readout.tell(scene, query, key, head);
-    for (const panel of this.panels.values()) panel.mark(query, key);
+    this.stage.mark(query, key);
   }
-}
-
-/** @param {string} command */
-function commandHint(command) {
-  const element = secondaryText("This page does not contain the computation of weights. For a run of Regard, ");
-  element.append(node("code", {}, command), " prints it.");
-  return element;
 }

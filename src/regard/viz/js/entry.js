@@ -51,6 +51,10 @@ export function showPage(element, data) {
     chosen: (state) => replaceAddress(formatAddress(state)),
     explain: (which) => storedExplanation(view.map, which),
     keeps: true,
+    fits: parent === window, // a page around this one gives it its own height
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.target === document.body) view.pressed(event);
   });
   addEventListener("hashchange", () => view.choose(chosen()));
 }

@@ -48,8 +48,8 @@ function listenToPointer(target) {
   });
   canvas.addEventListener("pointermove", ({ offsetX, offsetY, buttons }) => {
     if (drag && viewport.zoomed && buttons) {
-      const { cell } = viewport;
-      viewport.move(drag.row - (offsetY - drag.y) / cell, drag.column - (offsetX - drag.x) / cell);
+      const { cell, rowCell } = viewport;
+      viewport.move(drag.row - (offsetY - drag.y) / rowCell, drag.column - (offsetX - drag.x) / cell);
       drag.moved = true;
       target.draw();
       return;

@@ -3,7 +3,7 @@
 
 import { makeCaption } from "./caption.js";
 import { labelMargins, labelInterval } from "./axes.js";
-import { button, node } from "./dom.js";
+import { button, node, oneTabStop } from "./dom.js";
 import { listen } from "./gestures.js";
 import { isolate, percent, signedNumber } from "./labels.js";
 import { paint } from "./painting.js";
@@ -18,6 +18,14 @@ const TALL = 130; // pixels; higher rows have a title beside them
 
 let numbered = 0; // number of heatmaps so far, for unique element names
 
+/**
+ * @param {Scene} scene
+ * @param {Surface} surface
+ */
+function roomFor({ matrix }, { width, height }) {
+  return labelMargins(matrix, width, height ?? undefined);
+}
+
 /** The heatmap of one head with its frame. */
 export class Heatmap {
   /**
@@ -31,7 +39,12 @@ export class Heatmap {
     this.scene = scene;
     this.surface = surface;
     this.frame = 0;
-    this.viewport = new Viewport(scene.matrix, labelMargins(scene.matrix, surface.width), surface.width);
+    this.viewport = new Viewport(
+      scene.matrix,
+      roomFor(scene, surface),
+      surface.width,
+      surface.height ?? undefined,
+    );
     this.canvas = node("canvas", { "aria-hidden": "true" });
     this.caption = node("figcaption");
     this.across = "";
@@ -76,10 +89,10 @@ export class Heatmap {
    */
   show(scene, surface, place) {
     const { matrix, layer, state } = scene;
-    const moved = scene.matrix !== this.scene.matrix || surface.width !== this.surface.width;
+    const same = surface.width === this.surface.width && surface.height === this.surface.height;
+    const moved = scene.matrix !== this.scene.matrix || !same;
     Object.assign(this, { scene, surface, marked: state });
-    const margins = labelMargins(matrix, surface.width);
-    if (moved) this.viewport.fitInto(margins, surface.width);
+    if (moved) this.viewport.fitInto(roomFor(scene, surface), surface.width, surface.height ?? undefined);
     this.picture = this.pictured();
     const [down, across] = axisTitles(scene);
     this.nameSides(down, `${across} →${matrix.sumsToOne && !scene.changes ? " (each row sums to 1)" : ""}`);
@@ -110,7 +123,7 @@ export class Heatmap {
 
   /** @returns {Picture} */
   pictured() {
-    const { matrix, changes, largest } = this.scene;
+    const { matrix, changes, largest, scale } = this.scene;
     const { rows, columns, relevant, queries, keys } = matrix;
     const values = (changes ?? matrix.slices)[this.head];
     const known = this.picture?.pyramid;
@@ -119,10 +132,11 @@ export class Heatmap {
       pyramid:
         known?.levels[0].values === values ? known : new Pyramid({ values, rows, columns }, changes !== null),
       changing: changes !== null,
-      largest,
+      share: changes ? (value) => value / largest : scale.of(matrix, this.head).share,
+      aside: scale.aside && changes === null,
       queries,
       keys,
-      upright: labelMargins(matrix, this.surface.width).upright,
+      upright: roomFor(this.scene, this.surface).upright,
       relevant,
       colours: this.surface.colours,
     };
@@ -163,13 +177,15 @@ export class Heatmap {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     paint(this.canvas, this.picture, this.marked);
-    const every = labelInterval(this.viewport.cell); // changes with the zoom
+    const every = labelInterval(Math.min(this.viewport.cell, this.viewport.rowCell)); // changes with the zoom
     this.acrossName.textContent = `${this.across}${every > 1 ? ` (1 in ${every} is labelled)` : ""}`;
   }
 
   zoomButtons() {
     const { viewport } = this;
     const bar = node("div", { class: "zoom" });
+    /** @type {HTMLButtonElement[]} */
+    const buttons = [];
     /** @type {[string, string, () => void][]} */
     const offered = [
       ["+", "zoom in", () => viewport.zoom(2)],
@@ -183,7 +199,9 @@ export class Heatmap {
       });
       element.title = name;
       bar.append(element);
+      buttons.push(element);
     }
+    oneTabStop(buttons, 0);
     return bar;
   }
 }

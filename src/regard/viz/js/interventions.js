@@ -2,6 +2,7 @@
 
 import { Dragged } from "./drag-plot.js";
 import { button, node, Part, secondaryText } from "./dom.js";
+import { withIcon } from "./icons.js";
 
 /** @import { InterventionData } from "./data.js" */
 /** @import { Actions, Scene } from "./scene.js" */
@@ -71,7 +72,11 @@ export class TouchBar {
     this.dragged.show(this.place && scene, this.place, interventions);
     this.done.show([earlier, interventions], () => {
       if (earlier || !interventions.length) return [];
-      return [secondaryText(`${interventions.length} changed`), button("undo all", actions.untouch)];
+      return [
+        secondaryText(`${interventions.length} changed`),
+        withIcon(button("undo", actions.undo), "undo"),
+        button("undo all", actions.untouch),
+      ];
     });
   }
 
@@ -108,6 +113,9 @@ function switches({ layer, matrix, state }, interventions, actions) {
   return /** @type {const} */ (["off", "uniform"]).map((to) => {
     const change = { layer: layer.name, heads: [head], to };
     const on = interventions.some((intervention) => intervention.to === to && sameTarget(intervention, change));
-    return button(`${name} ${to}`, () => actions.touch(change, on), on);
+    return withIcon(
+      button(`${name} ${to}`, () => actions.touch(change, on), on),
+      to,
+    );
   });
 }

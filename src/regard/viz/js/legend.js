@@ -4,12 +4,13 @@ import { CONTRAST } from "./arcs.js";
 import { cssColour, fade, headColour } from "./colours.js";
 import { canvasContext, node, svg } from "./dom.js";
 import { overlayColour } from "./overlay.js";
+import { rangeEnd, SCALES } from "./scale.js";
 
 /** @import { Colour, Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
 /**
- * @typedef {object} Scale
+ * @typedef {object} Ramp
  * @property {string} from meaning of its beginning
  * @property {string} to meaning of its end
  * @property {string} of the scope of the scale
@@ -63,20 +64,28 @@ function describeSymbols({ layer, matrix, state }) {
 /**
  * @param {Scene} scene
  * @param {Palette} colours
- * @returns {Scale}
+ * @returns {Ramp}
  */
-export function colourScale({ changes, largest, matrix, state }, colours) {
-  const of = `, ${SCOPES[/** @type {string} */ (state.mode)] ?? "the same for all heads"}`;
-  if (changes) return changeScale(largest, colours, "change of the weight", of);
-  const more = matrix.largest > largest && state.mode !== "picture" ? " and more" : "";
-  const ends = { from: "weight 0", to: largest.toFixed(3) + more, of };
-  if (state.mode === "picture") return { ...ends, at: overlayColour };
-  if (state.mode !== "lines" && state.mode !== "arcs") return { ...ends, at: colours.at };
-  const heads = matrix.shown(state); // lines of a single head have its colour, those of several heads one colour each
+export function colourScale(scene, colours) {
+  const { changes, largest, matrix, state, scale } = scene;
+  const shared = `, ${SCOPES[/** @type {string} */ (state.mode)] ?? SCALES.shared}`;
+  if (changes) return changeScale(largest, colours, "change of the weight", shared);
+  if (state.mode === "picture")
+    return { from: "weight 0", to: largest.toFixed(3), of: shared, at: overlayColour };
+  const heads = matrix.shown(state);
+  const end =
+    scale.name === "shared" || heads.length === 1 ? rangeEnd(scale, matrix, heads) : "each head's largest";
+  const of = `, ${scale.name === "shared" ? shared.slice(2) : SCALES[scale.name]}${scale.aside ? "; first token set aside" : ""}`;
+  const ends =
+    scale.name === "rank" ? { from: "least weight", to: "largest", of } : { from: "weight 0", to: end, of };
+  /** @param {number} share */
+  const bent = (share) => (scale.name === "root" ? Math.sqrt(share) : share);
+  if (state.mode !== "lines" && state.mode !== "arcs") return { ...ends, at: (share) => colours.at(bent(share)) };
+  // Lines of a single head have its colour, those of several heads one colour each.
   const ink =
     matrix.heads === 1 ? colours.line : heads.length === 1 ? headColour(heads[0], colours.dark) : colours.ink;
   const power = state.mode === "arcs" ? CONTRAST : 1;
-  return { ...ends, at: (share) => fade(ink, colours.paper, share ** power) };
+  return { ...ends, at: (share) => fade(ink, colours.paper, bent(share) ** power) };
 }
 
 /**
@@ -84,14 +93,14 @@ export function colourScale({ changes, largest, matrix, state }, colours) {
  * @param {Palette} colours
  * @param {string} name
  * @param {string} of
- * @returns {Scale}
+ * @returns {Ramp}
  */
 function changeScale(largest, colours, name, of) {
   const [from, to] = [`${name} −${largest.toFixed(3)}`, `+${largest.toFixed(3)}`];
   return { from, to, of, at: (share) => colours.change(2 * share - 1) };
 }
 
-/** @param {Scale} scale */
+/** @param {Ramp} ramp */
 function drawnScale({ from, to, of, at }) {
   const canvas = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
   const context = canvasContext(canvas);

@@ -1,58 +1,65 @@
 // Lines from queries on the left to keys on the right; stronger weights give stronger lines.
 
-import { clamp } from "./arithmetic.js";
 import { headDashes, headColour } from "./colours.js";
 import { button, node, oneTabStop, svg } from "./dom.js";
+import { fisheye, omittedLabels } from "./fisheye.js";
 import { nearbyIndices, fitLabel } from "./labels.js";
-import { widestText, textWidth } from "./text-width.js";
+import { textScale, widestText, textWidth } from "./text-width.js";
 import { toggleNumber } from "./number-list.js";
 import { currentHead } from "./sentence.js";
 import { axisTitles } from "./axis-titles.js";
+import { largestKeys, lineOpacity, omittedLines, strongest } from "./row-lines.js";
+import { TALLEST } from "./viewport.js";
 
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-/** @typedef {{ weight: number, head: number, query: number, key: number }} Line */
+/** @import { Line } from "./row-lines.js" */
 
-const MOST_LINES = 1500; // the strongest lines are drawn
-const INVISIBLE = 0.01; // share of the largest weight below which a line would be invisible
 const STEP = 19; // pixels between tokens
-const TOP = 24; // pixels to the first token
+const TOP = 24; // pixels above the tokens
 const WIDEST = 150; // pixels of a label
 const ACROSS = 720; // pixels between queries and keys if there is room
 const APART = 6;
-const ALL = { least: 0, top: 0 };
+const FOCUSED = 6; // keys of the chosen row that are far apart
+export const AROUND_LINES = 76; // pixels of the text above and below lines
 
 /**
  * @param {Scene} scene
  * @param {Actions} actions
  * @param {Surface} surface
  */
-export function lines(scene, actions, { colours, width }) {
-  const { matrix, state, largest } = scene;
+export function lines(scene, actions, { colours, width, height: room }) {
+  const { matrix, state, scale } = scene;
   const heads = matrix.shown(state);
+  const step = STEP * textScale();
   const queries = nearbyIndices(matrix.rows, state.query);
   const keys = nearbyIndices(matrix.columns, state.key ?? matrix.strongest(heads[0], state.query));
-  const places = linePositions(matrix, queries, keys, width);
-  const height = TOP + STEP * Math.max(queries.length, keys.length);
-  const picture = svg("svg", {
-    width: places.width,
-    height,
-    role: "group",
-    "aria-label": "Lines from queries to keys",
-  });
-  const selection = strongest(matrix, heads, queries, keys, state);
+  const sides = linePositions(matrix, queries, keys, width);
+  const tall = (room ?? TALLEST) - AROUND_LINES - TOP;
+  const focus = [...(state.key === null ? [] : [state.key]), ...largestKeys(matrix, heads, state.query, FOCUSED)];
+  const left = fisheye(queries.length, [state.query - queries[0]], tall, step);
+  const right = fisheye(
+    keys.length,
+    focus.map((key) => key - keys[0]),
+    tall,
+    step,
+  );
+  const height = TOP + Math.max(left.height, right.height) + 8;
+  const size = { width: sides.width, height, role: "group", "aria-label": "Lines from queries to keys" };
+  const picture = svg("svg", size);
+  const selection = strongest(matrix, heads, queries, keys, { ...state, aside: scale.aside });
   const drawn = selection.lines.map((line) => {
     const aside = headOffset(heads, line.head);
     const element = svg("line", {
-      x1: places.left + APART,
-      y1: TOP + STEP * (line.query - queries[0]) - 4 + aside,
-      x2: places.right - APART,
-      y2: TOP + STEP * (line.key - keys[0]) - 4 + aside,
+      x1: sides.left + APART,
+      y1: TOP + left.at[line.query - queries[0]] + aside,
+      x2: sides.right - APART,
+      y2: TOP + right.at[line.key - keys[0]] + aside,
       stroke: matrix.heads === 1 ? colours.line : headColour(line.head, colours.dark),
       "stroke-dasharray": headDashes(line.head),
       "stroke-width": 2,
-      "stroke-opacity": clamp(line.weight / largest, 0.05, 1).toFixed(3),
+      "stroke-opacity": lineOpacity(line, scale.of(matrix, line.head).share(line.weight), state),
     });
     picture.append(element);
     return { ...line, element };
@@ -66,34 +73,47 @@ export function lines(scene, actions, { colours, width }) {
     actions.rest();
   };
   const [down, across] = axisTitles(scene);
-  const left = queries.map((query, row) => {
+  const words = queries.map((query, row) => {
     const on = () => {
       show((line) => line.query === query);
       const head = currentHead(scene);
       actions.point(query, matrix.strongest(head, query), head);
     };
-    const place = { x: places.left, "text-anchor": "end", "data-name": `line-query-${query}` };
-    return lineToken(matrix.queries[query], row, places.room, place, on, all);
+    const place = {
+      x: sides.left,
+      y: TOP + left.at[row] + 4,
+      "text-anchor": "end",
+      "data-name": `line-query-${query}`,
+    };
+    const word = lineToken(matrix.queries[query], left.labelled[row], sides.room, place, on, all);
+    if (query === state.query) word.classList.add("chosen");
+    word.addEventListener("click", () => actions.choose({ query, key: null }));
+    return word;
   });
-  const right = keys.map((key, row) => {
+  const others = keys.map((key, row) => {
     const on = () => show((line) => line.key === key);
-    const place = { x: places.right, "text-anchor": "start", "data-name": `line-key-${key}` };
-    return lineToken(matrix.keys[key], row, places.room, place, on, all);
+    const place = {
+      x: sides.right,
+      y: TOP + right.at[row] + 4,
+      "text-anchor": "start",
+      "data-name": `line-key-${key}`,
+    };
+    const word = lineToken(matrix.keys[key], right.labelled[row], sides.room, place, on, all);
+    if (key === state.key) word.classList.add("chosen");
+    word.addEventListener("click", () => actions.choose({ key, focus: currentHead(scene) }));
+    return word;
   });
-  oneTabStop(left, state.query - queries[0]);
-  oneTabStop(right, 0);
+  oneTabStop(words, state.query - queries[0]);
+  oneTabStop(others, 0);
   picture.append(
-    svg("text", { x: places.left, y: 9, "text-anchor": "end", class: "axis" }, down),
-    svg("text", { x: places.right, y: 9, class: "axis" }, across),
-    ...left,
-    ...right,
+    svg("text", { x: sides.left, y: 9, "text-anchor": "end", class: "axis" }, down),
+    svg("text", { x: sides.right, y: 9, class: "axis" }, across),
+    ...words,
+    ...others,
   );
   const box = node("div", { class: "lines" });
-  box.append(
-    ...headLegend(scene, actions, colours.dark),
-    picture,
-    node("p", { class: "quiet" }, omittedLines(matrix, queries, keys, selection)),
-  );
+  const said = omittedLines(matrix, queries, keys, selection, state.top) + omittedLabels([left, right]);
+  box.append(...headLegend(scene, actions, colours.dark), picture, node("p", { class: "quiet" }, said));
   return box;
 }
 
@@ -154,70 +174,19 @@ export function headLegend({ matrix, state }, { choose }, dark) {
 }
 
 /**
- * The strongest weights between queries and keys in descending order, and their total number. Omitted are invisible
- * ones, weights below `least`, and of each query all but the `top` largest.
- *
- * @param {Matrix} matrix
- * @param {number[]} heads
- * @param {number[]} queries
- * @param {number[]} keys
- * @param {{ least: number, top: number }} wanted
- */
-export function strongest(matrix, heads, queries, keys, { least, top } = ALL, limit = MOST_LINES) {
-  /** @type {Line[]} */
-  const largest = [];
-  for (const head of heads) {
-    for (const query of queries) {
-      const row = keys.map((key) => ({ weight: matrix.at(head, query, key), head, query, key }));
-      const seen = row.filter(({ weight }) => weight > INVISIBLE * matrix.largest && weight >= least);
-      if (top) seen.sort((first, second) => second.weight - first.weight);
-      largest.push(...(top ? seen.slice(0, top) : seen));
-    }
-  }
-  largest.sort((first, second) => second.weight - first.weight);
-  const weakest = largest.length > limit ? largest[limit - 1].weight : null;
-  return {
-    lines: largest.slice(0, limit),
-    seen: largest.length,
-    all: heads.length * queries.length * keys.length,
-    weakest,
-  };
-}
-
-/**
- * A sentence about the omitted lines.
- *
- * @param {Matrix} matrix
- * @param {number[]} queries
- * @param {number[]} keys
- * @param {{ seen: number, all: number, weakest: number | null, lines: Line[] }} found
- */
-export function omittedLines(matrix, queries, keys, { lines: drawn, seen, all, weakest }) {
-  const count = (/** @type {number} */ number) => number.toLocaleString("en");
-  const parts = [`${count(drawn.length)} of ${count(all)} weights are drawn`];
-  if (weakest !== null)
-    parts.push(
-      `${count(seen - drawn.length)} below ${weakest.toFixed(4)} are omitted, select a head to see more`,
-    );
-  if (all > seen) parts.push(`${count(all - seen)} are smaller than any drawn weight`);
-  const hidden = matrix.rows - queries.length + matrix.columns - keys.length;
-  if (hidden > 0) parts.push(`${count(hidden)} tokens further away are omitted`);
-  return `${parts.join("; ")}.`;
-}
-
-/**
- * A token beside the lines; pointing at it shows only its lines.
+ * A token beside the lines; pointing at it shows only its lines. Without room for its label, it is a dot.
  *
  * @param {string} label
- * @param {number} row
+ * @param {boolean} labelled
  * @param {number} room for the label, in pixels
- * @param {{ x: number, "text-anchor": string, "data-name": string }} place
+ * @param {{ x: number, y: number, "text-anchor": string, "data-name": string }} place
  * @param {() => void} on
  * @param {() => void} off
  */
-function lineToken(label, row, room, place, on, off) {
-  const attributes = { ...place, y: TOP + STEP * row, role: "button", "aria-label": label, class: "word" };
-  const text = svg("text", attributes, fitLabel(label, room, textWidth));
+export function lineToken(label, labelled, room, place, on, off) {
+  const attributes = { ...place, role: "button", "aria-label": label, class: "word" };
+  const text = svg("text", attributes, labelled ? fitLabel(label, room, textWidth) : "·");
+  text.append(svg("title", {}, label));
   const begin = () => {
     text.classList.add("on");
     on();

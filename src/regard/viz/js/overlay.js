@@ -16,6 +16,9 @@ const IMAGE_COLOUR = [150, 150, 150]; // the image in the colour scale
 const OPACITY = 0.85; // maximal opacity, so that the image stays visible
 const PICTURE = 260; // pixels of an image
 const SINGLE_PICTURE = 460; // pixels of a single image
+const SMALLEST_PICTURE = 120;
+const ABOVE = 46; // pixels of the title of an image
+const BELOW = 30; // pixels of the hint
 const GUTTER = 16;
 const HOW = "Select a patch to see its attention; with shift, to select its weight.";
 /** @type {Record<string, [number, number]>} */
@@ -35,11 +38,19 @@ export function overlayColour(share) {
  * @param {Actions} actions
  * @param {Surface} surface
  */
-export function overlays(scene, actions, { width }) {
+export function overlays(scene, actions, { width, height }) {
   const heads = scene.matrix.shown(scene.state);
   const largest = heads.length === 1 ? SINGLE_PICTURE : PICTURE;
-  const beside = panelsPerRow(heads.length, Math.floor((width + GUTTER) / (largest + GUTTER)));
-  const side = Math.min(largest, Math.floor((width + GUTTER) / beside) - GUTTER);
+  /** @param {number} beside */
+  const sideOf = (beside) => {
+    const wide = Math.floor((width + GUTTER) / beside) - GUTTER;
+    const high = height === null ? wide : Math.floor((height - BELOW) / Math.ceil(heads.length / beside)) - ABOVE;
+    return Math.min(largest, wide, Math.max(high, SMALLEST_PICTURE));
+  };
+  const usual = panelsPerRow(heads.length, Math.floor((width + GUTTER) / (largest + GUTTER)));
+  const sides = heads.map((_, index) => sideOf(index + 1));
+  const beside = height === null ? usual : sides.indexOf(Math.max(...sides)) + 1;
+  const side = sideOf(beside);
   const figures = heads.map((head) => panel(scene, actions, head, side));
   const box = arrangePanels(figures, beside);
   box.append(node("p", { class: "quiet hint" }, HOW));

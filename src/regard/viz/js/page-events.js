@@ -14,15 +14,17 @@ import { node } from "./dom.js";
  * theme or the system are detected by the CSS transition of a probe element.
  *
  * @param {Element} element
+ * @param {Element} stage its drawing, which also changes its size
  * @param {Listeners} listeners
  */
-export function observe(element, { resized, recoloured, printing }) {
+export function observe(element, stage, { resized, recoloured, printing }) {
   const size = new ResizeObserver(resized);
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   const probe = node("span", { class: "probe", "aria-hidden": "true" });
   const before = () => printing(true);
   const after = () => printing(false);
   size.observe(element);
+  size.observe(stage);
   probe.addEventListener("transitionend", recoloured);
   element.append(probe);
   scheme.addEventListener("change", recoloured);

@@ -14,7 +14,8 @@ import { canvasContext } from "./dom.js";
  * @property {Viewport} viewport
  * @property {Pyramid} pyramid of the weights or differences
  * @property {boolean} changing whether differences are painted
- * @property {number} largest the weight of the strongest colour
+ * @property {(value: number) => number} share the position of a value on the colour scale
+ * @property {boolean} aside whether the first key is set aside
  * @property {string[]} queries
  * @property {string[]} keys
  * @property {boolean} upright whether keys are written vertically
@@ -41,7 +42,8 @@ export function paint(canvas, picture, marked) {
   context.rect(left, top, width, height);
   context.clip();
   paintCells(context, picture, ratio);
-  if (cell >= 9) paintGrid(context, picture);
+  if (picture.aside) paintAside(context, picture);
+  if (Math.min(cell, viewport.rowCell) >= 9) paintGrid(context, picture);
   if (picture.relevant && cell >= 4) paintDots(context, viewport, picture.relevant);
   context.restore();
   paintOutline(context, picture, marked);
@@ -66,28 +68,27 @@ function resize(canvas, width, height, ratio) {
  * @param {Picture} picture
  * @param {number} ratio
  */
-function paintCells(context, { viewport, pyramid, changing, largest, colours }, ratio) {
-  const { row, column, width, height, cell } = viewport;
-  const number = Math.max(0, Math.ceil(Math.log2(1 / (cell * ratio))));
+function paintCells(context, { viewport, pyramid, changing, share, colours }, ratio) {
+  const { row, column, width, height, cell, rowCell } = viewport;
+  const number = Math.max(0, Math.ceil(Math.log2(1 / (Math.max(cell, rowCell) * ratio))));
   const level = pyramid.level(number);
   const size = 2 ** number;
   const top = Math.floor(row / size);
   const left = Math.floor(column / size);
   if (!viewport.rows || !viewport.columns) return;
-  const bottom = Math.min(level.rows, Math.ceil((row + height / cell) / size));
+  const bottom = Math.min(level.rows, Math.ceil((row + height / rowCell) / size));
   const right = Math.min(level.columns, Math.ceil((column + width / cell) / size));
   const table = changing ? colours.changes : colours.table;
   const small = pixels(level, { top, left, high: bottom - top, wide: right - left }, (value) => {
-    return table[shade(value / largest, changing)];
+    return table[shade(share(value), changing)];
   });
-  context.imageSmoothingEnabled = false;
-  const scale = size * cell;
+  context.imageSmoothingEnabled = size * Math.min(cell, rowCell) * ratio < 1; // narrow columns of high rows
   context.drawImage(
     small,
     viewport.x(left * size),
     viewport.y(top * size),
-    small.width * scale,
-    small.height * scale,
+    small.width * size * cell,
+    small.height * size * rowCell,
   );
 }
 
@@ -118,7 +119,7 @@ export function pixels({ values, columns }, { top, left, high, wide }, colour) {
  * @param {Picture} picture
  */
 function paintGrid(context, { viewport, colours }) {
-  const { cell, left, top, width, height } = viewport;
+  const { cell, rowCell, left, top, width, height } = viewport;
   context.strokeStyle = cssColour(colours.paper);
   context.lineWidth = 1;
   context.beginPath();
@@ -126,11 +127,37 @@ function paintGrid(context, { viewport, colours }) {
     context.moveTo(left + x, top);
     context.lineTo(left + x, top + height);
   }
-  for (let y = -(viewport.row % 1) * cell; y <= height; y += cell) {
+  for (let y = -(viewport.row % 1) * rowCell; y <= height; y += rowCell) {
     context.moveTo(left, top + y);
     context.lineTo(left + width, top + y);
   }
   context.stroke();
+}
+
+/**
+ * Hatches the first key, which is set aside.
+ *
+ * @param {CanvasRenderingContext2D} context
+ * @param {Picture} picture
+ */
+function paintAside(context, { viewport, colours }) {
+  const { top, height } = viewport;
+  const [left, wide] = [viewport.x(0), Math.max(viewport.cell, 2)];
+  context.save();
+  context.beginPath();
+  context.rect(left, top, wide, height);
+  context.clip();
+  context.fillStyle = cssColour(colours.paper);
+  context.fillRect(left, top, wide, height);
+  context.strokeStyle = colours.ink;
+  context.lineWidth = 0.7;
+  context.beginPath();
+  for (let y = top - wide; y < top + height + wide; y += 5) {
+    context.moveTo(left, y + wide);
+    context.lineTo(left + wide, y);
+  }
+  context.stroke();
+  context.restore();
 }
 
 /**
@@ -159,11 +186,11 @@ function paintDots(context, viewport, relevant) {
  * @param {Marked} marked
  */
 function paintOutline(context, { viewport, colours }, { query, key }) {
-  const { cell, left, top, width, height } = viewport;
+  const { cell, rowCell, left, top, width, height } = viewport;
   const y = viewport.y(query);
-  if (y + cell < top || y > top + height) return;
+  if (y + rowCell < top || y > top + height) return;
   context.strokeStyle = colours.mark;
   context.lineWidth = 1.5;
-  context.strokeRect(left, y, width, Math.max(cell, 2));
-  if (key !== null) context.strokeRect(viewport.x(key), y, Math.max(cell, 2), Math.max(cell, 2));
+  context.strokeRect(left, y, width, Math.max(rowCell, 2));
+  if (key !== null) context.strokeRect(viewport.x(key), y, Math.max(cell, 2), Math.max(rowCell, 2));
 }

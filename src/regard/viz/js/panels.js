@@ -1,12 +1,17 @@
 // The displayed heatmaps: of each head, and in a comparison also of the other map and the difference.
 
+import { labelMargins } from "./axes.js";
 import { node } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
+import { cellSize, TALLEST } from "./viewport.js";
 
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 const GAP_BETWEEN = 16; // pixels
 const SIDE_NAME = 24; // pixels for the title of the rows
+const AROUND_HEATMAP = 76; // pixels of its title, the title of the columns and the buttons that zoom
+const LEAST_HEIGHT = 200; // pixels of a heatmap; of more than fit, one scrolls
+const SMALL_CELL = 9; // pixels; of smaller cells, the rows of heatmaps scroll
 const NARROW = 330; // pixels; determines the number of heads in a row
 const NARROW_SIDE = 300; // pixels; the same for comparisons, which are in one row, or one each
 
@@ -34,17 +39,26 @@ export function arrangePanels(figures, beside) {
 }
 
 /**
- * The number of heatmaps in a row.
+ * The number of heatmaps in a row: where the height is limited, the number that gives the largest cells.
  *
  * @param {Scene} scene
- * @param {number} width
+ * @param {Pick<Surface, "width" | "height">} surface
  */
-export function heatmapsBeside(scene, width) {
+export function heatmapsBeside(scene, { width, height }) {
   const sides = comparisonScenes(scene);
   const columns = Math.max(...sides.map((side) => side.matrix.columns));
   if (sides.length > 1) return width / sides.length >= Math.max(NARROW_SIDE, 14 * columns) ? sides.length : 1;
   const heads = scene.matrix.shown(scene.state).length;
-  return panelsPerRow(heads, Math.floor(width / Math.max(NARROW, 14 * columns)));
+  const usual = panelsPerRow(heads, Math.floor(width / Math.max(NARROW, 14 * columns)));
+  if (height === null || heads === 1) return usual;
+  const cells = Array.from({ length: heads }, (_, index) => {
+    const beside = index + 1;
+    const tallest = height / Math.ceil(heads / beside) - AROUND_HEATMAP;
+    const room = width / beside - GAP_BETWEEN - SIDE_NAME;
+    return cellSize(scene.matrix, labelMargins(scene.matrix, room, tallest), room, tallest);
+  });
+  const largest = Math.max(...cells);
+  return largest < SMALL_CELL ? usual : cells.indexOf(largest) + 1;
 }
 
 /**
@@ -59,9 +73,17 @@ export function heatmaps(scene, actions, surface, before) {
   const { matrix, layer, state } = scene;
   const heads = matrix.shown(state);
   const sides = comparisonScenes(scene);
-  const beside = heatmapsBeside(scene, surface.width);
+  const beside = heatmapsBeside(scene, surface);
   const gap = beside > 1 ? GAP_BETWEEN : 0;
-  const room = { ...surface, width: Math.floor(surface.width / beside) - gap - SIDE_NAME };
+  const lines =
+    sides.length > 1
+      ? beside > 1
+        ? heads.length
+        : heads.length * sides.length
+      : Math.ceil(heads.length / beside);
+  const tallest = surface.height === null ? TALLEST : surface.height / lines - AROUND_HEATMAP;
+  const height = Math.max(tallest, LEAST_HEIGHT);
+  const room = { ...surface, height, width: Math.floor(surface.width / beside) - gap - SIDE_NAME };
   /** @type {Map<string, Heatmap>} */
   const byHead = new Map();
   for (const head of heads) {

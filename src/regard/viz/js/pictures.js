@@ -6,8 +6,9 @@ import { galleryPicture } from "./gallery.js";
 import { legendLine } from "./legend.js";
 import { widestText, textWidth } from "./text-width.js";
 import { paintOverlay } from "./overlay.js";
-import { AROUND, PANEL, placeKey, sheet, TITLE, withFacts } from "./sheet.js";
+import { AROUND, PANEL, pictureTitle, placeKey, sheet, TITLE, withFacts } from "./sheet.js";
 import { axisTitles } from "./axis-titles.js";
+import { ownRange } from "./scale.js";
 import { cellSize } from "./viewport.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -45,7 +46,7 @@ function drawnHeads(scene, colours, stage) {
  * @param {Palette} colours
  */
 function heatmapPicture(scene, colours) {
-  const { map, layer, matrix, state } = scene;
+  const { layer, matrix, state } = scene;
   const left = widestText(matrix.queries) + 12 + TITLE;
   const key = legendLine(scene, colours, textWidth);
   const top = widestText(matrix.keys) + 12 + 2 * TITLE;
@@ -54,12 +55,10 @@ function heatmapPicture(scene, colours) {
   const high = top + matrix.rows * cell + AROUND;
   const heads = matrix.shown(state);
   const beside = Math.max(1, Math.min(heads.length, Math.floor((2 * PANEL) / wide)));
-  const words = `${map.task}: ${map.input}`;
-  const width = Math.max(beside * wide, widestText([words, layer.title]), key.width + AROUND) + AROUND;
+  const width = Math.max(beside * wide, textWidth(layer.title), key.width + AROUND, PANEL / 2) + AROUND;
   const down = AROUND + 1.5 * TITLE + Math.ceil(heads.length / beside) * high;
   const picture = sheet(width, down + 1.5 * TITLE, colours);
-  picture.append(svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, words));
-  picture.append(svg("text", { x: AROUND, y: AROUND + TITLE }, layer.title));
+  picture.append(pictureTitle(scene, width), svg("text", { x: AROUND, y: AROUND + TITLE }, layer.title));
   placeKey(picture, key.group, down + TITLE / 2);
   heads.forEach((head, place) => {
     const x = AROUND + (place % beside) * wide;
@@ -78,11 +77,18 @@ function heatmapPicture(scene, colours) {
  * @param {{ head: number, left: number, top: number, cell: number }} place
  */
 function fillPanel(group, scene, colours, { head, left, top, cell }) {
-  const { matrix, changes, largest, state } = scene;
+  const { matrix, changes, largest, scale, state } = scene;
+  const { share } = scale.of(matrix, head);
   const { queries, keys, columns } = matrix;
   const [down, across] = axisTitles(scene);
   const ink = { fill: colours.ink };
-  group.append(svg("text", { ...ink, x: 0, y: TITLE - 8, "font-weight": "bold" }, matrix.name(head)));
+  group.append(
+    svg(
+      "text",
+      { ...ink, x: 0, y: TITLE - 8, "font-weight": "bold" },
+      [matrix.name(head), ownRange(scene, head)].join("  "),
+    ),
+  );
   group.append(svg("text", { ...ink, x: left, y: TITLE - 8 }, `${across} →`));
   group.append(svg("text", { ...ink, transform: `translate(10 ${top}) rotate(90)` }, `${down} →`));
   queries.forEach((query, row) => {
@@ -104,9 +110,15 @@ function fillPanel(group, scene, colours, { head, left, top, cell }) {
   values.forEach((value, index) => {
     const x = left + (index % columns) * cell;
     const y = top + Math.floor(index / columns) * cell;
-    const fill = cssColour(changes ? colours.change(value / largest) : colours.at(value / largest));
+    const fill = cssColour(changes ? colours.change(value / largest) : colours.at(share(value)));
     group.append(svg("rect", { x, y, width: cell - 1, height: cell - 1, fill }));
   });
+  if (scale.aside && !changes) {
+    const column = { x: left, y: top, width: cell - 1, height: matrix.rows * cell - 1 };
+    group.append(
+      svg("rect", { ...column, fill: cssColour(colours.paper), stroke: colours.ink, "stroke-dasharray": "2 2" }),
+    );
+  }
   for (const [query, key] of matrix.relevant ?? []) {
     const dot = { cx: left + (key + 0.5) * cell, cy: top + (query + 0.5) * cell, r: 3 };
     group.append(svg("circle", { ...dot, fill: "white", stroke: "black" }));
@@ -127,16 +139,14 @@ function fillPanel(group, scene, colours, { head, left, top, cell }) {
 function linesPicture(scene, stage, colours) {
   const drawn = stage.querySelector(".lines > svg");
   const [width, height] = ["width", "height"].map((name) => Number(drawn?.getAttribute(name)));
-  const { map, layer, matrix, state } = scene;
-  const words = `${map.task}: ${map.input}`;
+  const { layer, matrix, state } = scene;
   const heads = matrix.shown(state);
   const top = AROUND + TITLE * (2 + (heads.length > 1 ? heads.length : 0));
   const key = legendLine(scene, colours, textWidth);
-  const wide = Math.max(width, widestText([words, layer.title]), key.width) + 2 * AROUND;
+  const wide = Math.max(width, textWidth(layer.title), key.width) + 2 * AROUND;
   const picture = sheet(wide, height + top + AROUND + TITLE, colours);
   placeKey(picture, key.group, height + top + AROUND);
-  picture.append(svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, words));
-  picture.append(svg("text", { x: AROUND, y: AROUND + TITLE }, layer.title));
+  picture.append(pictureTitle(scene, wide), svg("text", { x: AROUND, y: AROUND + TITLE }, layer.title));
   if (heads.length > 1)
     picture.append(...heads.flatMap((head, place) => keyLine(matrix.name(head), head, place, colours)));
   const group = svg("g", { transform: `translate(${AROUND} ${top})` });
@@ -152,18 +162,18 @@ function linesPicture(scene, stage, colours) {
  * @param {Palette} colours
  */
 function overlayPicture(scene, colours) {
-  const { map, layer, matrix, state } = scene;
+  const { layer, matrix, state } = scene;
   const heads = matrix.shown(state);
   const beside = Math.min(heads.length, 4);
   const panels = heads.map((head) => paintOverlay(scene, head, IMAGE_SIDE));
   const high = Number(panels[0].getAttribute("height")) + TITLE + AROUND;
-  const words = [`${map.task}: ${map.input}`, `${layer.title}: attention of ${matrix.queries[state.query]}`];
+  const words = `${layer.title}: attention of ${matrix.queries[state.query]}`;
   const key = legendLine(scene, colours, textWidth);
-  const width = Math.max(beside * (IMAGE_SIDE + AROUND), widestText(words), key.width + AROUND) + AROUND;
+  const width = Math.max(beside * (IMAGE_SIDE + AROUND), textWidth(words), key.width + AROUND) + AROUND;
   const bottom = AROUND + 2 * TITLE + Math.ceil(heads.length / beside) * high;
   const picture = sheet(width, bottom + TITLE, colours);
   placeKey(picture, key.group, bottom);
-  words.forEach((line, place) => picture.append(svg("text", { x: AROUND, y: AROUND + place * TITLE }, line)));
+  picture.append(pictureTitle(scene, width), svg("text", { x: AROUND, y: AROUND + TITLE }, words));
   panels.forEach((panel, place) => {
     const x = AROUND + (place % beside) * (IMAGE_SIDE + AROUND);
     const y = AROUND + 2.5 * TITLE + Math.floor(place / beside) * high;

@@ -1,6 +1,7 @@
 // Preview of a dragged weight: its row is known before the model answers.
 
 import { Matrix } from "./matrix.js";
+import { Scale } from "./scale.js";
 
 /** @import { Placed, Scene } from "./scene.js" */
 
@@ -27,7 +28,10 @@ export function previewScene(scene, { layer, heads, query, key }, to) {
   slices[heads[0]].set(row, query * matrix.columns);
   const { queries, keys, relevant, names } = matrix;
   const changed = new Matrix(slices, queries, keys, relevant, false, names); // until the model answers
-  return { ...scene, matrix: changed, largest: Math.max(scene.largest, to) };
+  const largest = Math.max(scene.largest, to);
+  const { name, aside } = scene.scale;
+  const scale = new Scale(name, largest, aside, (shown) => (shown === changed ? [matrix, changed] : [shown]));
+  return { ...scene, matrix: changed, largest, scale };
 }
 
 /**

@@ -2,7 +2,8 @@
 
 import { collectMetadata } from "./metadata.js";
 import { formatCsv } from "./csv.js";
-import { button, node } from "./dom.js";
+import { button, node, oneTabStop } from "./dom.js";
+import { withIcon } from "./icons.js";
 import { makePicture } from "./pictures.js";
 import { addPngText } from "./png.js";
 
@@ -18,24 +19,27 @@ const SHARP = 2; // PNG pixels per CSS pixel
  * @param {HTMLElement} stage contains the lines, if they are displayed
  */
 export function saveButtons(scene, colours, stage) {
-  const bar = node("div", { class: "bar", role: "group", "aria-label": "Save" });
   const name = `${scene.map.task}-${scene.layer.name}`.replace(/[^\w.-]+/g, "_");
   const picture = () => makePicture(scene, colours, stage);
-  bar.append(node("span", { class: "quiet" }, "Save the display:"));
+  const label = withIcon(node("span", { class: "quiet" }, "Save"), "save");
+  /** @type {HTMLElement[]} */
+  const pictures = [];
   const { matrix, state } = scene;
   const small = ["picture", "overview"].includes(state.mode);
   if (small || matrix.rows * matrix.columns * matrix.shown(state).length <= MOST_CELLS) {
-    bar.append(
+    pictures.push(
       button("PNG", async () =>
         save(`${name}.png`, await addPngText(await rasterize(picture()), collectMetadata(scene, colours))),
       ),
       button("SVG", () => save(`${name}.svg`, new Blob([serialize(picture())], { type: "image/svg+xml" }))),
     );
   }
-  bar.append(
-    button("CSV", () => save(`${name}.csv`, new Blob([formatCsv(scene, colours)], { type: "text/csv" }))),
+  const csv = button("CSV", () =>
+    save(`${name}.csv`, new Blob([formatCsv(scene, colours)], { type: "text/csv" })),
   );
-  return bar;
+  const buttons = [...pictures, csv];
+  oneTabStop(buttons, 0);
+  return [label, ...buttons];
 }
 
 /** @param {SVGSVGElement} picture */

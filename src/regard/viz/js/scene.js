@@ -7,6 +7,8 @@ import { differences, originalLayer } from "./difference.js";
 import { cached } from "./cache.js";
 import { largestOnPatches, imagePatches } from "./patches.js";
 import { hasRollout, rollout } from "./rollout.js";
+import { Scale } from "./scale.js";
+import { layersOnScale, scaledAlike, usualScale } from "./scene-scale.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
@@ -36,7 +38,8 @@ const ROLLOUT =
  * @property {Beside | null} beside the map shown for comparison
  * @property {string} [title] of a heatmap, if it is not its head
  * @property {Float32Array[] | null} changes differences of each head, if they are displayed instead of weights
- * @property {number} largest the weight of the strongest colour, the same for the whole drawing
+ * @property {number} largest the weight of the strongest colour, if it is the same for the whole drawing
+ * @property {Scale} scale the colours of weights
  */
 
 /**
@@ -55,6 +58,9 @@ const ROLLOUT =
  * @typedef {object} Surface
  * @property {Palette} colours
  * @property {number} width in pixels
+ * @property {number | null} height in pixels; null: as much as the drawing takes
+ * @property {number} whole width of the whole view
+ * @property {number} factor of the text on a large screen
  * @property {boolean} [onPaper] whether it is printed and must be drawn at once
  */
 
@@ -66,6 +72,8 @@ const ROLLOUT =
  * @property {(change: InterventionData, undo: boolean) => void} touch adds or removes an intervention
  * @property {(place: Placed, to: number) => void} preview shows a dragged weight before the model answers
  * @property {() => void} untouch removes all interventions
+ * @property {() => void} undo takes back the last intervention
+ * @property {(layer: string, head: number) => void} open shows a head
  */
 
 /**
@@ -95,6 +103,8 @@ export function makeScene(data, map, layer, selection, weights) {
       : layersOnScale(data, map, layer, state).map((source) => shown(source).scale);
   const beside = derived ? null : compareWith(layerBeside(data, map, layer, state), matrix, shown);
   const largest = changed ? changed.map((source) => largestValue(source, true)) : flow ? [matrix.scale] : scale();
+  const top = Math.max(...largest, beside?.matrix.scale ?? 0, 1e-9);
+  const alike = derived ? undefined : scaledAlike(data, layer, shown, beside);
   return {
     data,
     map,
@@ -106,7 +116,8 @@ export function makeScene(data, map, layer, selection, weights) {
     before: original,
     beside,
     changes: changed,
-    largest: Math.max(...largest, beside?.matrix.scale ?? 0, 1e-9),
+    largest: top,
+    scale: new Scale(state.scale || usualScale(data, selection.map, weights), top, state.aside, alike),
   };
 }
 
@@ -190,19 +201,4 @@ function compareWith(compared, matrix, shown) {
       : null;
   const largest = Math.max(...(changed ?? []).map((slice) => largestValue(slice, true)), 1e-9);
   return { name: compared.name, matrix: weights, changes: changed, most: largest };
-}
-
-/**
- * The layers that share a colour scale: all in the overview, otherwise the displayed one, in all snapshots, so that
- * colours keep their meaning during the playback.
- *
- * @param {ViewData} data
- * @param {MapData} map
- * @param {LayerData} layer
- * @param {Readonly<State>} state
- */
-function layersOnScale({ playback }, map, layer, state) {
-  const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
-  if (state.mode === "overview") return [...map.layers, ...frames];
-  return [layer, ...frames.filter((frame) => frame.name === layer.name)];
 }

@@ -1,5 +1,6 @@
 // The weight to explain.
 
+import { node } from "./dom.js";
 import { currentHead } from "./sentence.js";
 
 /** @import { Scene } from "./scene.js" */
@@ -29,4 +30,19 @@ export function explainCommand(scene) {
   const { task, input } = scene.map;
   const quoted = `'${input.replaceAll("'", "'\\''")}'`;
   return `regard explain ${task || "RUN"} --input ${quoted} --layer ${layer} --head ${head} --output ${output} --key ${key}`;
+}
+
+/**
+ * How to print the computation that a page does not contain.
+ *
+ * @param {string} command
+ */
+export function commandHint(command) {
+  const element = node(
+    "p",
+    { class: "quiet hinted" },
+    "This page does not contain the computation of weights. For a run of Regard, ",
+  );
+  element.append(node("code", {}, command), " prints it.");
+  return element;
 }

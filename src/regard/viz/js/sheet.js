@@ -3,13 +3,15 @@
 import { captionLines, collectMetadata } from "./metadata.js";
 import { cssColour } from "./colours.js";
 import { svg } from "./dom.js";
-import { FAMILY, widestText } from "./text-width.js";
+import { fitLabel } from "./labels.js";
+import { FAMILY, textWidth, widestText } from "./text-width.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
 export const PANEL = 900; // maximal width of a panel in pixels
 export const AROUND = 24; // pixels around and between panels
+const LEAST_TITLE = 320; // pixels
 export const TITLE = 22; // height of a line of text in pixels
 
 /**
@@ -25,6 +27,18 @@ export function sheet(width, height, colours) {
   const picture = svg("svg", { width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, ...text });
   picture.append(svg("rect", { width: wide, height: high, fill: cssColour(colours.paper) }));
   return picture;
+}
+
+/**
+ * The title of a picture, cut at its width; the whole input is in the description.
+ *
+ * @param {Scene} scene
+ * @param {number} width of the picture in pixels
+ */
+export function pictureTitle({ map }, width) {
+  const words = `${map.task}: ${map.input}`.replace(/\s+/g, " ");
+  const room = Math.max(width - 2 * AROUND, LEAST_TITLE);
+  return svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, fitLabel(words, room, textWidth));
 }
 
 /**

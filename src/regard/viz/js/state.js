@@ -4,6 +4,9 @@
 
 /** @typedef {"picture" | "heatmap" | "lines" | "arcs" | "flow" | "table" | "overview"} Mode */
 
+/** @typedef {"shared" | "own" | "root" | "rank"} ScaleName */
+/** @typedef {"importance" | "role" | "relevant" | "entropy" | "distance"} MeasureName */
+
 /**
  * @typedef {object} State
  * @property {number} map index of the input
@@ -20,14 +23,20 @@
  * @property {boolean} mean whether the visible heads are averaged
  * @property {string} also numbers of further queries whose weights are added
  * @property {number} least lines of smaller weights are hidden
- * @property {number} top number of lines for each query; 0: all
+ * @property {number} top number of lines for each query but the chosen one; 0: all
  * @property {string} beside key of the map shown for comparison; empty: none
+ * @property {boolean} all whether all heads were asked for; otherwise, one of many is opened
+ * @property {MeasureName | ""} measure of the heads, below their small pictures; empty: the first known
+ * @property {"heads" | "bars" | "matrix"} chart what the overview shows
  * @property {boolean} sorted whether the heads of the overview are sorted by importance
+ * @property {ScaleName | ""} scale the colour scale; empty: chosen from the weights
+ * @property {boolean} aside whether the first key is set aside
  * @property {boolean} sum whether the computation of the weight is displayed
  * @property {number} temperature of the softmax in the computation; 1: the model's
  */
 
 const MANY = 80; // for more queries or keys, one head is displayed at a time
+const MOST_OPENED = 4; // of more heads, one is opened
 
 /** @type {Readonly<State>} */
 export const START = {
@@ -45,9 +54,14 @@ export const START = {
   mean: false,
   also: "",
   least: 0,
-  top: 0,
+  top: 3,
   beside: "",
+  all: false,
+  measure: "",
+  chart: "heads",
   sorted: false,
+  scale: "",
+  aside: false,
   sum: false,
   temperature: 1,
 };
@@ -75,11 +89,13 @@ export function currentLayer({ layers, opens }, name) {
  * @param {{ heads: number, rows: number, columns: number }} matrix
  * @param {{ rows: number, columns: number }} shown the displayed matrix, possibly between words
  * @param {boolean} [small] whether a head takes little room regardless of its size
+ * @param {() => number} [first] the head that is opened of many
  * @returns {State}
  */
-export function fitState(state, matrix, shown, small = false) {
+export function fitState(state, matrix, shown, small = false, first = () => 0) {
   let head = state.head !== null && state.head >= matrix.heads ? null : state.head;
-  if (head === null && !small && matrix.heads > 1 && Math.max(matrix.rows, matrix.columns) > MANY) head = 0;
+  const many = Math.max(matrix.rows, matrix.columns) > MANY || (matrix.heads > MOST_OPENED && !state.all);
+  if (head === null && !small && matrix.heads > 1 && many && !state.mean) head = first();
   return {
     ...state,
     head,

@@ -1,30 +1,54 @@
-// CSS of the view, except for colours of weights.
+// CSS of the view, except for colours of weights; design-tokens.js has its sizes and colours.
+
+import { TOKEN_CSS } from "./design-tokens.js";
 
 const STYLE = `
-.regard-view { --quiet: #4d5560; --edge: #7b838d; --down: #dbe4ee; --paper: #ffffff; --focus: #c2410c;
-  font: 14px/1.45 system-ui, sans-serif; container-type: inline-size; position: relative; }
-.regard-view.dark { --quiet: #b9c1cb; --edge: #7f8894; --down: #2b3a4b; --paper: #101418; --focus: #fbbf24; }
+.regard-view { font: var(--text)/1.45 var(--family); color: inherit; container: view / inline-size; position: relative; }
 .regard-view * { box-sizing: border-box; }
+.regard-view.fits { height: 100%; }
 .regard-view .probe { position: absolute; width: 0; height: 0; transition: color 1ms; }
 .regard-view .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
-.regard-view .bar, .regard-view .playback { display: flex; flex-wrap: wrap; gap: 0.4rem 1rem; align-items: center; margin: 0.4rem 0; }
-.regard-view label { display: inline-flex; gap: 0.35rem; align-items: center; max-width: 100%; min-height: 24px; }
-.regard-view select { max-width: min(24rem, 60cqw); }
+.regard-view .icon { display: inline-flex; width: 1.05em; height: 1.05em; flex: none; }
+.regard-view .icon svg { width: 100%; height: 100%; fill: none; stroke: currentColor; stroke-width: 1.5; stroke-linejoin: round; stroke-linecap: round; }
+.regard-view .tabs { display: none; position: sticky; top: 0; z-index: 2; background: var(--paper); border-bottom: 1px solid var(--line); }
+.regard-view .tabs button { flex: 1; justify-content: center; border: 0; border-radius: 0; border-bottom: 3px solid transparent; min-height: 40px; }
+.regard-view .tabs [aria-selected="true"] { border-bottom-color: var(--accent); font-weight: 600; }
+.regard-view .panes { display: grid; grid-template-columns: var(--heads, 14rem) minmax(0, 1fr) clamp(16rem, 24cqw, 30rem); gap: var(--gap3); align-items: start; }
+.regard-view.explaining .panes { grid-template-columns: var(--heads, 14rem) minmax(0, 1fr) clamp(24rem, 38cqw, 60rem); }
+.regard-view.fits .panes { height: 100%; align-items: stretch; }
+.regard-view .pane { min-width: 0; }
+.regard-view .pane:is(.heads, .inspector) { background: var(--panel); border: 1px solid var(--line); border-radius: var(--round); padding: var(--gap3);
+  overflow: auto; max-height: 52rem; scrollbar-width: thin; }
+.regard-view.fits .pane { max-height: none; overflow: auto; scrollbar-width: thin; }
+.regard-view .pane.inspector { container: inspector / inline-size; }
+.regard-view .pane.picture { display: flex; flex-direction: column; gap: var(--gap1); }
+.regard-view.fits .stage { flex: 1 1 0; min-height: 15rem; overflow: auto; scrollbar-gutter: stable; scrollbar-width: thin; }
+.regard-view .stage { min-width: 0; padding: 2px; }
+.regard-view h2 { font-size: var(--small); margin: 0 0 var(--gap1); color: var(--quiet); font-weight: 600; text-transform: none; }
+.regard-view .bar, .regard-view .playback { display: flex; flex-wrap: wrap; gap: var(--gap1) var(--gap3); align-items: center; }
+.regard-view .toolbar { display: flex; flex-wrap: wrap; gap: var(--gap1) var(--gap3); align-items: center; }
+.regard-view .foot { display: flex; flex-wrap: wrap; gap: var(--gap2); align-items: center; justify-content: space-between; }
+.regard-view .foot .bar { gap: var(--gap1) var(--gap2); }
+.regard-view .foot .quiet { display: inline-flex; gap: var(--gap1); align-items: center; }
+.regard-view label { display: inline-flex; gap: var(--gap1); align-items: center; max-width: 100%; min-height: var(--target); }
+.regard-view select { max-width: min(18rem, 60cqw); min-width: 0; text-overflow: ellipsis; }
 .regard-view select, .regard-view button, .regard-view input { font: inherit; color: inherit; }
-.regard-view button, .regard-view select { background: transparent; border: 1px solid var(--edge); border-radius: 4px;
-  padding: 0.1rem 0.5rem; min-height: 26px; min-width: 26px; }
+.regard-view button, .regard-view select { background: var(--paper); border: 1px solid var(--edge); border-radius: var(--round);
+  padding: 0.1em var(--gap2); min-height: var(--target); min-width: var(--target); }
+.regard-view button { display: inline-flex; gap: var(--gap1); align-items: center; cursor: pointer; }
+.regard-view button:hover { border-color: var(--accent); }
 .regard-view option { color: black; background: white; }
-.regard-view input[type="range"] { min-height: 24px; min-width: 0; accent-color: var(--focus); }
-.regard-view [aria-pressed="true"]:not(.token), .regard-view [aria-checked="true"] { background: var(--down); font-weight: 600; }
+.regard-view input[type="range"] { min-height: var(--target); min-width: 0; accent-color: var(--focus); }
+.regard-view [aria-pressed="true"]:not(.token), .regard-view [aria-checked="true"] { background: var(--down); font-weight: 600; border-color: var(--accent); }
 .regard-view :focus-visible { outline: 2px solid var(--focus); outline-offset: 1px; }
-.regard-view .choice { display: inline-flex; }
+.regard-view .choice { display: inline-flex; flex-wrap: wrap; }
 .regard-view .choice button { border-radius: 0; margin-left: -1px; }
-.regard-view .choice button:first-child { border-radius: 4px 0 0 4px; margin-left: 0; }
-.regard-view .choice button:last-child { border-radius: 0 4px 4px 0; }
-.regard-view .panels { display: grid; gap: 1rem; align-items: start; }
+.regard-view .choice button:first-child { border-radius: var(--round) 0 0 var(--round); margin-left: 0; }
+.regard-view .choice button:last-child { border-radius: 0 var(--round) var(--round) 0; }
+.regard-view .panels { display: grid; gap: var(--gap3); align-items: start; }
 .regard-view figure { margin: 0; max-width: 100%; display: grid; grid-template-columns: 20px minmax(0, 1fr); align-content: start; }
-.regard-view figcaption { font-size: 12px; display: flex; gap: 0.6rem; align-items: center; flex-wrap: wrap; grid-column: 1 / -1; }
-.regard-view .axis { font-size: 11px; white-space: pre-wrap; color: var(--quiet); fill: var(--quiet); }
+.regard-view figcaption { font-size: var(--small); display: flex; gap: 0.1rem var(--gap2); align-items: center; flex-wrap: wrap; grid-column: 1 / -1; }
+.regard-view .axis { font-size: var(--tiny); white-space: pre-wrap; color: var(--quiet); fill: var(--quiet); }
 .regard-view .axis.across { grid-column: 2; }
 .regard-view .axis.down { writing-mode: vertical-rl; height: 0; white-space: nowrap; }
 .regard-view [role="grid"] { position: relative; width: max-content; max-width: 100%; }
@@ -33,78 +57,175 @@ const STYLE = `
 .regard-view .seen svg { display: block; }
 .regard-view .seen button { min-height: 24px; padding: 0 0.4rem; }
 .regard-view .hint { grid-column: 1 / -1; margin: 0; }
-.regard-view .zoom { grid-column: 2; display: flex; gap: 0.3rem; margin-top: 0.3rem; }
+.regard-view .zoom { grid-column: 2; display: flex; gap: var(--gap1); margin-top: 0.2rem; }
+.regard-view .zoom button { justify-content: center; }
 .regard-view canvas { display: block; max-width: 100%; height: auto; }
-.regard-view .sentence { margin: 0.5rem 0; font-size: 1.1em; max-width: 72ch; }
-.regard-view .sentence + .quiet { margin: 0.3rem 0; max-width: 90ch; }
-.regard-view .thumb { position: relative; border: 0; padding: 2px; display: inline-grid; gap: 1px; justify-items: start; font-size: 11px; }
+.regard-view .said p { margin: 0.1rem 0; max-width: 90ch; }
+.regard-view .sentence { font-size: calc(var(--text) * 1.05); }
+.regard-view .poster { display: grid; gap: 3px; align-items: start; width: max-content; font-size: var(--tiny); }
+.regard-view .poster.sorted { display: flex; flex-wrap: wrap; width: auto; gap: 6px; }
+.regard-view .poster .kind { grid-column: 1 / -1; color: var(--quiet); margin-top: var(--gap1); }
+.regard-view .poster .layer { color: var(--quiet); text-align: end; padding-inline-end: 2px; align-self: center; min-width: 1.4em; max-width: 5em; overflow-wrap: anywhere; }
+.regard-view .poster .number { color: var(--quiet); text-align: center; width: 0; min-width: 100%; }
+.regard-view :is(.thumb, .tile) { position: relative; border: 0; padding: 0; min-width: 0; min-height: 0; display: inline-grid; gap: 2px; justify-items: start;
+  background: none; border-radius: 2px; text-align: start; font-weight: normal; }
+.regard-view .seat { display: block; outline: 1px solid var(--line); min-height: 6px; width: 100%; }
+.regard-view :is(.thumb, .tile):hover .seat { outline: 2px solid var(--accent); }
+.regard-view :is(.thumb, .tile).on .seat { outline: 2px solid var(--focus); outline-offset: 0; }
+.regard-view :is(.thumb, .tile).changed .seat { opacity: 0.35; }
+.regard-view :is(.thumb, .tile).changed::after { content: attr(data-change); position: absolute; inset: 0 auto auto 1px; color: var(--focus); font-weight: 700; line-height: 1; }
+.regard-view .measure { display: block; width: 100%; height: 3px; background: var(--line); }
+.regard-view .measure i { display: block; height: 100%; background: var(--focus); forced-color-adjust: none; print-color-adjust: exact; }
+.regard-view .measure i.unsure { opacity: 0.45; }
 .regard-view .thumb canvas { max-width: none; }
-.regard-view .thumb .role { max-width: 8.5rem; text-align: start; white-space: normal; overflow-wrap: anywhere; }
-.regard-view .grid { display: grid; gap: 0.3rem; }
-.regard-view .grid .row { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: start; }
-.regard-view .grid .row > span:first-child { flex: 0 0 min(9.5rem, 100%); font-size: 12px; }
-.regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.2rem 0.6rem; margin: 0.5rem 0; font-size: 13px; }
-.regard-view .token { display: inline-block; padding: 1px 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
-  min-width: 24px; min-height: 24px; text-align: center; white-space: pre; unicode-bidi: isolate; print-color-adjust: exact; }
+.regard-view .thumb .role { text-align: start; white-space: normal; overflow-wrap: anywhere; }
+.regard-view .heads .unit { margin: 0 0 var(--gap2); font-size: var(--tiny); }
+.regard-view .heads label { font-size: var(--small); }
+.regard-view .heads select { max-width: 11rem; }
+.regard-view .overview .bar { margin-bottom: var(--gap2); }
+.regard-view .overview .poster { gap: 6px; }
+.regard-view .chart { overflow-x: auto; }
+.regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.1rem var(--gap2); font-size: var(--small); }
+.regard-view .tokens > div { position: relative; max-height: 4.4em; overflow: auto; scrollbar-width: thin; }
+.regard-view.fits .tokens.long > div { max-height: 2.2em; }
+.regard-view .token { display: inline-block; padding: 0 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
+  min-width: 24px; min-height: 24px; text-align: center; white-space: pre; unicode-bidi: isolate; print-color-adjust: exact; forced-color-adjust: none; }
+.regard-view .tokens > div:nth-of-type(1) .token, .regard-view .answer .token { forced-color-adjust: auto; }
+.regard-view .token.aside { background: repeating-linear-gradient(45deg, var(--paper) 0 3px, var(--edge) 3px 4px) !important; color: var(--ink) !important; }
 .regard-view .answer .token { min-height: 0; }
+.regard-view .step { display: inline-block; padding: 0 var(--gap1) 2px; margin: 2px 2px 0 0; background: linear-gradient(var(--accent), var(--accent)) left bottom / var(--share) 3px no-repeat, var(--panel); }
 .regard-view .token.on { border-color: currentColor; font-weight: 600; }
 .regard-view .token[tabindex] { cursor: pointer; user-select: none; }
+.regard-view .card:not(:empty) { padding-bottom: var(--gap3); margin-bottom: var(--gap3); border-bottom: 1px solid var(--line); }
 .regard-view output { display: block; min-height: 1.5em; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.regard-view .answer { overflow-wrap: anywhere; margin: 0.3rem 0; }
-.regard-view .answer code { white-space: pre-wrap; font-size: 1.05em; unicode-bidi: isolate; }
+.regard-view.explaining .row-box { display: none; }
+.regard-view .row-box { margin-top: var(--gap2); font-size: var(--small); }
+.regard-view .row-list { list-style: none; margin: var(--gap1) 0; padding: 0; }
+.regard-view .row-list button { display: grid; grid-template-columns: minmax(0, 7em) minmax(0, 1fr) max-content; gap: var(--gap2); width: 100%; border: 0; background: none;
+  text-align: start; padding: 0 var(--gap1); font-variant-numeric: tabular-nums; border-radius: 3px; }
+.regard-view .row-list button[aria-pressed="true"] { background: var(--down); }
+.regard-view .key-name { overflow: hidden; text-overflow: ellipsis; white-space: pre; unicode-bidi: isolate; }
+.regard-view .track i { display: block; height: 0.75em; border-radius: 2px; forced-color-adjust: none; }
+.regard-view .answer > code { display: block; max-height: 8em; overflow: auto; scrollbar-width: thin; }
+.regard-view .answer { overflow-wrap: anywhere; }
+.regard-view .answer code { white-space: pre-wrap; unicode-bidi: isolate; font-family: var(--mono); }
+.regard-view .answer .prediction { font-size: var(--large); }
 .regard-view .note { font-weight: 600; border-left: 4px solid var(--focus); padding-left: 0.6rem; margin: 0.3rem 0; }
 .regard-view .quiet { color: var(--quiet); }
-.regard-view .below { position: sticky; bottom: 0; background: var(--paper); margin: 0.3rem 0 0; padding: 0.1rem 0; z-index: 1;
-  border-top: 1px solid var(--down); }
-.regard-view .legend { display: flex; gap: 0.4rem; align-items: center; font-size: 12px; margin: 0; white-space: nowrap; }
+.regard-view .below { position: sticky; bottom: 0; background: var(--paper); padding: 0.1rem 0; z-index: 1; }
+.regard-view .legend { display: flex; gap: var(--gap1); align-items: center; font-size: var(--small); margin: 0; white-space: nowrap; }
+.regard-view .legend canvas { forced-color-adjust: none; outline: 1px solid var(--line); }
 .regard-view .legend .of { overflow: hidden; text-overflow: ellipsis; min-width: 0; }
-.regard-view .choices { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; align-items: center; margin-bottom: 0.3rem; }
-.regard-view .choices > * { font-size: 12px; }
-.regard-view .choices :is(label, select) { font-size: 13px; }
-.regard-view :is(figure, .lines, .grid, [role="grid"], .token, button) { scroll-margin-bottom: 2.5rem; }
+.regard-view .under { display: flex; flex-wrap: wrap; gap: 0 var(--gap3); align-items: center; font-size: var(--small); }
+.regard-view .under select { max-width: 13rem; }
+.regard-view .choices { display: contents; }
+.regard-view :is(figure, .lines, .poster, [role="grid"], .token, button) { scroll-margin-bottom: 2.5rem; }
 .regard-view .lines { overflow-x: auto; }
 .regard-view .lines > svg { display: block; max-width: 100%; height: auto; }
-.regard-view .key { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; list-style: none; margin: 0.3rem 0; padding: 0; font-size: 12px; }
+.regard-view .lines > p { margin: 0.2rem 0; font-size: var(--small); }
+.regard-view .key { display: flex; flex-wrap: wrap; gap: 0.2rem var(--gap2); list-style: none; margin: 0 0 0.3rem; padding: 0; font-size: var(--small); }
 .regard-view svg text { fill: currentColor; font-size: 12px; }
 .regard-view svg text.axis { fill: var(--quiet); font-size: 11px; }
+.regard-view .lines > svg text { font-size: calc(var(--text) * 0.86); }
+.regard-view svg text.chosen { fill: var(--focus); font-weight: 700; }
 .regard-view svg text.on { font-weight: 700; }
 .regard-view svg text[tabindex] { cursor: pointer; }
-.regard-view .scrolling { overflow-x: auto; margin: 0.4rem 0; }
-.regard-view table { border-collapse: collapse; font-size: 12px; font-variant-numeric: tabular-nums; }
+.regard-view .scrolling { overflow-x: auto; }
+.regard-view table { border-collapse: collapse; font-size: var(--small); font-variant-numeric: tabular-nums; }
 .regard-view caption { text-align: start; }
-.regard-view th, .regard-view td { padding: 1px 5px; text-align: end; border-bottom: 1px solid var(--down); font-weight: inherit; }
+.regard-view th, .regard-view td { padding: 1px 5px; text-align: end; border-bottom: 1px solid var(--line); font-weight: inherit; }
 .regard-view th[scope="col"] { white-space: pre; unicode-bidi: isolate; }
 .regard-view .changed { text-decoration: underline 2px; font-weight: 600; }
-.regard-view .touch { border-left: 3px solid var(--edge); padding-left: 0.6rem; }
-.regard-view .sum { border-left: 3px solid var(--focus); padding-left: 0.8rem; margin: 0.5rem 0; }
-.regard-view .sum h2 { font-size: 1.1rem; margin: 0.3rem 0; }
-.regard-view .sum h3 { font-size: 1rem; margin: 0.9rem 0 0.2rem; }
-.regard-view .sum h3 .quiet { font-weight: normal; font-size: 12px; }
+.regard-view :is(.thumb, .tile).changed { text-decoration: none; }
+.regard-view .sum { border-left: 3px solid var(--focus); padding-left: var(--gap3); margin: var(--gap2) 0; }
+.regard-view .sum h2 { font-size: var(--large); margin: 0.3rem 0; color: inherit; }
+.regard-view .sum h3 { font-size: var(--text); margin: var(--gap3) 0 0.2rem; }
+.regard-view .sum h3 .quiet { font-weight: normal; font-size: var(--small); }
 .regard-view .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 0 2rem; }
 .regard-view .sum p { margin: 0.2rem 0; }
+.regard-view .hinted { font-size: var(--small); }
 .regard-view .number { font-variant-numeric: tabular-nums; }
 .regard-view .strips { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.2rem 0.8rem; margin: 0.2rem 0; align-items: center; }
-.regard-view .strips dd { margin: 0; display: flex; flex-wrap: wrap; gap: 0 0.8rem; align-items: center; white-space: pre-wrap; font-size: 12px; }
+.regard-view .strips dd { margin: 0; display: flex; flex-wrap: wrap; gap: 0 0.8rem; align-items: center; white-space: pre-wrap; font-size: var(--small); }
 .regard-view .strips svg { max-width: 100%; }
 .regard-view tr.on { font-weight: 700; background: var(--down); }
-.regard-view td.bars { min-width: 124px; text-align: start; }
-.regard-view td.bars span { display: block; height: 12px; }
-@container (max-width: 500px) {
+.regard-view td.bars { min-width: 84px; text-align: start; }
+.regard-view td.bars span { display: block; height: 12px; max-width: 100%; forced-color-adjust: none; }
+.regard-view dialog { color: var(--ink); background: var(--paper); border: 2px solid var(--focus); border-radius: var(--round); max-width: 34rem; padding: var(--gap4); }
+.regard-view dialog::backdrop { background: rgb(0 0 0 / 40%); }
+.regard-view dialog h2 { font-size: var(--title); color: inherit; }
+.regard-view dialog dl { display: grid; grid-template-columns: max-content 1fr; gap: var(--gap1) var(--gap3); margin: var(--gap2) 0 var(--gap3); }
+.regard-view dialog dt { font-family: var(--mono); font-weight: 600; }
+.regard-view dialog dd { margin: 0; }
+@container inspector (max-width: 500px) {
   .regard-view .strips { grid-template-columns: 1fr; }
+}
+@container view (max-width: 900px) {
+  .regard-view .tabs { display: flex; }
+  .regard-view .panes, .regard-view.fits .panes { display: block; height: auto; }
+  .regard-view .pane:is(.heads, .inspector) { border: 0; background: none; padding: var(--gap2) 0; max-height: none; }
+  .regard-view.fits .pane { overflow: visible; }
+  .regard-view.fits .stage { overflow: visible; min-height: 0; flex: none; }
+  .regard-view .pane { padding-top: var(--gap1); }
+  .regard-view .said { order: 1; }
+  .regard-view .under { display: contents; }
+  .regard-view .choices { display: flex; flex-wrap: wrap; gap: 0 var(--gap3); align-items: center; font-size: var(--small); }
+  .regard-view :is(.below, .choices, .strip, .foot) { order: 2; }
+  .regard-view .pane.picture .bar { flex-wrap: nowrap; overflow-x: auto; scrollbar-width: none; }
+  .regard-view .pane.picture .choice { flex-wrap: nowrap; }
   .regard-view .legend canvas { width: 64px; }
 }
 @media print {
   .regard-view { color: black; }
-  .regard-view .bar, .regard-view .touch, .regard-view .zoom, .regard-view .save, .regard-view .playback :is(button, input) { display: none; }
+  .regard-view .panes { display: block !important; }
+  .regard-view :is(.heads, .tabs, .bar, .zoom, .foot, .row-box, .choices label, .playback :is(button, input), [data-name="Explain this weight"]) { display: none !important; }
+  .regard-view .pane { overflow: visible !important; max-height: none !important; border: 0 !important; background: none !important; }
+  .regard-view .stage { overflow: visible !important; }
+  .regard-view .tokens > div { max-height: none; overflow: visible; }
   .regard-view .below { position: static; }
-  .regard-view .choices label { display: none; }
   .regard-view figure, .regard-view .legend { break-inside: avoid; }
   .regard-view .scrolling { overflow: visible; }
 }
+@media not print {
+  @container view (max-width: 900px) {
+    .regard-view:not([data-pane="heads"]) .pane.heads, .regard-view:not([data-pane="picture"]) .pane.picture,
+    .regard-view:not([data-pane="inspector"]) .pane.inspector { display: none; }
+  }
+}
+@media (forced-colors: active) {
+  .regard-view [aria-pressed="true"], .regard-view [aria-checked="true"], .regard-view .tabs [aria-selected="true"] { outline: 2px solid Highlight; outline-offset: -2px; }
+  .regard-view :is(.thumb, .tile).on .seat { outline: 3px solid Highlight; }
+  .regard-view .token.on { outline: 2px solid Highlight; }
+  .regard-view .measure i { background: Highlight; }
+  .regard-view .track i, .regard-view td.bars span { border: 1px solid CanvasText; }
+}
 `;
 
-/** @type {WeakSet<Document | ShadowRoot>} */
-const styledRoots = new WeakSet();
+/** @type {WeakMap<Document | ShadowRoot, Set<string>>} */
+const styledRoots = new WeakMap();
+
+/**
+ * @param {Document | ShadowRoot} home
+ * @param {string} style
+ */
+function addSheet(home, style) {
+  const known = styledRoots.get(home) ?? new Set();
+  styledRoots.set(home, known);
+  if (known.has(style)) return;
+  known.add(style);
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(style);
+  home.adoptedStyleSheets = [...home.adoptedStyleSheets, sheet];
+}
+
+/**
+ * Adds the design tokens to a page.
+ *
+ * @param {Document | ShadowRoot} home
+ */
+export function addTokens(home) {
+  addSheet(home, TOKEN_CSS);
+}
 
 /**
  * Adds the style to the document or shadow root of an element.
@@ -114,9 +235,6 @@ const styledRoots = new WeakSet();
 export function addStyle(element) {
   const root = element.getRootNode();
   const home = root instanceof ShadowRoot ? root : document;
-  if (styledRoots.has(home)) return;
-  styledRoots.add(home);
-  const sheet = new CSSStyleSheet();
-  sheet.replaceSync(STYLE);
-  home.adoptedStyleSheets = [...home.adoptedStyleSheets, sheet];
+  addTokens(home);
+  addSheet(home, STYLE);
 }

@@ -6,14 +6,30 @@ export const FAMILY = "system-ui, sans-serif";
 const SIZE = 12; // pixels
 const MOST_KEPT = 20_000; // cached widths
 
+let scale = 1;
+
 /** @type {Map<string, number>} */
 const widths = new Map();
 /** @type {CanvasRenderingContext2D | undefined} */
 let context;
 
+/**
+ * Sets the factor of labels on a large screen; saved pictures have the factor 1.
+ *
+ * @param {number} factor
+ */
+export function setTextScale(factor) {
+  scale = factor;
+}
+
+/** The factor of labels. */
+export function textScale() {
+  return scale;
+}
+
 /** The font of labels, as CSS. */
 export function font(bold = false) {
-  return `${bold ? "bold " : ""}${SIZE}px ${FAMILY}`;
+  return `${bold ? "bold " : ""}${SIZE * scale}px ${FAMILY}`;
 }
 
 /**
@@ -23,15 +39,15 @@ export function font(bold = false) {
  */
 export function textWidth(text) {
   const known = widths.get(text);
-  if (known !== undefined) return known;
+  if (known !== undefined) return known * scale;
   if (widths.size > MOST_KEPT) widths.clear();
   if (!context) {
     context = canvasContext(node("canvas"));
-    context.font = font(true);
+    context.font = `bold ${SIZE}px ${FAMILY}`;
   }
   const width = context.measureText(text).width;
   widths.set(text, width);
-  return width;
+  return width * scale;
 }
 
 /**

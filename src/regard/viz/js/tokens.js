@@ -11,6 +11,10 @@ import { axisTitles } from "./axis-titles.js";
 /** @import { Palette } from "./colours.js" */
 /** @import { Actions, Scene } from "./scene.js" */
 
+const MANY_KEYS = 12; // from this number, the keys may scroll and are reached with the tab key
+
+const LONG_STRIP = 24; // from this number, a strip has one line, which scrolls to the chosen token
+
 export class Tokens {
   /**
    * @param {Scene} scene
@@ -42,8 +46,13 @@ export class Tokens {
     }
     oneTabStop([...this.queries.tokens.values()], state.query - (this.queries.tokens.keys().next().value ?? 0));
     const [down] = axisTitles(scene);
+    if (matrix.columns > MANY_KEYS) {
+      const attributes = { tabindex: "0", role: "region", "aria-label": "keys of the row" };
+      for (const [name, value] of Object.entries(attributes)) this.keys.box.setAttribute(name, value);
+    }
     this.lit = secondaryText("");
-    this.element = node("div", { class: "tokens" });
+    const long = Math.max(matrix.rows, matrix.columns) > LONG_STRIP;
+    this.element = node("div", { class: long ? "tokens long" : "tokens" });
     this.element.append(secondaryText(down), this.queries.box, this.lit, this.keys.box);
   }
 
@@ -58,11 +67,14 @@ export class Tokens {
    */
   light(scene, colours, query, head) {
     this.scene = scene;
-    const { matrix, changes, largest } = scene;
+    const { matrix, changes, largest, scale } = scene;
     const at = head ?? currentHead(scene);
     const own = matrix.heads > 1 || matrix.names;
     this.lit.textContent = `${axisTitles(scene)[1]}${own ? `, ${changes ? "change of " : ""}${matrix.name(at)}` : ""}`;
     const shown = changes ?? matrix.slices;
+    const { share } = scale.of(matrix, at);
+    this.reveal(this.queries, query);
+    this.reveal(this.keys, scene.state.key ?? matrix.strongest(at, query));
     const queries = selectedQueries(scene.state, query, matrix.rows);
     for (const [index, token] of this.queries.tokens) {
       token.classList.toggle("on", queries.includes(index));
@@ -72,10 +84,24 @@ export class Tokens {
       const total = queries.reduce((sum, row) => sum + shown[at][row * matrix.columns + key], 0);
       const value = total / queries.length;
       token.title = `${changes ? signedNumber(total) : total.toFixed(3)}${queries.length > 1 ? ` from ${queries.length} rows` : ""}`;
-      const colour = changes ? colours.change(value / largest) : colours.at(value / largest);
+      const colour = changes ? colours.change(value / largest) : colours.at(share(value));
+      token.classList.toggle("aside", scale.aside && !changes && key === 0);
       token.style.background = cssColour(colour);
       token.style.color = luminance(colour) > 0.45 ? "#000" : "#fff";
     }
+  }
+
+  /**
+   * Scrolls a box of many tokens to one of them.
+   *
+   * @param {ReturnType<typeof tokenBox>} tokens
+   * @param {number} index
+   */
+  reveal({ box, tokens }, index) {
+    const token = tokens.get(index);
+    if (!token || tokens.size <= MANY_KEYS || box.dataset.at === String(index)) return;
+    box.dataset.at = String(index);
+    box.scrollTop = Math.max(0, token.offsetTop - 4);
   }
 }
 

@@ -2,7 +2,10 @@
 
 import { comparableMaps } from "./comparison.js";
 import { checkbox, buttonGroup, node, select } from "./dom.js";
+import { withIcon } from "./icons.js";
+import { layerTitle } from "./layer-names.js";
 import { availableModes } from "./scene.js";
+import { SCALE_NAMES, SCALES } from "./scale.js";
 import { hasWordPieces } from "./words.js";
 
 /** @import { LayerData } from "./data.js" */
@@ -28,15 +31,19 @@ const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // choices for the number of lines o
  * @param {Actions} actions
  */
 export function toolbar(scene, actions) {
-  const bar = node("div", { class: "bar" });
+  const box = node("div", { class: "toolbar" });
   const flow = scene.state.mode === "flow"; // a rollout spans all layers and averages heads
-  bar.append(
+  const lists = [
     ...inputs(scene, actions),
     ...kinds(scene, actions),
     ...(flow ? [] : [...layers(scene, actions), ...heads(scene, actions)]),
-    modes(scene, actions),
-  );
-  return bar;
+  ];
+  for (const parts of [lists, [modes(scene, actions)]]) {
+    const bar = node("div", { class: "bar" });
+    bar.append(...parts);
+    if (parts.length) box.append(bar);
+  }
+  return box;
 }
 
 /**
@@ -77,12 +84,14 @@ function layers(scene, { choose }) {
   const { layer } = scene;
   const candidates = layersOfKind(scene, layer.kind);
   if (candidates.length === 1 && availableKinds(scene).length > 1) return [];
-  const titles = candidates.map((candidate) => candidate.title);
-  return [
+  const titles = candidates.map((candidate) => layerTitle(candidate, scene.map.layers));
+  const list = [
     select("Layer", titles, candidates.indexOf(layer), (index) => {
       choose({ layer: candidates[index].name, query: 0, key: null });
     }),
   ];
+  for (const label of list) label.title = layer.title;
+  return list;
 }
 
 /**
@@ -93,7 +102,9 @@ function heads({ matrix, state }, { choose }) {
   if (matrix.heads === 1) return [];
   const names = ["all heads", ...matrix.chosen(null).map((head) => matrix.name(head))];
   const chosen = state.head === null ? 0 : state.head + 1;
-  return [select("Head", names, chosen, (index) => choose({ head: index === 0 ? null : index - 1 }))];
+  return [
+    select("Head", names, chosen, (index) => choose({ head: index === 0 ? null : index - 1, all: index === 0 })),
+  ];
 }
 
 /**
@@ -103,7 +114,9 @@ function heads({ matrix, state }, { choose }) {
 function modes({ map, layer, state }, { choose }) {
   const all = availableModes(map, layer);
   const names = all.map((mode) => MODES[mode]);
-  return buttonGroup("Display", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
+  const group = buttonGroup("Display", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
+  [...group.children].forEach((child, index) => child instanceof HTMLElement && withIcon(child, all[index]));
+  return group;
 }
 
 /**
@@ -112,8 +125,15 @@ function modes({ map, layer, state }, { choose }) {
  * @param {Scene} scene
  * @param {Actions} actions
  */
-export function choices({ data, map, layer, state, before, shown }, { choose }) {
+export function choices({ data, map, layer, state, before, shown, scale, changes }, { choose }) {
   const controls = [];
+  if (!changes && !["picture", "table"].includes(state.mode)) {
+    const at = SCALE_NAMES.indexOf(scale.name);
+    controls.push(
+      select("Colours", Object.values(SCALES), at, (index) => choose({ scale: SCALE_NAMES[index] })),
+      checkbox("set aside first token", state.aside, (aside) => choose({ aside })),
+    );
+  }
   if (shown(layer).heads > 1 && state.head === null && !["overview", "flow"].includes(state.mode)) {
     controls.push(checkbox("average of the heads", state.mean, (mean) => choose({ mean })));
   }

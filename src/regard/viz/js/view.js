@@ -3,11 +3,16 @@
 import { isDark, palette } from "./colours.js";
 import { keepFocus, node } from "./dom.js";
 import { Drawing } from "./drawing.js";
+import { textFactor } from "./design-tokens.js";
+import { keyboardHelp } from "./keyboard-help.js";
+import { clearestHead } from "./clearest-head.js";
+import { navigatorSize, TABS } from "./navigator.js";
 import { Player } from "./playback.js";
 import { previewScene } from "./preview.js";
 import { currentMode, makeScene } from "./scene.js";
 import { fitState, currentLayer, START } from "./state.js";
 import { addStyle } from "./style.js";
+import { setTextScale } from "./text-width.js";
 import { observe } from "./page-events.js";
 import { updateInterventions } from "./interventions.js";
 import { Weights } from "./weights.js";
@@ -27,11 +32,13 @@ import { Weights } from "./weights.js";
  * @property {Explain} [explain] requests the computation of a weight, which is otherwise not displayed
  * @property {boolean} [keeps] whether the data may contain the computation of weights
  * @property {AskRow} [row] requests one row of a long input; otherwise only squares are displayed
+ * @property {boolean} [fits] whether the view has the height of its element, so that its panes scroll and not the page
  * @property {Partial<State>} [state] initial state
  * @property {(state: State) => void} [chosen] called with the whole state whenever it changes
  */
 
 const PAPER = 680; // width of a printed page in pixels
+const LEAST_STAGE = 240; // pixels of a drawing
 
 export class View {
   /**
@@ -64,20 +71,33 @@ export class View {
         const { query, key } = this.scene?.state ?? this.state;
         this.drawing.point(query, key, null, this.surface());
       },
-      touch: (change, undo) => this.touch(updateInterventions(this.interventions, change, undo)),
+      touch: (change, undo) => {
+        this.history.push(this.interventions);
+        this.touch(updateInterventions(this.interventions, change, undo));
+      },
       preview: (place, to) => this.preview(place, to),
-      untouch: () => this.touch([]),
+      untouch: () => {
+        this.history.push(this.interventions);
+        this.touch([]);
+      },
+      undo: () => this.undo(),
+      open: (name, head) => this.open(name, head),
     };
-    this.root = node("div", { class: "regard-view" });
-    this.drawing = new Drawing(this.root, this.actions, this.player, options);
+    /** @type {InterventionData[][]} interventions before each change */
+    this.history = [];
+    this.root = node("div", { class: options.fits ? "regard-view fits" : "regard-view" });
+    const help = keyboardHelp(this.root, () => this.undo());
+    this.pressed = help.pressed;
+    this.drawing = new Drawing(this.root, this.actions, this.player, help.show, options);
+    this.root.append(help.dialog);
     element.replaceChildren(this.root);
     addStyle(element);
-    this.unobserve = observe(this.root, {
+    this.unobserve = observe(this.root, this.drawing.stage.element, {
       resized: () => this.resized(),
       recoloured: () => this.draw(),
       printing: (onPaper) => this.printing(onPaper),
     });
-    this.width = this.root.clientWidth;
+    this.measured = "";
   }
 
   /** Leave the page. */
@@ -94,7 +114,10 @@ export class View {
    */
   update(data) {
     this.data = data;
-    if (data.interventions) this.interventions = data.interventions;
+    if (data.interventions && data.interventions !== this.interventions) {
+      this.interventions = data.interventions;
+      if (!data.interventions.length) this.history = [];
+    }
     if (!data.playback) this.player.stop();
     const map = Math.min(this.state.map, data.maps.length - 1);
     return this.choose({ map, frame: data.playback ? this.state.frame : null });
@@ -125,7 +148,8 @@ export class View {
     if (this.opening && state.layer === null && layer.name === map.opens)
       state = { ...state, head: state.head ?? map.head };
     this.opening = false;
-    const fitting = fitState(state, whole, weights.of(layer, state.words), small);
+    const first = () => clearestHead(data, layer, whole);
+    const fitting = fitState(state, whole, weights.of(layer, state.words), small, first);
     this.state = { ...fitting, layer: layer.name };
     this.scene = makeScene(data, map, layer, this.state, weights);
     this.draw();
@@ -136,10 +160,15 @@ export class View {
   draw() {
     if (!this.data.maps.length) return;
     const { data, map, scene, interventions } = this;
-    const surface = this.surface();
-    this.width = this.root.clientWidth;
-    this.root.classList.toggle("dark", surface.colours.dark);
-    keepFocus(this.root, () => this.drawing.show({ data, map, scene, interventions }, surface));
+    const dark = !this.onPaper && isDark(this.root);
+    this.root.classList.toggle("dark", dark);
+    setTextScale(this.onPaper ? 1 : textFactor());
+    if (scene) {
+      const { width } = navigatorSize(scene, this.root.clientWidth, textFactor());
+      this.root.style.setProperty("--heads", `${width}px`);
+    }
+    keepFocus(this.root, () => this.drawing.show({ data, map, scene, interventions }, () => this.surface()));
+    this.measured = this.room();
   }
 
   /**
@@ -155,16 +184,48 @@ export class View {
 
   /** @returns {Surface} */
   surface() {
-    const width = this.root.clientWidth;
+    const { clientWidth: width, clientHeight: height } = this.drawing.stage.element;
+    const whole = this.root.clientWidth;
+    const fitted = this.options.fits && !this.onPaper && whole > TABS;
     return {
       colours: palette(this.onPaper || !isDark(this.root)),
       width: this.onPaper ? Math.min(width || PAPER, PAPER) : width,
+      height: fitted ? Math.max(height, LEAST_STAGE) : null,
+      whole,
+      factor: textFactor(),
       onPaper: this.onPaper,
     };
   }
 
+  /** The room that the drawing was made for. */
+  room() {
+    const { width, height, whole } = this.surface();
+    return [width, height, whole].join();
+  }
+
   resized() {
-    if (Math.abs(this.root.clientWidth - this.width) > 1) this.draw();
+    const room = this.room().split(",").map(Number);
+    const before = this.measured.split(",").map(Number);
+    if (room.some((pixels, index) => Math.abs(pixels - before[index]) > 1)) this.draw();
+  }
+
+  /**
+   * Shows a head; the row stays.
+   *
+   * @param {string} name of the layer
+   * @param {number} head
+   */
+  open(name, head) {
+    const { mode } = this.state;
+    const kept = mode === "overview" || mode === "flow" ? null : mode;
+    this.choose({ layer: name, head, focus: head, mode: kept, key: null });
+    this.drawing.showPane("picture");
+  }
+
+  /** Takes back the last change of the model. */
+  undo() {
+    const before = this.history.pop();
+    if (before) this.touch(before);
   }
 
   /** @param {boolean} onPaper */

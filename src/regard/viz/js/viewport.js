@@ -1,11 +1,14 @@
 // The visible part of a matrix and its position on the canvas of a heatmap.
 
 import { clamp } from "./arithmetic.js";
+import { textScale } from "./text-width.js";
 
 const LARGEST_CELL = 40; // pixels
 const LARGEST_ZOOMED = 48;
-const TALLEST = 560; // pixels of a heatmap's height
+export const TALLEST = 560; // pixels of a heatmap's height, unless the room says otherwise
 const COARSE = 12; // pixels; below this cell size the heatmap can be zoomed
+const LONG = 3; // ratio of rows and columns from which cells are no squares
+const LEAST_LONG = 14; // pixels of a cell's longer side then
 const NARROWEST = 8; // pixels of a drawing's width
 
 /** @typedef {{ query: number, key: number }} Place */
@@ -16,11 +19,27 @@ const NARROWEST = 8; // pixels of a drawing's width
  * @param {{ rows: number, columns: number }} matrix
  * @param {{ left: number, top: number }} margins
  * @param {number} available width in pixels
+ * @param {number} [tallest] height in pixels
  */
-export function cellSize({ rows, columns }, { left, top }, available) {
+export function cellSize({ rows, columns }, { left, top }, available, tallest = TALLEST) {
   const wide = Math.max(available - left - 6, NARROWEST) / Math.max(columns, 1);
-  const high = Math.max(TALLEST - top, NARROWEST) / Math.max(rows, 1);
-  return Math.min(LARGEST_CELL, wide, high);
+  const high = Math.max(tallest - top, NARROWEST) / Math.max(rows, 1);
+  return Math.min(LARGEST_CELL * textScale(), wide, high);
+}
+
+/**
+ * The height of a cell divided by its width: 1, unless there are many more rows than columns, or the reverse.
+ *
+ * @param {{ rows: number, columns: number }} matrix
+ * @param {number} cell the side of a square
+ * @param {number} wide pixels that a column can have
+ * @param {number} high pixels that a row can have
+ */
+function cellStretch({ rows, columns }, cell, wide, high) {
+  const least = LEAST_LONG * textScale();
+  if (Math.max(rows, columns) < LONG * Math.min(rows, columns) || cell >= least) return { cell, stretch: 1 };
+  const width = Math.max(cell, Math.min(wide, least));
+  return { cell: width, stretch: Math.max(cell, Math.min(high, least)) / width };
 }
 
 export class Viewport {
@@ -28,15 +47,17 @@ export class Viewport {
    * @param {{ rows: number, columns: number }} matrix
    * @param {{ left: number, top: number }} margins for the labels, in pixels
    * @param {number} available width in pixels
+   * @param {number} [tallest] height in pixels
    */
-  constructor({ rows, columns }, margins, available) {
+  constructor({ rows, columns }, margins, available, tallest) {
     this.rows = rows;
     this.columns = columns;
     this.row = 0; // first visible row, possibly in part
     this.column = 0;
     this.factor = 1; // zoom factor
+    this.stretch = 1; // height of a cell divided by its width
     this.left = this.top = this.width = this.height = this.base = this.cell = 0;
-    this.fitInto(margins, available);
+    this.fitInto(margins, available, tallest);
   }
 
   /**
@@ -44,15 +65,26 @@ export class Viewport {
    *
    * @param {{ left: number, top: number }} margins
    * @param {number} available
+   * @param {number} [tallest]
    */
-  fitInto({ left, top }, available) {
+  fitInto({ left, top }, available, tallest) {
     this.left = left;
     this.top = top;
-    this.base = cellSize(this, { left, top }, available);
+    const square = cellSize(this, { left, top }, available, tallest);
+    const wide = Math.max(available - left - 6, NARROWEST) / Math.max(this.columns, 1);
+    const high = Math.max((tallest ?? TALLEST) - top, NARROWEST) / Math.max(this.rows, 1);
+    const { cell, stretch } = cellStretch(this, square, wide, high);
+    this.base = cell;
+    this.stretch = stretch;
     this.cell = Math.min(this.base * this.factor, Math.max(LARGEST_ZOOMED, this.base));
     this.width = Math.max(NARROWEST, this.columns * this.base);
-    this.height = Math.max(NARROWEST, this.rows * this.base);
+    this.height = Math.max(NARROWEST, this.rows * this.base * this.stretch);
     this.move(this.row, this.column);
+  }
+
+  /** The height of a row in pixels. */
+  get rowCell() {
+    return this.cell * this.stretch;
   }
 
   get zoomable() {
@@ -72,7 +104,7 @@ export class Viewport {
    */
   under(x, y) {
     const key = Math.floor((x - this.left) / this.cell + this.column);
-    const query = Math.floor((y - this.top) / this.cell + this.row);
+    const query = Math.floor((y - this.top) / this.rowCell + this.row);
     const right = x >= this.left && key >= 0 && key < this.columns;
     const low = y >= this.top && query >= 0 && query < this.rows;
     return right && low ? { query, key } : null;
@@ -93,7 +125,7 @@ export class Viewport {
    * @param {number} row
    */
   y(row) {
-    return this.top + (row - this.row) * this.cell;
+    return this.top + (row - this.row) * this.rowCell;
   }
 
   /**
@@ -101,11 +133,11 @@ export class Viewport {
    * @param {Place | null} place the new centre; null keeps the centre
    */
   zoom(factor, place = null) {
-    const query = place?.query ?? this.row + this.height / this.cell / 2;
+    const query = place?.query ?? this.row + this.height / this.rowCell / 2;
     const key = place?.key ?? this.column + this.width / this.cell / 2;
     this.cell = clamp(this.cell * factor, this.base, Math.max(LARGEST_ZOOMED, this.base));
     this.factor = this.cell / this.base;
-    this.move(query - this.height / this.cell / 2, key - this.width / this.cell / 2);
+    this.move(query - this.height / this.rowCell / 2, key - this.width / this.cell / 2);
   }
 
   /** Show all of the matrix. */
@@ -122,7 +154,7 @@ export class Viewport {
    * @param {number} column
    */
   move(row, column) {
-    this.row = clamp(row, 0, Math.max(0, this.rows - this.height / this.cell));
+    this.row = clamp(row, 0, Math.max(0, this.rows - this.height / this.rowCell));
     this.column = clamp(column, 0, Math.max(0, this.columns - this.width / this.cell));
   }
 }

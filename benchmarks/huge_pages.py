@@ -1,10 +1,10 @@
-"""How a long training keeps its pace: with memory kept in huge pages (regard.fast.memory), and as glibc does it.
+"""Compare the speed of a long training with and without memory in huge pages (regard.fast.memory).
 
-    python benchmarks/pace.py DATA [--steps 1500]
+    python benchmarks/huge_pages.py DATA [--steps 1500]
 
-DATA: the folder of `regard data multi30k`. The same training, German to English with R-Drop, twice, side by side:
-a process and a core for each, with one thread. Prints, for every hundred steps, how many a second and the memory
-(resident set) of both.
+DATA is the folder of `regard data multi30k`. Runs the same training, German to English with R-Drop, in two
+concurrent processes with one thread and one core each: one with huge pages, one with glibc's defaults. Prints the
+steps per second and the memory (resident set) of both for every hundred steps.
 """
 
 import argparse
@@ -15,9 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from drawn import on_batch
+from batch_timing import on_batch
+from markdown_tables import markdown
 from multi30k import files
-from tables import markdown
 
 from regard.sweep.processes import run_in_processes
 
@@ -25,15 +25,15 @@ EVERY = 100
 """Steps between two measurements."""
 
 
-def measure(data: Path, steps: int, kept: bool) -> list[tuple[float, float]]:
-    """Train; returns steps a second and memory in MiB, for every hundred steps."""
+def measure(data: Path, steps: int, huge_pages: bool) -> list[tuple[float, float]]:
+    """Train; return steps per second and memory in MiB for every hundred steps."""
     import importlib
 
     import regard
 
     training: Any = importlib.import_module("regard.runs.training")
 
-    if not kept:
+    if not huge_pages:
         training.keep_memory = lambda: None
     marks: list[tuple[float, float]] = []
     on_batch(lambda tokens: marks.append((time.perf_counter(), resident())))
@@ -47,32 +47,32 @@ def measure(data: Path, steps: int, kept: bool) -> list[tuple[float, float]]:
 
 
 def resident() -> float:
-    """Return this process's memory in MiB."""
+    """Return this process's resident memory in MiB."""
     return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
 
 
 def main() -> None:
-    """Measure both, and print a table."""
+    """Run both trainings, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument("--steps", type=int, default=1500, help="training steps (default: 1500, half an hour)")
     args = parser.parse_args()
     if args.steps < EVERY:
         parser.error(f"--steps: at least {EVERY}")
-    found = dict(run_in_processes(partial(measure, args.data, args.steps), [False, True]))
+    results = dict(run_in_processes(partial(measure, args.data, args.steps), [False, True]))
     rows = [
         [
             f"{EVERY * (index + 1):,}",
-            f"{theirs:.2f}",
-            f"{mine:.2f}",
-            f"{mine / theirs:.2f}",
+            f"{default:.2f}",
+            f"{huge:.2f}",
+            f"{huge / default:.2f}",
             f"{a:,.0f}",
             f"{b:,.0f}",
         ]
-        for index, ((theirs, a), (mine, b)) in enumerate(zip(found[False], found[True], strict=True))
+        for index, ((default, a), (huge, b)) in enumerate(zip(results[False], results[True], strict=True))
     ]
-    speeds = ["steps/s, glibc's own", "kept, huge pages", "ratio"]
-    print(markdown(["steps", *speeds, "memory, glibc's own, MiB", "kept, huge pages"], rows))
+    speeds = ["steps/s, glibc's default", "huge pages", "ratio"]
+    print(markdown(["steps", *speeds, "memory, glibc's default, MiB", "huge pages"], rows))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Views of the same attention: Regard's page beside BertViz' head view and Inspectus.
+"""Compare Regard's page with BertViz' head view and Inspectus on the same attention.
 
-    python benchmarks/views.py [--peers FOLDER] [--scripts FOLDER]
+    python benchmarks/attention_viewers.py [--peers FOLDER] [--scripts FOLDER]
 
-`--peers`: where `pip install --no-deps --target FOLDER bertviz inspectus` has put them. `--scripts`: a folder in
-which `npm install requirejs d3 jquery` was run: what BertViz fetches from a network is answered from there, and
-counted. Measured in a headless Chromium, medians of several openings: bytes that the page needs, time from
-opening it until something is drawn, JavaScript's memory after that; and how often an answer is drawn a second
-while a weight is dragged.
+`--peers` is the target folder of `pip install --no-deps --target FOLDER bertviz inspectus`. `--scripts` is a
+folder in which `npm install requirejs d3 jquery` was run; BertViz' requests to the network are answered from it,
+and counted. Everything runs in a headless Chromium. The table has medians over several openings: bytes that the
+page needs, seconds until it is drawn, and JavaScript's memory after that. The last table has the answers drawn
+per second while a weight is dragged.
 """
 
 import argparse
@@ -36,7 +36,7 @@ SENTENCE = "Zwei junge Männer stehen im Garten und sehen einem kleinen Hund zu 
 LAYERS, HEADS = 6, 8
 ROUNDS = 5
 PATIENCE = 25_000
-"""Milliseconds until a page is said not to draw."""
+"""Timeout for drawing a page, in milliseconds."""
 DRAWN = {
     "Regard": "() => document.querySelector('figure canvas')?.width > 100",
     "BertViz": "() => document.querySelector('svg text, svg rect, svg line')",
@@ -50,7 +50,7 @@ CDN = {
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run all measurements, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", type=Path)
     parser.add_argument("--scripts", type=Path)
@@ -66,7 +66,7 @@ def main() -> None:
         browser = started.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--enable-precise-memory-info"]
         )
-        print("| view | tokens | page, KB | of it from a network, KB | drawn after, ms | heap, MB |")
+        print("| view | tokens | page, KB | from the network, KB | drawn after, ms | heap, MB |")
         print("| --- | ---: | ---: | ---: | ---: | ---: |")
         for weights, labels in ((small, tokens), (large, names)):
             for name, make in PAGES.items():
@@ -75,19 +75,19 @@ def main() -> None:
 
 
 def _weights(layers: int, heads: int, length: int) -> np.ndarray:
-    """Return what one sentence's self-attention looks like, (L, H, T, T): peaked rows."""
+    """Return weights (L, H, T, T) with peaked rows, as of a sentence's self-attention."""
     random = np.random.default_rng(0)
     scores = random.normal(size=(layers, heads, length, length)).astype(np.float32) * 2
-    found = np.exp(scores)
-    return found / found.sum(-1, keepdims=True)
+    weights = np.exp(scores)
+    return weights / weights.sum(-1, keepdims=True)
 
 
 def _regard(weights: np.ndarray, tokens: list[str]) -> str:
     layers = {}
-    for number, each in enumerate(weights):
+    for number, layer in enumerate(weights):
         name = f"encoder.{number}.self_attention"
         layers[name] = LayerMap(
-            name=name, title=f"layer {number}", weights=each, query_labels=tokens, key_labels=tokens
+            name=name, title=f"layer {number}", weights=layer, query_labels=tokens, key_labels=tokens
         )
     shown = Map(task="views", input="", prediction=None, truth=None, layers=layers, outputs=[], probabilities=[])
     return regard_page([shown])
@@ -96,9 +96,9 @@ def _regard(weights: np.ndarray, tokens: list[str]) -> str:
 def _bertviz(weights: np.ndarray, tokens: list[str]) -> str:
     from bertviz import head_view
 
-    attention = [torch.from_numpy(each).unsqueeze(0) for each in weights]
-    found: str = head_view(attention, tokens, html_action="return").data
-    return f"<!doctype html><meta charset='utf-8'>{found}"
+    attention = [torch.from_numpy(layer).unsqueeze(0) for layer in weights]
+    html: str = head_view(attention, tokens, html_action="return").data
+    return f"<!doctype html><meta charset='utf-8'>{html}"
 
 
 def _inspectus(weights: np.ndarray, tokens: list[str]) -> str:
@@ -112,11 +112,11 @@ def _inspectus(weights: np.ndarray, tokens: list[str]) -> str:
 
     import IPython.display
 
-    usual, IPython.display.display = IPython.display.display, display
+    original, IPython.display.display = IPython.display.display, display
     try:
         inspectus.attention(weights, tokens)
     finally:
-        IPython.display.display = usual
+        IPython.display.display = original
     return f"<!doctype html><meta charset='utf-8'>{''.join(shown)}"
 
 
@@ -135,7 +135,7 @@ def _line(
     tokens: list[str],
     scripts: Path | None,
 ) -> None:
-    """Print a line of the table."""
+    """Print a row of the table."""
     try:
         text = make(weights, tokens)
     except ImportError as error:
@@ -145,7 +145,7 @@ def _line(
         path = Path(folder) / "page.html"
         path.write_text(text, encoding="utf-8")
         try:
-            found = [
+            measurements = [
                 _opened(browser, path, DRAWN[name], scripts) for _ in range(ROUNDS if len(tokens) < 1000 else 1)
             ]
         except Exception as error:
@@ -155,7 +155,7 @@ def _line(
                 flush=True,
             )
             return
-    fetched, seconds, heap = (statistics.median(each) for each in zip(*found, strict=True))
+    fetched, seconds, heap = (statistics.median(values) for values in zip(*measurements, strict=True))
     size = (len(text.encode()) + fetched) / 1000
     print(
         f"| {name} | {len(tokens):,} | {size:,.0f} | {fetched / 1000:,.0f} | {1000 * seconds:,.0f} "
@@ -165,7 +165,7 @@ def _line(
 
 
 def _opened(browser: Browser, path: Path, drawn: str, scripts: Path | None) -> tuple[int, float, int]:
-    """Open a page; return bytes from a network, seconds until it is drawn, and bytes of heap."""
+    """Open a page; return bytes from the network, seconds until it is drawn, and bytes of heap."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     page = context.new_page()
     fetched = 0
@@ -188,14 +188,13 @@ def _opened(browser: Browser, path: Path, drawn: str, scripts: Path | None) -> t
     session = context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     used = session.send("Runtime.getHeapUsage")
-    heap = used["usedSize"] + used.get("backingStorageSize", 0)  # arrays of numbers are beside the heap
+    heap = used["usedSize"] + used.get("backingStorageSize", 0)  # typed arrays are outside the heap
     context.close()
     return fetched, seconds, int(heap)
 
 
 def _dragging(browser: Browser) -> None:
-    """Print how often the weights of Signal 2 are drawn a second while one of them is dragged, and how often the
-    model answers."""
+    """Print the redraws and answers per second while a weight of Signal 2 is dragged."""
     import socket
 
     with tempfile.TemporaryDirectory() as folder, socket.socket() as listening:
@@ -211,7 +210,7 @@ def _dragging(browser: Browser) -> None:
         page.wait_for_selector("input[data-name=weight]")
         frames, redraws, answers = _redraws(page)
         print(
-            f"\nA weight of Signal 2 that is dragged: {redraws:.0f} redraws (of {frames:.0f} frames) and "
+            f"\nDragging a weight of Signal 2: {redraws:.0f} redraws (of {frames:.0f} frames) and "
             f"{answers:.0f} answers a second"
         )
         server.should_exit = True
@@ -219,20 +218,21 @@ def _dragging(browser: Browser) -> None:
 
 
 def _redraws(page: Page) -> tuple[float, float, float]:
-    """Return how many frames the page has a second, how often the heatmap is painted, and how many answers come,
-    while the slider is moved at every frame, for three seconds."""
+    """Move the slider at every frame for three seconds; return frames, redraws of the heatmap and answers per
+    second.
+    """
     frames, redraws, answers = page.evaluate(
         """() => new Promise((done) => {
             const slider = document.querySelector("input[data-name=weight]");
             let [frames, redraws, answers] = [0, 0, 0];
             const heatmap = document.querySelector("figure canvas");
             const { drawImage } = CanvasRenderingContext2D.prototype;
-            CanvasRenderingContext2D.prototype.drawImage = function (...given) {
-                if (this.canvas === heatmap) redraws += 1; // its cells, once each time that it is painted
-                return drawImage.apply(this, given);
+            CanvasRenderingContext2D.prototype.drawImage = function (...args) {
+                if (this.canvas === heatmap) redraws += 1; // its cells are drawn once per redraw
+                return drawImage.apply(this, args);
             };
             const { fetch } = window;
-            window.fetch = (...given) => fetch(...given).finally(() => { answers += 1; });
+            window.fetch = (...args) => fetch(...args).finally(() => { answers += 1; });
             const began = performance.now();
             const move = () => {
                 const seconds = (performance.now() - began) / 1000;

@@ -1,4 +1,4 @@
-"""The weights of Regard's post-norm Transformer under the names of its peers, so that all translate the same."""
+"""Convert the weights of Regard's post-norm Transformer to MarianMT and JoeyNMT, so that all translate alike."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from regard.data import BOS, EOS, PAD, UNKNOWN
 from regard.models import Transformer
 
 JOEYNMT_ORDER = (UNKNOWN, PAD, BOS, EOS)
-"""Regard's special tokens in the order in which JoeyNMT has them, before all others."""
+"""Regard's special tokens in JoeyNMT's order; they precede all other tokens."""
 
 
 def for_marian(model: Transformer, steps: int) -> dict[str, Tensor]:
@@ -26,10 +26,10 @@ def for_marian(model: Transformer, steps: int) -> dict[str, Tensor]:
         state[f"model.{side}.embed_positions.weight"] = positions
     projections = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
     for name, attention, norm in _attentions(model):
-        theirs = {"self_attention": "self_attn", "cross": "encoder_attn"}[name.split(".")[-1]]
+        other = {"self_attention": "self_attn", "cross": "encoder_attn"}[name.split(".")[-1]]
         layer = f"model.{_layer(name)}"
-        state |= _linears(attention, f"{layer}.{theirs}", projections)
-        state |= _norm(norm, f"{layer}.{theirs}_layer_norm")
+        state |= _linears(attention, f"{layer}.{other}", projections)
+        state |= _norm(norm, f"{layer}.{other}_layer_norm")
     for name, layer in _layers(model):
         state |= _linears(layer.feed_forward, f"model.{name}", {"inner": "fc1", "outer": "fc2"})
         state |= _norm(layer.feed_forward_residual.norm, f"model.{name}.final_layer_norm")
@@ -69,15 +69,15 @@ def _layers(model: Transformer) -> list[tuple[str, Any]]:
 
 
 def _attentions(model: Transformer) -> list[tuple[str, Any, Any]]:
-    """Return each attention layer with its name and the normalisation after it."""
-    found = []
+    """Return each attention layer with its name and its normalization."""
+    attentions = []
     for name, layer in _layers(model):
         if name.startswith("encoder"):
-            found.append((f"{name}.self_attention", layer.self_attention, layer.attention_residual.norm))
+            attentions.append((f"{name}.self_attention", layer.self_attention, layer.attention_residual.norm))
         else:
-            found.append((f"{name}.self_attention", layer.self_attention, layer.self_residual.norm))
-            found.append((f"{name}.cross", layer.cross, layer.cross_residual.norm))
-    return found
+            attentions.append((f"{name}.self_attention", layer.self_attention, layer.self_residual.norm))
+            attentions.append((f"{name}.cross", layer.cross, layer.cross_residual.norm))
+    return attentions
 
 
 def _layer(name: str) -> str:
@@ -87,11 +87,11 @@ def _layer(name: str) -> str:
 def _linears(module: Any, prefix: str, names: dict[str, str]) -> dict[str, Tensor]:
     """Return weights and biases, zero where Regard has none."""
     state = {}
-    for ours, theirs in names.items():
-        linear = getattr(module, ours)
-        state[f"{prefix}.{theirs}.weight"] = linear.weight
+    for own, other in names.items():
+        linear = getattr(module, own)
+        state[f"{prefix}.{other}.weight"] = linear.weight
         bias = linear.weight.new_zeros(len(linear.weight)) if linear.bias is None else linear.bias
-        state[f"{prefix}.{theirs}.bias"] = bias
+        state[f"{prefix}.{other}.bias"] = bias
     return state
 
 

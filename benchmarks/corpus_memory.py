@@ -1,10 +1,10 @@
-"""Memory of preparing and training on corpora of very different length.
+"""Measure memory and time of preparing a corpus and training on it, by size of the corpus.
 
-    python benchmarks/memory.py [--pairs 50000 5000000] [--steps 50]
+    python benchmarks/corpus_memory.py [--pairs 50000 5000000] [--steps 50]
 
-Writes synthetic pairs to files, and trains on each number of them with the tiny Transformer, vocabulary and
-corpus prepared first, in a process of its own; prints the peak of its memory (resident set) and how long each
-part took.
+Writes synthetic pairs to files, and trains the tiny Transformer on each number of them, after preparing the
+vocabulary and the corpus. Each training runs in a separate process. Prints its peak memory (resident set) and the
+time of each part.
 """
 
 import argparse
@@ -17,14 +17,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from drawn import on_batch
+from batch_timing import on_batch
 
 WORDS = 20_000
 """Different words in each language."""
 
 
 def write_pairs(folder: Path, pairs: int) -> tuple[str, str]:
-    """Write `pairs` sentences of 3 to 12 words, rare ones rarely, and their words in another spelling."""
+    """Write `pairs` sentences of 3 to 12 words with Zipfian frequencies; the target has the words reversed."""
     choose = random.Random(0)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(choose.choices(letters, k=choose.randint(2, 9))) for _ in range(WORDS)]
@@ -41,18 +41,22 @@ def write_pairs(folder: Path, pairs: int) -> tuple[str, str]:
 
 
 def measure(train: list[str], steps: int, folder: str) -> None:
-    """Train, and print figures as JSON; to be run in a process of its own."""
+    """Train, and print the figures as JSON; runs in a separate process."""
     import regard
 
-    begin, drawn = time.perf_counter(), list[float]()
-    on_batch(lambda tokens: drawn.append(time.perf_counter()))
+    begin, batch_times = time.perf_counter(), list[float]()
+    on_batch(lambda tokens: batch_times.append(time.perf_counter()))
     regard.train("translation", train=train, steps=steps, savepath=folder, progress=False)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"peak": peak, "prepare": drawn[0] - begin, "train": time.perf_counter() - drawn[0]}))
+    print(
+        json.dumps(
+            {"peak": peak, "prepare": batch_times[0] - begin, "train": time.perf_counter() - batch_times[0]}
+        )
+    )
 
 
 def main() -> None:
-    """Measure each number of pairs, and print a table."""
+    """Measure each number of pairs, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, nargs="+", default=[50_000, 5_000_000], help="numbers of pairs")
     parser.add_argument("--steps", type=int, default=50, help="training steps (default: 50)")
@@ -62,7 +66,7 @@ def main() -> None:
         *train, folder = args.worker
         measure(train, args.steps, folder)
         return
-    print("| pairs | files, MB | peak memory, MiB | to the first, | preparing, s | training, s |")
+    print("| pairs | files, MB | peak memory, MiB | ratio to the first, | preparing, s | training, s |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: |")
     first = None
     for pairs in args.pairs:
@@ -71,11 +75,11 @@ def main() -> None:
             size = sum(Path(file).stat().st_size for file in files) / 1e6
             command = [sys.executable, __file__, "--steps", str(args.steps), "--worker", *files, f"{name}/models"]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found = json.loads(done.stdout.splitlines()[-1])
-        first = first or found["peak"]
+            figures = json.loads(done.stdout.splitlines()[-1])
+        first = first or figures["peak"]
         print(
-            f"| {pairs:,} | {size:,.0f} | {found['peak']:,.0f} | {found['peak'] / first:.2f} "
-            f"| {found['prepare']:.0f} | {found['train']:.0f} |",
+            f"| {pairs:,} | {size:,.0f} | {figures['peak']:,.0f} | {figures['peak'] / first:.2f} "
+            f"| {figures['prepare']:.0f} | {figures['train']:.0f} |",
             flush=True,
         )
 

@@ -1,16 +1,18 @@
-"""What a run to begin from is worth where pairs are few: German to English from 2,000 pairs of Multi30k, alone
-and from a run that was trained on other text; writes the table of docs/dev/results/translation.md.
+"""Measure the gain from pretraining when pairs are few: German to English from 2,000 pairs of Multi30k.
 
-    python benchmarks/transfer.py DATA [--folder comparisons/transfer]
-    python benchmarks/transfer.py DATA --text
+    python benchmarks/transfer_learning.py DATA [--folder comparisons/transfer]
+    python benchmarks/transfer_learning.py DATA --text
 
-DATA: the folder of `regard data multi30k`. One training at a time, about an hour of one core in all
-(OMP_NUM_THREADS=1). `--text` only writes the texts. Measurements in docs/dev/results/transfer-results.json are
-not repeated, and interrupted trainings continue.
+DATA is the folder of `regard data multi30k`. Compares training from scratch with training that starts from a run
+on other text, and writes the table of docs/dev/results/translation.md. Trainings run one after the other, about
+an hour in total on one core (OMP_NUM_THREADS=1). `--text` only writes the text files:
 
-    few.tsv       the first 2,000 pairs
-    apart.tsv     the other 27,000 captions of each language apart, each to be restored from a copy that lacks one
-                  word in ten and has the others up to three places away (Lample et al. 2018, section 2.3)
+    few.tsv    the first 2,000 pairs
+    apart.tsv  the other 27,000 captions of each language, not paired; the model restores each from a copy without
+               one word in ten, whose other words are moved by up to three positions
+               (Lample et al. 2018, section 2.3)
+
+Results in docs/dev/results/transfer-results.json are not measured again, and interrupted trainings continue.
 """
 
 import argparse
@@ -21,16 +23,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measured import Flags, Results, key_of
+from markdown_tables import RESULTS, markdown, write_tables
 from multi30k import best_validation, files, texts
-from tables import RESULTS, markdown, write_tables
+from stored_measurements import Flags, Results, key_of
 
 FEW = 2000
-"""Pairs to learn from."""
+"""Training pairs."""
 DROPPED, MOVED = 0.1, 3
 SIZES: Flags = {"positions": "rotary", "dropout": 0.3, "vocab_size": 4000, "tokens": 1024, "lowercase": True}
 BEFORE: Flags = {"steps": 2000, "seed": 0}
-"""How the run to begin from is trained. It is validated on nothing: the last model is kept."""
+"""Flags of the initial run. It has no validation text, so the last model is kept."""
 SEEDS = (0, 1, 2)
 ROWS: dict[str, Flags] = {
     "the 2,000 pairs alone": {"steps": 1000},
@@ -39,22 +41,22 @@ ROWS: dict[str, Flags] = {
 }
 
 
-def noised(sentence: str, generator: random.Random) -> str:
-    """Return a sentence without some of its words, the others out of their places."""
+def add_noise(sentence: str, generator: random.Random) -> str:
+    """Return a sentence without some of its words and with the other words moved."""
     words = [word for word in sentence.split() if generator.random() >= DROPPED]
-    places = [place + generator.uniform(0, MOVED) for place in range(len(words))]
-    moved = [word for _, word in sorted(zip(places, words, strict=True))]
+    positions = [index + generator.uniform(0, MOVED) for index in range(len(words))]
+    moved = [word for _, word in sorted(zip(positions, words, strict=True))]
     return " ".join(moved) or sentence
 
 
 def write_texts(data: Path, folder: Path) -> None:
-    """Write what is trained on, in lower case, each text as a file of tab-separated pairs."""
+    """Write the training texts in lower case, each as a file of tab-separated pairs."""
     pairs = [(source.lower(), target.lower()) for source, target in texts(data, "train")]
-    drawn = random.Random(0)
+    generator = random.Random(0)
     others = [side for pair in pairs[FEW:] for side in pair]
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "few.tsv", pairs[:FEW])
-    _write(folder / "apart.tsv", ((noised(each, drawn), each) for each in others))
+    _write(folder / "apart.tsv", ((add_noise(sentence, generator), sentence) for sentence in others))
 
 
 def _write(path: Path, pairs: Iterable[tuple[str, str]]) -> None:
@@ -62,7 +64,7 @@ def _write(path: Path, pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def train(folder: Path, name: str, flags: Flags) -> Any:
-    """Train, or go on where it stopped; returns the run."""
+    """Train, or continue an interrupted training; return the run."""
     import regard
     from regard.training import RunFolder
 
@@ -72,16 +74,18 @@ def train(folder: Path, name: str, flags: Flags) -> Any:
 
 
 def measure(data: Path, folder: Path, flags: Flags) -> dict[str, float]:
-    """Train on the few pairs, and return BLEU: the best on val by greedy search, and with beams of 5 on the test
-    text."""
+    """Train on the few pairs, and return BLEU.
+
+    `val` is the best validation with greedy search, `test` uses beam size 5.
+    """
     parts, before = files(data), flags.get("start_from")
-    asked: Flags = {"train": folder / "few.tsv", "valid": parts["valid"], "test": parts["test"], **flags}
+    options: Flags = {"train": folder / "few.tsv", "valid": parts["valid"], "test": parts["test"], **flags}
     if before is None:
-        asked |= SIZES
+        options |= SIZES
     else:
         train(folder, before, {"train": folder / f"{before}.tsv", **SIZES, **BEFORE})
-        asked["start_from"] = folder / before / "translation"
-    run = train(folder, f"{before or 'alone'}-{flags['steps']}-{flags['seed']}", asked)
+        options["start_from"] = folder / before / "translation"
+    run = train(folder, f"{before or 'alone'}-{flags['steps']}-{flags['seed']}", options)
     quality = run.test().quality
     return {"val": best_validation(run), "test": quality.main, "chrf": quality.chrf, "step": run.step}
 
@@ -92,14 +96,14 @@ def jobs() -> list[Flags]:
 
 
 def table(results: Results) -> str:
-    """Return a row for each start, with mean, least and largest over the seeds."""
+    """Return a row for each start, with mean, minimum and maximum over the seeds."""
     head = ["trained", "seeds", "val, greedy", "test", "test chrF"]
     body = []
-    for what, flags in ROWS.items():
+    for name, flags in ROWS.items():
         keys = [key_of({**flags, "seed": seed}) for seed in SEEDS]
-        found = [results[key] for key in keys if key in results]
-        if found:
-            body.append([what, str(len(found)), *(_over([each[name] for each in found]) for name in MEASURED)])
+        measured = [results[key] for key in keys if key in results]
+        if measured:
+            body.append([name, str(len(measured)), *(_over([row[key] for row in measured]) for key in MEASURED)])
     return markdown(head, body)
 
 
@@ -111,10 +115,12 @@ def _over(values: list[float]) -> str:
 
 
 def main() -> None:
-    """Train what is missing, one after the other, and write the table."""
+    """Run the missing trainings one after the other, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
-    parser.add_argument("--folder", type=Path, default=Path("comparisons/transfer"), help="of texts and runs")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("comparisons/transfer"), help="folder of texts and runs"
+    )
     parser.add_argument("--text", action="store_true", help="only write the texts")
     args = parser.parse_args()
     if args.text or not (args.folder / "few.tsv").exists():

@@ -1,4 +1,4 @@
-"""Measurements that take long: on all cores at once, and each kept in a file as soon as it is there."""
+"""Run long measurements on all cores, and store each result as soon as it is complete."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -10,21 +10,21 @@ from rich.progress import track
 from regard.sweep.processes import run_in_processes
 
 Flags = dict[str, Any]
-"""Of one training."""
+"""Flags of one training."""
 Results = dict[str, dict[str, Any]]
-"""What was measured of each training, by its key."""
+"""Measurements of each training, by its key."""
 
 
 def key_of(flags: Flags) -> str:
-    """Name a training in a file of measurements."""
+    """Return the key of a training in a file of measurements."""
     return json.dumps(flags, sort_keys=True)
 
 
 def measure_missing(cache: Path, work: Callable[[Flags], dict[str, Any]], jobs: Sequence[Flags]) -> Results:
-    """Return what the file holds, with what `work` makes of the jobs that are not in it, a core for each.
+    """Return the stored results; jobs without a result run `work` first, one per core.
 
-    Every measurement is written at once, so that an interrupted program goes on where it stopped; delete the file
-    to measure anew.
+    Each result is written at once, so an interrupted program continues where it stopped. To repeat the
+    measurements, delete the file.
     """
     results: Results = json.loads(cache.read_text()) if cache.exists() else {}
     missing = [flags for flags in jobs if key_of(flags) not in results]

@@ -1,9 +1,9 @@
-"""Speed of many seeds trained as one of stacked parameters, beside one after the other, in one thread.
+"""Compare the speed of many seeds trained as one stacked model with the speed of single trainings.
 
-    python benchmarks/seeds.py [--seeds 10] [--steps 300]
+    python benchmarks/stacked_seeds.py [--seeds 10] [--steps 300]
 
-On a GPU, where there is one, for the stacked training; the single ones are always on the CPU, as `regard train`
-is.
+Uses one thread. The stacked training uses a GPU if there is one; single trainings run on the CPU, as in `regard
+train`.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import torch
-from tables import markdown
+from markdown_tables import markdown
 
 import regard
 from regard.runs.training import train_seeds
@@ -21,7 +21,7 @@ TASKS = ("counting", "difference", "signal", "signal2")
 
 
 def main() -> None:
-    """Train each task both ways, and print the times."""
+    """Train each task in both ways, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=300)
@@ -33,14 +33,14 @@ def main() -> None:
             folders = [Path(name) / str(seed) for seed in range(args.seeds)]
             began = time.perf_counter()
             train_seeds(task, folders, seeds=range(args.seeds), steps=args.steps)
-            together = time.perf_counter() - began
+            stacked = time.perf_counter() - began
             began = time.perf_counter()
             for seed, folder in enumerate(folders):
                 regard.train(task, seed=seed, steps=args.steps, savepath=folder, overwrite=True, progress=False)
-            apart = time.perf_counter() - began
-        rows.append([task, f"{together:.1f}", f"{apart:.1f}", f"{apart / together:.2f}"])
+            single = time.perf_counter() - began
+        rows.append([task, f"{stacked:.1f}", f"{single:.1f}", f"{single / stacked:.2f}"])
     print(f"{args.seeds} seeds, {args.steps} steps, {torch.cuda.device_count()} GPUs\n")
-    print(markdown(["task", "together, s", "one after the other, s", "ratio"], rows))
+    print(markdown(["task", "stacked, s", "single, s", "ratio"], rows))
 
 
 if __name__ == "__main__":

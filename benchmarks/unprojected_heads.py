@@ -1,4 +1,4 @@
-"""The query model with several heads and no projections: what heads alone are worth (attention_results.py)."""
+"""A query model with several heads and no projections, to measure the effect of heads (attention_results.py)."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from regard.attention import MultiHeadAttention
 from regard.models import QueryModel, QueryModelConfig
 
 
-class Unprojected(QueryModel):
-    """A query model whose heads are slices of the states: their projections are held at the identity."""
+class UnprojectedQueryModel(QueryModel):
+    """A query model whose heads are slices of the states; its projections are fixed to the identity."""
 
     def __init__(self, config: QueryModelConfig, **sizes: Any) -> None:
         super().__init__(config, **sizes)

@@ -1,4 +1,4 @@
-"""Tables of measurements, and their places in the pages on results."""
+"""Markdown tables of measurements, and their insertion into the pages on results."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +9,13 @@ RESULTS = DOCS / "dev" / "results"
 
 
 def markdown(head: list[str], body: list[list[str]]) -> str:
-    """Write a table, first column to the left and the others to the right."""
+    """Return a Markdown table with a left-aligned first column and right-aligned other columns."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
-    """Write median, least and largest."""
+    """Format median, minimum and maximum."""
     return f"{form(statistics.median(values))} ({form(min(values))} to {form(max(values))})"
 
 
@@ -25,19 +25,19 @@ def pages() -> list[Path]:
 
 
 def write_tables(tables: Mapping[str, str]) -> None:
-    """Put each table between `<!-- table: NAME -->` and `<!-- end -->`, on the one page that has this place.
+    """Write each table between `<!-- table: NAME -->` and `<!-- end -->`, on the only page with this marker.
 
-    The text around them stays, so a table can be moved to another page with its two markers.
+    The text around the markers is not changed, so a table can be moved to another page with its two markers.
     """
     texts = {page: page.read_text() for page in pages()}
     for name, table in tables.items():
         marker = f"<!-- table: {name} -->\n"
-        places = [page for page, text in texts.items() for _ in range(text.count(marker))]
-        assert len(places) == 1, f"table {name} has {len(places)} places on the pages on results, not one"
-        before, _, rest = texts[places[0]].partition(marker)
+        matches = [page for page, text in texts.items() for _ in range(text.count(marker))]
+        assert len(matches) == 1, f"table {name} has {len(matches)} markers on the pages on results, expected one"
+        before, _, rest = texts[matches[0]].partition(marker)
         _, end, after = rest.partition("<!-- end -->")
-        assert end, f"{places[0]} does not say where table {name} ends"
-        texts[places[0]] = f"{before}{marker}{table}\n{end}{after}"
+        assert end, f"{matches[0]} has no end marker for table {name}"
+        texts[matches[0]] = f"{before}{marker}{table}\n{end}{after}"
     for page, text in texts.items():
         if text != page.read_text():
             page.write_text(text)

@@ -1,10 +1,10 @@
-"""Wall-clock and processor time of many trainings on one machine: `regard compare`, beside two ways without it.
+"""Measure wall-clock and processor time of `regard compare` and of two other ways to train many seeds.
 
-    python benchmarks/comparing.py [--tasks counting signal2] [--seeds 10] [--steps 300] [--rounds 1]
+    python benchmarks/compare_speed.py [--tasks counting signal2] [--seeds 10] [--steps 300] [--rounds 1]
 
-All three train the same seeds of a task and test each over 10,000 samples: `regard compare`, which draws its
-report too; a loop in one process, with as many threads as PyTorch takes; and a process for each seed, of one
-thread, started by hand, as many at a time as there are cores.
+All three ways train the same seeds of a task and test each on 10,000 samples: `regard compare`, which also draws
+its report; a loop in one process with PyTorch's default number of threads; and one process of one thread for each
+seed, with as many processes at a time as there are cores.
 """
 
 import argparse
@@ -19,10 +19,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tables import markdown
+from markdown_tables import markdown
 
 TASKS = ("counting", "difference", "signal", "signal2")
-ONE = """
+SCRIPT = """
 import sys, regard
 task, steps, folder, *seeds = sys.argv[1:]
 for seed in map(int, seeds):
@@ -31,29 +31,31 @@ for seed in map(int, seeds):
 """
 
 
-def compared(task: str, seeds: int, steps: int, folder: Path) -> None:
-    """Train by `regard compare`."""
-    asked = ["compare", task, "--vary", "recipe=regard", "--seeds", str(seeds), "--steps", str(steps)]
-    _run([sys.executable, "-m", "regard", *asked, "--savepath", str(folder)], os.environ.copy())
+def regard_compare(task: str, seeds: int, steps: int, folder: Path) -> None:
+    """Train with `regard compare`."""
+    arguments = ["compare", task, "--vary", "recipe=regard", "--seeds", str(seeds), "--steps", str(steps)]
+    _run([sys.executable, "-m", "regard", *arguments, "--savepath", str(folder)], os.environ.copy())
 
 
 def in_turn(task: str, seeds: int, steps: int, folder: Path) -> None:
     """Train in one process, one seed after the other."""
-    _run([sys.executable, "-c", ONE, task, str(steps), str(folder), *map(str, range(seeds))], os.environ.copy())
+    _run(
+        [sys.executable, "-c", SCRIPT, task, str(steps), str(folder), *map(str, range(seeds))], os.environ.copy()
+    )
 
 
-def by_hand(task: str, seeds: int, steps: int, folder: Path) -> None:
-    """Train in a process for each seed, side by side."""
-    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
-    commands = [[sys.executable, "-c", ONE, task, str(steps), str(folder), str(seed)] for seed in range(seeds)]
+def parallel_processes(task: str, seeds: int, steps: int, folder: Path) -> None:
+    """Train in concurrent processes, one for each seed."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    commands = [[sys.executable, "-c", SCRIPT, task, str(steps), str(folder), str(seed)] for seed in range(seeds)]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        list(pool.map(lambda command: _run(command, alone), commands))
+        list(pool.map(lambda command: _run(command, environment), commands))
 
 
 WAYS: dict[str, Callable[[str, int, int, Path], None]] = {
-    "regard compare": compared,
+    "regard compare": regard_compare,
     "one after another": in_turn,
-    "processes by hand": by_hand,
+    "processes by hand": parallel_processes,
 }
 
 
@@ -62,7 +64,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def main() -> None:
-    """Train each task all ways, and print the times."""
+    """Train each task in all three ways, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
     parser.add_argument("--seeds", type=int, default=10)
@@ -78,18 +80,18 @@ def main() -> None:
         for _ in range(args.rounds):
             for way, train in WAYS.items():
                 with tempfile.TemporaryDirectory() as folder:
-                    began, used = time.perf_counter(), _used()
+                    began, used = time.perf_counter(), _children_time()
                     train(task, args.seeds, args.steps, Path(folder))
                     seconds[way].append(time.perf_counter() - began)
-                    processor[way].append(_used() - used)
-        walls = [statistics.median(each) for each in seconds.values()]
-        ratios = [f"{each / walls[0]:.2f}" for each in walls[1:]]
-        used_each = [f"{statistics.median(each):.1f}" for each in processor.values()]
-        cells = [task, *(f"{each:.1f}" for each in walls), *ratios, *used_each]
+                    processor[way].append(_children_time() - used)
+        walls = [statistics.median(times) for times in seconds.values()]
+        ratios = [f"{wall / walls[0]:.2f}" for wall in walls[1:]]
+        cpu_times = [f"{statistics.median(times):.1f}" for times in processor.values()]
+        cells = [task, *(f"{wall:.1f}" for wall in walls), *ratios, *cpu_times]
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def _used() -> float:
+def _children_time() -> float:
     """Return the processor time of all processes that have ended, in seconds."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -1,10 +1,10 @@
-"""Train models of docs/explanation/results.md and docs/dev/results/primer.md over 10 seeds; write their tables.
+"""Train the models of docs/explanation/results.md and docs/dev/results/primer.md over 10 seeds; write the tables.
 
-    python benchmarks/results.py [--seeds 10] [--cache FILE]
+    python benchmarks/primer_results.py [--seeds 10] [--cache FILE]
 
-One process for each core, each with one thread. Every training is measured once and kept in the cache
-(default: docs/dev/results/results.json), so an interrupted run continues. Tables go between the markers
-`<!-- table: NAME -->` and `<!-- end -->` of these pages; the text around them stays.
+Starts one process of one thread for each core. Each result is stored in the cache (default:
+docs/dev/results/results.json), so an interrupted run continues where it stopped. Tables are written between the
+markers `<!-- table: NAME -->` and `<!-- end -->` of these pages; the text around them is not changed.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from measured import Flags, Results, key_of, measure_missing
-from tables import RESULTS, markdown, spread, write_tables
+from markdown_tables import RESULTS, markdown, spread, write_tables
+from stored_measurements import Flags, Results, key_of, measure_missing
 
 TASKS: dict[str, dict[str, Any]] = {
     "counting": {},
@@ -41,7 +41,7 @@ def job(task: str, seed: int, recipe: str = "regard", **flags: Any) -> Flags:
 
 
 def jobs_of(seeds: range) -> list[Flags]:
-    """Return all trainings that the tables need, the quick ones first."""
+    """Return all trainings of the tables, the quick ones first."""
     wanted = [
         *(
             job(task, seed, recipe, **flags)
@@ -69,12 +69,12 @@ def jobs_of(seeds: range) -> list[Flags]:
 
 
 def measure(flags: Flags) -> dict[str, Any]:
-    """Train one model and measure it, on the samples of its own seed."""
+    """Train one model, and measure it on the samples of its own seed."""
     from regard.training import RECIPES
 
     whole = RECIPES["regard"]()
     recipe = flags["recipe"]
-    if recipe in WITHOUT:  # a process measures many trainings, each with its own form of the recipe
+    if recipe in WITHOUT:  # a process measures many trainings, which use different variants of the recipe
         RECIPES["regard"] = lambda: dataclasses.replace(whole, **WITHOUT[recipe])
         flags = {**flags, "recipe": "regard"}
     try:
@@ -110,7 +110,7 @@ def figures_of(flags: Flags) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure what is not in the cache yet, and write the tables."""
+    """Measure all trainings that are not in the cache yet, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10, help="seeds of each training (default: 10)")
     parser.add_argument("--cache", type=Path, default=RESULTS / "results.json", help="file of measurements")
@@ -123,17 +123,17 @@ def main() -> None:
 def rows(
     results: Results, seeds: Iterable[int], task: str, recipe: str = "regard", **flags: Any
 ) -> list[dict[str, Any]]:
-    """Return the measurements of one training over all seeds."""
+    """Return the measurements of one training for all seeds."""
     return [results[key_of(job(task, seed, recipe, **flags))] for seed in seeds]
 
 
 def percent(share: float) -> str:
-    """Write a share with two decimals."""
+    """Format a share with two decimals."""
     return f"{share:.2%}"
 
 
 def reliability(results: Results, seeds: range) -> str:
-    """Exact match of each task at its defaults, with both recipes."""
+    """Table of exact match of each task at its defaults, with both recipes."""
     body = []
     for task, flags in {**TASKS, "difference, alone": {}}.items():
         name = task.split(",")[0]
@@ -159,19 +159,19 @@ def losses(
     variants: list[tuple[str, dict[str, Any], list[str]]],
     marks: list[int],
 ) -> str:
-    """Loss at some steps: published, and measured with both recipes."""
+    """Table of losses at some steps: published, and measured with both recipes."""
     body = []
     for name, flags, published in variants:
         body.append([f"{name}, published", *published])
         for recipe in ("seed", "regard"):
-            found = rows(results, seeds, task, recipe, **flags)
-            cells = [spread([row["loss"][str(mark)] for row in found], lambda x: f"{x:.2g}") for mark in marks]
+            runs = rows(results, seeds, task, recipe, **flags)
+            cells = [spread([row["loss"][str(mark)] for row in runs], lambda x: f"{x:.2g}") for mark in marks]
             body.append([f"{name}, recipe {recipe}", *cells])
     return markdown(["", *[f"{mark} steps" for mark in marks]], body)
 
 
 def signal2_losses(results: Results, seeds: range) -> str:
-    """Signal 2 with and without heads."""
+    """Table of losses of Signal 2 with and without heads."""
     variants = [
         ("with heads", {"multihead": True, "steps": 4000}, ["0.618", "0.046", "0.027", "0.0018"]),
         ("without", {"multihead": False, "steps": 4000}, ["1.43", "1.18", "1.08", "0.82"]),
@@ -180,7 +180,7 @@ def signal2_losses(results: Results, seeds: range) -> str:
 
 
 def signal_losses(results: Results, seeds: range) -> str:
-    """Signal with and without positions."""
+    """Table of losses of Signal with and without positions."""
     variants = [
         ("with positions", {"pos_enc": True}, ["1.30", "0.116", "0.051", "0.015"]),
         ("without", {"pos_enc": False}, ["1.33", "1.23", "1.01", "0.99"]),
@@ -189,7 +189,7 @@ def signal_losses(results: Results, seeds: range) -> str:
 
 
 def without(results: Results, seeds: range) -> str:
-    """Recipe regard without one of its parts: least and median exact match of each task."""
+    """Table of ablations of the recipe regard: minimum and median exact match of each task."""
     body = []
     for recipe in WITHOUT:
         line = [recipe if recipe == "regard" else f"…: {recipe}"]
@@ -201,41 +201,41 @@ def without(results: Results, seeds: range) -> str:
 
 
 def by_length(results: Results, seeds: range) -> str:
-    """Exact match at each length, least over the seeds, trained at one length and over all lengths."""
+    """Table of exact match at each length: minimum over the seeds, trained at one length and over all lengths."""
     body = []
     for task, flags in TASKS.items():
         for name, all_flags in ((task, flags), (f"{task} `--vary_len`", {**flags, "vary_len": True})):
-            found = rows(results, seeds, task, **all_flags)
-            cells = [f"{min(row['by_length'][str(n)] for row in found):.1%}" for n in LENGTHS]
+            runs = rows(results, seeds, task, **all_flags)
+            cells = [f"{min(row['by_length'][str(n)] for row in runs):.1%}" for n in LENGTHS]
             body.append([name, *cells])
     return markdown(["letters", *map(str, LENGTHS)], body)
 
 
 def relevance(results: Results, seeds: range) -> str:
-    """Share of attention on relevant inputs: of the best and of the worst head of each seed."""
+    """Table of the share of attention on relevant inputs, for the best and the worst head of each seed."""
     body = []
     for task, flags in TASKS.items():
-        found = rows(results, seeds, task, **flags)
-        best, worst = ([f(row["heads"]) for row in found] for f in (max, min))
+        runs = rows(results, seeds, task, **flags)
+        best, worst = ([f(row["heads"]) for row in runs] for f in (max, min))
         form = "{:.0%}".format
-        uniform = statistics.median(row["uniform"] for row in found)
+        uniform = statistics.median(row["uniform"] for row in runs)
         body.append([task, f"{uniform:.0%}", spread(best, form), spread(worst, form)])
     return markdown(["task", "uniform attention", "best head", "worst head"], body)
 
 
 def position_norms(results: Results, seeds: range) -> str:
-    """L2 norms of the learned positions: the least of the signals' and the largest of the letters'."""
+    """Table of L2 norms of learned positions: smallest of the signals, largest of the letters."""
     body = []
     for task, flags, signals in (("signal", {"pos_enc": True}, 1), ("signal2", {}, 3)):
         for recipe in ("regard", "seed"):
             norms = [row["position_norms"] for row in rows(results, seeds, task, recipe, **flags)]
-            ratio = [min(each[:signals]) / max(each[signals:]) for each in norms]
+            ratio = [min(norm[:signals]) / max(norm[signals:]) for norm in norms]
             form = "{:.2f}".format
             body.append(
                 [
                     f"{task}, recipe {recipe}",
-                    spread([min(each[:signals]) for each in norms], form),
-                    spread([max(each[signals:]) for each in norms], form),
+                    spread([min(norm[:signals]) for norm in norms], form),
+                    spread([max(norm[signals:]) for norm in norms], form),
                     f"{sum(r > 1 for r in ratio)} of {len(ratio)}",
                 ]
             )

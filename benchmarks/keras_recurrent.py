@@ -1,9 +1,9 @@
-"""The loop of the notes on encoder-decoders, in Keras' layers as they have it: one step after the other.
+"""Train a recurrent encoder-decoder written with Keras layers, one step after the other.
 
-Bidirectional LSTM encoder; at each target step the previous state is repeated for every source step,
-concatenated, scored by two dense layers and a softmax over time; the context and the previous target go into an
-LSTM, and its output into a dense layer. Keras runs on PyTorch here, so that the arithmetic underneath is the
-same.
+The model follows the common tutorial on attention in Keras. The encoder is a bidirectional LSTM. At each target
+step the previous state is repeated for every source step, concatenated, and scored by two dense layers and a
+softmax over time. An LSTM reads the context and the previous target; a dense layer reads its output. Keras runs
+on PyTorch here, so both sides use the same kernels.
 """
 
 import os
@@ -17,10 +17,10 @@ os.environ["KERAS_BACKEND"] = "torch"
 def train(
     batches: list[tuple[np.ndarray, np.ndarray]], *, symbols: tuple[int, int], embedding: int, hidden: int
 ) -> list[float]:
-    """Train on batches of sources (B, Tx) and targets (B, Ty), all of one shape; returns seconds of each.
+    """Train on batches of sources (B, Tx) and targets (B, Ty) of one shape; return the seconds of each batch.
 
-    `symbols`: of source and target vocabulary. `hidden`: of the decoder, half of it for each direction of the
-    encoder.
+    `symbols` are the sizes of the source and target vocabulary. `hidden` is the width of the decoder; each
+    direction of the encoder has half of it.
     """
     import keras
     from keras import layers, ops

@@ -1,13 +1,12 @@
-"""How near each kind of step comes to what this machine can do.
+"""Compare each kind of step with the peak speed of this machine.
 
-    python benchmarks/limits.py DATA [--steps 8] [--model RUN] [--only tiny]
+    python benchmarks/roofline.py DATA [--steps 8] [--model RUN] [--only tiny]
 
-DATA: the folder of `regard data multi30k`; --model: a trained Transformer, without which no search is measured.
-One thread. Of each kind of step: the arithmetic of its products of matrices, the bytes that all its operations
-read and write, how long either would take at the speed of a large product or copy, and how long the step takes,
-by the processor's time, which other programs disturb least. The share is that of the products in the step: the
-rest goes to everything else. Bytes are no limit where tensors stay in the cache, as those of small models do;
-they say how much is gone through.
+DATA is the folder of `regard data multi30k`. Searches are measured only with --model, a trained Transformer. The
+program uses one thread. It counts the FLOPs of the matrix products in a step, and the bytes that all its
+operations read and write. It prints the time each would take at the speed of a large product or copy, and the
+measured processor time of the step, which other programs disturb least. The share is the time of the products
+divided by the time of the step. Bytes are not a limit if the tensors stay in the cache, as in small models.
 """
 
 import argparse
@@ -21,8 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from markdown_tables import markdown
 from multi30k import BATCH, SYMBOLS, TOKENS, files, multi30k_parser, texts
-from tables import markdown
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -31,8 +30,8 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sd
 import regard
 from regard.fast.onednn import onednn_matmul
 
-WARM = 3
-"""Steps before any is counted."""
+WARM_UP = 3
+"""Warm-up steps, which are not counted."""
 LARGE, LONG = 2048, 1 << 26
 """Rows of a large matrix, and numbers of a long vector."""
 SEARCHES = {"search, greedy": 1, "search, 5 beams": 5}
@@ -50,11 +49,11 @@ TRAININGS: dict[str, tuple[str, dict[str, Any]]] = {
     "the same with R-Drop": ("translation", {**TEXT, "precision": "bfloat16", "r_drop": 3.0}),
     "base Transformer, bfloat16": ("translation", {**TEXT, "precision": "bfloat16", "preset": "base"}),
 }
-"""Task and flags of each; a preset's own where none are given."""
+"""Task and flags of each training; other flags are the preset's defaults."""
 
 
-class Counted(TorchDispatchMode):
-    """Adds up what the operations of this thread do: FLOPs of products by their dtype, and bytes."""
+class OperationCounter(TorchDispatchMode):
+    """Count the operations of this thread: FLOPs of matrix products by dtype, and bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,22 +61,26 @@ class Counted(TorchDispatchMode):
         self.bytes = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operation, and count it unless it is only another view of the same numbers."""
-        found = func(*args, **(kwargs or {}))
+        """Run an operation, and count it unless it returns a view."""
+        result = func(*args, **(kwargs or {}))
         if func.is_view:
-            return found
-        tensors = [each for each in tree_leaves((args, kwargs, found)) if isinstance(each, Tensor)]
-        self.bytes += sum(each.numel() * each.element_size() for each in tensors)
+            return result
+        tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, Tensor)]
+        self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         count = flops_of(func._overloadpacket)
         if count is not None:
-            self.flops[tensors[0].dtype] += count(*args, **(kwargs or {}), out_val=found)
-        return found
+            self.flops[tensors[0].dtype] += count(*args, **(kwargs or {}), out_val=result)
+        return result
 
 
 def flops_of(operation: Any) -> Callable[..., int] | None:
-    """Return what counts the FLOPs of an operation; PyTorch has nothing for its kernels for a CPU."""
+    """Return a function that counts the FLOPs of an operation; PyTorch has none for its CPU kernels."""
     aten = torch.ops.aten
-    if operation in (torch.ops.mkldnn._linear_pointwise, aten.matmul, aten.linear):  # two only without autograd
+    if operation in (
+        torch.ops.mkldnn._linear_pointwise,
+        aten.matmul,
+        aten.linear,
+    ):  # the last two only without autograd
         return lambda states, *_, out_val, **__: 2 * out_val.numel() * states.shape[-1]
     operation = {aten.addmm_: aten.addmm, aten.baddbmm_: aten.baddbmm}.get(operation, operation)
     if operation is aten.mkldnn_rnn_layer:
@@ -88,117 +91,117 @@ def flops_of(operation: Any) -> Callable[..., int] | None:
         return lambda q, k, v, *_, **__: sdpa_flop_count(q.shape, k.shape, v.shape)
     if operation is aten._scaled_dot_product_flash_attention_for_cpu_backward:
         return lambda g, q, k, v, *_, **__: sdpa_backward_flop_count(g.shape, q.shape, k.shape, v.shape)
-    found: Callable[..., int] | None = flop_registry.get(operation)
-    return found
+    count: Callable[..., int] | None = flop_registry.get(operation)
+    return count
 
 
 class Speeds(NamedTuple):
-    """What the machine does of one thing alone, in one thread."""
+    """Peak speeds of this machine in one thread."""
 
     flops: dict[torch.dtype, float]
-    """A second, of a large product."""
+    """FLOPs per second of a large product."""
     bytes: float
-    """A second, read and written by a copy."""
+    """Bytes per second, read and written by a copy."""
 
 
 class Step(NamedTuple):
-    """What a step does, and how long it takes."""
+    """Operations and time of a step."""
 
     flops: dict[torch.dtype, int]
     bytes: int
     seconds: float
 
     def row(self, name: str, speeds: Speeds) -> list[str]:
-        """Write a row of the table."""
+        """Return a row of the table."""
         products = sum(count / speeds.flops[dtype] for dtype, count in self.flops.items())
         figures = [sum(self.flops.values()) / 1e9, self.bytes / 1e9]
         times = [products * 1e3, self.bytes / speeds.bytes * 1e3, self.seconds * 1e3]
-        return [name, *(f"{each:.3g}" for each in (*figures, *times)), f"{products / self.seconds:.0%}"]
+        return [name, *(f"{figure:.3g}" for figure in (*figures, *times)), f"{products / self.seconds:.0%}"]
 
 
 @torch.inference_mode()
 def speeds() -> Speeds:
-    """Measure the machine; the best of several tries, as others can only disturb."""
+    """Measure the peak speeds: the best of several tries, since other programs can only slow them down."""
     square, vector = torch.randn(LARGE, LARGE), torch.zeros(LONG)
     flops = {}
     for dtype in (torch.float32, torch.bfloat16):
-        one, into = square.to(dtype), torch.empty(LARGE, LARGE, dtype=dtype)
+        matrix, result = square.to(dtype), torch.empty(LARGE, LARGE, dtype=dtype)
         ways = (
-            partial(torch.mm, one, one, out=into),
-            partial(onednn_matmul, one, one),
+            partial(torch.mm, matrix, matrix, out=result),
+            partial(onednn_matmul, matrix, matrix),
         )  # MKL or oneDNN, and oneDNN
         flops[dtype] = 2 * LARGE**3 / min(min(seconds(way, 8)) for way in ways)
-    other = torch.empty_like(vector)
-    return Speeds(flops, 2 * vector.nbytes / min(seconds(lambda: other.copy_(vector), 8)))
+    copy = torch.empty_like(vector)
+    return Speeds(flops, 2 * vector.nbytes / min(seconds(lambda: copy.copy_(vector), 8)))
 
 
-def seconds(work: Callable[[], Any], times: int) -> list[float]:
-    """Return the processor's time that some work takes, each time."""
-    found = []
-    for _ in range(times):
+def seconds(work: Callable[[], Any], calls: int) -> list[float]:
+    """Return the processor time of each call."""
+    times = []
+    for _ in range(calls):
         began = time.process_time()
         work()
-        found.append(time.process_time() - began)
-    return found
+        times.append(time.process_time() - began)
+    return times
 
 
-def measured(work: Callable[[], Any], steps: int) -> Step:
-    """Count and time some work, a mean over `steps` of it for what differs from batch to batch."""
-    for _ in range(WARM):
+def count_and_time(work: Callable[[], Any], steps: int) -> Step:
+    """Return the mean operation counts of `steps` calls, and their median time."""
+    for _ in range(WARM_UP):
         work()
-    took = seconds(work, steps)
-    with Counted() as counted:
+    times = seconds(work, steps)
+    with OperationCounter() as counter:
         for _ in range(steps):
             work()
-    flops = {dtype: count // steps for dtype, count in counted.flops.items()}
-    return Step(flops, counted.bytes // steps, statistics.median(took))
+    flops = {dtype: count // steps for dtype, count in counter.flops.items()}
+    return Step(flops, counter.bytes // steps, statistics.median(times))
 
 
 def training_step(task: str, flags: dict[str, Any], steps: int, folder: str) -> Step:
-    """Return what a training step of a task does."""
+    """Return the operations and time of a training step of a task."""
     training: Any = importlib.import_module("regard.runs.training")
-    found: list[Step] = []
+    results: list[Step] = []
 
-    def only_measure(learner: Any, settings: Any, *_: Any, **__: Any) -> None:
-        found.append(measured(lambda: learner.learn(settings.schedule_at(learner.step)), steps))
+    def measure_instead(learner: Any, settings: Any, *_: Any, **__: Any) -> None:
+        results.append(count_and_time(lambda: learner.learn(settings.schedule_at(learner.step)), steps))
 
-    usual, training.train_steps = training.train_steps, only_measure
+    original, training.train_steps = training.train_steps, measure_instead
     try:
         regard.train(task, **flags, savepath=folder, overwrite=True, progress=False)
     finally:
-        training.train_steps = usual
-    return found[0]
+        training.train_steps = original
+    return results[0]
 
 
 def search_step(run: Any, sources: list[str], beam: int, steps: int) -> Step:
-    """Return what a search of a batch does."""
-    return measured(lambda: run.translate(sources, beam=beam, batchsize=BATCH), steps)
+    """Return the operations and time of a search of one batch."""
+    return count_and_time(lambda: run.translate(sources, beam=beam, batchsize=BATCH), steps)
 
 
 def rows(args: argparse.Namespace, folder: str) -> list[list[str]]:
-    """Measure each kind of step that is asked for."""
-    found, fast = [], speeds()
-    products = ", ".join(f"{str(dtype)[6:]} {each / 1e9:.0f} GFLOP/s" for dtype, each in fast.flops.items())
-    print(f"{products}, copies {fast.bytes / 1e9:.1f} GB/s")
+    """Measure all selected kinds of steps."""
+    table, peak = [], speeds()
+    products = ", ".join(f"{str(dtype)[6:]} {flops / 1e9:.0f} GFLOP/s" for dtype, flops in peak.flops.items())
+    print(f"{products}, copies {peak.bytes / 1e9:.1f} GB/s")
     for name, (task, flags) in TRAININGS.items():
         if args.only in name:
             text = {"train": files(args.data)["train"]} if task == "translation" else {}
-            found.append(training_step(task, {**text, **flags}, args.steps, folder).row(name, fast))
-            print(*found[-1], flush=True)
+            table.append(training_step(task, {**text, **flags}, args.steps, folder).row(name, peak))
+            print(*table[-1], flush=True)
     if args.model is not None:
         run = regard.load(args.model)
         sources = [source for source, _ in texts(args.data, "test")][:BATCH]
         for name, beam in SEARCHES.items():
             if args.only in name:
-                found.append(search_step(run, sources, beam, args.steps).row(name, fast))
-                print(*found[-1], flush=True)
-    return found
+                table.append(search_step(run, sources, beam, args.steps).row(name, peak))
+                print(*table[-1], flush=True)
+    return table
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Run all measurements, and print the table."""
     parser = multi30k_parser(__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=8, help="steps that are timed and counted (default: 8)")
+    parser.add_argument("--steps", type=int, default=8, help="timed and counted steps (default: 8)")
     parser.add_argument("--model", type=Path, help="run to search with (default: no search)")
     parser.add_argument("--only", default="", help="measure only rows with this in their name")
     args = parser.parse_args()

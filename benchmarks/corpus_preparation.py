@@ -1,9 +1,9 @@
-"""How long a corpus takes to prepare, and how much memory.
+"""Measure time and memory of the preparation of a corpus.
 
-    python benchmarks/preparing.py [--pairs 500000] [--cores 1 2]
+    python benchmarks/corpus_preparation.py [--pairs 500000] [--cores 1 2]
 
-Writes synthetic pairs to files (those of memory.py), and prepares them with so many cores. Then measures each
-stage of a chunk.
+Writes synthetic pairs to files (see corpus_memory.py), and prepares them with the given number of cores. Then
+measures each stage of a chunk.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from memory import write_pairs
+from corpus_memory import write_pairs
 
 PREPARING = """
 import json, resource, sys, time
@@ -25,31 +25,31 @@ from regard.data.parallel import ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
 text, root = ParallelText(sys.argv[1:3]), Path(sys.argv[3])
 begin = time.perf_counter()
-cutting = TokenizerConfig(kind="bpe", size=12000, joint=True, lowercase=False)
-both = learn_vocabularies(text, cutting, root, progress=False)
+tokenization = TokenizerConfig(kind="bpe", size=12000, joint=True, lowercase=False)
+both = learn_vocabularies(text, tokenization, root, progress=False)
 learned, before = time.perf_counter(), time.process_time()
 prepare_corpus(text, both, root, max_len=256, progress=False)
 took, used = time.perf_counter() - learned, [resource.getrusage(who) for who in (0, resource.RUSAGE_CHILDREN)]
 print(json.dumps({
     "vocabulary": learned - begin, "corpus": took,
     "cpu": time.process_time() - before, "others": used[1].ru_utime + used[1].ru_stime,
-    "memory": [each.ru_maxrss / 1024 for each in used],
+    "memory": [usage.ru_maxrss / 1024 for usage in used],
 }))
 """
-"""Prepares a text, and prints seconds, seconds of CPU for the corpus (of the process
-and of those that it has started), and peaks of memory in MiB, of the process and of the largest of the others."""
+"""Prepares a text, and prints seconds, CPU seconds for the corpus (of this process and of its children), and peak
+memory in MiB (of this process and of its largest child)."""
 
 
 def texts(folder: Path, pairs: int) -> tuple[str, str]:
-    """Return synthetic text of so many pairs, written or found in a folder."""
+    """Return the files of synthetic text with the given number of pairs; write them if they are missing."""
     files = (str(folder / f"{pairs}.source"), str(folder / f"{pairs}.target"))
-    return files if all(Path(each).exists() for each in files) else write_pairs(folder, pairs)
+    return files if all(Path(file).exists() for file in files) else write_pairs(folder, pairs)
 
 
 def prepare(files: tuple[str, str], root: Path, cores: int) -> dict[str, Any]:
-    """Prepare in a process of its own that has so many cores; returns its figures."""
+    """Prepare a corpus in a separate process with the given number of cores; return its figures."""
     available = sorted(os.sched_getaffinity(0))[:cores]
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     done = subprocess.run(
         [sys.executable, "-c", PREPARING, *files, str(root)],
         capture_output=True,
@@ -62,8 +62,10 @@ def prepare(files: tuple[str, str], root: Path, cores: int) -> dict[str, Any]:
 
 
 def stages(files: tuple[str, str], root: Path) -> dict[str, float]:
-    """Return how long each stage of a chunk takes: seconds of CPU, the median of all chunks but the first ten, in
-    which most words are new."""
+    """Return the median CPU time of each stage of a chunk, in seconds.
+
+    The first ten chunks are left out, since most of their words are new.
+    """
     import numpy as np
 
     from regard.data.chunks import read_chunks
@@ -71,8 +73,8 @@ def stages(files: tuple[str, str], root: Path) -> dict[str, float]:
     from regard.data.parallel import ParallelText
     from regard.data.prepare import TokenizerConfig, learn_vocabularies
 
-    text, cutting = ParallelText(files), TokenizerConfig(kind="bpe", size=12000, joint=True, lowercase=False)
-    encoder = ChunkEncoder(learn_vocabularies(text, cutting, root, progress=False), 256, False)
+    text, tokenization = ParallelText(files), TokenizerConfig(kind="bpe", size=12000, joint=True, lowercase=False)
+    encoder = ChunkEncoder(learn_vocabularies(text, tokenization, root, progress=False), 256, False)
     rows, begin = [], time.process_time()
     for chunk in read_chunks(text):
         times = [begin, time.process_time()]
@@ -87,14 +89,14 @@ def stages(files: tuple[str, str], root: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, and print tables."""
+    """Run all measurements, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, nargs="+", default=[500_000], help="numbers of pairs")
-    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2], help="processes to measure")
-    parser.add_argument("--texts", help="folder for the texts, in which they are found again")
+    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2], help="numbers of cores")
+    parser.add_argument("--texts", help="folder for the texts, which reuses existing ones")
     parser.add_argument("--only-whole", action="store_true", help="leave out the stages")
     args = parser.parse_args()
-    print("| pairs | MB | cores | vocabulary, s | corpus, s | CPU, s | of others, s | MiB | of another |")
+    print("| pairs | MB | cores | vocabulary, s | corpus, s | CPU, s | children, s | MiB | largest child, MiB |")
     print("| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for pairs in args.pairs:
         with tempfile.TemporaryDirectory() as name:

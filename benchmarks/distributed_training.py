@@ -1,11 +1,11 @@
-"""Training on several processes: steps, memory and checkpoints.
+"""Measure training on several processes: steps, memory and checkpoints.
 
-    python benchmarks/wider.py DATA [--rounds 3] [--steps 30] [--only steps|sharded]
+    python benchmarks/distributed_training.py DATA [--rounds 3] [--steps 30] [--only steps|sharded]
 
-`DATA`: folder of Multi30k's files. First a step of the tiny Transformer, on two processes of one thread and on
-one process of two threads, turn by turn. Then a few steps of a base Transformer (512 wide, 6 and 6 layers), whole
-and `--sharded`: of each process the peak of its memory, what it holds of parameters, moments and average, and how
-long checkpoints take to be written and read. All processes run on this machine.
+`DATA` is the folder of Multi30k's files. The first part times a step of the tiny Transformer on two processes of
+one thread and on one process of two threads, alternately. The second part takes a few steps of a base Transformer
+(width 512, 6 and 6 layers), replicated and `--sharded`. It prints each process's peak memory, its bytes of
+parameters, moments and average, and the time to write and read checkpoints. All processes run on this machine.
 """
 
 import argparse
@@ -20,59 +20,59 @@ import time
 from pathlib import Path
 from typing import Any
 
+from markdown_tables import markdown
 from multi30k import files
-from tables import markdown
 
 LEFT_OUT = 5
 """First steps, which are not timed."""
 TINY: dict[str, Any] = {"tokens": 4096, "batchsize": 0}
 BASE: dict[str, Any] = {"preset": "base", "vocab_size": 37_000, "tokens": 512, "steps": 3, "precision": "float32"}
 CASES = [(1, False), (2, False), (2, True), (4, True)]
-"""Processes, and whether they split the model."""
+"""Number of processes, and whether the model is sharded."""
 MB = 1 << 20
 
 
 def work(out: Path, flags: dict[str, Any], checkpoints: bool) -> None:
-    """Train, and write what one process has measured; to be run in a process of its own, or under torchrun."""
+    """Train, and write the measurements of one process; runs in a separate process or under torchrun."""
     import torch
 
     import regard
     from regard.training import SingleLearner
 
-    learn, times, told = SingleLearner.learn, list[float](), dict[str, Any]()
+    learn, times, measurements = SingleLearner.learn, list[float](), dict[str, Any]()
 
     def timed(self: SingleLearner, lr: float) -> Any:
         begin = time.perf_counter()
-        found = learn(self, lr)
+        loss = learn(self, lr)
         times.append(time.perf_counter() - begin)
         if checkpoints and self.step == self.settings.steps:
-            told["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            told["held"] = held(self.state) / MB
-            told["parameters"] = sum(each.numel() for each in self.state.model.parameters())
+            measurements["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            measurements["held"] = state_bytes(self.state) / MB
+            measurements["parameters"] = sum(weight.numel() for weight in self.state.model.parameters())
             for name, use in (("save", False), ("with model", True)):
                 begin = time.perf_counter()
                 self.save(use=use)
                 self.context.wait()
-                told[name] = time.perf_counter() - begin
+                measurements[name] = time.perf_counter() - begin
             begin = time.perf_counter()
             self.state.restore(self.folder)
             self.context.wait()
-            told["load"] = time.perf_counter() - begin
-        return found
+            measurements["load"] = time.perf_counter() - begin
+        return loss
 
     SingleLearner.learn = timed  # type: ignore[method-assign]
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     regard.train("translation", savepath=out, progress=False, overwrite=True, **flags)
-    told["step"] = statistics.median(times[LEFT_OUT:] or times)
-    told["end"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    (out / f"{os.environ.get('RANK', '0')}.json").write_text(json.dumps(told))
+    measurements["step"] = statistics.median(times[LEFT_OUT:] or times)
+    measurements["end"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    (out / f"{os.environ.get('RANK', '0')}.json").write_text(json.dumps(measurements))
 
 
-def held(state: Any) -> int:
-    """Return the bytes that this process keeps of parameters, moments and average."""
-    moments = [each for found in state.optimizer.moments.values() for each in found.values()]
-    kept = [*state.model.parameters(), *moments, *state.average.values()]
-    return sum(local.numel() * local.element_size() for local in map(_local, kept))
+def state_bytes(state: Any) -> int:
+    """Return this process's bytes of parameters, moments and average."""
+    moments = [moment for moments in state.optimizer.moments.values() for moment in moments.values()]
+    tensors = [*state.model.parameters(), *moments, *state.average.values()]
+    return sum(local.numel() * local.element_size() for local in map(_local, tensors))
 
 
 def _local(tensor: Any) -> Any:
@@ -82,7 +82,7 @@ def _local(tensor: Any) -> Any:
 def measure(
     folder: Path, processes: int, threads: int, flags: dict[str, Any], *, checkpoints: bool = False
 ) -> list[dict[str, Any]]:
-    """Run a training on so many processes, and return what each of them has measured."""
+    """Run a training on several processes, and return the measurements of each."""
     python = [sys.executable]
     if processes > 1:
         python += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
@@ -93,19 +93,19 @@ def measure(
 
 
 def steps(folder: Path, text: dict[str, Any], rounds: int, count: int) -> str:
-    """Return a table of how long a step of the tiny Transformer takes."""
-    found: dict[tuple[int, int], list[float]] = {(1, 2): [], (2, 1): [], (1, 1): []}
+    """Return a table of the step time of the tiny Transformer."""
+    step_times: dict[tuple[int, int], list[float]] = {(1, 2): [], (2, 1): [], (1, 1): []}
     for _ in range(rounds):
-        for (processes, threads), times in found.items():
+        for (processes, threads), times in step_times.items():
             flags = {**text, **TINY, "steps": count}
             times.append(measure(folder, processes, threads, flags)[0]["step"])
-    first = statistics.median(found[1, 2])
+    first = statistics.median(step_times[1, 2])
     rows = []
-    for (processes, threads), times in found.items():
+    for (processes, threads), times in step_times.items():
         median = statistics.median(times)
         spread = f"{1000 * min(times):.0f} to {1000 * max(times):.0f}"
         rows.append([f"{processes} of {threads}", f"{1000 * median:.0f}", spread, f"{first / median:.2f}"])
-    return markdown(["processes, of threads", "ms a step", "least to most", "ratio"], rows)
+    return markdown(["processes, of threads", "ms per step", "range", "ratio"], rows)
 
 
 def sharded(folder: Path, text: dict[str, Any]) -> str:
@@ -113,32 +113,32 @@ def sharded(folder: Path, text: dict[str, Any]) -> str:
     rows, parameters = [], 0
     for processes, split in CASES:
         flags = {**text, **BASE, "sharded": split}
-        each = measure(folder, processes, 1, flags, checkpoints=True)
-        parameters = max(parameters, each[0]["parameters"])
-        most = {name: max(one[name] for one in each) for name in each[0]}
+        ranks = measure(folder, processes, 1, flags, checkpoints=True)
+        parameters = max(parameters, ranks[0]["parameters"])
+        largest = {name: max(rank[name] for rank in ranks) for name in ranks[0]}
         rows.append(
             [
                 f"{processes}{', `--sharded`' if split else ''}",
-                f"{most['held']:.0f}",
-                " ".join(f"{one['peak']:.0f}" for one in each),
-                " ".join(f"{one['end']:.0f}" for one in each),
-                f"{most['step']:.1f}",
-                f"{most['save']:.1f}",
-                f"{most['with model']:.1f}",
-                f"{most['load']:.1f}",
+                f"{largest['held']:.0f}",
+                " ".join(f"{rank['peak']:.0f}" for rank in ranks),
+                " ".join(f"{rank['end']:.0f}" for rank in ranks),
+                f"{largest['step']:.1f}",
+                f"{largest['save']:.1f}",
+                f"{largest['with model']:.1f}",
+                f"{largest['load']:.1f}",
             ]
         )
-    head = ["processes", "held MB", "peak MB of each", "with checkpoints", "s a step"]
+    head = ["processes", "state, MB", "peak MB by process", "with checkpoints", "s per step"]
     head += ["s to save", "with the model", "s to load"]
     return f"{parameters:,} parameters\n\n{markdown(head, rows)}"
 
 
 def main() -> None:
-    """Measure, and print tables."""
+    """Run all measurements, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, nargs="?", help="folder of Multi30k's files")
-    parser.add_argument("--rounds", type=int, default=3, help="times that steps are timed (default: 3)")
-    parser.add_argument("--steps", type=int, default=30, help="steps in a round (default: 30)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of measurement (default: 3)")
+    parser.add_argument("--steps", type=int, default=30, help="steps per round (default: 30)")
     parser.add_argument("--only", choices=["steps", "sharded"], help="one of the two tables")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -1,0 +1,43 @@
+// Design tokens: the type scale, spacing and colours of the view and of the pages around it, in one place.
+
+/** @type {Record<string, [light: string, dark: string]>} */
+const COLOURS = {
+  ink: ["#14181d", "#eceff3"],
+  quiet: ["#4d5560", "#b9c1cb"],
+  edge: ["#7b838d", "#7f8894"],
+  line: ["#d5dce4", "#2c3641"],
+  paper: ["#ffffff", "#101418"],
+  panel: ["#f5f7fa", "#171d24"],
+  down: ["#dbe7f5", "#22354a"],
+  accent: ["#0b5cad", "#6cb0f5"], // selection and the model's weights
+  focus: ["#c2410c", "#fbbf24"], // the chosen row, the focus and changes
+  error: ["#9f1239", "#fda4af"],
+};
+// A screen of more than 1,600 pixels has larger text, so that 3,840 pixels are read from the same distance.
+const PLAIN = 1600;
+const GROWTH = 0.0035; // pixels of text for each further pixel of the screen
+const TEXT = 14; // pixels
+const SIZES = `--text: calc(${TEXT}px + max(0px, 100vw - ${PLAIN}px) * ${GROWTH}); --tiny: calc(var(--text) * 0.79);
+  --small: calc(var(--text) * 0.86); --large: calc(var(--text) * 1.14); --title: calc(var(--text) * 1.3);
+  --gap1: calc(var(--text) * 0.29); --gap2: calc(var(--text) * 0.57); --gap3: calc(var(--text) * 0.86);
+  --gap4: calc(var(--text) * 1.43); --round: calc(var(--text) * 0.36); --target: max(24px, calc(var(--text) * 1.8));
+  --family: system-ui, sans-serif; --mono: ui-monospace, monospace;`;
+
+/** The factor of the text on a large screen. */
+export function textFactor() {
+  return 1 + (Math.max(0, innerWidth - PLAIN) * GROWTH) / TEXT;
+}
+
+/** @param {0 | 1} scheme light or dark */
+function colours(scheme) {
+  return Object.entries(COLOURS)
+    .map(([name, values]) => `--${name}: ${values[scheme]};`)
+    .join(" ");
+}
+
+/** The tokens as CSS: of a page by the system's scheme, of a view by its own, which a notebook sets. */
+export const TOKEN_CSS = `:root { ${SIZES} ${colours(0)} }
+@media (prefers-color-scheme: dark) { :root { ${colours(1)} } }
+.regard-view { ${SIZES} ${colours(0)} }
+.regard-view.dark { ${colours(1)} }
+`;

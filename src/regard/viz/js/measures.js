@@ -1,0 +1,149 @@
+// Measures of heads: what the navigator and the overview show beside the weights.
+
+import { cached } from "./cache.js";
+import { headImportance, shortImportance } from "./importance.js";
+import { headRole, shortRole } from "./roles.js";
+
+/** @import { LayerData } from "./data.js" */
+/** @import { Matrix } from "./matrix.js" */
+/** @import { Scene } from "./scene.js" */
+/** @import { MeasureName } from "./state.js" */
+
+/**
+ * The value of a head.
+ *
+ * @typedef {object} Measured
+ * @property {number} value
+ * @property {number | null} low of the 95 % interval
+ * @property {number | null} high
+ * @property {string} text
+ * @property {boolean} sure whether 0 is outside the interval, if there is one
+ */
+
+/**
+ * @typedef {object} Measure
+ * @property {string} title
+ * @property {string} unit
+ * @property {(layer: LayerData, head: number) => Measured | null} of null: unknown
+ */
+
+/** @type {Record<MeasureName, { title: string, unit: string }>} */
+export const MEASURES = {
+  importance: { title: "importance", unit: "loss increase without the head, in nats" },
+  role: { title: "role", unit: "strength of the role, from 0 to 1" },
+  relevant: { title: "weight on relevant inputs", unit: "mean over the outputs" },
+  entropy: { title: "entropy", unit: "0: one key, 1: uniform" },
+  distance: { title: "distance", unit: "mean distance of query and key in tokens" },
+};
+export const MEASURE_NAMES = /** @type {MeasureName[]} */ (Object.keys(MEASURES));
+
+/**
+ * The measures that are known for a map, the default first.
+ *
+ * @param {Pick<Scene, "data" | "map" | "state">} scene
+ * @returns {MeasureName[]}
+ */
+export function availableMeasures({ data, map, state }) {
+  const trained = state.frame === null; // importance and roles describe the trained model
+  const known = {
+    importance: trained && data.importance !== undefined,
+    role: trained && Object.keys(data.roles ?? {}).length > 0,
+    relevant: map.layers.some((layer) => layer.relevant?.length),
+    entropy: true,
+    distance: map.layers.some((layer) => layer.kind !== "cross"),
+  };
+  return MEASURE_NAMES.filter((name) => known[name]);
+}
+
+/**
+ * @param {Pick<Scene, "data" | "map" | "state" | "shown">} scene
+ * @returns {Measure & { name: MeasureName }}
+ */
+export function chosenMeasure(scene) {
+  const all = availableMeasures(scene);
+  const name = all.find((candidate) => candidate === scene.state.measure) ?? all[0];
+  return { name, ...MEASURES[name], of: (layer, head) => measure(scene, name, layer, head) };
+}
+
+/**
+ * @param {Pick<Scene, "data" | "shown">} scene
+ * @param {MeasureName} name
+ * @param {LayerData} layer
+ * @param {number} head
+ * @returns {Measured | null}
+ */
+export function measure({ data, shown }, name, layer, head) {
+  const plain = { low: null, high: null, sure: true };
+  if (name === "importance") {
+    const worth = headImportance(data, layer.name, head);
+    const text = worth && shortImportance(worth);
+    return worth && text ? { ...worth, value: worth.added, text, sure: !text.startsWith("(") } : null;
+  }
+  if (name === "role") {
+    const role = headRole(data, layer.name, head);
+    return role
+      ? { ...plain, value: role.strength?.mean ?? 0, text: shortRole(role), sure: role.role !== null }
+      : null;
+  }
+  const matrix = shown(layer);
+  if (name === "distance" && layer.kind === "cross") return null;
+  if (name === "relevant" && !matrix.relevant?.length) return null;
+  const compute = { relevant: relevantWeight, entropy, distance }[name];
+  const value = cached(matrix, `${name} ${head}`, () => compute(matrix, head));
+  const text =
+    name === "distance"
+      ? value.toFixed(1)
+      : name === "relevant"
+        ? `${Math.round(100 * value)}%`
+        : value.toFixed(2);
+  return { ...plain, value, text };
+}
+
+/**
+ * The mean entropy of the rows, divided by its largest possible value.
+ *
+ * @param {Matrix} matrix
+ * @param {number} head
+ */
+export function entropy(matrix, head) {
+  let [total, rows] = [0, 0];
+  for (let query = 0; query < matrix.rows; query += 1) {
+    let [sum, seen] = [0, 0];
+    for (const weight of matrix.row(matrix.slices[head], query)) {
+      if (!(weight > 0)) continue;
+      sum -= weight * Math.log(weight);
+      seen += 1;
+    }
+    if (seen < 2 && matrix.causal) continue; // a step that sees itself alone
+    rows += 1;
+    total += seen < 2 ? 0 : sum / Math.log(matrix.causal ? query + 1 : matrix.columns);
+  }
+  return rows ? Math.min(total / rows, 1) : 0;
+}
+
+/**
+ * The mean distance of query and key in tokens.
+ *
+ * @param {Matrix} matrix
+ * @param {number} head
+ */
+export function distance(matrix, head) {
+  let sum = 0;
+  matrix.slices[head].forEach((weight, index) => {
+    sum += weight * Math.abs(Math.floor(index / matrix.columns) - (index % matrix.columns)) || 0;
+  });
+  return matrix.rows ? sum / matrix.rows : 0;
+}
+
+/**
+ * The mean weight on relevant keys, over the queries that have some.
+ *
+ * @param {Matrix} matrix
+ * @param {number} head
+ */
+export function relevantWeight(matrix, head) {
+  const pairs = matrix.relevant ?? [];
+  const queries = new Set(pairs.map(([query]) => query));
+  const total = pairs.reduce((sum, [query, key]) => sum + matrix.at(head, query, key), 0);
+  return queries.size ? total / queries.size : 0;
+}
