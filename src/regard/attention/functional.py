@@ -25,7 +25,7 @@ def attention_weights(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     wide = torch.promote_types(scores.dtype, torch.float32)
     if mask is None:
-        # A recorded tensor must not be a view with gaps.
+        # A recorded tensor must be contiguous.
         return padded_softmax(scores, wide).to(scores.dtype).contiguous()
     # Adding the mask takes a single pass over the scores. The offset is finite, because the softmax of a row
     # of -inf is 0 / 0. The offset is half of the lowest number, so that its sum with a score stays finite.

@@ -38,10 +38,10 @@ class AttentionHook:
     name: str = ""
     """Name of the layer for the recorder."""
     watcher: Callable[[AttentionTrace], None] | None = None
-    """Called with the trace of each call."""
+    """Function that gets the trace of each call of the layer."""
 
     by_rows: Callable[[int, RowWeights], None] | None = None
-    """Called with the number of queries, and with a function that computes the weights of selected rows."""
+    """Function that gets the number of queries, and a function that computes the weights of selected rows."""
 
     @property
     def partial(self) -> bool:

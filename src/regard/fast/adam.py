@@ -2,7 +2,7 @@
 
 Replaces `torch.optim.Adam` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
 Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, 0.9 s of a training of Counting that
-  takes 1.2 s; for small models, its work around the step takes half as long as the step itself
+  takes 1.2 s; for small models, the optimizer's other work takes half as long as the step itself
   (docs/dev/benchmarks.md, "The primer's
   tasks").
 The fast path is not used with `REGARD_REFERENCE=1`.

@@ -96,7 +96,7 @@ class KVCache:
         return offsets.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1)
 
     def choose(self, hypotheses: Tensor) -> "KVCache":
-        """Keep some hypotheses of each source, (B, K') int64."""
+        """Keep some hypotheses of each source, given by their indices (B, K') int64."""
         if self.ancestors is None:  # one hypothesis of each so far, and all have its past
             self.ancestors = self.states.new_zeros(*hypotheses.shape, self.used)
         else:

@@ -79,7 +79,7 @@ def _ratio(part: np.ndarray, whole: np.ndarray, draw: np.ndarray) -> Estimate | 
     """Return the ratio of two sums over sentences with its interval; `draw` (R, N) as in `resample_counts`."""
     if not whole.sum() or len(whole) < 2:
         return None
-    # The ratio of the sums, not the mean of the ratios: long sentences count more, as in the definition.
+    # Each rate is a ratio of sums, not a mean of ratios, so that long sentences count more, as in the definition.
     wholes = draw @ whole
     ratios = (draw @ part)[wholes > 0] / wholes[wholes > 0]
     low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

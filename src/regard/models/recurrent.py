@@ -27,7 +27,7 @@ class RecurrentConfig(ModelConfig):
     """Options of a recurrent encoder-decoder."""
 
     hidden: int = 128
-    """Width of the decoder's state, and of the memory without enc_hidden."""
+    """Width of the decoder's state, and also of the memory if enc_hidden is not given."""
     enc_hidden: int | None = None
     """Width of the memory; each direction of the encoder has half of it. None: hidden. A width other than hidden
     needs a score of two widths: general, concat or additive."""

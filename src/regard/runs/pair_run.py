@@ -99,7 +99,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         """Answer an input such as `"3. Mai 1979"`, and return the attention of each character of the answer.
 
         `input` None: an unseen one with `sample_len` characters, drawn by `seed`. `answer`: a result of `search`
-        to use instead of the best. Other options as in `search`.
+        to use instead of the best answer. Other options as in `search`.
         """
         if input is None:
             input = self.draw(sample_len=sample_len, seed=seed)

@@ -185,7 +185,9 @@ def _config_and_origin(
     if not isinstance(task, str | RunConfig):
         task = task.run_config()
     if isinstance(task, RunConfig) and flags and not resume:
-        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change them in it")
+        raise InputError(
+            f"a config is given: leave out {', '.join(flags)}, or change these options in the config"
+        )
     before = None
     if resume:
         config = resumed_config(task, flags, savepath, start_from, trust_code, trust_edited)

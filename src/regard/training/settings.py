@@ -125,7 +125,7 @@ class TrainingConfig:
     snapshots show how attention forms. 0: none."""
     freeze: tuple[str, ...] = ()
     """Parts of the model whose parameters are not trained, such as embedding, encoder, decoder, a layer
-    (encoder.0) or a part of a layer (decoder.1.cross). For runs that start from another run."""
+    (encoder.0) or a part of a layer (decoder.1.cross). This option is for runs that start from another run."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
