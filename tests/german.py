@@ -22,7 +22,7 @@ def sentences() -> list[tuple[str, str]]:
 
 
 LINKS = "0-4 1-3 2-0 3-1 4-2"
-"""Of every pair: words between blanks."""
+"""Alignment of every pair, between words separated by blanks."""
 
 
 def write(folder: Path) -> dict[str, Any]:

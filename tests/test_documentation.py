@@ -27,7 +27,7 @@ LINKED = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted(set(DOCS.rglob("*.md")) - set(API.glob("*.md"))),
 ]
-"""All pages that are written by hand."""
+"""All hand-written pages."""
 
 
 def text_of(page: str) -> str:

@@ -23,7 +23,7 @@ PLAIN = ROOT / "constraints.txt"
 HASHED = ROOT / "constraints-hashed.txt"
 PACKED = SAID["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
 TOP = {each.partition("/")[0] for each in PACKED} | {".gitignore", "PKG-INFO"}
-"""What a source distribution may hold at its top; what else lies about stays at home."""
+"""Top-level names of the source distribution; other files of the repository are left out."""
 
 
 @pytest.fixture(scope="module")

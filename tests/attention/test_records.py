@@ -124,7 +124,7 @@ def attend(layer: MultiHeadAttention, queries: int, step: int | None, *, batch: 
 
 
 Call = tuple[Any, ...]
-"""Queries and step of a call, and sizes that are not the usual ones."""
+"""Number of queries, step, and options of a call."""
 
 
 def steps_of(layer: MultiHeadAttention, *calls: Call, **limits: Any) -> Record:

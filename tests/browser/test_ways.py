@@ -198,7 +198,7 @@ CROSSED = """() => {
         return boxes.filter(([box]) => points.some((point) => within(point, box))).map(([, text]) => text);
     });
 }"""
-"""What the lines of the tree run through."""
+"""Names crossed by lines of the tree."""
 
 
 def test_answer_is_explained_step_by_step(page: Any, translating: str, german: regard.TranslationRun) -> None:

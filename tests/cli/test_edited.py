@@ -49,7 +49,7 @@ COMMANDS = {
     "reverse": "align sound/translation text text --reverse translation",
 }
 REFUSED = ("export", "show", "compare_with", "reverse")
-"""Commands that take long, or do not end, or refuse for another reason, where they are let."""
+"""Commands that run long or do not end, or that are refused for another reason with --trust-edited."""
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -49,7 +49,7 @@ LINES: dict[str, list[list[str]]] = {
     "draw": [["draw", "counting", "--output", "model.svg"]],
     "plot": [["plot", "positions", "-o", "positions.png"], ["plot", "heads", "counting"]],
 }
-"""Of each command a line or more that asks for nothing from elsewhere."""
+"""Command lines of each command that need no other machine."""
 
 
 @pytest.fixture(scope="module")

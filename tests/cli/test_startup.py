@@ -25,12 +25,12 @@ HEAVY = {
     "transformers",
     "uvicorn",
 }
-"""Libraries that only some commands need. SymPy comes with PyTorch's compiler, which takes seconds."""
+"""Libraries that only some commands need. PyTorch's compiler imports SymPy, which takes seconds."""
 ROOMS = {
     *("comparison", "course", "exchange.export", "exchange.ctranslate2", "foreign", "serving"),
     *("examination.examination", "inspection.picture"),
 }
-"""Rooms, and files, that only some commands need."""
+"""Packages and modules that only some commands need."""
 LIGHT = {
     ("train", "counting", "--steps", "1"): set(),
     ("train", "signal2", "--steps", "1"): set(),
@@ -49,7 +49,7 @@ LIGHT = {
     ("data", "--help"): set(),
     ("train", "TRANSLATION"): {"sacrebleu", "lxml", "tokenizers"},
 }
-"""Command lines, with what of the above they may load."""
+"""Command lines, and the modules of the lists above that they may import."""
 CODE = """
 import sys
 from regard.cli import main

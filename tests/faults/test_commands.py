@@ -1,4 +1,4 @@
-"""A sample of the campaign of command lines, and the campaign itself: that it finds what is wrong."""
+"""A sample of the campaign of command lines; the campaign detects planted faults."""
 
 import os
 import pickle
@@ -80,7 +80,7 @@ def test_faults_are_recognized(
 
 
 def test_unpickling_is_detected(tmp_path: Path) -> None:
-    """A fault that is planted: reading a run unpickles something."""
+    """Unpickling while reading a run is detected."""
     from regard.training import RunFolder
 
     content, read = pickle.dumps([1]), RunFolder.read_config

@@ -1,5 +1,4 @@
-"""A sample of kills, full disks and of two commands at once; and the campaigns themselves: that they find what is
-planted in the code."""
+"""A sample of kills, full disks and simultaneous commands; the campaigns detect faults planted in the code."""
 
 import contextlib
 import os
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands are tried i
 
 
 def scene_of(name: str) -> Any:
-    """Have one scene alone, struck by deaths alone."""
+    """Use one scene, and only kills."""
     one = [each for each in scenes() if each.name == name]
     return mock.patch.multiple(kills, scenes=lambda: one, WAYS=("die",))
 
@@ -45,7 +44,7 @@ def test_a_sample_of_two_commands_at_once() -> None:
 
 @pytest.mark.slow
 def test_wrong_order_of_a_checkpoint_is_detected() -> None:
-    """What training goes on from is there before the model that belongs to it."""
+    """The training state is written before its model."""
 
     def save(state: TrainingState, folder: RunFolder, *_: object, use: bool = True) -> None:
         Checkpoint(step=state.step, training=state.tensors()).save(folder)

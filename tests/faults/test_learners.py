@@ -1,4 +1,4 @@
-"""A sample of the campaign of learners' files, and that it finds what is wrong."""
+"""A sample of the campaign of learners' files; the campaign detects faults."""
 
 import os
 

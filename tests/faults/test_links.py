@@ -1,4 +1,4 @@
-"""A sample of planted links, and the campaign itself: that it finds what is written through one."""
+"""A sample of planted links; the campaign detects writing through one."""
 
 import os
 from pathlib import Path

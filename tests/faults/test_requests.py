@@ -1,4 +1,4 @@
-"""A sample of the campaign's requests, and the campaign itself: that it finds what is wrong."""
+"""A sample of the campaign of requests; the campaign detects faults."""
 
 from starlette.applications import Starlette
 from starlette.routing import Route

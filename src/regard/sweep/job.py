@@ -20,7 +20,7 @@ import msgspec
 
 from regard.errors import EditedError, InputError
 from regard.io import write_json
-from regard.io.reading import is_file, read_json
+from regard.io.reading import is_file, list_steps, read_json
 from regard.runs import Figures, train, train_seeds
 from regard.training import RunConfig, RunFolder, config_from_json, upgrade_config
 
@@ -77,6 +77,12 @@ class Job:
     def label(self) -> str:
         """The variant and the seed, for messages."""
         return f"{self.folder.parent.name}, {self.folder.name}"
+
+    @property
+    def last_step(self) -> int:
+        """The step of the last saved training state; 0 without one."""
+        states = list_steps(self.run.path / "trainer")
+        return int(states[-1].stem.removeprefix("step-")) if states else 0
 
     def read(self) -> Measured | None:
         """Return the saved measurement, or None; raises `InputError` if it belongs to other flags."""
