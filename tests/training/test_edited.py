@@ -168,7 +168,7 @@ def test_edited_run_is_refused_unless_trusted(
     ("edit", "message"),
     [
         (take(TRAINER, "seed"), "step-6.safetensors: seed is 0 in config.json, 1 in step-6.safetensors"),
-        (header(TRAINER, exchange), "step-6.safetensors: it has changed since it was written"),
+        (header(TRAINER, exchange), "step-6.safetensors: the file has changed since it was written"),
         (header(TRAINER, about(sha256=None)), "step-6.safetensors: its digest is missing"),
     ],
 )
@@ -184,7 +184,7 @@ def test_edited_training_state_is_refused(run: Path, whole: Path, edit: Edit, me
     ("edit", "message"),
     [
         (take(SNAPSHOT, "seed"), "step-6.safetensors: seed is 0 in config.json, 1 in step-6.safetensors"),
-        (header(SNAPSHOT, exchange), "step-6.safetensors: it has changed since it was written"),
+        (header(SNAPSHOT, exchange), "step-6.safetensors: the file has changed since it was written"),
         (lambda run: shutil.copy(run / "snapshots/step-1.safetensors", run / SNAPSHOT), "it is of step 1"),
     ],
 )

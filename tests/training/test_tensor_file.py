@@ -94,8 +94,8 @@ def test_every_flipped_bit_and_cut_byte_is_found(tmp_path_factory: pytest.TempPa
             {"dtype": "F32", "shape": [0], "data_offsets": [40, 40]},
             "tensor 'd' is not among the expected tensors",
         ),
-        ("__metadata__", {"step": "-1"}, "its step '-1' is not a number"),
-        ("__metadata__", {"step": "9" * 50}, "its step '99999999999999999999' is not a number"),
+        ("__metadata__", {"step": "-1"}, "the file's step '-1' is not a number"),
+        ("__metadata__", {"step": "9" * 50}, "the file's step '99999999999999999999' is not a number"),
         ("__metadata__", {"step": 3}, "'step' is a whole number, not a text"),
     ],
 )
