@@ -76,7 +76,9 @@ def test_damaged_files_are_refused_in_one_line(
 @pytest.mark.parametrize("keep", [1, 100, 1000])
 def test_truncated_model_is_refused(run: RunFolder, keep: int) -> None:
     run.model_file.write_bytes(run.model_file.read_bytes()[:keep])
-    with pytest.raises(InputError, match="is damaged: model.safetensors: the (end of the file is missing|file holds)"):
+    with pytest.raises(
+        InputError, match="is damaged: model.safetensors: the (end of the file is missing|file holds)"
+    ):
         regard.load(run.path)
 
 
