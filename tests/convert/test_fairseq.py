@@ -166,7 +166,7 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
     german.write_text(one.replace("madeupword0000 0\n", ""), encoding="utf-8")
     refused("the checkpoint's matrices .* give the dictionaries of its training")
     german.write_text(one.replace("madeupword0000 0", "madeupword0000"), encoding="utf-8")
-    refused("dict.de.txt' is damaged: its line .* is not a symbol with a count")
+    refused("dict.de.txt' is damaged: line .* of the file is not a symbol with a count")
     german.write_text(one.replace("madeupword0000", one.split(" ")[0]), encoding="utf-8")
     refused("dict.de.txt' is damaged: .* occurs twice")
     german.write_text(one, encoding="utf-8")
