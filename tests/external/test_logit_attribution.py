@@ -115,7 +115,7 @@ def test_a_head_that_is_off_adds_nothing(model_of: Callable[[str], Any], tokeniz
     assert result.heads[name][2] == 0 and result.heads[name][1] != 0
     assert result.interventions and result.total == pytest.approx(result.logit, abs=1e-4)
     assert result.plot(tmp_path / "parts.svg").read_bytes().startswith(b"<?xml")
-    assert "scales of norms frozen" in str(result)
+    assert "norms frozen" in str(result)
 
 
 def test_unknown_structures_are_refused(model_of: Callable[[str], Any], tokenizer: Any) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from regard.external.logit_lens import LogitLens, logit_lens
     from regard.external.long_inputs import LongRecord, LongRecords, record_long
     from regard.external.model import ExternalModel
-    from regard.external.next_tokens import NextToken, NextTokens, next_tokens, prediction_kind
+    from regard.external.next_tokens import NextToken, NextTokens, mask_token, next_tokens, prediction_kind
     from regard.external.patching import PatchingResult, patch
     from regard.external.recording import intervene, record
     from regard.external.weighted_values import WeightedValues, weighted_values
@@ -35,6 +35,7 @@ __all__ = [
     "logit_attribution",
     "logit_lens",
     "look",
+    "mask_token",
     "next_tokens",
     "patch",
     "prediction_kind",

@@ -82,7 +82,7 @@ class LogitAttribution(Result):
         """Return a table with a row for each layer, and the sums of the other parts."""
         most = max(map(len, self.heads.values()))
         table = Table("layer", *(f"head {head}" for head in range(most)), box=None, pad_edge=False)
-        table.title = f"Parts of the logit {self.logit:+.3f} of {self.token!r}, scales of norms frozen"
+        table.title = f"Parts of the logit {self.logit:+.3f} of {self.token!r}, norms frozen"
         table.title_justify = "left"
         for layer, values in self.heads.items():
             table.add_row(layer, *(f"{value:+.3f}" for value in values))

@@ -139,9 +139,9 @@ def prediction_kind(subject: object) -> str | None:
     return "next" if isinstance(adapter, CausalLMAdapter) else None
 
 
-def mask_token(subject: ExternalModel) -> str | None:
+def mask_token(subject: object) -> str | None:
     """Return the text of the mask token; None without one."""
-    mask: str | None = getattr(subject.tokenizer, "mask_token", None)
+    mask: str | None = getattr(getattr(subject, "tokenizer", None), "mask_token", None)
     return mask
 
 

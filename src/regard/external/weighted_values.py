@@ -6,7 +6,7 @@ A key with a large weight adds little if its value is short. f is the value proj
 followed by the head's part of the output projection, without bias.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Record, short_name
+from regard.attention import AttentionTrace, short_name
 from regard.attention.multihead import MultiHeadAttention
 from regard.external.adapters import call_model
 from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.model import ExternalModel
 from regard.external.model_input import find_input
 from regard.external.output_head import head_projections
-from regard.external.recording import record
 from regard.external.shrinking import FUSED, VALUES, find_part
+from regard.interpret.answer_trace import trace_answer
 from regard.result import Result
 from regard.viz import Subject
 
@@ -68,9 +68,13 @@ def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
     if isinstance(subject, ExternalModel):
         text, layers = _read_external(subject, input)
     else:
-        with record(subject.model, inside=True) as records:
-            text = subject.attend(input).input
-        layers = {short_name(name): _read_own(subject.model, item) for name, item in records.items()}
+        answer = trace_answer(subject, input, [layer.name for layer in subject.layers])
+        text = answer.shown.input
+        traced = zip(subject.layers, answer.layers, strict=True)
+        layers = {
+            name: _read_own(answer.shown.layers[name].weights, layer, trace.insides)
+            for (name, _, _), (layer, trace) in traced
+        }
     norms, weighted = {}, {}
     for name, (weights, value_norms) in layers.items():
         if value_norms is not None:
@@ -84,14 +88,14 @@ Norms = tuple[np.ndarray, Tensor | None]
 """Weights (H, Tq, Tk) of a layer, and the norms (H, Tk) of its values; None if they are not known."""
 
 
-def _read_own(model: nn.Module, layer: Record) -> Norms:
-    weights, inside = layer.weights[0].float().cpu().numpy(), layer.inside
-    module = model.get_submodule(layer.name.split("#")[0])
-    if inside is None or not isinstance(module, MultiHeadAttention):
+def _read_own(weights: np.ndarray, layer: nn.Module, calls: Sequence[AttentionTrace]) -> Norms:
+    if not calls:
         return weights, None
-    values = inside.value[0]
-    values = values.repeat_interleave(weights.shape[0] // len(values), 0)
-    return weights, _projected_norms(module.output, values)
+    values = calls[-1].value[0]  # the last step has the values of all keys
+    values = values.repeat_interleave(len(weights) // len(values), 0)
+    if not isinstance(layer, MultiHeadAttention):  # no output projection: the values themselves are added
+        return weights, values.float().norm(dim=-1)
+    return weights, _projected_norms(layer.output, values)
 
 
 def _read_external(subject: ExternalModel, value: Any) -> tuple[str, dict[str, Norms]]:

@@ -71,7 +71,7 @@ PAGES = {
     "/explorer.css": ("regard.server", "page/explorer.css", "text/css"),
     **{
         f"/{name}.js": ("regard.server", f"page/{name}.js", "text/javascript")
-        for name in ("explorer", "predictions", "logit-pictures", "tree", "samples", "tour")
+        for name in ("explorer", "predictions", "logit-pictures", "value-norms", "tree", "samples", "tour")
     },
     **{f"/js/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
 }

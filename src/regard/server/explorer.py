@@ -9,7 +9,14 @@ from typing import Any
 from torch import nn
 
 from regard.errors import InputError, unknown_choice
-from regard.external import logit_attribution, logit_lens, next_tokens, prediction_kind, weighted_values
+from regard.external import (
+    logit_attribution,
+    logit_lens,
+    mask_token,
+    next_tokens,
+    prediction_kind,
+    weighted_values,
+)
 from regard.interpret import explain, head_importance, head_roles, head_samples
 from regard.interpret.importance import importance_by_layer
 from regard.server.messages import (
@@ -79,8 +86,9 @@ class Explorer:
     def about(self) -> dict[str, Any]:
         """Return the facts that the page displays about the subject."""
         writes = isinstance(self.subject, GeneratesSequences)
-        predicts = prediction_kind(self.subject)
-        return {**self.subject.about(), "writes": writes, "predicts": predicts, "back": self.back}
+        predicts, mask = prediction_kind(self.subject), mask_token(self.subject)
+        more = {"writes": writes, "predicts": predicts, "mask": mask, "back": self.back}
+        return {**self.subject.about(), **more}
 
     def attend(self, request: AttendRequest) -> dict[str, Any]:
         """Answer an input: return its `map`, with interventions also the `original` map.
