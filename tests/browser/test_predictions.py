@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 import regard
-from tests.browser.conftest import served, settle
+from tests.browser.conftest import playwright, served, settle
 from tests.external.conftest import model_of, small, tokenizer  # noqa: F401
 
+expect = playwright.expect
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXT, MASKED = "the cat sat on the", "the cat <mask> on the mat"
 
@@ -44,7 +45,7 @@ def test_tokens_are_those_of_the_model_and_limits_change_them(
     before = shares(page)
     page.fill("[data-name='Top-k']", "3")
     page.press("[data-name='Top-k']", "Tab")
-    page.wait_for_function("document.querySelectorAll('.tokens-next li').length === 3")
+    expect(page.locator(".tokens-next li")).to_have_count(3)
     assert "3 tokens kept" in page.inner_text(".predictions") and shares(page) != before[:3]
 
 
@@ -53,10 +54,10 @@ def test_a_written_token_is_attended_and_taken_back(page: Any, writing: str) -> 
     button = page.locator(".tokens-next button:enabled").first
     word = button.inner_text()
     button.click()
-    page.wait_for_function(f"document.querySelector('#input').value === '{TEXT} {word}'")
-    page.wait_for_function("document.querySelector('.predictions').innerText.includes('position 5')")
+    expect(page.locator("#input")).to_have_value(f"{TEXT} {word}")
+    expect(page.locator(".predictions")).to_contain_text("position 5")
     page.click("[data-name='Undo writing']")
-    page.wait_for_function(f"document.querySelector('#input').value === '{TEXT}'")
+    expect(page.locator("#input")).to_have_value(TEXT)
     page.wait_for_selector("[data-name='Undo writing']:disabled")
 
 
@@ -86,7 +87,7 @@ def test_weighted_values_are_shown_and_said(page: Any, writing: str, causal: reg
     open_page(page, writing)
     page.click("#values")
     page.wait_for_selector("#values[aria-pressed=true]")
-    page.wait_for_function("document.querySelector('#note').innerText.includes('Kobayashi')")
+    expect(page.locator("#note")).to_contain_text("Kobayashi")
     page.click("[role=radio][data-name='Table']")
     layer = causal.layers[0].name
     page.wait_for_selector("table")
@@ -120,5 +121,5 @@ def test_a_mask_is_filled_and_a_text_without_one_uses_the_chosen_row(
         button = page.locator(".tokens-next button:enabled").first
         word = button.inner_text()
         button.click()
-        page.wait_for_function(f"document.querySelector('#input').value === '{MASKED.replace('<mask>', word)}'")
-        page.wait_for_function("document.querySelector('.predictions').innerText.includes('No <mask> is in')")
+        expect(page.locator("#input")).to_have_value(MASKED.replace("<mask>", word))
+        expect(page.locator(".predictions")).to_contain_text("No <mask> is in")
