@@ -55,7 +55,7 @@ def test_unwritable_paths_are_detected_before(tmp_path: Path) -> None:
     for right in ("file", "new", "../new"):
         check_writable(tmp_path / right)
     check_writable(Path(os.devnull))
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("target", ["real", "nowhere", "pipe", "folder", "link"])
@@ -68,7 +68,7 @@ def test_a_link_is_replaced_and_its_target_is_unchanged(tmp_path: Path, target: 
     write_file(link, b"two")
     assert not link.is_symlink() and link.read_bytes() == b"two"
     assert (tmp_path / "real").read_bytes() == b"one" and not any((tmp_path / "folder").iterdir())
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "link", "pipe", "real"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "link", "pipe", "real"]
 
 
 def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "top").mkdir()
     (tmp_path / "top" / "link").symlink_to(tmp_path / "outside")
-    with pytest.raises(InputError, match="'.*top/link' is a link, and nothing is written through links there"):
+    with pytest.raises(InputError, match="'.*top/link' is a link, and Regard does not write through links there"):
         make_folder(tmp_path / "top" / "link")
     with pytest.raises(InputError, match="'.*top/link' is a link"):
         make_folder(tmp_path / "top" / "link" / "deep" / "er", below=tmp_path / "top")
@@ -148,7 +148,7 @@ def test_either_all_new_files_are_written_or_none(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in wanted} == wanted
     (tmp_path / "other" / "b").write_text("mine")
     more = {tmp_path / "third" / "c": b"three", tmp_path / "other" / "b": b"two"}
-    with pytest.raises(InputError, match="exists and is not overwritten: choose another folder"):
+    with pytest.raises(InputError, match="exists already: choose another folder"):
         write_new(more)
     assert not (tmp_path / "third").exists()
     assert (tmp_path / "other" / "b").read_text() == "mine"

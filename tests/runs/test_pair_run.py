@@ -15,7 +15,7 @@ SMALL: dict[str, Any] = {"hidden": 8, "batchsize": 6, "steps": 40, "progress": F
 
 
 def files(run: regard.Run) -> dict[str, bytes]:
-    return {str(each.relative_to(run.folder)): each.read_bytes() for each in run.folder.rglob("*.*")}
+    return {str(path.relative_to(run.folder)): path.read_bytes() for path in run.folder.rglob("*.*")}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_map_shows_the_decoders_attention(translator: regard.PairRun) -> None:
     layer = attention.cross
     assert layer.key_labels == [*"3.␣Mai␣1979", "</s>"]
     assert layer.query_labels == [*best.text, "</s>"]
-    # What was recorded step by step, while searching, is what is shown.
+    # The attention shown is that recorded during the search.
     model, task = translator.model, translator.task
     source = torch.tensor([[*task.source_vocabulary.encode(text), 2]])
     with torch.inference_mode():

@@ -1,6 +1,6 @@
-"""An external model as a subject: view it, intervene in it, and analyse it, as with a run.
+"""An external model as a subject whose attention can be viewed, changed and analysed like that of a run.
 
-subject = regard.look("folder")                 # as save_pretrained writes it
+subject = regard.look("folder")                 # written by save_pretrained
 subject = regard.look(model, tokenizer)         # a transformers model
 subject = regard.look(module, function)         # a custom module, and a function from an input to its arguments
 subject.attend("The cat sat").save("cat.html")
@@ -51,7 +51,7 @@ IMPORTANCE_INPUTS = 50
 MAX_GENERATED = 100_000
 """Largest number of tokens that a user may ask a model to generate."""
 EXAMPLE = "The cat sat on the mat"
-"""Text for a first run that finds the layers of a model without inputs."""
+"""Text for the first run of a model without inputs, which finds its layers."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -60,13 +60,13 @@ class ExternalModel:
 
     model: nn.Module
     adapter: Adapter
-    """How the model receives inputs, what it answers, and how its loss is defined."""
+    """Adapter that defines the inputs, the predictions and the loss of the model."""
     name: str
     where: str
     inputs: tuple[ModelInput, ...] = ()
     """Default inputs of every analysis."""
     modules: str | None = None
-    """Name pattern of modules through which weights pass that no other mechanism sees."""
+    """Name pattern of modules whose inputs or outputs are weights that Regard does not find by itself."""
     generate: int = 0
     """Largest number of generated tokens; 0: one token, or as many as the model's own limit."""
     prepared: tuple[PreparedInput, ...] | None = None
@@ -85,10 +85,8 @@ class ExternalModel:
 
     @property
     def unanswered(self) -> Sequence[str]:
-        """Sentences on what cannot be analysed."""
-        relevance = (
-            "It is not known which inputs an answer depends on, so no share of attention on them is given."
-        )
+        """Sentences that say which analyses are not available."""
+        relevance = "The relevant inputs are unknown, so no share of attention on relevant inputs is shown."
         labels = (
             "No labels are available, so head importance is measured against the model's own unmodified answers."
         )
@@ -97,7 +95,7 @@ class ExternalModel:
 
     @property
     def tokenizer(self) -> Any:
-        """Tokenizer of a model of texts; None for other models."""
+        """Tokenizer of a text model; None for other models."""
         texts = getattr(self.adapter, "texts", None) or getattr(self.adapter, "inputs", None)
         return texts.tokenizer if isinstance(texts, TextEncoder) else None
 
@@ -108,7 +106,7 @@ class ExternalModel:
 
     @property
     def left_out(self) -> str:
-        """One line that names layers that are not recorded; empty if there are none, or no input is known."""
+        """One line that names the layers that are not recorded; empty without such layers or a known input."""
         return "" if isinstance(self.adapter, CustomModel) and not self.inputs else self._layers_and_left_out[1]
 
     @cached_property
@@ -116,18 +114,18 @@ class ExternalModel:
         return find_layers(self.model, self._example_arguments(), self.modules)
 
     def _example_arguments(self) -> Any:
-        """Return arguments for a first run of the model."""
+        """Return arguments for the first run of the model, which finds its layers."""
         model_input = self.inputs[0] if self.inputs else None
         if model_input is None:
             if isinstance(self.adapter, CustomModel):
-                raise InputError("no input is known that the function accepts: give look() inputs=[...]")
+                raise InputError("no input for the function is known: pass inputs=[...] to look()")
             images = self.images
             value = EXAMPLE if images is None else torch.zeros(1, 3, images.height, images.width)
             model_input = ModelInput(value)
         return self.adapter.plain_arguments(self.model, self.adapter.prepare(self.model, model_input))
 
     def about(self) -> dict[str, Any]:
-        """Return facts for a page of the model."""
+        """Return facts about the model, which a page shows."""
         return {
             "task": self.name,
             "summary": "; ".join(filter(None, (self.adapter.summary, self.left_out))),
@@ -160,12 +158,12 @@ class ExternalModel:
         query: int | None = None,
         key: int | None = None,
     ) -> AbstractContextManager[None]:
-        """Change what some heads of a layer attend to inside a block; see `regard.intervene`."""
+        """Change the attention of some heads of a layer inside a block; see `regard.intervene`."""
         return intervene(self.model, layer, heads=heads, to=to, query=query, key=key, modules=self.modules)
 
     @property
     def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
-        """By layer: groups of heads that can be removed, each group only as a whole."""
+        """By layer: groups of heads that can be removed; a group is removed as a whole."""
         return prunable_heads(self.model, self.layers)
 
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
@@ -176,7 +174,7 @@ class ExternalModel:
         self.__dict__.pop("_layers_and_left_out", None)
 
     def with_displayed_input(self, shown: str | None) -> ExternalModel:
-        """Return self, or without inputs, a copy whose only input is the displayed one."""
+        """Return the subject itself, or if it has no inputs, a copy with the displayed input."""
         return self if self.inputs or shown is None else self.over([shown])
 
     def over(self, inputs: Iterable[Any]) -> ExternalModel:
@@ -192,10 +190,10 @@ class ExternalModel:
         return list(map(str, classes)) if texts is None else texts.labels(list(classes))
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return one of the inputs, or its label if it is no text; raises `InputError` without inputs."""
+        """Return one of the inputs, or its label if it is not a text; raises `InputError` without inputs."""
         if not self.inputs:
             action = "choose" if self.images else "type"
-            raise InputError(f"{self.name} has no inputs to draw from: {action} one")
+            raise InputError(f"{self.name} has no inputs to draw from: {action} an input")
         return input_name(self.inputs, seed % len(self.inputs))
 
     @property
@@ -205,13 +203,13 @@ class ExternalModel:
         return inputs if isinstance(inputs, ImageProcessor) else None
 
     def add_image(self, name: str, content: bytes) -> None:
-        """Add an image, PNG or JPEG, as an input under a name; raises `InputError` if it cannot be read."""
+        """Add a PNG or JPEG image as an input under a name; raises `InputError` if the image cannot be read."""
         if self.images is None:
-            raise InputError(f"{self.name} takes no images: type {self.adapter.accepts}")
+            raise InputError(f"{self.name} does not accept images: type {self.adapter.accepts}")
         self.images.put(name, content)
 
     def check(self, input: str) -> None:
-        """Raise `InputError` for an input that the model cannot take, or an image that was not uploaded."""
+        """Raise `InputError` for an input that the model does not accept, or an image that was not uploaded."""
         model_input = find_input(self.inputs, input)
         if self.images is not None:
             self.images.check_name(model_input)
@@ -227,7 +225,7 @@ class ExternalModel:
 
         `target`: the output to use, with the input as its source. `generate`: largest number of generated tokens.
         Each generated token has a row over all earlier tokens. During an intervention, the map names it, and
-        `original` holds the map without it. Raises `InputError` for an input that the model cannot take.
+        `original` holds the map without it. Raises `InputError` for an input that the model does not accept.
         """
         model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input, target)
         count = self.generate if generate is None else generate
@@ -252,7 +250,7 @@ class ExternalModel:
         )
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Raise `InputError`: snapshots of the training are not available."""
+        """Raise `InputError`, because an external model has no snapshots of its training."""
         raise InputError(f"{self.name} was not trained by Regard: there are no snapshots of its attention")
 
     @torch.no_grad()
@@ -265,12 +263,14 @@ class ExternalModel:
 
     @torch.no_grad()
     def look(self, input: PreparedInput) -> AttentionMap:
-        """Return the attention map of one prepared input, with its target if it has one."""
+        """Return the attention map of one prepared input, with its target if the input has a target."""
         arguments = self.adapter.plain_arguments(self.model, input)
         return self._map(Answer(dataclasses.replace(input, arguments=arguments)))
 
     def untrained(self, seed: int) -> ExternalModel:
-        """Return the subject before training: with initial parameters, or else with shuffled ones."""
+        """Return the subject with initial parameters, or with shuffled parameters if the class cannot draw
+        initial ones.
+        """
         model = random_init(self.model, seed)
         return dataclasses.replace(self, model=model.to(find_device(self.model)).eval())
 
@@ -286,25 +286,26 @@ class ExternalModel:
         return np.array([self.adapter.loss(self.model, prepared) for prepared in inputs], dtype=np.float64)
 
     def trial(self, input: PreparedInput) -> ProbeInput | None:
-        """Return an input that can be run again with a changed embedding; None without stepwise outputs."""
+        """Return an input that can be run again with a changed embedding; None without outputs per step."""
         return adapters.make_trial(self.model, self.adapter, self.layers, input)
 
     def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, float]:
-        """Return an empty dict: no alignment is known."""
+        """Return an empty dict, because no alignment is known."""
         del inputs
         return {}
 
     def importance(self, texts: Iterable[Any] | None = None) -> HeadImportance:
-        """Return the increase of the loss when each head is off, over some inputs (None: the own inputs).
+        """Return the increase of the loss without each head, over some inputs (None: the subject's inputs).
 
-        The loss is that of the model's task: next tokens, masked tokens, or targets given sources. Without labels
-        it is measured against the model's own answers; see `measure`. Raises `InputError` without inputs.
+        The loss follows from the model's task: next tokens, masked tokens, or targets given sources. Without
+        labels, the loss is measured against the model's own answers; see `measure`. Raises `InputError` without
+        inputs.
         """
         subject = self if texts is None else self.over(texts)
         return interpret.head_importance(subject, samples=max(len(subject.inputs), 1))
 
     def examine(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> Examination:
-        """Test what the attention to two or more inputs means (None: the own inputs).
+        """Test whether attention explains the answers to two or more inputs (None: the subject's inputs).
 
         `unanswered` of the result lists what cannot be tested. Raises `InputError` without inputs.
         """
@@ -314,7 +315,7 @@ class ExternalModel:
         return dataclasses.replace(examination, over=over)
 
     def roles(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
-        """Describe the role of each head over ten inputs or more (None: the own inputs)."""
+        """Describe the role of each head over ten inputs or more (None: the subject's inputs)."""
         subject = self if texts is None else self.over(texts)
         return interpret.head_roles(subject, samples=max(len(subject.inputs), 10), seed=seed)
 
@@ -323,10 +324,10 @@ class ExternalModel:
     ) -> PrunedExternalModel:
         """Remove the `heads` least important heads from a copy, and save it in a folder for transformers.
 
-        `texts`: inputs for head importance (None: the own inputs). Heads that share their keys are removed
-        together, and count as one. If the config cannot describe the number of heads of each layer, the folder
-        gets code that builds the model: transformers then needs `trust_remote_code`, and `look` does not. Raises
-        `InputError` for too many heads or an existing folder.
+        `texts`: inputs for head importance (None: the subject's inputs). Heads that share keys are removed
+        together, and count as one head. If the config cannot describe the number of heads of each layer, the
+        folder contains code that builds the model: transformers then needs `trust_remote_code`, and `look` does
+        not. Raises `InputError` for too many heads or an existing folder.
         """
         subject = self if texts is None else self.over(texts)
         return prune_model(subject, heads, Path(output), samples=IMPORTANCE_INPUTS, overwrite=overwrite)
@@ -335,7 +336,7 @@ class ExternalModel:
         """Compare two models over the same inputs; raises `InputError` if their losses measure different
         things."""
         if not isinstance(other, ExternalModel):
-            raise InputError(f"{shorten(str(other))} is no model to compare with: give what look() returns")
+            raise InputError(f"{shorten(str(other))} is not a model to compare with: pass a result of look()")
         subject = self.over(texts)
         return compare_models(subject, other.over(subject.inputs), subject.inputs)
 

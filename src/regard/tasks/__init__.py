@@ -1,4 +1,4 @@
-"""Tasks: synthetic ones with known answers and known relevance, and translation from parallel text.
+"""Synthetic tasks with known answers and known relevance, and translation from parallel text.
 
 The module of a task is imported on first use, because Dates needs an additional library.
 """
@@ -46,8 +46,6 @@ TASKS = {
     "translation": "Translation",
 }
 """Name and class of every task."""
-_copies: dict[str, Path] = {}
-"""Local copies of task files that exist only on another machine."""
 
 
 def find_task(name: str) -> type[AnyTask]:
@@ -56,9 +54,9 @@ def find_task(name: str) -> type[AnyTask]:
         >>> find_task("counting").__name__
         'Counting'
 
-    A file must define exactly one subclass of `Task` or `PairTask`. It is executed once per process, and again if
-    it changes. Raises `InputError` for an unknown name and for a file that is missing, fails, or does not define
-    one task.
+    A file must define exactly one subclass of `Task` or `PairTask`. A task file is executed once per process, and
+    again if it changes. Raises `InputError` for an unknown name and for a file that is missing, fails, or does
+    not define one task.
     """
     if not isinstance(name, str):
         raise InputError(f"expected the name of a task or a Python file, got {name!r}: choose {', '.join(TASKS)}")
@@ -67,15 +65,10 @@ def find_task(name: str) -> type[AnyTask]:
         return task
     if not name.endswith(".py"):
         raise unknown_choice("task", name, TASKS, other="a Python file")
-    path = _copies.get(name, Path(name))
+    path = Path(name)
     if not is_file(path):
         raise PluginError(f"task file {name!r} does not exist: give the path of a Python file")
     return _load_task_file(path.resolve(), path.stat().st_mtime_ns)
-
-
-def use_task_copy(name: str, copy: Path) -> None:
-    """Use the file `copy` in place of the task file `name` in this process."""
-    _copies[name] = copy
 
 
 @functools.cache
@@ -89,7 +82,7 @@ def _load_task_file(path: Path, changed: int) -> type[AnyTask]:
         with plugin_imports(path.parent, spec.name):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's file can fail in any way
-        raise PluginError(f"task file {str(path)!r} failed: {describe_error(error)}; correct it") from error
+        raise PluginError(f"task file {str(path)!r} failed: {describe_error(error)}; correct the file") from error
     classes = [
         value
         for value in vars(module).values()
@@ -157,5 +150,4 @@ __all__ = [
     "alignment_mask",
     "examples",
     "find_task",
-    "use_task_copy",
 ]
