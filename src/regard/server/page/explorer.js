@@ -200,18 +200,27 @@ function stateChanged() {
 function weigh(answered) {
   const { input: text } = answered.map;
   const interventions = answered.touched ?? [];
+  const long = answered.map.layers.some((layer) => layer.square > 1);
+  /** @param {object} body @returns {Promise<ValueNorms>} */
+  const norms = async (body) => (long ? { norms: {}, left_out: {} } : ask("api/value_norms", body));
   return runRequest(async () => {
-    /** @type {ValueNorms} */
-    const values = await ask("api/value_norms", { input: text, interventions });
-    const before = answered.original && (await ask("api/value_norms", { input: text }));
+    /** @type {MapData | string} */
+    let map;
+    /** @type {MapData | string | undefined} */
+    let original;
+    try {
+      map = weighValues(answered.map, await norms({ input: text, interventions }));
+      original = answered.original && weighValues(answered.original, await norms({ input: text }));
+    } catch (error) {
+      map = error instanceof Error ? error.message : String(error);
+    }
     return () => {
-      const map = weighValues(answered.map, values);
-      const original = answered.original && weighValues(answered.original, before);
       answered.values = true;
+      const reason = [map, original].find((result) => typeof result === "string");
       if (typeof map === "string" || typeof original === "string") {
         setWeighed(false);
-        Object.assign(element("values"), { disabled: true, title: map });
-        message.textContent = typeof map === "string" ? map : String(original);
+        Object.assign(element("values"), { disabled: true, title: reason });
+        message.textContent = String(reason);
       } else answered.weighed = { map, original };
       if (answered === state.found) draw(answered);
     };
