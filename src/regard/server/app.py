@@ -6,6 +6,10 @@
     POST /api/picture      {name, content}: add a PNG or JPEG file in base64 as an input
     POST /api/row          as attend, with layer, head, step: one exact row of a long input
     POST /api/explain      as attend, with layer, head, output, key, temperature: the computation of a weight
+    POST /api/next_tokens  as attend, with count, position, temperature, top_k, top_p, draw: the likeliest tokens
+    POST /api/logit_lens   as attend, with count: the likeliest tokens of each block's state
+    POST /api/logit_attribution  as attend, with token, position: what each head adds to a logit
+    POST /api/value_norms  {input, interventions}: the norm of each value, by layer and head
     POST /api/tree         {input, seed, interventions, beam}: the search tree of the answer
     POST /api/playback     {input}: attention at each snapshot of training
     GET  /api/importance   loss increase for each ablated head
@@ -39,7 +43,10 @@ from regard.server.access import SHOWN, AccessControl
 from regard.server.explorer import Explorer
 from regard.server.messages import (
     AttendRequest,
+    AttributionRequest,
     ExplainRequest,
+    LensRequest,
+    NextTokensRequest,
     PictureRequest,
     PlaybackRequest,
     RequestError,
@@ -57,14 +64,14 @@ MAX_PICTURE = 12 * 1024 * 1024  # bytes of a body with an image: 9 MiB in base64
 BODY_SECONDS = 10.0  # for the body to arrive
 MAX_WAITING = 256  # requests that wait for an answer
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-"""Host names of this machine; a page under any other name would be another site."""
+"""Host names of this machine; a page under any other host name belongs to another site."""
 
 PAGES = {
     "/": ("regard.server", "page/explorer.html", "text/html"),
     "/explorer.css": ("regard.server", "page/explorer.css", "text/css"),
     **{
         f"/{name}.js": ("regard.server", f"page/{name}.js", "text/javascript")
-        for name in ("explorer", "tree", "samples", "tour")
+        for name in ("explorer", "predictions", "logit-pictures", "value-norms", "tree", "samples", "tour")
     },
     **{f"/js/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
 }
@@ -85,6 +92,10 @@ ENDPOINTS = {
     "/api/picture": Endpoint(Explorer.picture, PictureRequest, max_body=MAX_PICTURE),
     "/api/row": Endpoint(Explorer.row, RowRequest),
     "/api/explain": Endpoint(Explorer.explain, ExplainRequest),
+    "/api/next_tokens": Endpoint(Explorer.next_tokens, NextTokensRequest),
+    "/api/logit_lens": Endpoint(Explorer.logit_lens, LensRequest),
+    "/api/logit_attribution": Endpoint(Explorer.logit_attribution, AttributionRequest),
+    "/api/value_norms": Endpoint(Explorer.value_norms, AttendRequest),
     "/api/tree": Endpoint(Explorer.tree, TreeRequest),
     "/api/playback": Endpoint(Explorer.playback, PlaybackRequest, parallel=4),
     "/api/importance": Endpoint(Explorer.importance),
@@ -151,11 +162,11 @@ def _encode(result: Any) -> bytes:
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
-    """Return the body of a request; raises `RequestError` as soon as it is too large or late."""
+    """Return the body of a request; raises `RequestError` as soon as the body is too large or late."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # browsers let pages of other sites send simpler types without asking first
         raise RequestError(415, f"content type {kind[:SHOWN] or 'none'!r} is not accepted: send application/json")
-    too_large = RequestError(413, f"body is larger than {limit:,} bytes: send less")
+    too_large = RequestError(413, f"body is larger than {limit:,} bytes: send a smaller body")
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > len(str(limit)) or int(length) > limit:
         raise too_large

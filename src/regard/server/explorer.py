@@ -1,4 +1,4 @@
-"""The questions that the explorer's page asks about a subject."""
+"""Answers to the requests of the explorer's page about a subject."""
 
 import copy
 import itertools
@@ -9,12 +9,23 @@ from typing import Any
 from torch import nn
 
 from regard.errors import InputError, unknown_choice
+from regard.external import (
+    logit_attribution,
+    logit_lens,
+    mask_token,
+    next_tokens,
+    prediction_kind,
+    weighted_values,
+)
 from regard.interpret import explain, head_importance, head_roles, head_samples
 from regard.interpret.importance import importance_by_layer
 from regard.server.messages import (
     AttendRequest,
+    AttributionRequest,
     ExplainRequest,
     InterventionRequest,
+    LensRequest,
+    NextTokensRequest,
     PictureRequest,
     PlaybackRequest,
     RowRequest,
@@ -28,7 +39,7 @@ from regard.viz.serialization import map_data, row_data
 
 
 class Explorer:
-    """Answers questions about a subject, one at a time.
+    """Answers requests about a subject, one at a time.
 
     `beside`: other subjects whose attention is shown for comparison. `back`: title and relative URL of the page
     that links to the explorer.
@@ -44,7 +55,7 @@ class Explorer:
         self.subject = subject
         self.beside = beside
         self.back = back
-        # These containers are shared between copies.
+        # Copies share these containers.
         self._importance: dict[str | None, dict[str, list[WorthData]]] = {}  # by input; None for unseen inputs
         self._roles: dict[str, list[dict[str, Any]]] = {}
         self._displayed: list[str] = []  # the input displayed last
@@ -75,12 +86,14 @@ class Explorer:
     def about(self) -> dict[str, Any]:
         """Return the facts that the page displays about the subject."""
         writes = isinstance(self.subject, GeneratesSequences)
-        return {**self.subject.about(), "writes": writes, "back": self.back}
+        predicts, mask = prediction_kind(self.subject), mask_token(self.subject)
+        more = {"writes": writes, "predicts": predicts, "mask": mask, "back": self.back}
+        return {**self.subject.about(), **more}
 
     def attend(self, request: AttendRequest) -> dict[str, Any]:
         """Answer an input: return its `map`, with interventions also the `original` map.
 
-        Maps of the other subjects are in `beside`, and reasons for missing ones in `left_out`. Raises
+        Maps of the other subjects are in `beside`, and reasons for missing maps in `left_out`. Raises
         `InputError` if a value does not fit the subject.
         """
         text = self._input(request.input, request.seed)
@@ -106,14 +119,14 @@ class Explorer:
     def row(self, request: RowRequest) -> RowData:
         """Return the exact weights of one query of a long input.
 
-        Raises `InputError` for an unknown_choice layer, head or step, or if the map contains all rows already.
+        Raises `InputError` for an unknown layer, head or step, or if the map contains all rows already.
         """
         key = (request.input, tuple(request.interventions))
         if self._long.get("key") != key:
             self.attend(AttendRequest(request.input, request.seed, request.interventions))
         attention: Map | None = self._long.get("map")
         if attention is None:
-            raise InputError("the map already contains every row: this input is not long")
+            raise InputError("the map of this short input already contains every row: read the row from the map")
         layer = attention.layers.get(request.layer)
         if layer is None or layer.rows is None:
             raise unknown_choice("layer", request.layer, attention.layers)
@@ -122,7 +135,7 @@ class Explorer:
     def picture(self, request: PictureRequest) -> dict[str, str]:
         """Add an image as an input; return its name as `input`.
 
-        Raises `InputError` if the subject does not accept images, or not this one.
+        Raises `InputError` if the subject does not accept images, or does not accept this image.
         """
         if not isinstance(self.subject, AcceptsImages):
             raise InputError(f"{self.subject.name} does not accept images: type an input")
@@ -146,14 +159,51 @@ class Explorer:
             )
         return explanation.json()
 
+    def next_tokens(self, request: NextTokensRequest) -> dict[str, Any]:
+        """Return the likeliest tokens at a position, as `NextTokens`; `drawn` is one drawn with `draw`."""
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            tokens = next_tokens(
+                self.subject,
+                text,
+                count=request.count,
+                position=request.position,
+                temperature=request.temperature,
+                top_k=request.top_k,
+                top_p=request.top_p,
+                seed=request.draw,
+            )
+        return tokens.json()
+
+    def logit_lens(self, request: LensRequest) -> dict[str, Any]:
+        """Return the likeliest tokens of each block's state, as `LogitLens`."""
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            return logit_lens(self.subject, text, count=request.count).json()
+
+    def logit_attribution(self, request: AttributionRequest) -> dict[str, Any]:
+        """Return what each head adds to the logit of a token, as `LogitAttribution`."""
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            parts = logit_attribution(self.subject, text, token=request.token, position=request.position)
+        return parts.json()
+
+    def value_norms(self, request: AttendRequest) -> dict[str, Any]:
+        """Return `norms` of values by layer, head and key, and the reasons for layers in `left_out`."""
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            values = weighted_values(self.subject, text)
+        return {"norms": values.norms, "left_out": values.left_out}
+
     def tree(self, request: TreeRequest) -> dict[str, Any]:
-        """Return the search tree of an answer: `tree`, `maps` of its leaves, and `shown`, a map for each branch.
+        """Return the search tree of an answer: `tree`, `maps` of the leaves of the tree, and `shown`, a map for
+        each branch.
 
         Raises `InputError` if the subject does not generate sequences.
         """
         subject = self.subject
         if not isinstance(subject, GeneratesSequences):
-            raise InputError(f"{subject.name} answers all steps at once: it has no search to show")
+            raise InputError(f"{subject.name} predicts all steps at once, so there is no search to show")
         text = self._input(request.input, request.seed)
         with self._interventions(request.interventions):
             tree = subject.tree(text, beam=request.beam)
@@ -173,7 +223,9 @@ class Explorer:
         return {**playback.data(), "frames": [map_data(frame, packed=True) for frame in playback.frames]}
 
     def importance(self) -> dict[str, list[WorthData]]:
-        """Return the importance of each head by layer, over unseen inputs or else the input displayed last."""
+        """Return the importance of each head by layer, over unseen inputs, or over the last displayed input if
+        there are none.
+        """
         displayed = self._displayed[0] if self._displayed else None
         subject = self.subject.with_displayed_input(displayed)
         key = None if subject is self.subject else displayed
@@ -197,7 +249,9 @@ class Explorer:
         return samples.json()
 
     def progress(self) -> dict[str, list[int]]:
-        """Return the progress of running computations by name: the number of finished steps, and of all."""
+        """Return the progress of running computations by name: the number of finished steps, and the number of
+        all steps.
+        """
         return dict(self._progress)
 
     @contextmanager

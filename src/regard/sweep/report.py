@@ -38,7 +38,9 @@ SHARES = {"exact_match", "relevance", "uniform", "alignment_error"}
 
 
 def format_mean(values: Sequence[float], form: Callable[[float], str], *, share: bool = False) -> str:
-    """Format the mean of values with its 95 % interval, if they differ; `share`: limit it to 0 to 1."""
+    """Format the mean of values, with a 95 % interval if the values differ; `share`: limit the interval to 0 to
+    1.
+    """
     return format_interval(mean(values, share=share), form) if values else ""
 
 
@@ -51,8 +53,9 @@ def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
 
 
 def tables(comparison: Measurements) -> RenderableType:
-    """Return a table with one row for each variant; with several varied flags, exact match by the last one
-    too."""
+    """Return a table with one row for each variant; with several varied flags, also a table of exact match by the
+    last flag.
+    """
     seeds = len(next(iter(comparison.measured.values())))
     names = list(comparison.variants[0].varied)
     parts: list[RenderableType] = []
@@ -74,17 +77,17 @@ def tables(comparison: Measurements) -> RenderableType:
 
 
 def _tokenizers(comparison: Measurements) -> str:
-    """Return the tokenizer of BLEU, or a warning if the variants have different ones."""
+    """Return the tokenizer of BLEU, or a warning if the variants have different tokenizers."""
     tokenizers = sorted(
         {str(seed.bleu_tokenizer) for seeds in comparison.measured.values() for seed in seeds} - {"None"}
     )
     if len(tokenizers) > 1:
-        return f"; BLEU is not comparable, its tokenizers are {', '.join(tokenizers)}"
+        return f"; BLEU is not comparable, because its tokenizers are {', '.join(tokenizers)}"
     return f"; BLEU with tokenizer {tokenizers[0]}" if tokenizers else ""
 
 
 def main_quantity(comparison: Measurements) -> str:
-    """Return the quantity that variants are compared by: BLEU if there is one, else exact match."""
+    """Return the quantity that variants are compared by: BLEU if it was measured, else exact match."""
     return "bleu" if any(comparison.values(variant, "bleu") for variant in comparison.variants) else "exact_match"
 
 

@@ -150,7 +150,8 @@ def pack(weights: np.ndarray) -> PackedWeights:
     """
     usable = np.isfinite(weights)
     levels = LEVELS if usable.all() else LEVELS - 1
-    # Of the whole layer, so that heads share one colour scale; never 0, which could not be divided by.
+    # Take the maximum of the whole layer, so that heads share one colour scale; avoid 0, because weights are
+    # divided by the maximum.
     largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
     whole = np.where(usable, np.rint(finite(weights) / largest * levels), LEVELS).astype("<u2")
     packed = base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode()
