@@ -1,4 +1,4 @@
-"""Regard: train attention models, inspect what they attend to, and test whether it is meaningful.
+"""Regard: train attention models, inspect what they attend to, and test whether their attention is meaningful.
 
     run = regard.train("signal2")
     print(run.test())
@@ -23,16 +23,25 @@ if TYPE_CHECKING:
     from regard.evaluation import Quality, Scored
     from regard.external import (
         ExternalModel,
+        LogitAttribution,
+        LogitLens,
         LongRecord,
         LongRecords,
         ModelComparison,
+        NextToken,
+        NextTokens,
         PatchingResult,
         PrunedExternalModel,
+        WeightedValues,
         intervene,
+        logit_attribution,
+        logit_lens,
         look,
+        next_tokens,
         patch,
         record,
         record_long,
+        weighted_values,
     )
     from regard.fast.memory import keep_memory
     from regard.interpret import (
@@ -142,12 +151,16 @@ __all__ = [
     "Layer",
     "LayerMap",
     "LinkedPair",
+    "LogitAttribution",
+    "LogitLens",
     "LongRecord",
     "LongRecords",
     "MachineError",
     "Maps",
     "Measured",
     "ModelComparison",
+    "NextToken",
+    "NextTokens",
     "Pair",
     "PairReport",
     "PairRun",
@@ -179,6 +192,7 @@ __all__ = [
     "TranslationReport",
     "TranslationRun",
     "Variant",
+    "WeightedValues",
     "WordAlignment",
     "__version__",
     "check",
@@ -195,9 +209,12 @@ __all__ = [
     "list_tasks",
     "load",
     "load_translator",
+    "logit_attribution",
+    "logit_lens",
     "look",
     "make_config",
     "make_maps",
+    "next_tokens",
     "patch",
     "plot",
     "prune",
@@ -207,5 +224,6 @@ __all__ = [
     "show",
     "train",
     "view_weights",
+    "weighted_values",
     "write_live_page",
 ]

@@ -367,7 +367,7 @@ def test_name_that_cannot_be_fetched_is_refused_at_once(
     ):
         regard.look("bert-base", download=True)
     assert not caplog.records and time.monotonic() - begin < 10  # the download is not retried
-    with pytest.raises(InputError, match="nothing on the Hub has such a name"):
+    with pytest.raises(InputError, match="cannot be a name on the Hugging Face Hub"):
         regard.look("my model")
 
 

@@ -27,7 +27,7 @@ RANDOM_INPUTS = 50
 """Of these, those that a page has as random inputs."""
 TOLERANCE = 9e-5
 """Largest change of a logit by rounding; the rest of the tolerance, 1e-4, is for sums in another order."""
-WITHOUT = ("importance", "roles", "search")
+WITHOUT = ("importance", "roles", "search", "values")
 """Buttons of the explorer for which a page has no computation."""
 LEAST_STEPS = {"counting": 2000, "difference": 4000}
 """Training steps in a page, with which all of 5 seeds reach 99 % exact match."""
@@ -55,7 +55,7 @@ def live_data(run: AnyRun) -> dict[str, Any]:
         "back": None,
     }
     return {
-        "about": {**about, "draws": True},
+        "about": {**about, "draws": True, "back": None},
         "kind": MODELS[type(run.model)],
         "config": vars(run.config.model),
         "task": _task(run),

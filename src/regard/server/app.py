@@ -6,6 +6,10 @@
     POST /api/picture      {name, content}: add a PNG or JPEG file in base64 as an input
     POST /api/row          as attend, with layer, head, step: one exact row of a long input
     POST /api/explain      as attend, with layer, head, output, key, temperature: the computation of a weight
+    POST /api/next_tokens  as attend, with count, position, temperature, top_k, top_p, draw: the likeliest tokens
+    POST /api/logit_lens   as attend, with count: the likeliest tokens of each block's state
+    POST /api/logit_attribution  as attend, with token, position: what each head adds to a logit
+    POST /api/value_norms  {input, interventions}: the norm of each value, by layer and head
     POST /api/tree         {input, seed, interventions, beam}: the search tree of the answer
     POST /api/playback     {input}: attention at each snapshot of training
     GET  /api/importance   loss increase for each ablated head
@@ -39,7 +43,10 @@ from regard.server.access import SHOWN, AccessControl
 from regard.server.explorer import Explorer
 from regard.server.messages import (
     AttendRequest,
+    AttributionRequest,
     ExplainRequest,
+    LensRequest,
+    NextTokensRequest,
     PictureRequest,
     PlaybackRequest,
     RequestError,
@@ -64,7 +71,7 @@ PAGES = {
     "/explorer.css": ("regard.server", "page/explorer.css", "text/css"),
     **{
         f"/{name}.js": ("regard.server", f"page/{name}.js", "text/javascript")
-        for name in ("ask", "explorer", "tree", "samples", "tour")
+        for name in ("ask", "explorer", "predictions", "logit-pictures", "value-norms", "tree", "samples", "tour")
     },
     **{f"/js/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
 }
@@ -85,6 +92,10 @@ ENDPOINTS = {
     "/api/picture": Endpoint(Explorer.picture, PictureRequest, max_body=MAX_PICTURE),
     "/api/row": Endpoint(Explorer.row, RowRequest),
     "/api/explain": Endpoint(Explorer.explain, ExplainRequest),
+    "/api/next_tokens": Endpoint(Explorer.next_tokens, NextTokensRequest),
+    "/api/logit_lens": Endpoint(Explorer.logit_lens, LensRequest),
+    "/api/logit_attribution": Endpoint(Explorer.logit_attribution, AttributionRequest),
+    "/api/value_norms": Endpoint(Explorer.value_norms, AttendRequest),
     "/api/tree": Endpoint(Explorer.tree, TreeRequest),
     "/api/playback": Endpoint(Explorer.playback, PlaybackRequest, parallel=4),
     "/api/importance": Endpoint(Explorer.importance),

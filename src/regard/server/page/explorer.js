@@ -1,9 +1,11 @@
 // The explorer: type an input, see prediction, truth and attention; change a head or a weight and see the effect.
 
 import { ask } from "./ask.js";
+import { Predictions } from "./predictions.js";
 import { showSamples } from "./samples.js";
 import { tour } from "./tour.js";
 import { searchTree } from "./tree.js";
+import { weighValues } from "./value-norms.js";
 import { formatAddress, replaceAddress, readAddress } from "./js/address.js";
 import { addTokens } from "./js/style.js";
 import { oneTabStop } from "./js/dom.js";
@@ -19,8 +21,9 @@ import { View } from "./js/view.js";
 /** @import { Which } from "./js/selected-weight.js" */
 /** @import { Sample, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
+/** @import { ValueNorms } from "./value-norms.js" */
 
-/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], left_out?: string[], touched?: InterventionData[] }} Found the answer to an input, that before it was touched, why some others are not beside it, and how it was touched */
+/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], left_out?: string[], touched?: InterventionData[], values?: boolean, weighed?: { map: MapData, original?: MapData } }} Found the answer to an input, that before it was touched, why some others are not beside it, how it was touched, whether its values were asked for, and its maps with weighted values */
 
 /**
  * The explored model.
@@ -32,6 +35,8 @@ import { View } from "./js/view.js";
  * @property {number | null} step null for a model that was not trained here
  * @property {boolean} draws whether it can draw inputs
  * @property {boolean} writes whether it generates its answer token by token
+ * @property {"next" | "masked" | null} predicts which tokens a language model predicts
+ * @property {string | null} mask the text of its mask token
  * @property {boolean} [pictures] whether its inputs are images
  * @property {boolean} snapshots whether it has snapshots of its training
  * @property {string | null} [origin] the run that it started from
@@ -55,6 +60,8 @@ import { View } from "./js/view.js";
  * @property {Found} [found]
  * @property {Written} [written] the displayed search
  * @property {View} [view]
+ * @property {Predictions} [predictions]
+ * @property {boolean} weighed whether weights are multiplied by the norms of their values
  * @property {boolean} foreign whether it was not trained here: then weights cannot be explained
  * @property {number} seed
  * @property {number} ticket identifies the latest request
@@ -62,6 +69,7 @@ import { View } from "./js/view.js";
  */
 
 const WORK = 300; // milliseconds after which the page says that the model is computing
+const VALUES = "Multiply each weight by the norm of the value that it weighs (Kobayashi et al. 2020)";
 const TYPING = 150; // milliseconds without a keystroke before an input is sent
 const PROGRESS = 400; // milliseconds between progress requests
 const LARGEST_IMAGE = 8_000_000; // bytes of an image
@@ -71,7 +79,16 @@ const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
 const main = element("view");
 /** @type {State} */
-const state = { task: "", touched: [], foreign: false, seed: 0, ticket: 0, working: {}, shownText: null };
+const state = {
+  task: "",
+  touched: [],
+  foreign: false,
+  seed: 0,
+  ticket: 0,
+  working: {},
+  shownText: null,
+  weighed: false,
+};
 
 /** @param {string} id */
 function element(id) {
@@ -126,29 +143,78 @@ function markRejected(on) {
 /** @param {Found} answered */
 function draw(answered) {
   state.found = answered;
+  if (state.weighed && answered.values === undefined) return weigh(answered);
+  const { map, original } = state.weighed && answered.weighed ? answered.weighed : answered;
   const { importance, examined, roles, playback, touched, view } = state;
   const data = {
-    maps: [answered.map],
-    original: answered.original,
+    maps: [map],
+    original,
     importance,
     examined,
     roles,
     playback,
-    beside: answered.beside,
+    beside: state.weighed ? undefined : answered.beside, // their values are not known
     interventions: touched,
     behind: answered.touched !== undefined && answered.touched !== touched,
   };
-  const notes = [answered.map.note, ...(answered.left_out ?? [])].filter(Boolean);
+  const notes = [map.note, ...(answered.left_out ?? [])].filter(Boolean);
   element("note").textContent = notes.map((note) => `Note: ${note}`).join(" "); // next to the typed input
   document.title = `${state.task}: ${revealHidden(answered.map.input)} · Regard`;
   if (view) view.update(data);
   else {
-    const usual = { touch, row, fits: true, state: readAddress(location.hash).state, chosen: updateAddress };
+    const usual = { touch, row, fits: true, state: readAddress(location.hash).state, chosen: stateChanged };
     main.replaceChildren();
     state.view = new View(main, state.foreign ? usual : { ...usual, explain });
     state.view.update(data);
     updateAddress();
   }
+  if (state.view) state.predictions?.show({ input: answered.map.input, touched }, state.view);
+}
+
+function stateChanged() {
+  updateAddress();
+  state.predictions?.rowChanged();
+}
+
+/**
+ * Shows an answer with weighted values; if they are not known, the button says why and cannot be pressed.
+ *
+ * @param {Found} answered
+ */
+function weigh(answered) {
+  const { input: text } = answered.map;
+  const interventions = answered.touched ?? [];
+  const long = answered.map.layers.some((layer) => layer.square > 1);
+  /** @param {object} body @returns {Promise<ValueNorms>} */
+  const norms = async (body) => (long ? { norms: {}, left_out: {} } : ask("api/value_norms", body));
+  return runRequest(async () => {
+    /** @type {MapData | string} */
+    let map;
+    /** @type {MapData | string | undefined} */
+    let original;
+    try {
+      map = weighValues(answered.map, await norms({ input: text, interventions }));
+      original = answered.original && weighValues(answered.original, await norms({ input: text }));
+    } catch (error) {
+      map = error instanceof Error ? error.message : String(error);
+    }
+    return () => {
+      answered.values = true;
+      const reason = [map, original].find((result) => typeof result === "string");
+      if (typeof map === "string" || typeof original === "string") {
+        setWeighed(false);
+        Object.assign(element("values"), { disabled: true, title: reason });
+        message.textContent = String(reason);
+      } else answered.weighed = { map, original };
+      if (answered === state.found) draw(answered);
+    };
+  });
+}
+
+/** @param {boolean} on */
+function setWeighed(on) {
+  state.weighed = on;
+  element("values").setAttribute("aria-pressed", String(on));
 }
 
 /** @param {Which} which */
@@ -187,6 +253,7 @@ const answerAgain = latest(() => attend());
 
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 export function attend({ fresh = false, drawn = false } = {}) {
+  Object.assign(element("values"), { disabled: false, title: VALUES });
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
   state.shownText = fresh && !drawn ? input.value : null;
   element("steps").hidden = true; // it belongs to another answer
@@ -246,6 +313,14 @@ async function showSubject() {
     input.readOnly = about.pictures ?? false;
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
+    if (about.predicts) {
+      state.predictions = new Predictions(about.predicts, about.mask, ask, async (text, touched) => {
+        input.value = text;
+        state.touched = touched;
+        await attend();
+        if (about.predicts === "next") state.view?.choose({ query: Number.MAX_SAFE_INTEGER, key: null });
+      });
+    }
     element("accepts").textContent = about.accepts ? `Accepts ${about.accepts}` : "";
     element("accepts").title = element("accepts").textContent ?? "";
     for (const name of about.without ?? []) element(name).hidden = true;
@@ -392,6 +467,10 @@ element("draw").addEventListener("click", () => {
   attend({ fresh: true, drawn: true });
 });
 element("tour").addEventListener("click", () => tour(element("guide")));
+element("values").addEventListener("click", () => {
+  setWeighed(!state.weighed);
+  if (state.found) draw(state.found);
+});
 addEventListener("hashchange", followAddress);
 element("importance").addEventListener("click", () => compute("importance"));
 element("roles").addEventListener("click", async () => {

@@ -13,7 +13,7 @@ function limits() {
     { id: "limits", "aria-label": "Limits of this page" },
     "This page needs no server: its own JavaScript computes the model. " +
       `Parameters are rounded, which changes logits by up to ${change.toExponential(0)}. ` +
-      "It has no snapshots of training, no comparison with other runs, no head importance and roles, no search for " +
+      "It has no snapshots of training, no comparison with other runs, no head importance and roles, no weighted values, no search for " +
       `samples${kind === "query" ? "" : ", no beam search (answers are greedy)"}: regard show has them. ${
         training
           ? "Training here draws other random numbers than regard train."

@@ -1,6 +1,6 @@
 // An attention layer that reads keys and queries step by step and keeps all its intermediate values.
 
-import { added, joined, multiplied, probabilitiesOf, product, total, wave } from "./rows.js";
+import { added, joined, multiplied, probabilitiesOf, product, sumOf, wave } from "./rows.js";
 
 /** @import { InterventionData } from "../data.js" */
 /** @import { Parameters, Rows } from "./rows.js" */
@@ -166,7 +166,7 @@ export class LiveAttention {
   /** @param {Float64Array} query @param {Float64Array} key @param {Float64Array} projected query */
   scoreOf(query, key, projected) {
     const steps = Object.values(this.score.steps(query, key, projected));
-    return this.score.scale(query.length) * total(steps[steps.length - 1]);
+    return this.score.scale(query.length) * sumOf(steps[steps.length - 1]);
   }
 
   /** @param {Float64Array} row @param {number} head */
@@ -218,12 +218,12 @@ export function changedWeights(weights, change, query) {
   if (to === "uniform") return weights.map(() => 1 / weights.length);
   if (to === "temper") {
     const powers = weights.map((weight) => weight ** (1 / change.temperature));
-    const sum = total(powers);
+    const sum = sumOf(powers);
     return powers.map((power) => (sum ? power / sum : 0));
   }
   const key = change.key ?? 0;
   if (change.query !== query || key >= weights.length) return weights;
-  const sum = total(weights);
+  const sum = sumOf(weights);
   const others = sum - weights[key];
   const remainder = Math.max(sum > 0 ? sum : 1, to) - to;
   return weights.map((weight, index) => {

@@ -7,7 +7,7 @@
 //
 // Equal letters have equal keys, so the weights of a sample are summed by letter: p_l is the weight of all n_l steps.
 
-import { largestIndex, probabilitiesOf, total } from "./rows.js";
+import { largestIndex, probabilitiesOf, sumOf } from "./rows.js";
 
 /** @typedef {{ letters: number, outputs: number, classes: number, hidden: number }} Sizes */
 /** @typedef {Record<string, Float64Array>} Weights of the model by their names in PyTorch */
@@ -86,13 +86,13 @@ function forwardOutput(weights, query, keys, counts, { shares, normal, output, l
   for (let letter = 0; letter < keys.length; letter += 1) {
     shares[letter] = counts[letter] && counts[letter] * Math.exp(dot(query, keys[letter]) / Math.sqrt(hidden));
   }
-  const sum = total(shares);
+  const sum = sumOf(shares);
   normal.set(query);
   for (let letter = 0; letter < keys.length; letter += 1) {
     shares[letter] /= sum;
     addTo(normal, shares[letter], keys[letter]);
   }
-  const mean = total(normal) / hidden;
+  const mean = sumOf(normal) / hidden;
   for (let index = 0; index < hidden; index += 1) normal[index] -= mean;
   const inverse = 1 / Math.sqrt(dot(normal, normal) / hidden + EPSILON);
   const [gain, bias] = [weights["cross_norm.weight"], weights["cross_norm.bias"]];
@@ -222,7 +222,7 @@ function backwardOutput(
     toGain[index] += toState[index] * normal[index];
     toNormal[index] = toState[index] * gain[index];
   }
-  const mean = total(toNormal) / hidden;
+  const mean = sumOf(toNormal) / hidden;
   const along = dot(toNormal, normal) / hidden;
   for (let index = 0; index < hidden; index += 1) {
     toState[index] = inverse * (toNormal[index] - mean - along * normal[index]);

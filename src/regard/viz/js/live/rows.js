@@ -64,7 +64,7 @@ export class Parameters {
   norm(name, rows, epsilon) {
     const [gain, bias] = [this.get(`${name}.weight`).numbers, this.get(`${name}.bias`).numbers];
     return rows.map((row) => {
-      const mean = total(row) / row.length;
+      const mean = sumOf(row) / row.length;
       const variance = row.reduce((sum, value) => sum + (value - mean) ** 2, 0) / row.length;
       const factor = 1 / Math.sqrt(variance + epsilon);
       return row.map((value, index) => (value - mean) * factor * gain[index] + bias[index]);
@@ -93,7 +93,7 @@ export function product(rows, { numbers, shape: [outputs, inputs] }, bias) {
 }
 
 /** @param {ArrayLike<number>} numbers */
-export function total(numbers) {
+export function sumOf(numbers) {
   let sum = 0;
   for (let index = 0; index < numbers.length; index += 1) sum += numbers[index];
   return sum;
@@ -118,7 +118,7 @@ export function joined(...parts) {
 export function probabilitiesOf(scores) {
   const largest = scores.reduce((first, second) => Math.max(first, second), -Infinity);
   const grown = scores.map((score) => Math.exp(score - largest));
-  const sum = total(grown);
+  const sum = sumOf(grown);
   return grown.map((value) => value / sum);
 }
 
