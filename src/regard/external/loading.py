@@ -92,6 +92,7 @@ def look(
         inputs=as_inputs(inputs),
         modules=modules,
         generate=generate,
+        folder=folder,
     )
 
 

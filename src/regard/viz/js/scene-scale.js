@@ -18,7 +18,8 @@ const MOST_WEIGHED = 1_500_000; // weights from which the scale is chosen
  */
 export function usualScale({ maps, original }, input, weights) {
   const map = original ?? maps[input];
-  return cached(map, "scale", () => {
+  // By the outputs, which stay the same when whole layers replace thumbnails: so do the colours.
+  return cached(map.outputs, "scale", () => {
     /** @type {Matrix[]} */
     const matrices = [];
     let left = MOST_WEIGHED;
