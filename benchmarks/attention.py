@@ -36,7 +36,7 @@ from regard.attention import Additive, Attention, MultiHeadAttention  # noqa: E4
 WIDTH, HEADS = 256, 8
 Layer = Callable[[Tensor], Tensor]
 RECORDING = ExitStack()
-"""Recordings that last as long as the process."""
+"""Recordings for the lifetime of the process."""
 
 
 class RawKernel(nn.Module):

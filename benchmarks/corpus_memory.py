@@ -20,7 +20,7 @@ from pathlib import Path
 from batch_timing import on_batch
 
 WORDS = 20_000
-"""Different words in each language."""
+"""Number of distinct words in each language."""
 
 
 def write_pairs(folder: Path, pairs: int) -> tuple[str, str]:

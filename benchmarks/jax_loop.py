@@ -31,7 +31,7 @@ TASKS: dict[str, dict[str, Any]] = {
         "heads": 4,
     },
 }
-"""Sizes and what `regard train` does by default."""
+"""Sizes of the tasks, with the defaults of `regard train`."""
 MAX_LEN, HIDDEN, BATCH = 10, 64, 100
 BETAS, OUTPUT_LR, WARMUP = (0.95, 0.98), 8.0, 0.2
 EVERY, SAMPLES, GOAL, PATIENCE = 50, 2000, 0.99, 20_000

@@ -18,9 +18,9 @@ SIZES: dict[str, Any] = {
 }
 TOKENS, SYMBOLS, SMOOTHING = 4096, 12_000, 0.1
 POSITIONS = 512
-"""Of Marian."""
+"""Number of positions of MarianMT."""
 BATCH = 64
-"""Sentences translated at once."""
+"""Sentences per batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +30,12 @@ class Setting:
     data: Path
     """Folder of Multi30k's files."""
     folder: Path
-    """For what they leave to each other."""
+    """Folder of files that the programs share."""
     threads: int
     steps: int
-    """Training steps that are timed."""
+    """Timed training steps."""
     model: Path
-    """Run whose weights all translate with."""
+    """Run whose weights all programs use."""
 
 
 def files(data: Path, languages: tuple[str, str] = ("de", "en")) -> dict[str, tuple[str, str]]:

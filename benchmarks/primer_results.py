@@ -24,14 +24,14 @@ TASKS: dict[str, dict[str, Any]] = {
     "signal": {"pos_enc": True},
     "signal2": {},
 }
-"""Each task with the flags that its document trains it with."""
+"""Flags of each task in its document."""
 WITHOUT: dict[str, dict[str, Any]] = {
     "regard": {},
     "constant rate": {"warmup": None},
     "output layer at the common rate": {"output_lr": 1.0},
     "Adam's usual betas 0.9, 0.999": {"betas": (0.9, 0.999)},
 }
-"""Recipe regard, and regard without one of its parts."""
+"""Recipe regard, and its ablations."""
 LENGTHS = range(1, 11)
 
 

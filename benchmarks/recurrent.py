@@ -21,7 +21,7 @@ from peers import joeynmt_config, joeynmt_python, joeynmt_text, peers_parser, ru
 
 EMBEDDING, HIDDEN, BATCH, TESTED = 64, 128, 64, 1000
 TASKS = ("dates", "reverse")
-"""Long sources with short targets; and both of up to 20 symbols, JoeyNMT's own first example."""
+"""Long sources with short targets; and sources and targets of up to 20 symbols, as in JoeyNMT's first example."""
 EVERY = 50
 """Steps of one measurement."""
 KERAS_STEPS = 30

@@ -27,7 +27,7 @@ PLACES: dict[str, dict[str, Any]] = {
     "into the cell, previous state (Bahdanau)": {"context": "cell", "query": "previous"},
     "both, previous state": {"context": "both", "query": "previous"},
 }
-"""Where the context goes, and which state asks for it."""
+"""Input of the context, and state of the query, by variant."""
 RECALL_SEEDS, SEEDS = 3, 5
 LONGEST = 20
 SAMPLES = 2000

@@ -33,7 +33,7 @@ from regard.fast.onednn import onednn_matmul
 WARM_UP = 3
 """Warm-up steps, which are not counted."""
 LARGE, LONG = 2048, 1 << 26
-"""Rows of a large matrix, and numbers of a long vector."""
+"""Rows of a large matrix, and length of a long vector."""
 SEARCHES = {"search, greedy": 1, "search, 5 beams": 5}
 TEXT = {"vocab_size": SYMBOLS, "tokens": TOKENS, "lowercase": True}
 RECURRENT = {"embedding": 64, "hidden": 128, "batchsize": 64}

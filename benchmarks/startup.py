@@ -45,7 +45,7 @@ FIRST = [
 ]
 """Commands that create the runs of the other commands."""
 EVERY = 3
-"""Commands after which `import torch` alone is run again."""
+"""Number of commands between two runs of `import torch`."""
 COMMANDS = {
     "--help": ["--help"],
     "tasks": ["tasks"],

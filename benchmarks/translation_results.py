@@ -35,7 +35,7 @@ MODELS: dict[str, Flags] = {
     },
     "recurrent, general score, to the output layer": {"model": "recurrent", "hidden": 256, "lr": 0.002},
 }
-"""Each model's own flags."""
+"""Flags of each model."""
 DEFAULT, TRANSFORMER, ROTARY, RECURRENT = MODELS
 GERMAN_ENGLISH, ENGLISH_GERMAN = "German to English", "English to German"
 DIRECTIONS = {GERMAN_ENGLISH: ("de", "en"), ENGLISH_GERMAN: ("en", "de")}
@@ -50,7 +50,7 @@ ROWS = [
     (ENGLISH_GERMAN, ROTARY, 7000),
     (ENGLISH_GERMAN, RECURRENT, 6000),
 ]
-"""What is trained: a direction, a model, and the training steps."""
+"""Direction, model and number of steps of each training."""
 
 
 def flags_of(direction: str, model: str, steps: int, seed: int) -> Flags:

@@ -35,7 +35,7 @@ DATE = "3. Mai 1979"
 PAGE_SENTENCE = "The animal did not cross the street because it was too tired."
 WIDTH = 1280  # pixels of a laptop's screen
 HEIGHT = 800
-TALL = 1350  # pixels, for what scrolls inside a pane
+TALL = 1000  # pixels, for what scrolls inside a pane
 SENTENCE = (
     "The quick brown fox jumps over the lazy dog because it wanted to reach the river before the hunters came,"
     " and the dog watched it leave."
@@ -97,7 +97,7 @@ def main() -> None:
                 f"{at}&written=3,0",
                 "tree",
                 lambda page: page.wait_for_selector(".steps svg"),
-                high=TALL - 250,
+                high=TALL,
             )
         minilm_page(browser, Path(folder))
 

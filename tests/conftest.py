@@ -1,4 +1,4 @@
-"""What several rooms' tests share."""
+"""Fixtures shared by the tests of several packages."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ import regard
 from tests.german import write
 from tests.network import Guard
 
-# One model of a few thousand parameters gains nothing from more threads, and tests stay reproducible.
+# A model of a few thousand parameters gains nothing from threads, and one thread keeps tests reproducible.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 torch.set_num_threads(1)
-# Machines are noisy, and speed is not what a test is about. Property tests draw the same examples each time, so
-# that `make test` does not depend on luck; `make test-all` draws others (REGARD_RANDOM=1).
+# Machines are noisy, and tests do not measure speed. Property tests draw the same examples each time, so that
+# `make test` is reproducible; `make test-all` draws new ones (REGARD_RANDOM=1).
 settings.register_profile("regard", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
 settings.load_profile("random" if os.environ.get("REGARD_RANDOM") == "1" else "regard")
@@ -27,7 +27,7 @@ settings.load_profile("random" if os.environ.get("REGARD_RANDOM") == "1" else "r
 
 @pytest.fixture(scope="session", autouse=True)
 def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what Regard notes for its user out of the user's own folder."""
+    """Keep Regard's user files out of the user's own folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
@@ -38,7 +38,7 @@ GUARD = Guard().install()
 
 @pytest.fixture(autouse=True)
 def _no_other_machine() -> Iterator[None]:
-    """Fail a test that reaches for another machine, whatever the code that did so made of the error."""
+    """Fail a test that connects to another machine, even if the code catches the error."""
     GUARD.reached.clear()
     yield
     assert not GUARD.reached, GUARD.reached
@@ -46,13 +46,13 @@ def _no_other_machine() -> Iterator[None]:
 
 @pytest.fixture
 def generator() -> torch.Generator:
-    """A generator in a known state."""
+    """Return a seeded generator."""
     return torch.Generator().manual_seed(0)
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
-    """A run of Signal 2 with heads and positions, of a few steps; not to be changed."""
+    """Return a run of Signal 2 with heads and positions after a few steps; tests must not change it."""
     run = regard.train(
         "signal2",
         hidden=8,
@@ -68,7 +68,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
 
 @pytest.fixture(scope="session")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> regard.PairRun:
-    """A small run on Dates that has learned a little; not to be changed."""
+    """Return a small, partly trained run on Dates; tests must not change it."""
     run = regard.train(
         "dates",
         hidden=32,
@@ -85,7 +85,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> regard.PairRun:
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Run a command line in this process: returns status, standard output and standard error."""
+    """Run a command line in this process; return status, standard output and standard error."""
     from regard.cli import main
 
     def call(*argv: str | Path) -> tuple[int, str, str]:
@@ -118,7 +118,7 @@ TINY: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def german(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
-    """A run on parallel text that has learned it; do not change its files."""
+    """Return a run on parallel text that has learned it; tests must not change its files."""
     folder = tmp_path_factory.mktemp("german")
     run = regard.train("translation", **write(folder), **TINY, steps=300, savepath=folder, progress=False)
     assert isinstance(run, regard.TranslationRun)

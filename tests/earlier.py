@@ -1,4 +1,4 @@
-"""Runs as earlier versions wrote them: without digests."""
+"""Run folders in the format of earlier versions, without digests."""
 
 import json
 import zlib
@@ -10,7 +10,7 @@ from regard.training.tensor_file import read_tensors
 
 
 def to_format_6(folder: Path) -> None:
-    """Rewrite a run as regard-run/6: a CRC-32 in each file of tensors, and of the config in trainer files."""
+    """Rewrite a run as regard-run/6: with a CRC-32 in each tensor file, and of the config in trainer files."""
     stored = json.loads((folder / "config.json").read_text())
     config = {
         name: value for name, value in stored.items() if name not in ("digest", "text", "initial", "format")

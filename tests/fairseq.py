@@ -1,4 +1,4 @@
-"""A folder with a checkpoint as fairseq 0.12 writes it, with random weights, for the German of tests."""
+"""Folders with checkpoints in the format of fairseq 0.12, with random weights, for the tests' German."""
 
 import json
 from argparse import Namespace
@@ -16,7 +16,7 @@ TEXTS = [source for source, _ in sentences()[:12]]
 
 
 def settings(**options: Any) -> Namespace:
-    """Return what a checkpoint says of its model: the names and defaults of `transformer_iwslt_de_en`."""
+    """Return the model settings of a checkpoint: the names and defaults of `transformer_iwslt_de_en`."""
     parts = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in SIZES.items()}
     return Namespace(
         **{
@@ -44,7 +44,7 @@ def settings(**options: Any) -> Namespace:
 
 
 def codes_of(text: list[str]) -> list[tuple[str, str]]:
-    """Return the codes of some text, as subword-nmt learns them."""
+    """Return the BPE codes of a text, as subword-nmt learns them."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     learned: Any = Tokenizer(models.BPE(end_of_word_suffix="</w>"))
@@ -55,7 +55,7 @@ def codes_of(text: list[str]) -> list[tuple[str, str]]:
 
 
 def dictionary(lines: list[list[str]]) -> dict[str, int]:
-    """Return the symbols of cut text with their counts, in fairseq's order; a few are left out."""
+    """Return the symbols of tokenized text with their counts in fairseq's order, without a few of them."""
     counted = Counter(piece for line in lines for piece in line)
     ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     return dict([*ranked[:-2], ("madeupword0000", 0)])
@@ -64,8 +64,11 @@ def dictionary(lines: list[list[str]]) -> dict[str, int]:
 def write_fairseq(
     folder: Path, *, kind: str = "codes", joined: bool = True, old: bool = False, **options: Any
 ) -> Path:
-    """Write a folder as one puts it together after a training; `kind`: codes, fastbpe, sentencepiece or words;
-    `joined`: one dictionary; `old`: as fairseq wrote it before 0.10. `options` are the model's."""
+    """Write a folder of a trained model.
+
+    `kind` is codes, fastbpe, sentencepiece or words; `joined` is for one dictionary; `old` is for the format
+    before fairseq 0.10. `options` are the model's.
+    """
     folder.mkdir()
     pairs = sentences()
     asked = settings(**options)
@@ -103,7 +106,7 @@ def write_fairseq(
 
 
 def parameters(asked: Namespace, symbols: list[int]) -> dict[str, Tensor]:
-    """Return random parameters by fairseq's names."""
+    """Return random parameters with fairseq's names."""
     generator = torch.Generator().manual_seed(0)
     width, inner = asked.encoder_embed_dim, asked.encoder_ffn_embed_dim
     found: dict[str, Tensor] = {}
@@ -116,7 +119,7 @@ def parameters(asked: Namespace, symbols: list[int]) -> dict[str, Tensor]:
         draw(f"{name}.bias", width, std=0.2)
 
     def linear(name: str, rows: int, columns: int) -> None:
-        draw(f"{name}.weight", rows, columns, std=0.5)  # else what is fed is what is written
+        draw(f"{name}.weight", rows, columns, std=0.5)  # otherwise the model repeats its input
         draw(f"{name}.bias", rows)
 
     for side, count in zip(("encoder", "decoder"), symbols, strict=True):
@@ -153,7 +156,7 @@ def parameters(asked: Namespace, symbols: list[int]) -> dict[str, Tensor]:
 
 
 def aged(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return parameters as fairseq called them in 2018."""
+    """Return parameters with fairseq's names of 2018."""
     found = {}
     for name, value in state.items():
         if name == "decoder.output_projection.weight":

@@ -1,4 +1,4 @@
-"""A very small German, and what it means: parallel text for tests."""
+"""A tiny German with translations: parallel text for tests."""
 
 from itertools import product
 from pathlib import Path
@@ -11,7 +11,7 @@ ADVERBS = {"heute": "today", "morgen": "tomorrow", "oft": "often"}
 
 
 def sentences() -> list[tuple[str, str]]:
-    """Return all 288 pairs, in an order that looks like chance."""
+    """Return all 288 pairs in pseudo-random order."""
     found = [
         (f"{adverb.capitalize()} {verb} der {adjective} {noun}.", f"The {a} {n} {v} {when}.")
         for (noun, n), (adjective, a), (verb, v), (adverb, when) in product(
@@ -22,11 +22,11 @@ def sentences() -> list[tuple[str, str]]:
 
 
 LINKS = "0-4 1-3 2-0 3-1 4-2"
-"""Of every pair: words between blanks."""
+"""Alignment of every pair, between words separated by blanks."""
 
 
 def write(folder: Path) -> dict[str, Any]:
-    """Write training, validation and test text, and return the flags that name them."""
+    """Write training, validation and test text, and return the flags with their paths."""
     pairs = sentences()
     parts = {"train": pairs[:240], "valid": pairs[240:264], "test": pairs[264:]}
     flags: dict[str, Any] = {}

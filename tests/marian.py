@@ -1,4 +1,4 @@
-"""A Marian model of Hugging Face, with random weights and its tokenizer, for the German of tests."""
+"""A Hugging Face Marian model with random weights and its tokenizer, for the tests' German."""
 
 import io
 import json
@@ -11,7 +11,7 @@ SIZES = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "max_position_
 
 
 def pieces_of(side: int) -> bytes:
-    """Return the model of SentencePiece of one side of the text, as Marian's are made."""
+    """Return the SentencePiece model of one side of the text, trained as Marian's."""
     from sentencepiece import SentencePieceTrainer
 
     made = io.BytesIO()
@@ -31,7 +31,7 @@ def pieces_of(side: int) -> bytes:
 
 
 def both_pieces() -> tuple[Any, bytes]:
-    """Return a model of SentencePiece of both sides, opened and as a file."""
+    """Return a SentencePiece model of both sides, loaded and as a file."""
     from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
     made = io.BytesIO()
@@ -50,7 +50,7 @@ def both_pieces() -> tuple[Any, bytes]:
 
 
 def vocabulary_of(*models: bytes) -> dict[str, int]:
-    """Return Marian's vocabulary of the pieces of some models, but for a few that are left out."""
+    """Return Marian's vocabulary of the pieces of some models, without a few of them."""
     from sentencepiece import SentencePieceProcessor
 
     found: set[str] = set()
@@ -59,7 +59,7 @@ def vocabulary_of(*models: bytes) -> dict[str, int]:
         processor.LoadFromSerializedProto(model)
         found |= {processor.IdToPiece(index) for index in range(2, processor.GetPieceSize())}
     kept = [piece for index, piece in enumerate(sorted(found)) if index % 19 != 18]
-    # Of two vocabularies, padding has one number in both.
+    # Padding has the same index in both vocabularies.
     named = (
         ["</s>", "<unk>", *kept, ">>en<<", "<pad>"]
         if len(models) > 1
@@ -69,7 +69,7 @@ def vocabulary_of(*models: bytes) -> dict[str, int]:
 
 
 def write_marian(folder: Path, *, shared: bool = True, **options: Any) -> Path:
-    """Write a model as Hugging Face keeps those of Marian, and return its folder; `options` are its config's."""
+    """Write a model in the format of Hugging Face's Marian, and return its folder; `options` set its config."""
     import torch
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
@@ -97,9 +97,11 @@ def write_marian(folder: Path, *, shared: bool = True, **options: Any) -> Path:
     model: Any = MarianMTModel(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.dim() == 1:  # biases and gains, which are trivial at first
+            if parameter.dim() == 1:  # biases and gains are trivial at initialization
                 parameter.add_(torch.randn_like(parameter) * 0.2)
-            elif "layers" in name:  # else it would repeat what it reads, whose embedding is the output layer
+            elif (
+                "layers" in name
+            ):  # otherwise the model repeats its input, because the output layer is the embedding
                 parameter.mul_(1.5)
         model.final_logits_bias.copy_(torch.randn_like(model.final_logits_bias))
     model.generation_config = GenerationConfig(max_length=64, num_beams=4, bad_words_ids=[[pad]], **special)

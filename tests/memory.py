@@ -1,4 +1,4 @@
-"""Measuring the memory that a piece of code takes, in a process of its own."""
+"""Measure the memory of a piece of code in a separate process."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ print(peak() - before)
 
 
 def grown_mib(setup: str, code: str) -> float:
-    """Return by how many MiB the peak memory of a process grows in `code`, after `setup`."""
+    """Return the growth of a process's peak memory in `code` after `setup`, in MiB."""
     if not Path("/proc/self/status").exists():
         pytest.skip("needs Linux to tell a process's peak memory")
     script = MEASURED.format(setup=setup, code=code)

@@ -1,4 +1,4 @@
-"""A guard against connections to other machines: within Python by an audit hook, of whole commands by strace."""
+"""Detection of connections to other machines: an audit hook for Python, strace for whole commands."""
 
 import os
 import re
@@ -24,18 +24,18 @@ SERVES = "Ctrl-C ends it"
 
 
 class OutsideError(ConnectionError):
-    """Something was about to reach for another machine."""
+    """The code tried to connect to another machine."""
 
 
 class Guard:
-    """Refuses, once installed, whatever in this process reaches for another machine, and remembers it."""
+    """Audit hook that refuses connections to other machines in this process, and stores them."""
 
     def __init__(self) -> None:
         self.reached: list[str] = []
         self.own = {socket.gethostname(), *_own_addresses()}
 
     def install(self) -> "Guard":
-        """Install it, for as long as the process lives."""
+        """Install the hook for the lifetime of the process."""
         sys.addaudithook(self._heard)
         return self
 
@@ -63,14 +63,14 @@ def _own_addresses() -> set[str]:
 
 @cache
 def can_trace() -> bool:
-    """Whether strace is here, and may be used."""
+    """Return whether strace is installed and permitted."""
     if shutil.which("strace") is None:
         return False
     return subprocess.run(["strace", "-f", "true"], capture_output=True, check=False).returncode == 0
 
 
 def reached(lines: Sequence[str]) -> list[str]:
-    """Return the lines of strace by which something reaches another machine, or is open to one."""
+    """Return strace's lines on connections to other machines, and on sockets open to them."""
     found = []
     for line in lines:
         if any(each in line for each in SENDS):
@@ -83,8 +83,11 @@ def reached(lines: Sequence[str]) -> list[str]:
 def traced(
     command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float = 120
 ) -> tuple[int, str, list[str]]:
-    """Run a command in a folder to its end, or a server until it serves: returns its status, what it printed, and
-    how it reached for other machines, in native code too where strace is here."""
+    """Run a command in a folder to its end, or a server until it accepts requests.
+
+    Returns its status, its output, and its connections to other machines. Native code is included if strace is
+    available.
+    """
     trace = folder / "trace.txt"
     trace.unlink(missing_ok=True)
     before = ["strace", "-f", "-e", "trace=network", "-o", str(trace)] if can_trace() else []

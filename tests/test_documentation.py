@@ -1,4 +1,4 @@
-"""Run what the documentation shows, with fewer steps and samples."""
+"""The examples of the documentation run, with fewer steps and samples."""
 
 import gzip
 import importlib
@@ -27,7 +27,7 @@ LINKED = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted(set(DOCS.rglob("*.md")) - set(API.glob("*.md"))),
 ]
-"""All pages that are written by hand."""
+"""All hand-written pages."""
 
 
 def text_of(page: str) -> str:
@@ -74,11 +74,13 @@ def test_commands_of_a_page_work(
         if argv[0] == "train":
             argv += ["--steps", "2"]
         if argv[0] == "train" and argv[1] == "translation":
-            continue  # its own test below
+            continue  # has a separate test below
         if argv[0] in ("test", "examine"):
             argv += ["--samples", "5"]
         if argv[0] == "compare":
-            argv = [word.split(",")[0] for word in argv]  # one value each: processes take seconds to start
+            argv = [
+                word.split(",")[0] for word in argv
+            ]  # one value per flag, because processes take seconds to start
             argv += ["--steps", "2", "--batchsize", "2", "--seeds", "1"]
         status, _, err = command(*argv)
         assert status == 0, f"{line}: {err}"
@@ -238,7 +240,7 @@ def test_examples_of_the_attention_page_work() -> None:
     names: dict[str, Any] = {}
     page = blocks("docs/reference/attention.md")
     assert len(page) == 9
-    for block in page:  # each continues the one before
+    for block in page:  # each block continues the previous one
         exec(block, names)
     assert names["wide"].shape == (2, 7, 80)
     assert names["target"].shape == (2, 3, 64)
@@ -337,8 +339,8 @@ def without_code(page: Path) -> str:
     return re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
-def test_each_table_of_results_has_one_place() -> None:
-    """Programs write tables between these markers, on any of the pages."""
+def test_each_table_of_results_has_one_marker() -> None:
+    """Each table marker is on exactly one page."""
     pages = [page.read_text(encoding="utf-8") for page in LINKED if "results" in str(page.relative_to(ROOT))]
     assert len(pages) == 5
     names = re.findall(r"<!-- table: (.*?) -->\n\|.*?\n<!-- end -->", "".join(pages), re.DOTALL)

@@ -103,7 +103,9 @@ def test_adam_of_pytorch_takes_the_same_steps(
 
 
 def test_only_fast_paths_call_private_functions_of_pytorch() -> None:
-    """Of torch, its operators and optimizers; `torch._dynamo` is only imported for its exceptions."""
+    """The library uses only public names of torch, its operators and optimizers; `torch._dynamo` is only
+    imported for its exceptions.
+    """
     private = []
     for path in sorted(SOURCE.rglob("*.py")):
         if path.parent == SOURCE / "fast":
@@ -113,5 +115,5 @@ def test_only_fast_paths_call_private_functions_of_pytorch() -> None:
                 r"torch(\.\w+)*\._\w+(\.\w+)*", ast.unparse(node.func)
             ):
                 private.append(f"{path.relative_to(SOURCE)}: {ast.unparse(node.func)}")
-    # Capturing PyTorch's own layers needs their fast path, which looks at the types of its inputs.
+    # Capturing PyTorch's own layers needs their fast path, which checks the types of its inputs.
     assert private == ["external/torch_calls.py: torch._C.DisableTorchFunction"]

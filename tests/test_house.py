@@ -1,4 +1,4 @@
-"""The house as a whole: which file imports which, which names stand where, and how results tell of themselves."""
+"""Structure of the package: imports, names, and the text form of results."""
 
 import ast
 import inspect
@@ -22,7 +22,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FIL
 
 
 def _exports(package: str) -> dict[str, str]:
-    """From a name that a package offers to the module that it takes it from, also where that is done late."""
+    """Return the source module of each exported name of a package, including lazy exports."""
     found: dict[str, str] = {}
     for node in ast.walk(TREES[f"{package}.__init__"]):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -31,7 +31,7 @@ def _exports(package: str) -> dict[str, str]:
 
 
 def _home(module: str, name: str) -> str:
-    """Return the file that `from module import name` reaches."""
+    """Return the file that `from module import name` loads."""
     while f"{module}.__init__" in FILES:
         if f"{module}.{name}" in FILES:
             return f"{module}.{name}"
@@ -43,8 +43,10 @@ def _home(module: str, name: str) -> str:
 
 
 def _imports(name: str) -> Iterator[str]:
-    """Yield the files that a file imports anywhere: at the top, in a function, for types only, or through a room
-    that it imports whole."""
+    """Yield the files that a file imports.
+
+    Imports at the top, in functions, for types only, and through whole packages count.
+    """
     rooms: dict[str, str] = {}
     for node in ast.walk(TREES[name]):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("regard"):
@@ -62,7 +64,7 @@ GRAPH = {name: set(_imports(name)) - {name} for name in FILES if not name.endswi
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
-    """Not even late, or for types only. Packages' own `__init__` only passes names on."""
+    """Imports form no circles, not even lazily or for types; `__init__` files only re-export names."""
     done: set[str] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -75,10 +77,10 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
     for name in GRAPH:
         visit(name, ())
-    assert len(done) > 100 and sum(map(len, GRAPH.values())) > 400  # it has looked
+    assert len(done) > 100 and sum(map(len, GRAPH.values())) > 400  # already visited
 
 
-def test_no_noun_names_files_in_three_rooms() -> None:
+def test_no_file_name_occurs_in_three_packages() -> None:
     rooms = defaultdict(set)
     for name in GRAPH:
         _, *room, file = name.split(".")
@@ -87,7 +89,7 @@ def test_no_noun_names_files_in_three_rooms() -> None:
 
 
 def test_no_name_has_two_meanings() -> None:
-    """No class or type has the name of another."""
+    """No two classes or types have the same name."""
     homes = defaultdict(set)
     for name, tree in TREES.items():
         for node in tree.body:
@@ -97,7 +99,7 @@ def test_no_name_has_two_meanings() -> None:
 
 
 @pytest.mark.parametrize("room", ["training", "serving", "comparison", "cli"])
-def test_nobody_asks_for_the_type_of_settings_tasks_or_runs(room: str) -> None:
+def test_no_isinstance_checks_of_settings_tasks_or_runs(room: str) -> None:
     asked = []
     for name, tree in TREES.items():
         if not name.startswith(f"regard.{room}."):
@@ -108,11 +110,11 @@ def test_nobody_asks_for_the_type_of_settings_tasks_or_runs(room: str) -> None:
                 asked += [
                     f"{name}: {each}" for each in types if each.endswith(("Training", "Task", "Run", "Config"))
                 ]
-    own = {"regard.training.config: ModelConfig"}  # a class of the user's own, which is no setting
+    own = {"regard.training.config: ModelConfig"}  # a user's class, which is not a setting
     assert set(asked) - own == set()
 
 
-def test_files_and_functions_can_be_held_in_the_head() -> None:
+def test_files_and_functions_are_short() -> None:
     for name, path in FILES.items():
         lines = len(path.read_text(encoding="utf-8").splitlines())
         assert lines <= 345, f"{name} has {lines} lines: is it two ideas?"
@@ -123,7 +125,7 @@ def test_files_and_functions_can_be_held_in_the_head() -> None:
 
 
 def _returned(hint: Any) -> Iterator[type]:
-    """Yield the classes of Regard's that a hint names."""
+    """Yield Regard's classes in a type hint."""
     if isinstance(hint, type) and hint.__module__.startswith("regard"):
         yield hint
     for each in (typing.get_origin(hint), *typing.get_args(hint)):
@@ -141,17 +143,17 @@ def _public() -> dict[str, Any]:
     return found
 
 
-def test_everything_that_a_public_call_returns_is_exported_by_name() -> None:
+def test_types_returned_by_public_functions_are_exported() -> None:
     exported = {getattr(regard, name) for name in regard.__all__}
-    # Many are imported for checkers only where they are returned.
+    # Many modules import these only for type checkers.
     names = {name: getattr(regard, name) for name in regard.__all__}
     missing = set()
     for name, value in _public().items():
         if not inspect.isfunction(value) or value.__module__.startswith("regard.models"):
-            continue  # configs of tasks inherit from those of models
+            continue  # task configs inherit from model configs
         try:
             hint = typing.get_type_hints(value, localns=names).get("return")
-        except NameError:  # a type that only checkers import, such as a widget or a table
+        except NameError:  # a type that only type checkers import, such as a widget or a table
             continue
         missing |= {f"{name} returns {each.__name__}" for each in _returned(hint) if each not in exported}
     assert missing == set()

@@ -1,4 +1,4 @@
-"""The notebook of the examples runs, and leaves widgets and pictures behind."""
+"""The example notebook runs, and has widgets and pictures as outputs."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pytest.importorskip("anywidget")
     kernels = tmp_path / "share" / "jupyter" / "kernels" / "python3"
     kernels.mkdir(parents=True)
-    # A kernel of this environment, whatever else is installed on the machine.
+    # Use the kernel of this environment, not another one installed on the machine.
     (kernels / "kernel.json").write_text(
         json.dumps(
             {

@@ -1,4 +1,4 @@
-"""What is handed out: the wheel, the source distribution, and the versions that are pinned for them."""
+"""Content of the wheel and source distribution, and pinned versions of the dependencies."""
 
 import re
 import subprocess
@@ -23,12 +23,12 @@ PLAIN = ROOT / "constraints.txt"
 HASHED = ROOT / "constraints-hashed.txt"
 PACKED = SAID["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
 TOP = {each.partition("/")[0] for each in PACKED} | {".gitignore", "PKG-INFO"}
-"""What a source distribution may hold at its top; what else lies about stays at home."""
+"""Top-level names of the source distribution; other files of the repository are left out."""
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the source distribution of this tree."""
+    """Build the wheel and the source distribution of this tree; return their folder."""
     place = tmp_path_factory.mktemp("dist")
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--directory", str(place)],
@@ -42,7 +42,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> dict[str, bytes]:
-    """From the wheel's names to what they hold."""
+    """Return the files of the wheel by name."""
     with zipfile.ZipFile(built / f"regard-{regard.__version__}-py3-none-any.whl") as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -52,7 +52,7 @@ def _sources() -> set[str]:
     return {path.relative_to(ROOT / "src").as_posix() for path in found}
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: dict[str, bytes]) -> None:
+def test_wheel_contains_only_the_package(wheel: dict[str, bytes]) -> None:
     info = f"regard-{regard.__version__}.dist-info/"
     inside = {name for name in wheel if not name.startswith(info)}
     assert inside == {name for name in _sources() if name.startswith("regard/")}
@@ -70,7 +70,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: dict[str, bytes]) -
     assert b"regard = regard.cli:main" in wheel[f"{info}entry_points.txt"]
 
 
-def test_the_metadata_are_valid_and_declare_what_the_project_does(wheel: dict[str, bytes]) -> None:
+def test_metadata_are_valid_and_equal_those_of_the_project(wheel: dict[str, bytes]) -> None:
     told = Metadata.from_email(wheel[f"regard-{regard.__version__}.dist-info/METADATA"], validate=True)
     assert (told.name, str(told.version), told.license_expression) == ("regard", regard.__version__, "MIT")
     assert told.license_files == ["LICENSE"]
@@ -83,7 +83,7 @@ def test_the_metadata_are_valid_and_declare_what_the_project_does(wheel: dict[st
     assert set(told.provides_extra or []) == extras
 
 
-def test_the_source_distribution_holds_all_that_the_repository_does(built: Path) -> None:
+def test_source_distribution_contains_the_whole_repository(built: Path) -> None:
     top = f"regard-{regard.__version__}/"
     with tarfile.open(built / f"regard-{regard.__version__}.tar.gz") as archive:
         names = {each.name.removeprefix(top) for each in archive.getmembers() if each.isfile()}
@@ -102,7 +102,7 @@ def test_the_source_distribution_holds_all_that_the_repository_does(built: Path)
 
 
 def _pins(file: Path) -> dict[str, str]:
-    """From `name` to `version ; marker`, as a file of constraints writes it."""
+    """Return `version ; marker` by name of the package, from a file of constraints."""
     found = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith(("#", " ")):

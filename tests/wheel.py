@@ -1,9 +1,10 @@
-"""Tries an installed Regard, with the Python of its environment (make try-wheel); no test by itself.
+"""Test an installed Regard with the Python of its environment (make try-wheel); pytest does not collect this
+file.
 
-    python -I tests/wheel.py alone     what the wheel alone brings
-    python -I tests/wheel.py extras    every module, once the extras are there
+    python -I tests/wheel.py alone     with the dependencies of the wheel only
+    python -I tests/wheel.py extras    every module, with all extras installed
 
-Warnings are errors, those of other packages' modules too.
+Warnings are errors, also those of other packages.
 """
 
 import importlib
@@ -28,7 +29,7 @@ COMMANDS = [
 
 
 def import_all(packages_only: bool) -> int:
-    """Import the rooms and every public name, or every module; returns how many."""
+    """Import the packages and every public name, or every module; return their number."""
     found = [
         each for each in pkgutil.walk_packages(regard.__path__, "regard.") if each.ispkg or not packages_only
     ]

@@ -1,4 +1,4 @@
-"""The small sequences of these tests go through PyTorch's kernel, as long ones do."""
+"""The tests' short sequences use PyTorch's fused kernel, as long ones do."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Blocks against PyTorch's own layers, weights copied across."""
+"""Blocks equal PyTorch's layers with the same weights."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ each_order = pytest.mark.parametrize("pre_norm", [False, True], ids=["post-norm"
 
 
 def drawn(module: nn.Module, generator: torch.Generator) -> None:
-    """Draw every parameter, so that no bias or gain is trivial."""
+    """Randomize every parameter, so that no bias or gain is trivial."""
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.3, generator=generator)
 
@@ -119,7 +119,7 @@ def test_decoder_layer_agrees_with_pytorch(generator: torch.Generator, pre_norm:
 
 
 @each_order
-def test_stacks_are_their_layers_in_turn(generator: torch.Generator, pre_norm: bool) -> None:
+def test_stack_equals_its_layers_in_sequence(generator: torch.Generator, pre_norm: bool) -> None:
     encoder = Encoder(2, 15, 3, 11, pre_norm=pre_norm)
     decoder = Decoder(2, 15, 3, 11, pre_norm=pre_norm)
     drawn(encoder, generator)
@@ -156,7 +156,7 @@ def test_decoding_step_by_step_equals_teacher_forcing(
     torch.testing.assert_close(torch.cat(steps, dim=1), whole, atol=1e-5, rtol=1e-5)
 
 
-def test_dropout_acts_on_what_a_layer_adds() -> None:
+def test_dropout_is_applied_before_the_residual_sum() -> None:
     residual = Residual(3, pre_norm=True, dropout=0.5)
     states = torch.zeros(1, 1000, 3)
     added = residual(states, lambda each: torch.ones_like(each))

@@ -16,18 +16,18 @@ def test_a_share_is_dropped_and_the_mean_stays(rate: float) -> None:
     assert dropped == pytest.approx(rate, abs=1 / 512 + 0.005)
     assert found.mean().item() == pytest.approx(1.0, abs=0.02)
     assert len(found.unique()) == 2
-    # Neither rows nor columns know of each other.
+    # Rows and columns are independent.
     assert (found == 0).float().mean(0).std().item() < 0.07 and (found == 0).float().mean(1).std().item() < 0.025
 
 
-def test_gradients_flow_where_values_do() -> None:
+def test_dropped_values_have_no_gradient() -> None:
     states = torch.ones(64, requires_grad=True)
     found = Dropout(0.5)(states)
     found.sum().backward()
     assert states.grad is not None and torch.equal(states.grad, found.detach())
 
 
-def test_the_random_state_decides() -> None:
+def test_equal_random_states_drop_equal_values() -> None:
     def draw(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
         return Dropout(0.3)(torch.ones(9, 7))
@@ -38,7 +38,7 @@ def test_the_random_state_decides() -> None:
 def test_nothing_is_dropped_in_evaluation_or_at_rate_zero() -> None:
     states = torch.randn(3, 4)
     assert Dropout(0.5).eval()(states) is states and Dropout(0.0)(states) is states
-    assert Dropout(0.001)(torch.ones(100_000)).eq(0).any()  # the least rate above zero is one 256th
+    assert Dropout(0.001)(torch.ones(100_000)).eq(0).any()  # the smallest positive rate is 1/256
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])

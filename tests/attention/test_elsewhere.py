@@ -1,4 +1,4 @@
-"""Layers in other people's hands: exported for any size, mapped over, copied and saved while recorded."""
+"""Layers can be exported for any size, vmapped, copied, and saved while recorded."""
 
 import copy
 import pickle
@@ -52,7 +52,7 @@ def test_a_stack_with_padding_is_exported_for_any_size() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_onnx_answers_alike_for_any_size() -> None:
+def test_onnx_gives_the_same_outputs_for_any_size() -> None:
     onnx = pytest.importorskip("onnx", reason="needs onnx and onnxscript")
     pytest.importorskip("onnxscript", reason="needs onnx and onnxscript")
     evaluators = pytest.importorskip("onnx.reference")
@@ -68,7 +68,7 @@ def test_onnx_answers_alike_for_any_size() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SCORES)
-def test_mapped_over(name: str, generator: torch.Generator) -> None:
+def test_layers_work_under_vmap(name: str, generator: torch.Generator) -> None:
     layer = Attention(SCORES[name](8))
     queries, keys = torch.randn(3, 2, 4, 8, generator=generator), torch.randn(3, 2, 5, 8, generator=generator)
     found = torch.vmap(lambda query, key: layer(query, key, key))(queries, keys)
@@ -90,7 +90,7 @@ def test_several_energies_at_once(generator: torch.Generator) -> None:
     torch.testing.assert_close(found, expected)
 
 
-def test_nobody_looks_on_at_a_copy() -> None:
+def test_copies_have_no_hooks() -> None:
     layer = MultiHeadAttention(8, 2)
     with record(layer) as records:
         copies = [copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), copy.copy(layer)]

@@ -1,4 +1,4 @@
-"""The arithmetic of weights and contexts."""
+"""Attention weights and contexts."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def test_rows_sum_to_one_and_a_shift_changes_nothing(seed: int, shift: float) ->
     torch.testing.assert_close(attention_weights(scores + shift, mask), weights)
 
 
-def test_a_row_with_nothing_to_attend_is_zero_forward_and_backward() -> None:
+def test_fully_masked_row_has_zero_weights_and_gradients() -> None:
     scores = torch.randn(2, 3, requires_grad=True)
     mask = torch.tensor([[True, True, False], [False, False, False]])
     weights = attention_weights(scores, mask)
@@ -51,12 +51,14 @@ def test_rows_of_any_length(keys: int) -> None:
 
 def test_a_context_is_the_weighted_sum_with_values_shared_by_groups_of_heads() -> None:
     weights = torch.tensor([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]).view(1, 4, 1, 2)
-    values = torch.tensor([[[4.0], [8.0]], [[10.0], [20.0]]]).unsqueeze(0)  # heads 0 and 1 share the first
+    values = torch.tensor([[[4.0], [8.0]], [[10.0], [20.0]]]).unsqueeze(
+        0
+    )  # heads 0 and 1 share the first key head
     assert weighted_sum(weights, values).flatten().tolist() == [7.0, 4.0, 15.0, 20.0]
     assert weighted_sum(weights[:, :2], values).flatten().tolist() == [7.0, 10.0]
 
 
-def test_uniform_weights_are_alike_on_all_that_may_be_attended() -> None:
+def test_uniform_weights_are_equal_on_allowed_keys() -> None:
     like = torch.zeros(1, 2, 2, 3)
     assert uniform_weights(like).unique().tolist() == [pytest.approx(1 / 3)]
     mask = torch.tensor([[True, True, False], [False, False, False]])

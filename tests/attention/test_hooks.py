@@ -1,4 +1,4 @@
-"""Observers: one value on each layer, whatever is on top of what."""
+"""Attention hooks: one value per layer, whatever the nesting."""
 
 import dataclasses
 from contextlib import AbstractContextManager, ExitStack
@@ -35,7 +35,7 @@ def states(generator: torch.Generator) -> Tensor:
     return torch.randn(2, 5, 12, generator=generator)
 
 
-def test_a_layer_holds_one_observer_and_nothing_else_of_ours(model: nn.ModuleDict, states: Tensor) -> None:
+def test_layer_stores_one_hook(model: nn.ModuleDict, states: Tensor) -> None:
     layer = model["cross"]
     before = dict(vars(layer))
     assert isinstance(layer, AttentionLayer) and layer.hook is None
@@ -85,12 +85,12 @@ def test_changes_apply_in_the_order_in_which_they_were_made(model: nn.ModuleDict
             assert not records["cross"].weights.any()
 
 
-def test_explicit_is_an_observer_that_does_nothing(
+def test_explicit_hook_changes_nothing(
     model: nn.ModuleDict, states: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer = model["cross"]
     plain = layer(states)
-    monkeypatch.setattr(attend, "_fused_kernel", None)  # nobody may call it
+    monkeypatch.setattr(attend, "_fused_kernel", None)  # must not be called
     with explicit_weights(model):
         assert layer.hook == AttentionHook()
         torch.testing.assert_close(layer(states), plain, atol=1e-6, rtol=0)
@@ -100,7 +100,7 @@ def test_explicit_is_an_observer_that_does_nothing(
         layer(states)
 
 
-def test_the_kernel_runs_once_beside_the_rows_that_are_asked_for(
+def test_fused_kernel_runs_once_when_rows_are_recorded(
     model: nn.ModuleDict, states: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called, kernel = [], attend._fused_kernel
@@ -121,7 +121,7 @@ def test_the_kernel_runs_once_beside_the_rows_that_are_asked_for(
     assert not called
 
 
-def test_records_are_of_one_kind_whoever_makes_them(model: nn.ModuleDict) -> None:
+def test_all_records_have_one_type(model: nn.ModuleDict) -> None:
     assert regard.Records is Records
     with regard.record(model) as records:
         assert type(records) is Records

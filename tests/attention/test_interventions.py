@@ -1,4 +1,4 @@
-"""Interventions: what becomes of the weights, and of the answers made from them."""
+"""Interventions change the weights, and the outputs computed from them."""
 
 from typing import Any
 
@@ -32,15 +32,15 @@ def mask() -> Tensor:
 
 
 class Holder(nn.Module):
-    """A model whose layer has a name."""
+    """A model with a named layer."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.cross = layer
 
 
-def test_a_head_that_is_off_adds_nothing(layer: MultiHeadAttention, states: Tensor, mask: Tensor) -> None:
-    """As if its part of the output projection were zero."""
+def test_head_that_is_off_adds_nothing(layer: MultiHeadAttention, states: Tensor, mask: Tensor) -> None:
+    """Switching a head off equals setting its part of the output projection to zero."""
     with intervene(Holder(layer), "cross", heads=[1]):
         found = layer(states, mask=mask)
     with torch.no_grad():
@@ -48,7 +48,7 @@ def test_a_head_that_is_off_adds_nothing(layer: MultiHeadAttention, states: Tens
     torch.testing.assert_close(found, layer(states, mask=mask))
 
 
-def test_uniform_weights_are_the_mean_of_what_may_be_attended(
+def test_uniform_weights_give_the_mean_of_allowed_values(
     layer: MultiHeadAttention, states: Tensor, mask: Tensor
 ) -> None:
     model = Holder(layer)
@@ -80,7 +80,7 @@ def test_one_weight_is_set_and_the_others_keep_their_proportions(
     torch.testing.assert_close(new, old)
 
 
-def test_what_is_masked_stays_masked(layer: MultiHeadAttention, states: Tensor, mask: Tensor) -> None:
+def test_masked_keys_keep_zero_weight(layer: MultiHeadAttention, states: Tensor, mask: Tensor) -> None:
     model = Holder(layer)
     with intervene(model, "cross", to=1.0, query=0, key=4), record(model) as records:
         layer(states, mask=mask)
@@ -149,8 +149,8 @@ def _models() -> dict[str, Seq2Seq]:
 
 @pytest.mark.parametrize("name", ["transformer", "luong", "fed", "bahdanau"])
 @pytest.mark.parametrize("change", [{"to": 0.9, "query": 2, "key": 1}, {"to": "uniform"}, {"to": "off"}])
-def test_step_by_step_as_all_at_once(name: str, change: dict[str, object]) -> None:
-    """A search meets the same interventions as a reading of the whole target."""
+def test_single_steps_equal_one_call(name: str, change: dict[str, object]) -> None:
+    """Search and teacher forcing use the same interventions."""
     model = _models()[name].eval()
     source = torch.tensor([[4, 5, 6, 7], [8, 4, 3, 0]])
     mask, target = source > 0, torch.tensor([[1, 4, 5, 6, 7], [1, 5, 4, 4, 8]])
@@ -187,12 +187,12 @@ def test_short_names() -> None:
         ({"to": "off", "query": 0, "key": 1}, "leave out query and key"),
     ],
 )
-def test_changes_that_make_no_sense(change: dict[str, object], message: str) -> None:
+def test_invalid_interventions_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Intervention(**change)  # type: ignore[arg-type]
 
 
-def test_what_is_not_there(layer: MultiHeadAttention, states: Tensor) -> None:
+def test_unknown_layers_and_heads_are_refused(layer: MultiHeadAttention, states: Tensor) -> None:
     model = Holder(layer)
     with (
         pytest.raises(InputError, match="layer 'self' is not in the model: choose cross"),

@@ -1,4 +1,4 @@
-"""Regard's layers against Keras', on Keras' PyTorch backend."""
+"""Regard's layers equal Keras' on Keras' PyTorch backend."""
 
 import os
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # importi
 
 @pytest.fixture
 def states(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Query (2, 5, 6), key and value (2, 7, 6), mask (2, 7)."""
+    """Return query (2, 5, 6), key and value (2, 7, 6), and mask (2, 7)."""
     mask = torch.rand(2, 7, generator=generator) < 0.7
     mask[:, 0] = True
     query, key, value = (torch.randn(2, time, 6, generator=generator) for time in (5, 7, 7))
@@ -37,7 +37,7 @@ def test_attention(states: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
 
 
 def test_additive_attention(states: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
-    """Keras' layer has no W and U: with both the identity, ours is the same."""
+    """With W and U set to the identity, Regard's additive score equals Keras', which has neither."""
     query, key, value, mask = states
     peer = keras.layers.AdditiveAttention()
     peer.build([query.shape, value.shape, key.shape])

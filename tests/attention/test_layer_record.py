@@ -1,4 +1,4 @@
-"""What several steps worked out is as if all had been taken at once."""
+"""The record of several steps equals that of one call with all queries."""
 
 import torch
 
@@ -7,7 +7,7 @@ from regard.attention.layer_record import concat_traces
 
 
 def _step(number: int, generator: torch.Generator) -> AttentionTrace:
-    """One query over the keys that there are so far, of width 3, as a decoder with a cache takes it."""
+    """Attend with one query to the current keys, of width 3, as a decoder with a cache."""
     query, key, value = (
         torch.randn(1, 2, count, 3, generator=generator) for count in (1, number + 1, number + 1)
     )
@@ -16,7 +16,7 @@ def _step(number: int, generator: torch.Generator) -> AttentionTrace:
     return AttentionTrace(query, key, value, scores, None, weights, weights @ value, number)
 
 
-def test_a_key_that_came_later_has_no_score_before(generator: torch.Generator) -> None:
+def test_later_keys_have_no_score_in_earlier_steps(generator: torch.Generator) -> None:
     steps = [_step(number, generator) for number in range(3)]
     weights = torch.cat([torch.nn.functional.pad(each.weights, (0, 2 - at)) for at, each in enumerate(steps)], 2)
     found = concat_traces(steps, weights, None)

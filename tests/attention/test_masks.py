@@ -1,4 +1,4 @@
-"""Masks: what may be attended."""
+"""Masks of allowed keys."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def test_masks_broadcast_against_weights() -> None:
         assert mask.dim() == 4 and (weights + mask).shape == weights.shape
 
 
-def test_masks_mean_what_their_dimensions_say() -> None:
+def test_dimensions_of_a_mask_define_its_meaning() -> None:
     padding = torch.tensor([[True, True, False], [True, False, False]])
     assert as_weights_mask(padding, 2, 5, 3)[:, 0, 0].tolist() == padding.tolist()
     causal = causal_mask(2, 3)
@@ -44,13 +44,13 @@ def test_masks_mean_what_their_dimensions_say() -> None:
         (torch.ones(2, 7), "mask is of dtype torch.float32: give torch.bool, where True may be attended"),
     ],
 )
-def test_masks_that_do_not_fit_are_refused(mask: torch.Tensor, message: str) -> None:
+def test_masks_of_wrong_shape_are_refused(mask: torch.Tensor, message: str) -> None:
     with pytest.raises(InputError) as raised:
         as_weights_mask(mask, 2, 5, 7)
     assert message in str(raised.value)
 
 
-def test_a_mask_that_could_mean_two_things_is_refused() -> None:
+def test_ambiguous_mask_is_refused() -> None:
     with pytest.raises(InputError, match="could be .B, Tk. or .Tq, Tk., which are equal here: give it as"):
         as_weights_mask(torch.ones(5, 7, dtype=torch.bool), 5, 5, 7)
-    as_weights_mask(torch.ones(1, 7, dtype=torch.bool), 1, 1, 7)  # the same either way
+    as_weights_mask(torch.ones(1, 7, dtype=torch.bool), 1, 1, 7)  # the same in both directions

@@ -1,4 +1,4 @@
-"""Multi-head attention against PyTorch's own layer, by hand, and against itself computed another way."""
+"""Multi-head attention equals PyTorch's layer, values computed by hand, and its own alternative paths."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ PATHS = pytest.mark.parametrize("recording", [False, True], ids=["fused", "recor
 
 
 def peer_of(layer: MultiHeadAttention, width: int) -> nn.MultiheadAttention:
-    """PyTorch's layer with the same weights."""
+    """Return PyTorch's layer with the same weights."""
     bias = layer.query.bias is not None
     peer = nn.MultiheadAttention(width, layer.heads, bias=bias, batch_first=True)
     with torch.no_grad():
@@ -153,7 +153,7 @@ def test_step_by_step_with_a_cache_equals_all_at_once(
 
 
 @given(seed=st.integers(0, 1000), at=st.integers(0, 6))
-def test_the_future_does_not_change_the_past(seed: int, at: int) -> None:
+def test_future_keys_do_not_change_earlier_outputs(seed: int, at: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     layer = MultiHeadAttention(8, heads=2, rotary=True)
     states = torch.randn(1, 7, 8, generator=generator)
@@ -163,7 +163,7 @@ def test_the_future_does_not_change_the_past(seed: int, at: int) -> None:
 
 
 @given(seed=st.integers(0, 1000))
-def test_permuted_keys_change_nothing_and_masked_keys_do_not_exist(seed: int) -> None:
+def test_permuted_and_masked_keys_do_not_change_the_output(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     layer = MultiHeadAttention(8, heads=2).double()
     query = torch.randn(2, 3, 8, generator=generator, dtype=torch.float64)
@@ -213,7 +213,7 @@ def test_double_backward_where_the_weights_are_explicit(generator: torch.Generat
     with record(layer):
         assert torch.autograd.gradcheck(layer, (states,))
         assert torch.autograd.gradgradcheck(layer, (states,))
-    with sdpa_kernel(SDPBackend.MATH):  # as for PyTorch's own layers, where these take the kernel
+    with sdpa_kernel(SDPBackend.MATH):  # as in PyTorch's layers when they use the fused kernel
         assert torch.autograd.gradgradcheck(layer, (states,))
 
 
@@ -226,7 +226,7 @@ def test_dropout_drops_weights_while_training_only(generator: torch.Generator) -
     weights = records[""].weights
     assert 0.3 < (weights == 0).float().mean() < 0.7
     torch.manual_seed(0)
-    torch.testing.assert_close(layer(states), recorded)  # the same draw, recorded or not
+    torch.testing.assert_close(layer(states), recorded)  # the same random numbers with and without recording
     values = layer.value(states).unflatten(-1, (3, 4)).transpose(1, 2)
     torch.testing.assert_close(layer.output((weights @ values).transpose(1, 2).flatten(2)), recorded)
     layer.eval()

@@ -1,4 +1,4 @@
-"""Positions: the paper's formula, interfaces, what rotation leaves alone."""
+"""Positions: the paper's formula, the interface, and invariants of rotation."""
 
 import math
 
@@ -10,7 +10,7 @@ from regard.errors import InputError
 
 
 @pytest.mark.parametrize("width", [6, 7])
-def test_sinusoidal_is_the_papers_formula_written_out(width: int) -> None:
+def test_sinusoidal_positions_equal_the_papers_formula(width: int) -> None:
     waves = Sinusoidal(width)(torch.zeros(2, 5, width, dtype=torch.float64))
     for pos in range(5):
         for dim in range(width):
@@ -19,7 +19,7 @@ def test_sinusoidal_is_the_papers_formula_written_out(width: int) -> None:
             assert waves[1, pos, dim].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_sinusoidal_stays_exact_far_out() -> None:
+def test_sinusoidal_positions_are_exact_at_large_steps() -> None:
     waves = Sinusoidal(4).vectors(100_000, 1)
     assert waves[0, 0].item() == pytest.approx(math.sin(100_000), abs=1e-9)
 
@@ -52,7 +52,7 @@ def test_a_sequence_longer_than_learned_is_refused() -> None:
 
 
 @pytest.mark.parametrize("beside", [Sinusoidal(4), LearnedPositions(7, 4)])
-def test_concatenated_positions_leave_the_states_as_they_are(beside: "Sinusoidal | LearnedPositions") -> None:
+def test_concatenated_positions_do_not_change_the_states(beside: "Sinusoidal | LearnedPositions") -> None:
     positions = Concatenated(beside)
     states = torch.randn(2, 5, 3)
     wide = positions(states)
@@ -64,7 +64,7 @@ def test_concatenated_positions_leave_the_states_as_they_are(beside: "Sinusoidal
 @pytest.mark.parametrize("first", [0, 1])
 def test_rotation_turns_pairs_by_their_angle(generator: torch.Generator, first: int) -> None:
     wide = torch.randn(2, 3, 5, 7, generator=generator, dtype=torch.float64)
-    heads = wide[..., first : first + 6]  # in memory, a pair may begin anywhere
+    heads = wide[..., first : first + 6]  # a pair may start anywhere in memory
     turned = Rotary(6).rotate(heads, offset=2)
     for step in range(5):
         for pair in range(3):
@@ -82,6 +82,6 @@ def test_rotated_scores_depend_on_distance_alone(generator: torch.Generator) -> 
     assert scores[0] != pytest.approx((query * key).sum().item(), abs=1e-6)
 
 
-def test_rotary_needs_pairs() -> None:
+def test_odd_width_is_refused_by_rotary_positions() -> None:
     with pytest.raises(InputError, match="head width 5 is odd"):
         MultiHeadAttention(10, 2, rotary=True)

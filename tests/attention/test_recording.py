@@ -1,4 +1,4 @@
-"""Recording: what is kept, and that it changes nothing."""
+"""Recording stores weights and changes no outputs."""
 
 from typing import Any
 
@@ -43,12 +43,12 @@ def test_records_by_layer_name(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     torch.testing.assert_close(records["second"].weights.sum(-1), torch.ones(2, 3, 5))
 
 
-def test_what_is_inside_goes_with_whole_layers() -> None:
+def test_inner_values_of_selected_rows_are_refused() -> None:
     with pytest.raises(InputError, match="inside goes with whole layers"), record(Two(), inside=True, rows=[0]):
         pass
 
 
-def test_a_decoder_has_the_names_of_its_parts() -> None:
+def test_records_of_a_decoder_have_names_of_submodules() -> None:
     decoder = Decoder(2, 6, 2, 12)
     model = nn.ModuleDict({"decoder": decoder.layers})
     with record(model) as records:
@@ -106,7 +106,7 @@ def test_rows_of_a_masked_layer_are_the_rows_of_the_whole(
     assert torch.equal(rows.expand(whole.shape), whole)
 
 
-def test_labels_travel_with_the_records(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_records_contain_labels(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     model = Two()
     with record(model, rows=[3, 0], query_labels=list("abcde"), key_labels=list("ABCDEFG")) as records:
         model(*inputs)
@@ -114,7 +114,7 @@ def test_labels_travel_with_the_records(inputs: tuple[Tensor, Tensor, Tensor]) -
     assert records["first"].key_labels == list("ABCDEFG")
 
 
-def test_a_layer_head_or_row_that_is_not_there_is_refused(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_unknown_layer_head_or_row_is_refused(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     model = Two()
     with pytest.raises(InputError, match="layer 'third' is unknown: choose first, second"):
         with record(model, layers=["third"]):
@@ -146,7 +146,7 @@ def test_gradients_flow_while_recording(inputs: tuple[Tensor, Tensor, Tensor]) -
     assert torch.equal(grads[2], grads[0])
 
 
-def test_nothing_is_kept_outside_even_after_an_error(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_hooks_are_removed_even_after_an_error(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     model = Two()
     with pytest.raises(ZeroDivisionError), record(model) as records:
         raise ZeroDivisionError
@@ -171,7 +171,9 @@ def test_recordings_nest(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     ("limits", "time", "low", "high"), [("rows=[0, 17, 32_767]", 32_768, 0, 300), ("", 8_192, 1000, 9000)]
 )
 def test_rows_of_a_long_input_stay_small(causal: bool, limits: str, time: int, low: float, high: float) -> None:
-    """No `T x T` matrix: one of 32,768 steps would take 4 GiB a head. All rows of 8,192 do take 1 GiB."""
+    """Recording some rows allocates no `T x T` matrix, which would take 4 GiB per head for 32,768 steps; all
+    rows of 8,192 steps take 1 GiB.
+    """
     grown = grown_mib(
         "import torch; from regard import record; from regard.attention import MultiHeadAttention;"
         f"layer, states = MultiHeadAttention(64, 4), torch.randn(1, {time}, 64)",

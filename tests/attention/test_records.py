@@ -1,4 +1,4 @@
-"""Records of layers that take step after step."""
+"""Records of layers that attend step by step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
     _, bias = model.vocabulary_layer
     if bias is not None:
         with torch.no_grad():
-            bias[EOS] = -9.0  # untrained, it would end at once
+            bias[EOS] = -9.0  # an untrained model would end at once
     return model
 
 
@@ -46,12 +46,12 @@ def take_steps(model: Seq2Seq, target: Tensor = TARGET) -> None:
 
 
 def decoders_layers(model: Seq2Seq) -> list[str]:
-    """Names of the attention layers that take steps."""
+    """Return the names of attention layers with steps."""
     return [name for name in attention_layers(model) if name.startswith("decoder")]
 
 
 @pytest.mark.parametrize("limits", [{}, {"rows": [3, 0]}, {"rows": [4]}, {"heads": [0], "rows": [1, 2]}], ids=str)
-def test_step_by_step_makes_the_record_of_all_at_once(model: Seq2Seq, limits: dict[str, Any]) -> None:
+def test_record_of_single_steps_equals_that_of_one_call(model: Seq2Seq, limits: dict[str, Any]) -> None:
     layers, names = decoders_layers(model), list("abcde")
     with record(model, layers=layers, query_labels=names, **limits) as stepped:
         take_steps(model)
@@ -80,17 +80,17 @@ def test_recording_steps_changes_nothing(model: Seq2Seq, limits: dict[str, Any])
 def test_a_generation_is_one_record(model: Seq2Seq) -> None:
     with record(model) as records:
         [found] = greedy_search(model, SOURCE[:1], MASK[:1], max_len=6)
-    steps = len(found.tokens) + 1  # that of the end, or the one for which there was no room
+    steps = len(found.tokens) + 1  # the row of the end symbol, or of the token that exceeded the limit
     assert steps > 2
     for name in decoders_layers(model):
         assert records[name].weights.shape[2] == steps
     with record(model) as again:
         greedy_search(model, SOURCE[:1], MASK[:1], max_len=6)
-        greedy_search(model, SOURCE[:1], MASK[:1], max_len=1)  # begins anew
+        greedy_search(model, SOURCE[:1], MASK[:1], max_len=1)  # starts again
     assert again[model.cross_layers[0]].weights.shape[2] == 2
 
 
-def test_hypotheses_change_places_and_so_only_their_last_step_is_kept(model: Seq2Seq) -> None:
+def test_reordered_hypotheses_keep_only_their_last_step(model: Seq2Seq) -> None:
     seen = []
     step = model.step
 
@@ -117,14 +117,14 @@ def layer() -> MultiHeadAttention:
 
 
 def attend(layer: MultiHeadAttention, queries: int, step: int | None, *, batch: int = 2, keys: int = 5) -> None:
-    """Attend with queries and keys that are the same in every call, as far as they go."""
+    """Attend with the same queries and keys in every call, up to the given lengths."""
     states = torch.randn(2, 7, 6, generator=torch.Generator().manual_seed(1))[:batch]
     first = step or 0
     layer.attend(states[:, first : first + queries], layer.project(states[:, :keys]), step=step)
 
 
 Call = tuple[Any, ...]
-"""Queries and step of a call, and sizes that are not the usual ones."""
+"""Number of queries, step, and options of a call."""
 
 
 def steps_of(layer: MultiHeadAttention, *calls: Call, **limits: Any) -> Record:
@@ -138,13 +138,13 @@ def steps_of(layer: MultiHeadAttention, *calls: Call, **limits: Any) -> Record:
     "calls",
     [
         [(1, 0), (1, 1), (1, 2), (1, 3)],
-        [(3, None), (1, 3)],  # after a prefix that was read at once
+        [(3, None), (1, 3)],  # after a prefix read in one call
         [(2, None), (4, None)],
         [(1, 0), (1, 1), (4, None)],
     ],
     ids=str,
 )
-def test_a_step_goes_on_with_those_before_it(layer: MultiHeadAttention, calls: list[Call]) -> None:
+def test_consecutive_steps_extend_a_record(layer: MultiHeadAttention, calls: list[Call]) -> None:
     whole = steps_of(layer, (4, None)).weights
     torch.testing.assert_close(steps_of(layer, *calls).weights, whole, atol=1e-6, rtol=0)
     assert steps_of(layer, (1, 0), (1, 1), (1, 0)).weights.shape[2] == 1
@@ -155,21 +155,21 @@ def test_a_step_goes_on_with_those_before_it(layer: MultiHeadAttention, calls: l
     [
         [(2, None), (1, 3)],  # a step is missing
         [(1, 0), (1, 1), (1, 3)],
-        [(4, None), (1, 3)],  # it is there already
-        [(3, None, {"batch": 1}), (1, 3)],  # of other sequences
-        [(1, 2), (1, 3)],  # not from the first on
-        [(2, 0), (1, 1), (1, 2), (1, 3)],  # of hypotheses
+        [(4, None), (1, 3)],  # the step exists already
+        [(3, None, {"batch": 1}), (1, 3)],  # steps of other sequences
+        [(1, 2), (1, 3)],  # does not begin with the first step
+        [(2, 0), (1, 1), (1, 2), (1, 3)],  # steps of hypotheses
     ],
     ids=str,
 )
-def test_a_step_goes_on_with_no_others(layer: MultiHeadAttention, calls: list[Call]) -> None:
+def test_other_calls_start_a_new_record(layer: MultiHeadAttention, calls: list[Call]) -> None:
     found = steps_of(layer, *calls)
     whole = steps_of(layer, (4, None)).weights
     torch.testing.assert_close(found.weights, whole[:, :, 3:], atol=1e-6, rtol=0)
     assert found.query_labels == ["d"]
 
 
-def test_earlier_steps_have_no_weight_on_keys_that_came_later(layer: MultiHeadAttention) -> None:
+def test_earlier_steps_have_zero_weight_on_later_keys(layer: MultiHeadAttention) -> None:
     found = steps_of(layer, (1, 0, {"keys": 2}), (1, 1, {"keys": 3}), (1, 2, {"keys": 5}))
     seen = torch.tensor([[True, True, False, False, False], [True, True, True, False, False], [True] * 5])
     assert found.mask is not None and torch.equal(found.mask.expand(2, 2, 3, 5), seen.expand(2, 2, 3, 5))
@@ -178,7 +178,7 @@ def test_earlier_steps_have_no_weight_on_keys_that_came_later(layer: MultiHeadAt
     assert steps_of(layer, (1, 0), (1, 1)).mask is None
 
 
-def test_parts_are_joined_once_and_only_when_the_record_is_asked_for(
+def test_steps_are_joined_once_on_first_access(
     layer: MultiHeadAttention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined, cat = [], torch.cat
@@ -200,7 +200,7 @@ def test_parts_are_joined_once_and_only_when_the_record_is_asked_for(
     assert torch.equal(records[""].weights[:, :, :5], early.weights)
 
 
-def test_a_row_that_never_came_is_refused_when_the_record_is_asked_for(layer: MultiHeadAttention) -> None:
+def test_missing_row_is_refused_on_access(layer: MultiHeadAttention) -> None:
     with pytest.raises(InputError, match="rows 3 is out of range: choose from 0 to 1"):
         steps_of(layer, (1, 0), (1, 1), rows=[0, 3])
     with pytest.raises(InputError, match="rows 0 is out of range: choose from 3 to 3"):
@@ -208,7 +208,7 @@ def test_a_row_that_never_came_is_refused_when_the_record_is_asked_for(layer: Mu
     assert steps_of(layer, (1, 0), (1, 1), rows=[]).weights.shape == (2, 2, 0, 5)
 
 
-def test_labels_are_those_of_the_rows_that_are_there(layer: MultiHeadAttention) -> None:
+def test_labels_are_those_of_existing_rows(layer: MultiHeadAttention) -> None:
     assert steps_of(layer, (1, 0), (1, 1), (1, 2), rows=[2, 0]).query_labels == ["c", "a"]
     assert steps_of(layer, (2, 5), rows=[5]).query_labels == ["f", "f"]
     with record(layer, query_labels=["a"], rows=[1]) as records:
@@ -216,7 +216,7 @@ def test_labels_are_those_of_the_rows_that_are_there(layer: MultiHeadAttention) 
     assert records[""].query_labels is None
 
 
-def test_a_record_and_records_say_what_they_are(layer: MultiHeadAttention) -> None:
+def test_repr_of_a_record_and_of_records(layer: MultiHeadAttention) -> None:
     with record(torch.nn.ModuleDict({"cross": layer})) as records:
         assert repr(records) == "<Records: nothing yet>"
         attend(layer, 1, None)

@@ -1,4 +1,4 @@
-"""Scores against float64 loops from their papers' equations."""
+"""Scores equal float64 loops over their papers' equations."""
 
 import math
 
@@ -13,7 +13,7 @@ each_score = pytest.mark.parametrize("name", SCORES)
 
 
 def by_hand(score: Score, q: Tensor, k: Tensor) -> float:
-    """The score of one query (D,) and one key (Dk,)."""
+    """Return the score of one query (D,) and one key (Dk,)."""
     match score:
         case ScaledDot():
             return sum(float(a * b) for a, b in zip(q, k, strict=True)) / math.sqrt(len(q))
@@ -68,7 +68,7 @@ def test_luongs_concat_and_bahdanaus_additive_are_one_function_of_two_parametris
 
 
 @each_score
-def test_what_depends_on_the_keys_alone_is_computed_once_per_source(name: str) -> None:
+def test_key_projections_are_computed_once_per_source(name: str) -> None:
     score = find_score(name)(5)
     attention = Attention(score)
     query, keys = torch.randn(2, 3, 5), torch.randn(2, 4, 5)
@@ -82,13 +82,13 @@ def test_what_depends_on_the_keys_alone_is_computed_once_per_source(name: str) -
 
 
 class Distance(Score):
-    """A score of one's own: the nearer, the better."""
+    """A custom score: the negative distance."""
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         return -torch.cdist(query, prepared)
 
 
-def test_a_score_of_ones_own_is_found_by_module_and_class() -> None:
+def test_custom_score_is_found_by_module_and_class() -> None:
     assert find_score("tests.attention.test_scores:Distance") is Distance
     keys = torch.eye(3).unsqueeze(0) * 50
     context = Attention(Distance(3))(keys, keys, keys)

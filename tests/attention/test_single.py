@@ -1,4 +1,4 @@
-"""Single-head attention: a worked example, a loop in float64, PyTorch's own kernel."""
+"""Single-head attention equals a worked example, a float64 loop and PyTorch's kernel."""
 
 import math
 
@@ -13,7 +13,7 @@ from regard.errors import InputError
 
 
 def by_loops(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """Attend one query and one key at a time, from the paper's equation 1."""
+    """Compute equation 1 of the paper for one query and key at a time."""
     context = torch.zeros(*query.shape[:2], value.shape[-1], dtype=torch.float64)
     for b in range(len(query)):
         for q in range(query.shape[1]):
@@ -25,7 +25,7 @@ def by_loops(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
 
 
 def test_a_worked_example() -> None:
-    # The key that fits has the score 4 / √4 = 2 against 0: weights e²/(e² + 1) and 1/(e² + 1).
+    # The matching key has the score 4 / √4 = 2, the other 0: weights e²/(e² + 1) and 1/(e² + 1).
     query = torch.tensor([[[2.0, 0, 0, 0]]])
     keys = torch.tensor([[[2.0, 0, 0, 0], [0, 2, 0, 0]]])
     values = torch.tensor([[[1.0], [0.0]]])
@@ -46,14 +46,14 @@ def test_agrees_with_loops_in_both_paths(generator: torch.Generator) -> None:
         torch.testing.assert_close(layer(query, key, value, mask), expected, atol=1e-12, rtol=0)
 
 
-def test_three_dimensional_masks_hold_query_by_query(generator: torch.Generator) -> None:
+def test_three_dimensional_mask_applies_per_query(generator: torch.Generator) -> None:
     query, key = torch.randn(2, 3, 5, generator=generator), torch.randn(2, 7, 5, generator=generator)
     mask = torch.rand(2, 3, 7, generator=generator) < 0.7
     expected = F.scaled_dot_product_attention(query, key, key, attn_mask=mask)
     torch.testing.assert_close(Attention()(query, key, key, mask), expected)
 
 
-def test_nothing_to_attend_gives_a_zero_context_in_both_paths() -> None:
+def test_fully_masked_query_has_a_zero_context_in_both_paths() -> None:
     query = torch.randn(1, 3, 5, requires_grad=True)
     key = torch.randn(1, 7, 5)
     mask = torch.zeros(1, 7, dtype=torch.bool)
@@ -74,7 +74,7 @@ def test_nothing_to_attend_gives_a_zero_context_in_both_paths() -> None:
         (Attention(Additive(5, 7)), 6, 7, "do not fit the score: expected widths 5 and 7"),
     ],
 )
-def test_widths_that_do_not_fit_are_refused(layer: Attention, query: int, key: int, message: str) -> None:
+def test_wrong_widths_are_refused(layer: Attention, query: int, key: int, message: str) -> None:
     states = torch.zeros(2, 4, key)
     with pytest.raises(InputError) as raised:
         layer(torch.zeros(2, 3, query), states, states)
@@ -83,8 +83,12 @@ def test_widths_that_do_not_fit_are_refused(layer: Attention, query: int, key: i
 
 @pytest.mark.parametrize("heads", [None, 3])
 @pytest.mark.parametrize("name", SCORES)
-def test_every_score_serves_a_recurrent_decoder(generator: torch.Generator, name: str, heads: int | None) -> None:
-    """Bahdanau's loop: the state before asks the source, and the context enters the cell; keys prepared once."""
+def test_every_score_works_in_a_recurrent_decoder(
+    generator: torch.Generator, name: str, heads: int | None
+) -> None:
+    """Bahdanau's loop works: the previous state is the query, the context is an input of the cell, and keys
+    are prepared once.
+    """
     source, targets = torch.randn(2, 7, 6, generator=generator), torch.randn(2, 4, 6, generator=generator)
     cell, state = nn.GRUCell(12, 6), torch.zeros(2, 6)
     padding = torch.tensor([[True] * 7, [True] * 3 + [False] * 4])

@@ -1,4 +1,4 @@
-"""Layers from PyTorch's own and to them answer alike."""
+"""Layers converted from and to PyTorch's give the same outputs."""
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def test_transformers_both_ways(generator: torch.Generator, pre_norm: bool) -> N
     close(states, first(target, source, tgt_mask=future, memory_key_padding_mask=~PADDING))
 
 
-def test_what_the_other_side_has_not_is_refused() -> None:
+def test_options_without_counterpart_are_refused() -> None:
     with pytest.raises(InputError, match="add_bias_kv and add_zero_attn have no counterpart"):
         from_torch(nn.MultiheadAttention(8, 2, add_bias_kv=True))
     with pytest.raises(InputError, match="activation 'gelu' has no counterpart"):

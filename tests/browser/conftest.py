@@ -1,4 +1,4 @@
-"""A headless Chromium, and the explorer of a run that knows its task."""
+"""A headless Chromium, and the explorer of a partly trained run."""
 
 import shutil
 import socket
@@ -23,7 +23,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 @pytest.fixture(scope="session")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
-    """A run of Signal 2 that has begun to learn, with snapshots."""
+    """Return a partly trained run of Signal 2 with snapshots."""
     folder = tmp_path_factory.mktemp("learned")
     run = regard.train(
         "signal2", hidden=32, heads=2, steps=150, snapshots=8, batchsize=50, savepath=folder, progress=False
@@ -34,7 +34,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
 
 @contextmanager
 def served(run: Any, beside: Sequence[Any] = ()) -> Iterator[str]:
-    """Serve the explorer of a run, with others beside it; the value is where it is."""
+    """Serve the explorer of a run, and of other runs on the same page; the value is its address."""
     from regard.server import Explorer
     from regard.server.app import make_app
 
@@ -53,21 +53,21 @@ def served(run: Any, beside: Sequence[Any] = ()) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def address(learned: regard.AnswerRun) -> Iterator[str]:
-    """Where the explorer of `learned` is."""
+    """Return the address of the explorer of `learned`."""
     with served(learned) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 def translating(german: regard.TranslationRun) -> Iterator[str]:
-    """Where the explorer of a translator is."""
+    """Return the address of the explorer of a translator."""
     with served(german) as found:
         yield found
 
 
-@pytest.fixture(scope="package")  # its event loop would be in the way of other tests'
+@pytest.fixture(scope="package")  # its event loop would block those of other tests
 def chromium() -> Iterator[Any]:
-    """The browser."""
+    """Start the browser."""
     if CHROMIUM is None:
         pytest.skip("needs Chromium")
     with playwright.sync_playwright() as started:
@@ -78,7 +78,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    """A page of its own; whatever it complains of fails the test."""
+    """Open a new page; any error on it fails the test."""
     context = chromium.new_context(viewport={"width": 1000, "height": 800})
     page = context.new_page()
     page.set_default_timeout(15_000)
@@ -93,17 +93,17 @@ def page(chromium: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def exported(learned: regard.AnswerRun, tmp_path: Path) -> Path:
-    """A page with playback, opened from a file."""
+    """Open an exported page with playback from a file."""
     return learned.playback("BCCCBAABACCCA").to_html(tmp_path / "page.html")
 
 
 def settle(page: Any) -> None:
-    """Wait until what was asked for is drawn."""
+    """Wait until the requested answer is drawn."""
     page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 20)))")
 
 
 def map_of(weights: np.ndarray, queries: list[str], keys: list[str]) -> AttentionMap:
-    """A map of one layer that reads the input."""
+    """Return a map of one layer whose keys are the input."""
     layer = LayerMap(name="cross", title="Cross", weights=weights, query_labels=queries, key_labels=keys)
     return AttentionMap(
         task="test",

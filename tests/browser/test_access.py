@@ -1,4 +1,4 @@
-"""For everyone: by keys, by screen reader, with little room, with other colours."""
+"""Accessibility: keyboard, screen reader, narrow windows and other colours."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ EVERY_RULE = """async () => {
 
 
 def _violations(page: Any) -> list[list[str]]:
-    """Return what axe-core finds, of any level; contrast of 7:1, the third level's, is not asked for."""
+    """Return axe-core's findings of all levels; contrast of 7:1 (level AAA) is not required."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
     return [each for each in page.evaluate(EVERY_RULE) if each[0] != "color-contrast-enhanced"]
@@ -94,7 +94,7 @@ def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: s
 
 @pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: npm ci")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_a_page_of_its_own(page: Any, tmp_path: Path, scheme: str) -> None:
+def test_axe_finds_nothing_in_an_exported_page(page: Any, tmp_path: Path, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
     weights = np.random.default_rng(0).dirichlet(np.ones(200), size=(12, 200)).astype(np.float32)
     labels = [f"t{step}" for step in range(200)]
@@ -104,10 +104,24 @@ def test_axe_finds_nothing_in_a_page_of_its_own(page: Any, tmp_path: Path, schem
         page.click(f"button:text-is('{mode}')")
         settle(page)
         assert _violations(page) == [], mode
+    page.click("button:text-is('Overview')")
+    for chart in ("Bars: entropy", "Matrix: entropy"):
+        page.click(f"button:text-is('{chart}')")
+        page.click("summary")
+        settle(page)
+        assert _violations(page) == [], chart
+    page.click("button:text-is('Keys')")
+    assert _violations(page) == [], "keys"
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": 390, "height": 844})
+    for tab in ("Heads", "Inspector", "Picture"):
+        page.click(f"[role=tab]:text-is('{tab}')")
+        settle(page)
+        assert _violations(page) == [], tab
 
 
 @pytest.mark.parametrize("subject", ["numbers", "text"])
-def test_few_stops_lead_to_the_weights(page: Any, address: str, translating: str, subject: str) -> None:
+def test_few_tab_stops_precede_the_weights(page: Any, address: str, translating: str, subject: str) -> None:
     page.goto(address if subject == "numbers" else translating)
     page.wait_for_selector("figure canvas")
     settle(page)
@@ -121,8 +135,8 @@ def test_few_stops_lead_to_the_weights(page: Any, address: str, translating: str
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_all_is_reached_in_few_stops(page: Any, tmp_path: Path, mode: str) -> None:
-    """Of a layer of eight heads and 150 tokens: tokens, words of lines and small pictures are a stop a group."""
+def test_everything_is_reached_in_few_tab_stops(page: Any, tmp_path: Path, mode: str) -> None:
+    """Groups of tokens, words and thumbnails are one tab stop each, for a layer of eight heads and 150 tokens."""
     weights = np.random.default_rng(0).dirichlet(np.ones(150), size=(8, 150)).astype(np.float32)
     labels = [f"t{step}" for step in range(150)]
     page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())
@@ -136,7 +150,7 @@ def test_all_is_reached_in_few_stops(page: Any, tmp_path: Path, mode: str) -> No
     assert stops <= (60 if mode == "Table" else 16)
 
 
-def test_a_grid_is_read_out(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_screen_readers_read_a_grid(page: Any, address: str, learned: regard.AnswerRun) -> None:
     page.goto(address)
     page.wait_for_selector("canvas")
     page.fill("#input", INPUT)
@@ -167,10 +181,10 @@ def test_the_table_has_the_weights(page: Any, address: str, learned: regard.Answ
 
 
 @pytest.mark.parametrize("size", [(390, 844), (640, 400)], ids=["phone", "twice as large"])
-def test_with_little_room_all_is_in_reach(
+def test_narrow_windows_reach_everything(
     page: Any, address: str, translating: str, size: tuple[int, int]
 ) -> None:
-    """Nothing sticks out sideways, and the legend is on the screen wherever the weights are."""
+    """The page does not overflow sideways, and the legend is visible with the weights."""
     width, height = size
     page.set_viewport_size({"width": width, "height": height})
     for where in (address, translating):
@@ -188,11 +202,11 @@ def test_with_little_room_all_is_in_reach(
             canvas.scroll_into_view_if_needed()
             legend = page.locator(".legend").bounding_box()
             assert legend["y"] >= 0 and legend["y"] + legend["height"] <= height
-            assert legend["height"] < 24  # a line, which hides no more than one row
+            assert legend["height"] < 24  # a line that hides at most one row
             assert canvas.bounding_box()["width"] > 0.6 * width
 
 
-def test_key_of_lines(page: Any, address: str) -> None:
+def test_legend_of_lines(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("figure canvas")
     page.click("text=Lines")

@@ -1,4 +1,4 @@
-"""A lesson that was written into a folder, opened from there."""
+"""A lesson written into a folder and opened from there."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ def test_a_baked_view_has_the_room_it_needs(learned: regard.AnswerRun, page: Any
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 700})
         page.goto((tmp_path / "signal2.html").as_uri())
-        page.query_selector("iframe").scroll_into_view_if_needed()  # what is far off is not laid out
+        page.query_selector("iframe").scroll_into_view_if_needed()  # distant parts are not laid out
         page.wait_for_function("document.querySelector('iframe').style.height")
         frame = page.query_selector("iframe").content_frame()
         frame.wait_for_function("document.documentElement.scrollHeight <= innerHeight")

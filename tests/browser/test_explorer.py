@@ -1,4 +1,4 @@
-"""The explorer, tried as a user would."""
+"""The explorer as a user operates it."""
 
 import csv
 import re
@@ -14,7 +14,7 @@ INPUT = "BCCCBAABACCCA"
 
 def _type(page: Any, address: str, text: str = INPUT) -> None:
     page.goto(address)
-    page.wait_for_selector("canvas")  # of a drawn sample
+    page.wait_for_selector("canvas")  # of a random sample
     page.fill("#input", text)
     page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=text)
 
@@ -23,7 +23,7 @@ def _prediction(page: Any) -> list[int]:
     return [int(each) for each in page.inner_text(".prediction").split()]
 
 
-def test_one_types_and_sees(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_typed_input_is_answered(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     attention = learned.attend(INPUT)
     assert _prediction(page) == attention.prediction
@@ -31,17 +31,17 @@ def test_one_types_and_sees(page: Any, address: str, learned: regard.AnswerRun) 
     assert page.locator("figure canvas").count() == 2
 
 
-def test_what_cannot_be_read_is_said(page: Any, address: str) -> None:
+def test_invalid_input_is_reported(page: Any, address: str) -> None:
     _type(page, address)
     page.fill("#input", "BCCX")
     page.wait_for_function("() => document.getElementById('message').textContent !== ''")
     assert "letter 'X' at step 3 is not in the vocabulary" in page.inner_text("#message")
     page.fill("#input", INPUT)
     page.wait_for_function("() => document.getElementById('message').textContent === ''")
-    page.complaints.clear()  # the browser writes down each status that is no success
+    page.complaints.clear()  # the browser logs each status that is not a success
 
 
-def test_hovering_lights_the_row_and_tells_the_weight(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_hovering_marks_the_row_and_shows_the_weight(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     box = page.locator("figure canvas").nth(1).bounding_box()
     page.mouse.move(
@@ -75,7 +75,7 @@ def test_a_weight_is_dragged(page: Any, address: str, learned: regard.AnswerRun)
     _type(page, address)
     page.select_option("select[data-name=Head]", label="head 0")
     page.locator("figure [role=grid]").focus()
-    page.keyboard.press("ArrowDown")  # the first key chooses, the next ones move
+    page.keyboard.press("ArrowDown")  # the first key selects, the next ones move
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     slider = page.locator("input[data-name=weight]")
@@ -105,7 +105,7 @@ def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned
     page.click("text=Find samples")
     page.wait_for_selector("#samples h2:text-is('Largest weights of cross head 1')")
     page.select_option("select[data-name='attends to']", label="A")
-    page.wait_for_selector("text=/largest weight at \\W?A\\W?[.]/")  # not those of the letter before
+    page.wait_for_selector("text=/largest weight at \\W?A\\W?[.]/")  # not those of the previous letter
     found = learned.samples("cross", 1, token="A").samples[2]
     page.click("button[data-name=sample-2]")
     page.wait_for_function("text => document.getElementById('input').value === text", arg=found.input)
@@ -133,7 +133,7 @@ def test_attention_forms(page: Any, address: str, learned: regard.AnswerRun) -> 
 
 
 def test_text_of_an_input_stays_text(page: Any, address: str) -> None:
-    """What a page elsewhere may hide in an input is shown, not run."""
+    """Markup in an input is shown as text, not executed."""
     page.goto(address)
     page.wait_for_selector("canvas")
     page.fill("#input", "<img src=x onerror=alert(1)>")
@@ -153,7 +153,7 @@ def test_a_phone(page: Any, address: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_killed_browser_harms_nobody(chromium: Any, page: Any, address: str) -> None:
+def test_killed_browser_does_not_affect_others(chromium: Any, page: Any, address: str) -> None:
     other = chromium.new_context().new_page()
     other.goto(address)
     other.evaluate(
@@ -162,12 +162,12 @@ def test_a_killed_browser_harms_nobody(chromium: Any, page: Any, address: str) -
             fetch('api/attend', { method: 'POST', headers, body: `{"seed": ${seed}}` });
         } }"""
     )
-    other.context.close()  # in the middle of its requests
+    other.context.close()  # during its requests
     _type(page, address)
     assert page.locator("figure canvas").count() == 2
 
 
-def test_it_says_what_may_be_typed_and_understands_small_letters(
+def test_page_describes_valid_inputs_and_accepts_lower_case(
     page: Any, address: str, learned: regard.AnswerRun
 ) -> None:
     page.goto(address)
@@ -181,7 +181,7 @@ def test_it_says_what_may_be_typed_and_understands_small_letters(
     assert page.title() == f"signal2: {INPUT} · Regard"
 
 
-def test_what_is_shown_is_told_in_words(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_description_in_words(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     page.select_option("select[data-name=Head]", label="head 1")
     page.click("[data-name=query-2]")
@@ -200,7 +200,7 @@ def test_what_is_shown_is_told_in_words(page: Any, address: str, learned: regard
     assert "with probability" in page.inner_text(".answer")
 
 
-def test_what_was_examined_is_told(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_examination_is_shown(page: Any, address: str, learned: regard.AnswerRun) -> None:
     found = learned.examine(samples=5)
     kept = found.save(learned.folder / "examined.json")
     _type(page, address)
@@ -255,7 +255,7 @@ def test_a_tour_by_keys(page: Any, address: str) -> None:
     assert not page.locator("#guide").is_visible()
 
 
-def test_the_address_keeps_what_is_shown(page: Any, address: str, chromium: Any) -> None:
+def test_address_stores_the_view(page: Any, address: str, chromium: Any) -> None:
     _type(page, address)
     page.select_option("select[data-name=Head]", label="head 1")
     page.click("[data-name=query-2]")
@@ -264,7 +264,7 @@ def test_the_address_keeps_what_is_shown(page: Any, address: str, chromium: Any)
     page.click("text=Table")
     page.wait_for_selector("table")
     said = page.inner_text(".answer")
-    other = chromium.new_context().new_page()  # somebody else, who was sent a link
+    other = chromium.new_context().new_page()  # another user with the link
     other.goto(page.url)
     other.wait_for_selector("table")
     other.wait_for_selector("text=1 changed")
@@ -285,7 +285,7 @@ def _in(picture: ElementTree.Element, text: str) -> bool:
     return text in "".join(picture.itertext())
 
 
-def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_view_is_saved(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
 
     def saved(kind: str) -> bytes:
@@ -316,7 +316,9 @@ def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerR
     assert (width, height) == (2 * int(picture.get("width", 0)), 2 * int(picture.get("height", 0)))
     page.click("text=Lines")
     lines = ElementTree.fromstring(saved("SVG"))
-    assert len(list(lines.iter(f"{name}line"))) == page.locator(".lines svg line").count()  # two are the key's
+    assert (
+        len(list(lines.iter(f"{name}line"))) == page.locator(".lines svg line").count()
+    )  # two buttons belong to the key
     assert saved("PNG").startswith(b"\x89PNG")
     assert _in(lines, "weight 0")
     page.click("text=Overview")
@@ -328,13 +330,13 @@ def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerR
     assert (width, height) == (2 * int(gallery.get("width", 0)), 2 * int(gallery.get("height", 0)))
 
 
-def test_what_the_model_does_not_know_is_told_beside_the_field(page: Any, translating: str) -> None:
+def test_unknown_tokens_are_reported_beside_the_field(page: Any, translating: str) -> None:
     page.goto(translating)
     page.wait_for_selector("figure canvas")
     page.fill("#input", "Heute läuft der 猫 Hund.")
     page.wait_for_selector("#note:text-is(\"Note: the model does not know '猫'\")")
     field, note, view = (page.locator(each).bounding_box() for each in ("#input", "#note", "#view"))
     assert 0 <= note["y"] - (field["y"] + field["height"]) < 20 and note["y"] + note["height"] < view["y"]
-    assert not page.locator("#view .note").is_visible()  # it is told once
+    assert not page.locator("#view .note").is_visible()  # the message appears once
     page.fill("#input", "Heute läuft der alte Hund.")
     page.wait_for_function("() => document.getElementById('note').textContent === ''")

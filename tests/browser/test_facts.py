@@ -1,4 +1,4 @@
-"""What pages and saved files say: at load, of which head, and what was done to the model."""
+"""Text of pages and saved files: at load, about the selected head, and about changes of the model."""
 
 import io
 import re
@@ -35,7 +35,7 @@ def test_a_page_that_is_printed_at_load_has_its_picture(exported: Path, tmp_path
     assert len(shown) == 2 and all(coloured > 20 for _, _, coloured in shown)
 
 
-def test_no_page_says_that_there_is_nothing_before_its_data_is_there(page: Any, exported: Path) -> None:
+def test_page_is_never_reported_as_empty_while_loading(page: Any, exported: Path) -> None:
     page.add_init_script(
         """globalThis.said = [];
         new MutationObserver(() => globalThis.said.push(document.body?.innerText ?? ""))
@@ -57,7 +57,7 @@ def test_without_javascript_the_page_says_so(chromium: Any, exported: Path) -> N
 
 
 def _heads(page: Any) -> tuple[str, str]:
-    """Return the head that the sentence names, and the one that the strip of tokens does."""
+    """Return the heads named by the sentence and by the strip of tokens."""
     settle(page)
     found = [
         re.search(r"average of heads [\d, ]*\d|head \d+", page.locator(place).inner_text())
@@ -66,7 +66,7 @@ def _heads(page: Any) -> tuple[str, str]:
     return found[0][0] if found[0] else "", found[1][0] if found[1] else ""
 
 
-def test_sentence_and_strip_speak_of_the_same_head(page: Any, exported: Path, learned: regard.AnswerRun) -> None:
+def test_sentence_and_strip_show_the_same_head(page: Any, exported: Path, learned: regard.AnswerRun) -> None:
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")
     weights = learned.attend("BCCCBAABACCCA").cross.weights
@@ -90,7 +90,7 @@ def test_sentence_and_strip_speak_of_the_same_head(page: Any, exported: Path, le
     for head in ("head 0", "head 1", "all heads"):
         page.select_option("select[data-name=Head]", label=head)
         check(None if head == "all heads" else head)
-    page.hover("figure canvas >> nth=0")  # another head is pointed at, and then none
+    page.hover("figure canvas >> nth=0")  # the pointer is on another head, then on none
     page.mouse.move(5, 5)
     check()
     page.check("text=average of the heads")
@@ -114,7 +114,7 @@ def test_sentence_and_strip_speak_of_the_same_head(page: Any, exported: Path, le
     check(trained=False)
 
 
-def test_the_same_of_words(page: Any, german: regard.TranslationRun, tmp_path: Path) -> None:
+def test_sentence_and_strip_with_words(page: Any, german: regard.TranslationRun, tmp_path: Path) -> None:
     page.goto(german.attend("Heute läuft der alte Hund.").to_html(tmp_path / "p.html").as_uri())
     page.wait_for_selector("figure canvas")
     assert "▁" not in page.inner_text("body") and "␣" in page.inner_text(".tokens")
@@ -134,7 +134,7 @@ def _saver(page: Any) -> Callable[[str], bytes]:
     return saved
 
 
-def test_saved_files_name_what_was_done(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_saved_files_name_the_changes(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     saved = _saver(page)
     assert "# interventions: none" in saved("CSV").decode()
@@ -169,7 +169,7 @@ def test_saved_files_name_what_was_done(page: Any, address: str, learned: regard
     assert f"Prediction: {after}, without interventions: {before}" in drawn
 
 
-def test_names_that_are_left_out_are_told_of(page: Any, tmp_path: Path) -> None:
+def test_omitted_names_are_mentioned(page: Any, tmp_path: Path) -> None:
     labels = [f"t{step}" for step in range(70)]
     weights = np.eye(70, dtype=np.float32)[None]
     page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())

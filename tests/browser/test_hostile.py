@@ -1,4 +1,4 @@
-"""Script in whatever can be named or typed is shown as text: in the explorer, an exported page and a notebook."""
+"""Scripts in names and inputs are shown as text: in the explorer, an exported page and a notebook."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ SCRIPT = "</script><script>hacked()</script><img src=x onerror=\"document.title=
 
 
 def _map() -> AttentionMap:
-    """A map of which every text is hostile."""
+    """Return a map with hostile text in every field."""
     labels = [f"{SCRIPT}{index}" for index in range(2)]
     layers = {
         name: LayerMap(
@@ -50,7 +50,7 @@ def _playback() -> Playback:
 
 
 class Hostile:
-    """A subject with names of somebody else's."""
+    """A subject with hostile names."""
 
     name = where = SCRIPT
     importance_samples = 1
@@ -60,15 +60,15 @@ class Hostile:
         self.model = torch.nn.Linear(1, 1)
 
     def about(self) -> dict[str, Any]:
-        """Say hostile things of it."""
+        """Return a hostile description."""
         return {"task": SCRIPT, "summary": SCRIPT, "kind": SCRIPT, "step": 1, "draws": True, "snapshots": True}
 
     def draw(self, *, seed: int = 0) -> str:
-        """Draw a hostile input."""
+        """Return a hostile input."""
         return SCRIPT
 
     def check(self, input: str) -> None:
-        """Refuse, in hostile words, what is too short."""
+        """Refuse short inputs with a hostile message."""
         if len(input) < 5:
             raise InputError(f"{SCRIPT} is no input")
 
@@ -82,12 +82,12 @@ class Hostile:
 
 
 def _explorer() -> Explorer:
-    subject: Any = Hostile()  # as far as the explorer's page asks it
+    subject: Any = Hostile()  # the part that the explorer's page requests
     return Explorer(subject)
 
 
 def _look_around(page: Any) -> None:
-    """Look at everything that a view can show."""
+    """Open everything that a view can show."""
     page.wait_for_selector("figure canvas")
     for mode in ("Lines", "Overview", "Heatmap"):
         page.click(f"button:text-is('{mode}')")
@@ -132,8 +132,8 @@ def test_in_the_explorer(page: Any) -> None:
         page.wait_for_function("() => document.getElementById('message').textContent !== ''")
         assert page.inner_text("#message") == f"{SCRIPT} is no input"
         _unharmed(page, f"{SCRIPT}: {SCRIPT}")
-        page.complaints.clear()  # of the 422
-        page.goto("about:blank")  # whose connections are closed with it
+        page.complaints.clear()  # of the status 422
+        page.goto("about:blank")  # whose connections close with it
 
 
 def test_in_a_notebook(page: Any, address: str) -> None:
@@ -155,12 +155,12 @@ def test_in_a_notebook(page: Any, address: str) -> None:
     assert json.loads(view_json([_map()], packed=True))["maps"][0]["input"] == SCRIPT
 
 
-def test_the_token_leaves_the_address(page: Any) -> None:
+def test_token_is_removed_from_the_address(page: Any) -> None:
     with serving(make_app(_explorer(), hosts=None, token="a-token-of-ours")) as address:
         page.goto(f"{address}?token=a-token-of-ours")
         page.wait_for_selector("figure canvas")
         assert page.url.partition("#")[0] == address and page.evaluate("document.cookie") == ""
-        page.reload()  # by the cookie alone
+        page.reload()  # with the cookie only
         page.wait_for_selector("figure canvas")
         page.goto("about:blank")
         page.context.clear_cookies()

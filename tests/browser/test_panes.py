@@ -130,7 +130,7 @@ def _shades(page: Any, head: int) -> list[float]:
     return [1 - sum(pixels[at : at + 3]) / 765 for at in range(0, len(pixels), 4)]
 
 
-def test_heads_show_structure_without_being_asked(page: Any, tmp_path: Path) -> None:
+def test_heads_show_structure_by_default(page: Any, tmp_path: Path) -> None:
     """A uniform head is even, a diagonal a diagonal, and a sink does not drown the rest."""
     page.goto(f"{_real(tmp_path)}#scale=shared")
     page.wait_for_selector(".tile canvas")
@@ -147,7 +147,7 @@ def test_heads_show_structure_without_being_asked(page: Any, tmp_path: Path) -> 
     assert "own per head" in page.inner_text(".legend")
 
 
-def test_the_scale_is_in_the_address_and_in_what_is_saved(page: Any, tmp_path: Path) -> None:
+def test_scale_is_in_the_address_and_in_saved_files(page: Any, tmp_path: Path) -> None:
     page.goto(f"{_real(tmp_path)}#head=2")
     page.wait_for_selector("figure canvas")
     page.select_option("select[data-name=Colours]", label="rank, own per head")
@@ -215,12 +215,12 @@ def test_the_keys_are_listed(page: Any, address: str) -> None:
     page.complaints.clear()
 
 
-def test_typing_and_show_ask_once(page: Any, address: str) -> None:
+def test_typing_and_show_send_one_request(page: Any, address: str) -> None:
     _type(page, address)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "attend" in request.url else None)
     page.fill("#input", INPUT[::-1])
-    page.wait_for_timeout(250)  # typing has asked
+    page.wait_for_timeout(250)  # typing has sent a request
     page.keyboard.press("Enter")
     page.click("button:text-is('Show')")
     page.wait_for_function(
@@ -235,14 +235,14 @@ def test_typing_and_show_ask_once(page: Any, address: str) -> None:
     assert len(asked) == 2
 
 
-def test_the_page_says_that_it_works(page: Any, address: str) -> None:
+def test_page_shows_progress(page: Any, address: str) -> None:
     _type(page, address)
     waiting: list[Any] = []
     page.route("**/api/attend", lambda route: waiting.append(route))
     page.fill("#input", INPUT[::-1])
     page.keyboard.press("Enter")
     page.wait_for_timeout(100)
-    assert page.inner_text("#work") == ""  # what is quick does not flicker
+    assert page.inner_text("#work") == ""  # fast answers show no progress
     page.wait_for_selector("#work:has-text('The model is computing')", timeout=1000)
     waiting[0].continue_()
     page.wait_for_function("() => document.getElementById('work').textContent === ''")

@@ -1,4 +1,4 @@
-"""What is printed: real PDFs, of which the colours are counted."""
+"""Printed PDFs: their colours are counted."""
 
 import re
 import zlib
@@ -11,7 +11,7 @@ import regard
 
 
 def pictures(pdf: bytes) -> list[tuple[int, int, int]]:
-    """Return width, height and number of coloured pixels of each picture in a PDF as Chromium writes it."""
+    """Return width, height and number of coloured pixels of each picture in a PDF from Chromium."""
     found = []
     for match in re.finditer(rb"<</Type /XObject\n/Subtype /Image\n(.*?)>>\s*stream\r?\n", pdf, re.DOTALL):
         width, height, length = (
@@ -26,7 +26,7 @@ def pictures(pdf: bytes) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_heatmaps_are_printed(page: Any, exported: Path, scheme: str) -> None:
-    """Each of the 3 x 13 weights, in colour, for both heads, also where the page is dark."""
+    """All 3 x 13 weights of both heads are printed in colour, also from a dark page."""
     page.emulate_media(color_scheme=scheme)
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")
@@ -44,7 +44,7 @@ def test_layer_and_head_are_named_on_paper(page: Any, german: regard.Translation
     assert page.locator("figcaption").is_visible() and not page.locator("select").first.is_visible()
 
 
-def test_afterwards_the_page_is_as_it_was(page: Any, exported: Path) -> None:
+def test_printing_does_not_change_the_page(page: Any, exported: Path) -> None:
     page.emulate_media(color_scheme="dark")
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")

@@ -1,4 +1,4 @@
-"""What stays as it is while something else changes: zoom, focus, scale, theme, the snapshot that is shown."""
+"""Zoom, focus, scale, theme and snapshot stay the same while something else changes."""
 
 import re
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_zoom_stays_when_something_is_chosen(page: Any, tmp_path: Path) -> None:
 
 
 def test_a_slider_is_dragged_through_the_training(page: Any, exported: Path) -> None:
-    """It is the same one all the way, so that whoever holds it does not lose it."""
+    """The slider element is not replaced while it is dragged."""
     page.goto(exported.as_uri())
     slider = page.wait_for_selector("input[data-name=time]")
     box = slider.bounding_box()
@@ -64,7 +64,7 @@ def test_a_slider_is_dragged_through_the_training(page: Any, exported: Path) -> 
     assert page.evaluate("element => element.isConnected", slider)
 
 
-def test_whatever_is_clicked_keeps_the_focus(page: Any, exported: Path) -> None:
+def test_clicked_elements_keep_the_focus(page: Any, exported: Path) -> None:
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")
     for name in ("query-1", "Lines", "Table", "row-0-1", "Heatmap"):
@@ -93,7 +93,7 @@ def _colours(page: Any) -> list[Any]:
 
 
 def test_one_legend_one_scale(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:
-    """The tokens have the colours of the heatmap, in a snapshot with small weights and in a difference too."""
+    """Tokens have the colours of the heatmap, also in a snapshot with small weights and in a difference."""
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(learned.playback(INPUT).to_html(tmp_path / "p.html").as_uri())
     page.wait_for_selector("figure canvas")
@@ -129,7 +129,7 @@ def test_a_difference_has_one_scale(page: Any, address: str, learned: regard.Ans
 
 @pytest.mark.parametrize("how", ["system", "notebook"])
 def test_the_theme_changes(page: Any, tmp_path: Path, how: str) -> None:
-    """Legend, labels and cells turn with it: as if the page had been opened in that theme."""
+    """Legend, labels and cells change with the theme, as if the page had been opened in it."""
     weights = np.array([[[1.0, 0.0], [0.5, 0.5]]], dtype=np.float32)
     page.goto(write_page(tmp_path / "p.html", [map_of(weights, ["p", "q"], ["a", "b"])]).as_uri())
     page.wait_for_selector("figure canvas")
@@ -141,7 +141,7 @@ def test_the_theme_changes(page: Any, tmp_path: Path, how: str) -> None:
     light = drawn()
     if how == "system":
         page.emulate_media(color_scheme="dark")
-    else:  # a style of the notebook's own
+    else:  # a style of the notebook
         page.evaluate("document.body.style.cssText = 'color: oklch(0.95 0 0); background: black'")
     page.wait_for_selector(".regard-view.dark")
     page.wait_for_timeout(150)
@@ -161,7 +161,7 @@ def test_the_theme_changes(page: Any, tmp_path: Path, how: str) -> None:
     assert drawn() == light
 
 
-def test_a_snapshot_is_not_left_by_touching(page: Any, address: str) -> None:
+def test_touching_keeps_the_snapshot(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("canvas")
     page.click("text=Play training")
@@ -182,7 +182,7 @@ def test_a_snapshot_is_not_left_by_touching(page: Any, address: str) -> None:
 def test_without_room_nothing_fails(
     page: Any, address: str, learned: regard.AnswerRun, style: str | None
 ) -> None:
-    """In a container that is hidden, has no width or is in no page, in every mode; and then it is shown."""
+    """A view in a hidden, empty or detached container fails in no mode, and is drawn when it becomes visible."""
     page.goto(address)
     page.wait_for_selector("figure canvas")
     page.evaluate(
@@ -208,7 +208,7 @@ def test_without_room_nothing_fails(
 
 
 @pytest.mark.parametrize("labels", [[], ["", "\u200b", "\u202eabc", "\t", "\n"]], ids=["none", "unseen"])
-def test_labels_that_are_not_there(page: Any, tmp_path: Path, labels: list[str]) -> None:
+def test_missing_labels(page: Any, tmp_path: Path, labels: list[str]) -> None:
     weights = np.full((2, len(labels), len(labels)), 1 / max(len(labels), 1), dtype=np.float32)
     page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())
     page.wait_for_selector(".legend")
@@ -220,8 +220,8 @@ def test_labels_that_are_not_there(page: Any, tmp_path: Path, labels: list[str])
     assert "\u202e" not in page.inner_text("#view")
 
 
-def test_numbers_of_three_digits_are_all_told(page: Any, tmp_path: Path) -> None:
-    """Labels of columns are measured: none is cut where there is room."""
+def test_numbers_of_three_digits_are_complete(page: Any, tmp_path: Path) -> None:
+    """Labels of columns are measured, so none is cut if there is room."""
     page.add_init_script(
         """window.written = [];
         const fillText = CanvasRenderingContext2D.prototype.fillText;
@@ -237,8 +237,8 @@ def test_numbers_of_three_digits_are_all_told(page: Any, tmp_path: Path) -> None
     assert not any("…" in text for text in page.evaluate("window.written"))
 
 
-def test_wide_letters_do_not_run_into_each_other(page: Any, tmp_path: Path) -> None:
-    """Columns whose labels are wider than they are have them upright, also those of few letters."""
+def test_wide_letters_do_not_overlap(page: Any, tmp_path: Path) -> None:
+    """Labels wider than their columns are vertical, also those of few letters."""
     labels = ["WWW", "MMM", "WMW", "MWM"] * 8
     weights = np.full((1, 1, 32), 1 / 32, dtype=np.float32)
     page.add_init_script(
@@ -256,7 +256,7 @@ def test_wide_letters_do_not_run_into_each_other(page: Any, tmp_path: Path) -> N
     assert page.evaluate("window.turned") >= 32
 
 
-def test_lines_say_what_they_leave_out(page: Any, tmp_path: Path) -> None:
+def test_lines_report_omitted_weights(page: Any, tmp_path: Path) -> None:
     page.goto(_large(tmp_path, 70).as_uri())
     page.wait_for_selector("figure canvas")
     page.click("text=Lines")
@@ -270,8 +270,8 @@ def test_lines_say_what_they_leave_out(page: Any, tmp_path: Path) -> None:
     assert 1500 + left_out + hardly == 9800
 
 
-def test_the_widget_keeps_its_place(page: Any, address: str, learned: regard.AnswerRun) -> None:
-    """Other data of the same size is drawn on the canvas that is there."""
+def test_update_keeps_the_canvas(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    """New data of the same size is drawn on the same canvas."""
     page.goto(address)
     page.wait_for_selector("canvas")
     given = [view_json([learned.attend(text)], packed=True) for text in (INPUT, INPUT[::-1])]

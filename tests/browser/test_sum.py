@@ -1,4 +1,4 @@
-"""How a weight comes about, as the page shows it: the figures are the model's own."""
+"""The computation of a weight on the page has the model's numbers."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ def _open(page: Any, address: str) -> None:
     page.wait_for_selector(".sum h2")
 
 
-def test_the_sum_is_the_models_own(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_sum_has_the_models_numbers(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _open(page, address)
     found = learned.explain(INPUT, head=1, output=1, key=2)
     said = page.inner_text(".sum")
@@ -64,7 +64,7 @@ def test_a_sum_of_a_translation(page: Any, translating: str, german: regard.Tran
     )  # its queries are no outputs
 
 
-def test_a_page_keeps_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:
+def test_page_contains_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     main(["test", str(learned.folder), "--input", INPUT, "--plot", str(file), "--samples", "5"])
     page.goto(f"{file.as_uri()}#layer=encoder.0.self_attention&head=1&query=1&key=2")
@@ -95,7 +95,7 @@ def test_a_page_keeps_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: P
     assert [*found.steps] == names[: len(found.steps)] and "normalised" in names
 
 
-def test_a_page_without_sums_says_where_they_are(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:
+def test_page_without_sums_names_the_explorer(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:
     file = learned.attend(INPUT).to_html(tmp_path / "page.html")
     page.goto(f"{file.as_uri()}#head=1&query=1&key=2&sum=true")
     command = f"regard explain signal2 --input '{INPUT}' --layer cross --head 1 --output 1 --key 2"

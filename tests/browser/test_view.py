@@ -15,7 +15,7 @@ from tests.browser.conftest import map_of, settle
 
 
 def _pixel(page: Any, figure: int, x: float, y: float) -> list[int]:
-    """Return the colour of a canvas at a place, given in shares of its width and height."""
+    """Return the colour of a canvas at a position, as shares of its width and height."""
     return page.evaluate(
         """([figure, x, y]) => {
             const canvas = document.querySelectorAll('figure canvas')[figure];
@@ -37,7 +37,7 @@ def test_opens_from_a_file_offline(page: Any, exported: Path, learned: regard.An
 
 
 def test_colours_follow_the_weights_on_one_scale(page: Any, tmp_path: Path) -> None:
-    """White is nothing, dark blue the largest weight of all heads; in a dark page, the other way round."""
+    """White is zero and dark blue the largest weight of all heads; a dark page inverts them."""
     weights = np.array([[[1.0, 0.0]], [[0.5, 0.5]]], dtype=np.float32)
     page.goto(write_page(tmp_path / "p.html", [map_of(weights, ["q"], ["a", "b"])]).as_uri())
     page.wait_for_selector("figure canvas")
@@ -119,8 +119,8 @@ def test_lines(page: Any, learned: regard.AnswerRun, exported: Path) -> None:
     assert 0 < visible < page.locator("svg[aria-label^=Lines] line").count()
 
 
-def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard.AnswerRun) -> None:
-    """Whatever is done: data that may not be changed serves as well, and none of it is."""
+def test_data_of_the_caller_is_unchanged(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    """The view works with frozen data, and changes none of it."""
     page.goto(address)
     page.wait_for_selector("canvas")
     attention, playback = learned.attend("BCCCBAABACCCA"), learned.playback("BCCCBAABACCCA")
@@ -176,8 +176,8 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
     assert page.locator(".regard-view").count() == 0
 
 
-def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: regard.AnswerRun) -> None:
-    """Of the row that is chosen, as they were computed; not of a snapshot, which the kernel knows nothing of."""
+def test_widget_requests_exact_weights(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    """The selected row has exact weights, but not in a snapshot, which the kernel does not have."""
     page.goto(address)
     page.wait_for_selector("canvas")
     playback = learned.playback("BCCCBAABACCCA")
@@ -213,9 +213,7 @@ def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: reg
     page.evaluate("window.leave()")
 
 
-def test_the_widget_of_a_run_tells_how_a_weight_comes_about(
-    page: Any, address: str, learned: regard.AnswerRun
-) -> None:
+def test_widget_of_a_run_explains_a_weight(page: Any, address: str, learned: regard.AnswerRun) -> None:
     widget = learned.view("BCCCBAABACCCA")
     answers: list[dict[str, Any]] = []
     widget.send = answers.append
@@ -250,7 +248,7 @@ def test_the_widget_of_a_run_tells_how_a_weight_comes_about(
 
 
 def test_a_view_that_is_hidden(page: Any, exported: Path) -> None:
-    """As in a closed tab of a notebook: drawn without width, and properly as soon as it is seen."""
+    """A view in a closed notebook tab, drawn without width, is drawn correctly once it is visible."""
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")
     before = page.locator("figure canvas").first.bounding_box()

@@ -1,4 +1,4 @@
-"""More ways to look: heads of lines, averages, arcs, flow, several rows, and a weight while it is dragged."""
+"""Further displays: heads of lines, means, arcs, flow, several rows, and a weight while it is dragged."""
 
 import dataclasses
 import threading
@@ -13,7 +13,7 @@ import regard
 from regard.interpret import HeadImportance
 from regard.viz.maps import Patches
 from tests.browser.conftest import map_of, served, settle
-from tests.external.test_long_inputs import Words
+from tests.external.test_long_inputs import WordModel
 
 INPUT = "BCCCBAABACCCA"
 
@@ -70,7 +70,7 @@ def test_rows_are_summed(page: Any, address: str, learned: regard.AnswerRun) -> 
 
 def test_arcs_and_flow(page: Any, address: str, translating: str) -> None:
     _open(page, address)
-    assert page.locator("button:text-is('Arcs')").count() == 0  # outputs (queries) at inputs have two sides
+    assert page.locator("button:text-is('Arcs')").count() == 0  # outputs (queries) and inputs are two sides
     page.select_option("select[data-name=Kind]", label="encoder")
     page.click("button:text-is('Arcs')")
     assert page.locator(".lines > svg path").count() > 20
@@ -82,17 +82,17 @@ def test_arcs_and_flow(page: Any, address: str, translating: str) -> None:
     page.select_option("select[data-name=Kind]", label="encoder")
     settle(page)
     assert page.locator("figcaption b").all_inner_texts() == ["after layer 0", "after layer 1"]
-    assert page.locator("select[data-name=Head], select[data-name=Layer]").count() == 0  # it is of all of them
+    assert page.locator("select[data-name=Head], select[data-name=Layer]").count() == 0  # it includes all of them
     page.select_option("select[data-name=Kind]", label="decoder")
     settle(page)
-    assert page.locator("button:text-is('Flow')").count() == 0  # its states are made of the input as well
+    assert page.locator("button:text-is('Flow')").count() == 0  # its states also depend on the input
     page.select_option("select[data-name=Kind]", label="encoder")
     page.click("button:text-is('Flow')")
     assert "each row sums to 1" in page.inner_text("figure")
 
 
-def test_a_weight_acts_while_it_is_dragged(page: Any, address: str, learned: regard.AnswerRun) -> None:
-    """The same slider all the way, and each answer a point of the curve."""
+def test_dragged_weight_changes_the_answer(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    """The slider element is not replaced, and each answer is a point of the curve."""
     _open(page, address, "&head=0&query=1&key=1")
     slider = page.wait_for_selector("input[data-name=weight]")
     box = slider.bounding_box()
@@ -106,7 +106,7 @@ def test_a_weight_acts_while_it_is_dragged(page: Any, address: str, learned: reg
                 return found && Math.abs(Number(found[1]) - Number(value)) < 1e-3;
             }""",
             arg=slider.input_value(),
-        )  # it is answered, and nobody has let go
+        )  # answered before the slider is released
     page.mouse.up()
     assert page.evaluate("element => element.isConnected", slider)
     said = page.get_attribute("svg.curve", "aria-label")
@@ -120,8 +120,10 @@ def test_a_weight_acts_while_it_is_dragged(page: Any, address: str, learned: reg
     page.wait_for_function("() => !document.querySelector('.touch').textContent.includes('undo')")
 
 
-def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With progress; others are answered meanwhile, and a second press stops it."""
+def test_importance_runs_in_the_background(
+    page: Any, learned: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Progress is shown, other requests are answered meanwhile, and a second click stops it."""
     import regard.server.explorer
 
     begun, go, stopped = threading.Event(), threading.Event(), threading.Event()
@@ -131,7 +133,7 @@ def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch
         begun.set()
         try:
             while not go.wait(0.02):
-                subject.attend(INPUT)  # which ends when nobody waits any more
+                subject.attend(INPUT)  # which ends when nothing waits for it
         except BaseException:
             stopped.set()
             raise
@@ -156,7 +158,7 @@ def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch
     page.complaints.clear()
 
 
-def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_gallery_describes_heads(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _open(page, address)
     page.click("#roles")
     page.wait_for_selector(".thumb .role")
@@ -176,7 +178,7 @@ def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regar
     first = page.locator(".thumb").first
     assert first.get_attribute("data-name") == f"thumb-{best[1]}-{best[2]}"
     page.wait_for_function("() => location.hash.includes('asked=importance%2Croles')")
-    page.reload()  # what took a while is asked for again
+    page.reload()  # slow results are requested again
     page.wait_for_selector(".thumb .role")
     page.wait_for_function(
         "name => document.querySelector('.thumb').dataset.name === name", arg=f"thumb-{best[1]}-{best[2]}"
@@ -196,10 +198,10 @@ CROSSED = """() => {
         return boxes.filter(([box]) => points.some((point) => within(point, box))).map(([, text]) => text);
     });
 }"""
-"""What the lines of the tree run through."""
+"""Names crossed by lines of the tree."""
 
 
-def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german: regard.TranslationRun) -> None:
+def test_answer_is_explained_step_by_step(page: Any, translating: str, german: regard.TranslationRun) -> None:
     page.goto(translating)
     page.wait_for_selector("figure canvas")
     page.click("#tree")
@@ -232,10 +234,10 @@ def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german:
     page.wait_for_function("() => !location.hash.includes('written')")
 
 
-def test_two_runs_stand_beside_each_other(
+def test_two_runs_are_compared(
     page: Any, learned: regard.AnswerRun, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """One cursor for both, and their difference."""
+    """Both runs share one cursor, and their difference is shown."""
     other = learned.untrained(5)
     with served(learned, [other]) as address:
         page.set_viewport_size({"width": 1700, "height": 900})
@@ -266,7 +268,7 @@ def test_two_runs_stand_beside_each_other(
         page.wait_for_selector("text=difference: displayed minus compared")
 
 
-def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
+def test_weights_overlay_an_image(page: Any, tmp_path: Path) -> None:
     weights = np.full((2, 5, 5), 0.05, np.float32)
     weights[:, :, 0] = 0.1
     weights[0, 0, 3] = weights[1, 2, 4] = 0.75
@@ -286,22 +288,22 @@ def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
     assert (strongest(0), strongest(1)) == ([2], [])
     side = page.locator(".seen svg").nth(1).bounding_box()
     page.locator(".seen > div").nth(1).click(position={"x": side["width"] * 0.75, "y": side["height"] * 0.25})
-    page.wait_for_function("() => location.hash.includes('query=2')")  # the patch on the right, at the top
+    page.wait_for_function("() => location.hash.includes('query=2')")  # the patch in the upper right
     assert (strongest(0), strongest(1)) == ([], [3])
     page.keyboard.press("ArrowDown")
     page.wait_for_function("() => location.hash.includes('query=4')")
     page.click("text=Heatmap")
     page.wait_for_selector("figure canvas")
     page.reload()
-    page.wait_for_selector("figure canvas")  # what was chosen is kept
+    page.wait_for_selector("figure canvas")  # the selection is kept
 
 
-def test_a_row_of_a_long_input_is_asked_for(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_of_a_long_input_is_requested(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from regard.external import layer_maps
 
     monkeypatch.setattr(layer_maps, "LONG", 39)
     ids = {"input_ids": torch.arange(40).unsqueeze(0)}
-    subject = regard.look(Words(), lambda text: ids, inputs=["long"])
+    subject = regard.look(WordModel(), lambda text: ids, inputs=["long"])
     with served(subject) as address:
         page.goto(address)
         page.wait_for_selector(".sum table")
@@ -317,10 +319,10 @@ def test_a_row_of_a_long_input_is_asked_for(page: Any, monkeypatch: pytest.Monke
         assert float(first[2]) == pytest.approx(float(weights.max()), rel=1e-5)
 
 
-def test_lines_have_a_scale_of_their_own(page: Any, address: str) -> None:
+def test_lines_have_a_separate_scale(page: Any, address: str) -> None:
     _open(page, address, "&mode=lines")
     end = "document.querySelector('.legend canvas').getContext('2d').getImageData(119, 5, 1, 1).data.join()"
-    assert page.evaluate(end) == "17,17,17,255"  # of several heads: ink, for each has its own colour
+    assert page.evaluate(end) == "17,17,17,255"  # several heads: ink, since each has its own colour
     page.select_option("select[data-name=Head]", label="head 1")
     line = page.get_attribute(".lines > svg line", "stroke")
     settle(page)
@@ -328,7 +330,7 @@ def test_lines_have_a_scale_of_their_own(page: Any, address: str) -> None:
     assert page.evaluate(end) == f"{red},{green},{blue},255"
 
 
-def test_four_heads_stand_two_by_two(page: Any, tmp_path: Path) -> None:
+def test_four_heads_form_a_square(page: Any, tmp_path: Path) -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(5), size=(4, 5)).astype(np.float32)
     file = map_of(weights, list("abcde"), list("vwxyz")).to_html(tmp_path / "p.html")
     page.set_viewport_size({"width": 1280, "height": 800})
@@ -338,13 +340,11 @@ def test_four_heads_stand_two_by_two(page: Any, tmp_path: Path) -> None:
     assert tops[0] == tops[1] < tops[2] == tops[3]
 
 
-def test_a_dragged_weight_is_drawn_before_it_is_answered(
-    page: Any, address: str, learned: regard.AnswerRun
-) -> None:
+def test_dragged_weight_is_drawn_before_the_answer(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _open(page, address, "&head=0&query=1&key=1")
     slider = page.wait_for_selector("input[data-name=weight]")
     waiting: list[Any] = []
-    page.route("**/api/attend", lambda route: waiting.append(route))  # the model takes its time
+    page.route("**/api/attend", lambda route: waiting.append(route))  # the model is slow
     before = page.evaluate("document.querySelector('figure canvas').toDataURL()")
     drag = "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }"
     slider.evaluate(drag, "0.75")
@@ -354,12 +354,12 @@ def test_a_dragged_weight_is_drawn_before_it_is_answered(
     slider.evaluate(drag, "0.85")
     settle(page)
     first, *more = waiting
-    assert not more  # one question at a time
+    assert not more  # one request at a time
     first.continue_()
     while len(waiting) < 2:
         page.wait_for_timeout(20)
     settle(page)
-    assert ": 0.85" in page.inner_text("output")  # the old answer does not push the weight back
+    assert ": 0.85" in page.inner_text("output")  # the old answer does not reset the weight
     waiting[1].continue_()
     page.wait_for_selector("output:has-text('exactly')")
     with regard.intervene(learned.model, "cross", heads=[0], to=0.85, query=1, key=1):

@@ -1,4 +1,4 @@
-"""`regard align`: links a line, heads chosen and kept, and what cannot be aligned."""
+"""`regard align`: one line of links per pair, selection of heads, and refused inputs."""
 
 import io
 import json
@@ -20,7 +20,7 @@ PAIRS = sentences()[200:]
 
 @pytest.fixture(scope="module")
 def own(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the run on the tests' German, whose heads may be chosen."""
+    """Return a copy of the run on the tests' German, whose heads may be selected."""
     folder = tmp_path_factory.mktemp("own") / "translation"
     shutil.copytree(german.folder, folder)
     return folder
@@ -28,7 +28,7 @@ def own(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def texts(tmp_path: Path) -> tuple[Path, Path, Path]:
-    """Files of source, target and links."""
+    """Write files of source, target and links."""
     files = (tmp_path / "a.de", tmp_path / "a.en", tmp_path / "a.links")
     for file, side in zip(files, (*zip(*PAIRS, strict=True), [LINKS] * len(PAIRS)), strict=True):
         file.write_text("".join(f"{line}\n" for line in side))
@@ -39,7 +39,9 @@ def type_in(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
-def test_choose_report_keep_and_align(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
+def test_heads_are_selected_reported_stored_and_used(
+    own: Path, texts: tuple[Path, Path, Path], command: Command
+) -> None:
     source, target, links = texts
     status, out, err = command("align", own, source, target)
     assert status == 0 and "no alignment heads were chosen for this run, so all are averaged" in err
@@ -59,7 +61,9 @@ def test_choose_report_keep_and_align(own: Path, texts: tuple[Path, Path, Path],
         assert command("align", own, source, target, "--by", way)[0] == 0
 
 
-def test_a_choice_is_not_lost_unasked(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
+def test_stored_selection_is_replaced_with_a_notice(
+    own: Path, texts: tuple[Path, Path, Path], command: Command
+) -> None:
     source, target, links = texts
     command("align", own, source, target, "--links", links)
     before = (own / "alignment.json").read_text()
@@ -84,7 +88,7 @@ def test_a_run_of_the_other_direction_is_another_run(
         assert status != 0 and "must be another run of task translation, of the opposite direction" in err
 
 
-def test_pairs_may_come_in_any_way(
+def test_pairs_are_read_from_files_and_standard_input(
     own: Path, texts: tuple[Path, Path, Path], command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     source, target, _ = texts
@@ -97,7 +101,7 @@ def test_pairs_may_come_in_any_way(
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{one}\t{other}\tmore\n" for one, other in PAIRS))
     assert command("align", own, pairs)[1] == expected
-    status, out, _ = command("align", own, source)  # translated first
+    status, out, _ = command("align", own, source)  # after translating
     assert status == 0 and len(out.splitlines()) == len(PAIRS) and out.count(" ||| ") == len(PAIRS)
 
 
@@ -114,7 +118,7 @@ def test_json_has_words_links_and_weights(own: Path, texts: tuple[Path, Path, Pa
 
 
 def test_both_directions(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
-    """A copy of the run stands in for one of the other direction, whatever that says."""
+    """A copy of the run serves as the model of the other direction; the result does not matter."""
     source, target, links = texts
     other = shutil.copytree(own, own.parent / "other", dirs_exist_ok=True)
     status, out, _ = command("align", own, source, target, "--links", links, "--reverse", other)
@@ -125,17 +129,17 @@ def test_both_directions(own: Path, texts: tuple[Path, Path, Path], command: Com
     command("align", own, source, target, "--links", links)
 
 
-def test_drawn(own: Path, texts: tuple[Path, Path, Path], command: Command, tmp_path: Path) -> None:
+def test_alignment_is_drawn(own: Path, texts: tuple[Path, Path, Path], command: Command, tmp_path: Path) -> None:
     asked = (own, *texts[:2], "--by", "all")
     status, out, _ = command("align", *asked, "--plot", tmp_path / "drawn.svg")
     assert status == 0 and "Saved" in out and (tmp_path / "drawn.svg").stat().st_size > 1000
-    name = "mean of 2 heads"  # whatever draws it
+    name = "mean of 2 heads"  # whichever library draws it
     assert name in out and f"<!-- {name} -->" in (tmp_path / "drawn.svg").read_text(encoding="utf-8")
     assert command("align", *asked, "--plot", tmp_path / "drawn.html")[0] == 0
     assert f'"names": ["{name}"]' in (tmp_path / "drawn.html").read_text(encoding="utf-8")
 
 
-def test_a_tasks_own_links(command: Command, translator: regard.PairRun, tmp_path: Path) -> None:
+def test_links_of_a_task_select_heads(command: Command, translator: regard.PairRun, tmp_path: Path) -> None:
     folder = tmp_path / "dates"
     shutil.copytree(translator.folder, folder)
     status, out, _ = command("align", folder, "--samples", "40")
@@ -154,7 +158,7 @@ def test_links_behind_translations(own: Path, command: Command, monkeypatch: pyt
         assert all(j < len(text.split()) and i < 5 for i, j in parse_moses(links, "here").sure)
 
 
-def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_markup_is_transferred(own: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     content = "<p>Heute singt der <b>alte</b> Hahn.</p>\n<br/>\na < b\n\n"
     type_in(monkeypatch, content.encode())
     status, out, err = command("translate", own, "--tags")
@@ -173,9 +177,9 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
     [
         (["-", "-"], "SOURCE and TARGET are both standard input: give one of them as a file"),
         (["none.de", "a.en"], "cannot read"),
-        (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no partner"),
+        (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no counterpart"),
         (["a.de", "a.en", "--links", "a.en"], "which is not a link"),
-        (["a.de", "a.en", "--links", "short.en"], "has links of 1 pairs, the text has 88"),
+        (["a.de", "a.en", "--links", "short.en"], "has links for 1 pairs, but the text has 88"),
         (["--links", "a.links"], "--links needs the sentences that it links: give"),
         (["a.de", "--links", "a.links"], "line 1 has no tab"),
         (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),
@@ -193,7 +197,7 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
         (["a.de", "a.en", "--symmetrise", "union"], "--symmetrise needs two directions: give a run"),
     ],
 )
-def test_what_cannot_be_aligned_is_one_line(
+def test_unalignable_input_is_one_line(
     german: regard.TranslationRun,
     texts: tuple[Path, Path, Path],
     command: Command,
@@ -210,7 +214,7 @@ def test_what_cannot_be_aligned_is_one_line(
     assert not (german.folder / "alignment.json").exists()
 
 
-def test_by_what_was_not_chosen(
+def test_way_without_selected_heads_is_refused(
     german: regard.TranslationRun, texts: tuple[Path, Path, Path], command: Command
 ) -> None:
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
@@ -219,7 +223,7 @@ def test_by_what_was_not_chosen(
         german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 
 
-def test_heads_of_a_model_that_went_on_are_forgotten(
+def test_selection_of_an_earlier_step_is_ignored(
     own: Path, texts: tuple[Path, Path, Path], command: Command
 ) -> None:
     command("align", own, *texts[:2], "--links", texts[2])

@@ -1,4 +1,4 @@
-"""A library that is broken, or has a missing part, is named in one line."""
+"""A broken or incomplete library is reported in one line."""
 
 import os
 import subprocess

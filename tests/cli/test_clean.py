@@ -22,7 +22,7 @@ def test_a_corpus_is_cleaned(command: Command, german: regard.TranslationRun, tm
     assert "4\tlow score\t" in (tmp_path / "scored" / "dropped.tsv").read_text()
 
 
-def test_what_it_cannot_do_is_one_line(command: Command, tmp_path: Path) -> None:
+def test_invalid_input_is_one_line(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "a.tsv"
     file.write_text("a\tb\n")
     for words, told in (

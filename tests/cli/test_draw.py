@@ -31,7 +31,7 @@ def test_every_kind_of_model_is_drawn(
     assert status == 2 and err.count("\n") == 1
 
 
-def test_a_translator_is_drawn_at_work_on_a_sentence(command: Command, tmp_path: Path) -> None:
+def test_translator_is_drawn_with_shapes_of_a_sentence(command: Command, tmp_path: Path) -> None:
     assert command("train", "phrases", "--hidden", "8", "--steps", "1", "--savepath", tmp_path)[0] == 0
     plot, text = tmp_path / "model.png", "the dog sees a cat"
     status, _, err = command("draw", "phrases", "--savepath", tmp_path, "--plot", plot, "--input", text)

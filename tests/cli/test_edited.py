@@ -15,7 +15,7 @@ PAIR = "der Hund\tthe dog\n"
 
 @pytest.fixture(scope="module")
 def edited(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of which one value of the config was changed: a translator, and one without text."""
+    """Return runs with one changed value in the config: a translator, and a run without text."""
     root = tmp_path_factory.mktemp("edited")
     shutil.copytree(german.folder, root / "translation")
     regard.train("signal2", hidden=8, heads=2, steps=2, pos_enc=True, savepath=root, progress=False)
@@ -49,11 +49,11 @@ COMMANDS = {
     "reverse": "align sound/translation text text --reverse translation",
 }
 REFUSED = ("export", "show", "compare_with", "reverse")
-"""Commands that take long, or do not end, or refuse for another reason, where they are let."""
+"""Commands that run long or do not end, or that are refused for another reason with --trust-edited."""
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_that_loads_a_run(
+def test_commands_refuse_an_edited_run(
     edited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command, name: str
 ) -> None:
     shutil.copytree(edited, tmp_path / "runs")

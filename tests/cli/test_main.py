@@ -1,4 +1,4 @@
-"""The command line from a shell."""
+"""The command line as a process."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def test_help_fits_a_terminal(name: str, command: Callable[..., tuple[int, str, 
     assert status == 0 and len(out.splitlines()) > 15 and max(map(len, out.splitlines())) <= 80
 
 
-def test_what_a_docstring_says_is_one_paragraph() -> None:
+def test_command_help_is_one_paragraph() -> None:
     assert _unfolded("One,\n    two\n    and three.\n\n    Four.") == "One, two and three.\n\n    Four."
     assert _unfolded("What it does,\nin lines.") == "What it does,\nin lines."
 
@@ -70,7 +70,7 @@ def test_train_test_and_plot(tmp_path: Path) -> None:
     assert (tmp_path / "models/signal2/attention.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_ctrl_c_saves_and_resume_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*REGARD, "train", "counting", "--steps", "1000000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
@@ -107,8 +107,8 @@ def test_sigterm_saves_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX limits on the size of files")
-def test_a_disk_that_refuses_is_one_line_and_status_1(tmp_path: Path) -> None:
-    """A limit on the size of files stands in for a full disk: the model does not fit below it."""
+def test_disk_error_is_one_line_and_status_1(tmp_path: Path) -> None:
+    """Training reports a full disk in one line. A limit on file sizes simulates it: the model does not fit."""
     code = (
         "import resource, signal, sys; from regard.cli import main;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
@@ -131,13 +131,13 @@ def test_an_output_that_cannot_be_written_is_one_line(argv: list[str]) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     line = f"{sys.executable} -m regard tasks | true"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stderr == ""
 
 
-def test_what_nobody_thought_of_is_one_line_and_a_file(
+def test_unexpected_error_is_one_line_and_a_report_file(
     command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(argv: list[str]) -> None:
@@ -165,7 +165,7 @@ def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
 
 
 def _paths() -> list[tuple[str, list[str]]]:
-    """Return every flag of every command that is a path, with what precedes it."""
+    """Return every flag with a path value, with the command line before it."""
     from tests.faults.flags import forms
 
     found = {}

@@ -1,4 +1,4 @@
-"""Errors name what a folder holds, and both values of a flag that is not the run's; helps fit a terminal."""
+"""Errors name the content of a folder and both values of a wrong flag; helps fit the terminal."""
 
 import json
 import re
@@ -17,7 +17,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Path:
-    """A folder that looks like a model of Hugging Face's."""
+    """Create a folder that looks like a Hugging Face model."""
     folder = tmp_path / "peer"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": ["BertModel"]}))
@@ -31,7 +31,7 @@ def _refused(command: Command, *argv: str | Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["show", "examine", "explain", "prune", "draw"])
-def test_flags_of_the_training_are_told_with_both_values(
+def test_wrong_training_flags_are_reported_with_both_values(
     command: Command, trained: regard.AnswerRun, name: str
 ) -> None:
     assert "was trained with hidden 8, not 12: train another" in _refused(
@@ -47,34 +47,34 @@ def test_flags_of_the_training_are_told_with_both_values(
 
 
 @pytest.mark.parametrize("without", [False, True])
-def test_look_says_what_a_name_is(
+def test_look_explains_a_wrong_name(
     command: Command, trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: bool
 ) -> None:
-    """Also without transformers, which is not needed to see that."""
+    """The folder is recognized even if transformers is not installed."""
     if without:
         monkeypatch.setitem(sys.modules, "transformers", None)
     else:
         pytest.importorskip("transformers", reason="needs the extra peers")
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # its variable was read long ago
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # the variable was read at import
     monkeypatch.chdir(tmp_path)
     assert "is a run of Regard: open it with `regard show" in _refused(command, "look", trained.folder)
     found = _refused(command, "look", "nofolder")
     if without:
         assert "'nofolder' is not a folder: check the path." in found
     else:
-        assert "'nofolder' is not a folder here, and no copy is in the cache of Hugging Face" in found
+        assert "'nofolder' is not a folder here, and the cache of Hugging Face has no copy" in found
     shutil.copytree(trained.folder, tmp_path / "models" / "mine")
     found = _refused(command, "look", "mine")
     assert "'mine' is not a folder here, but a run in 'models': open it with `regard show mine`" in found
 
 
 @pytest.mark.parametrize("name", ["show", "test", "examine", "export", "draw", "align"])
-def test_commands_of_runs_say_that_a_folder_is_a_model(command: Command, peer: Path, name: str) -> None:
+def test_run_commands_recognize_a_model_folder(command: Command, peer: Path, name: str) -> None:
     found = _refused(command, name, peer)
     assert "is a Hugging Face model, not a run: inspect it with `regard look" in found
 
 
-def test_translate_and_import(command: Command, peer: Path, trained: regard.AnswerRun) -> None:
+def test_translate_and_import_recognize_folders(command: Command, peer: Path, trained: regard.AnswerRun) -> None:
     assert "is a Hugging Face model, not a run" in _refused(command, "translate", peer, "x")
     for program in ("huggingface", "joeynmt", "fairseq"):
         found = _refused(command, "import", trained.folder, "--from", program)

@@ -1,4 +1,4 @@
-"""No command reaches for another machine unless it is asked for what lies there."""
+"""No command connects to another machine unless its input is there."""
 
 import os
 import subprocess
@@ -49,12 +49,12 @@ LINES: dict[str, list[list[str]]] = {
     "draw": [["draw", "counting", "--output", "model.svg"]],
     "plot": [["plot", "positions", "-o", "positions.png"], ["plot", "heads", "counting"]],
 }
-"""Of each command a line or more that asks for nothing from elsewhere."""
+"""Command lines of each command that need no other machine."""
 
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with small runs, texts and models of other programs, where these can be made."""
+    """Create a folder with small runs, texts, and models of other programs if they are installed."""
     import regard
 
     folder = tmp_path_factory.mktemp("network")
@@ -80,7 +80,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def all_ground(ground: Path) -> Path:
-    """The same with models of other programs, where these can be made."""
+    """Add models of other programs, if they are installed."""
     if find_spec("transformers"):
         from tests.faults.foreign import KINDS
         from tests.marian import write_marian
@@ -92,7 +92,7 @@ def all_ground(ground: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the variables of a process that has nothing but what a user has, with its home in `folder`."""
+    """Return a minimal user environment with its home in `folder`."""
     left = {"HF_", "ORT_", "RAY_", "XDG_", "TRANSFORMERS_"}
     kept = {name: value for name, value in os.environ.items() if not any(map(name.startswith, left))}
     (folder / "home").mkdir(exist_ok=True)
@@ -100,30 +100,32 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def check(argv: Sequence[str], folder: Path) -> None:
-    """Run a command, and see that it reaches for no other machine and leaves no report in the user's home."""
+    """Run a command, and check that it connects to no other machine and leaves no report in the user's home."""
     status, said, found = traced(argv, folder, environment(folder))
     assert not found, found
     assert status in (0, 1, 2, 130) and "Traceback" not in said and "internal error" not in said, said
     assert not list((folder / "home").rglob("*onnxruntime*")), "ONNX Runtime keeps reports to be sent"
 
 
-def test_every_command_has_a_line() -> None:
+def test_every_command_is_tested() -> None:
     assert LINES.keys() == COMMANDS.keys()
 
 
-def test_one_command_asks_no_other_machine(ground: Path) -> None:
+def test_a_command_connects_to_no_other_machine(ground: Path) -> None:
     check(LINES["test"][0], ground)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("argv", [argv for lines in LINES.values() for argv in lines], ids=" ".join)
-def test_no_command_asks_another_machine(all_ground: Path, argv: list[str]) -> None:
+def test_no_command_connects_to_another_machine(all_ground: Path, argv: list[str]) -> None:
     check(argv, all_ground)
 
 
 @pytest.mark.skipif(not can_trace(), reason="needs strace")
-def test_the_reports_of_onnxruntime_are_off(tmp_path: Path) -> None:
-    """Of version 1.32 a session makes a database of reports in the user's cache, and asks for their address."""
+def test_reports_of_onnxruntime_are_off(tmp_path: Path) -> None:
+    """Version 1.32 of ONNX Runtime would create a database of reports in the user's cache, and look up their
+    address.
+    """
     pytest.importorskip("onnxruntime")
     onnx = pytest.importorskip("onnx")
     from onnx import helper
@@ -146,8 +148,8 @@ def test_the_reports_of_onnxruntime_are_off(tmp_path: Path) -> None:
     assert not list((tmp_path / "home").rglob("*onnxruntime*"))
 
 
-def test_the_guard_itself() -> None:
-    """What strace writes of other machines, and what Python does, is seen."""
+def test_connections_are_detected() -> None:
+    """Connections seen by strace and by the audit hook are detected."""
     near = 'connect(5, {sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("127.0.0.1")}, 16) = 0'
     far = near.replace("127.0.0.1", "10.1.2.3")
     name = near.replace("(80)", "(53)")

@@ -16,7 +16,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
 
 
-def test_it_answers_on_this_machine_and_ends_with_ctrl_c(trained: regard.AnswerRun) -> None:
+def test_server_answers_locally_and_ends_with_ctrl_c(trained: regard.AnswerRun) -> None:
     with showing(trained.folder) as (process, address):
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(address, timeout=10) as page:
@@ -55,7 +55,7 @@ def test_bad_input(
     assert status == 2 and message in err and err.count("\n") == 1
 
 
-def test_a_run_without_a_layer_to_stand_beside_one(
+def test_run_without_attention_layers_is_not_compared(
     command: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
     small = ("--steps", "2", "--hidden", "4", "--batchsize", "8")

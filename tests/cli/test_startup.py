@@ -1,4 +1,4 @@
-"""What commands do not load: each needs only what its own work asks for."""
+"""Commands import only the modules that they need."""
 
 import subprocess
 import sys
@@ -25,12 +25,12 @@ HEAVY = {
     "transformers",
     "uvicorn",
 }
-"""Libraries that only some commands need. SymPy comes with PyTorch's compiler, which takes seconds."""
+"""Libraries that only some commands need. PyTorch's compiler imports SymPy, which takes seconds."""
 ROOMS = {
     *("comparison", "course", "exchange.export", "exchange.ctranslate2", "foreign", "serving"),
     *("examination.examination", "inspection.picture"),
 }
-"""Rooms, and files, that only some commands need."""
+"""Packages and modules that only some commands need."""
 LIGHT = {
     ("train", "counting", "--steps", "1"): set(),
     ("train", "signal2", "--steps", "1"): set(),
@@ -49,7 +49,7 @@ LIGHT = {
     ("data", "--help"): set(),
     ("train", "TRANSLATION"): {"sacrebleu", "lxml", "tokenizers"},
 }
-"""Command lines, with what of the above they may load."""
+"""Command lines, and the modules of the lists above that they may import."""
 CODE = """
 import sys
 from regard.cli import main
@@ -64,7 +64,7 @@ sys.exit(status)
 
 
 @pytest.mark.parametrize("argv", LIGHT, ids=" ".join)
-def test_a_command_loads_what_its_work_asks_for_and_no_more(
+def test_commands_import_only_what_they_need(
     argv: tuple[str, ...], trained: regard.AnswerRun, translator: regard.PairRun, tmp_path: Path
 ) -> None:
     (tmp_path / "pairs.tsv").write_text("3. Mai 1979\t1979-05-03\n")
@@ -82,7 +82,9 @@ def test_a_command_loads_what_its_work_asks_for_and_no_more(
 
 
 def _in_room(name: str, loaded: set[str]) -> bool:
-    """Whether a file of Regard's, or one of a room, has been loaded; a room itself is only a list of names."""
+    """Return whether a module of Regard has been loaded; a package without loaded modules only has lazy
+    exports.
+    """
     return (
         f"regard.{name}" in loaded if "." in name else any(each.startswith(f"regard.{name}.") for each in loaded)
     )

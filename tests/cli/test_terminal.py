@@ -1,4 +1,4 @@
-"""Standard streams: closed ones, and what of a text reaches a terminal."""
+"""Standard streams: closed ones, and control characters in texts."""
 
 import io
 import os
@@ -21,7 +21,7 @@ REGARD = shlex.join([sys.executable, "-m", "regard"])
 
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell."""
+    """Run a shell command."""
     return subprocess.run(
         ["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False, timeout=120
     )
@@ -65,7 +65,7 @@ def test_a_stream_of_the_wrong_direction_is_one_line(
     assert done.stderr.count("\n") == 1
 
 
-def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+def test_closed_stream_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     code = (
         "from regard.cli.terminal import open_streams; open_streams(); file = open('run', 'w');"
         "import os, sys; os.write(1, b'stray'); print('stray', flush=True); sys.stderr.write('stray\\n');"
@@ -79,14 +79,14 @@ CONTROLS = ["\x1b[2J", "\x07", "\x7f", "\x9b31m", "\u202e", "\u2028", "\u2066", 
 
 
 @pytest.mark.parametrize("control", CONTROLS)
-def test_control_characters_are_written_out(control: str) -> None:
+def test_control_characters_are_escaped(control: str) -> None:
     shown = escape_controls(f"a{control}b")
     assert shown.isprintable() and shown.startswith("a\\") and shown.endswith("b")
     assert escape_controls("a\tb\nc é 日本 👩‍🔬 עב") == "a\tb\nc é 日本 👩‍🔬 עב"
 
 
 @pytest.mark.parametrize("control", ["\x1b[31m", "\x9b31m", "\u202e"])
-def test_names_and_inputs_reach_no_terminal_as_they_are(
+def test_names_and_inputs_are_escaped(
     translator: regard.PairRun, tmp_path: Path, control: str, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     folder, text = tmp_path / f"e{control}v", f"3.{control} Mai"
@@ -108,7 +108,7 @@ def test_names_and_inputs_reach_no_terminal_as_they_are(
 def test_help_shows_defaults_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     @dataclass(frozen=True, kw_only=True)
     class Flags:
-        """Some."""
+        """A class with a short docstring."""
 
         name: str = "a\x1bb"
         path: Path = Path("c\x1bd")
@@ -120,7 +120,7 @@ def test_help_shows_defaults_escaped(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def on_terminal(words: list[str], folder: Path) -> str:
-    """Return what a command writes on a terminal."""
+    """Return the output of a command on a terminal."""
     main, side = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
     with subprocess.Popen(
@@ -136,7 +136,7 @@ def on_terminal(words: list[str], folder: Path) -> str:
         while True:
             try:
                 part = os.read(main, 1 << 16)
-            except OSError:  # its other side is closed
+            except OSError:  # the other end is closed
                 break
             found += part
             if not part:
@@ -147,7 +147,9 @@ def on_terminal(words: list[str], folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_terminal_has_colours_and_no_control_of_a_text(translator: regard.PairRun, tmp_path: Path) -> None:
+def test_terminal_output_has_colours_but_no_controls_of_a_text(
+    translator: regard.PairRun, tmp_path: Path
+) -> None:
     run = str(translator.folder)
     drawn = on_terminal(["explain", run, "--input", "3.\x1b[2J"], tmp_path)
     assert "\x1b[1m" in drawn and "\x1b[2J" not in drawn and r"\x1b" in drawn

@@ -18,7 +18,7 @@ def test_a_run_is_found_by_its_task_or_its_folder(command: Command, trained: reg
     assert by_task[0] == 0 and by_task == by_folder
 
 
-def test_the_report_is_what_the_run_says(command: Command, trained: regard.AnswerRun) -> None:
+def test_report_equals_that_of_the_run(command: Command, trained: regard.AnswerRun) -> None:
     _, out, _ = command("test", trained.folder, "--samples", "500", "--seed", "3", "--sample_len", "4")
     report = trained.test(samples=500, seed=3, sample_len=4)
     assert str(report) in out
@@ -47,7 +47,7 @@ def test_the_signal_can_be_fixed(command: Command, trained: regard.AnswerRun) ->
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.svg", b"<?xml"), ("a.html", b"<!doctype")])
-def test_plot_writes_where_it_is_told(
+def test_plot_writes_to_the_given_path(
     command: Command, trained: regard.AnswerRun, tmp_path: Path, name: str, start: bytes
 ) -> None:
     status, out, err = command("test", trained.folder, "--samples", "5", "--plot", tmp_path / name)
@@ -56,7 +56,7 @@ def test_plot_writes_where_it_is_told(
     assert (tmp_path / name).read_bytes().startswith(start)
 
 
-def test_plot_opens_only_where_there_is_a_screen(
+def test_plot_opens_only_with_a_display(
     command: Command, trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sys
@@ -105,14 +105,14 @@ def test_bad_input_is_one_line_and_status_2(
     assert message in err and err.startswith("regard: ") and err.count("\n") == 1
 
 
-def test_flags_of_the_training_may_be_said_again(command: Command, trained: regard.AnswerRun) -> None:
+def test_flags_of_the_training_are_accepted(command: Command, trained: regard.AnswerRun) -> None:
     plain = command("test", trained.folder, "--samples", "5")
     assert plain[0] == 0
     for again in (["--multihead=True"], ["--heads", "2", "--hidden=8"], ["--model", "query"]):
         assert command("test", trained.folder, *again, "--samples", "5") == plain
 
 
-def test_a_run_that_is_not_there(command: Command, tmp_path: Path) -> None:
+def test_missing_run_is_refused(command: Command, tmp_path: Path) -> None:
     status, _, err = command("test", "counting", "--savepath", tmp_path)
     assert status == 2
     assert err == (

@@ -1,4 +1,4 @@
-"""`regard train`: spellings of flags, help, refused flags."""
+"""`regard train`: spellings of flags, help and refused flags."""
 
 import json
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_custom_task(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     status, out, err = command("train", "own.py", "--steps", "3", "--savepath", tmp_path)
     assert status == 0, err
-    monkeypatch.chdir("/")  # the run remembers where its task is
+    monkeypatch.chdir("/")  # the run stores the path of its task
     status, out, err = command("test", "vowels", "--savepath", tmp_path, "--samples", "5")
     assert status == 0, err
     assert "vowels, 3 of 3 steps" in out
@@ -154,7 +154,7 @@ def test_existing_run_is_kept_without_overwrite(command: Command, tmp_path: Path
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_flags_are_parsed_or_refused_in_one_line(data: Any, tmp_path_factory: Any) -> None:
-    """Parsing returns flags or fails with one line."""
+    """Parsing any words returns flags or fails with one line."""
     from regard.errors import InputError
 
     value = st.integers(-(2**70), 2**70).map(str) | st.floats().map(str) | st.text(max_size=6)

@@ -1,4 +1,4 @@
-"""`regard translate`: one line for each line, whatever comes in."""
+"""`regard translate`: one output line per input line, for any input."""
 
 import io
 import subprocess
@@ -19,7 +19,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def piped(command: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    """Run a command with bytes on its standard input."""
+    """Run a command with the given bytes as standard input."""
 
     def call(content: bytes, *argv: Any) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
@@ -48,7 +48,7 @@ def test_lines_of_standard_input_and_of_a_file(
     assert command("translate", translator.folder, "--input", file) == (0, expected, "")
 
 
-def test_order_is_kept_over_batches_and_chunks(
+def test_order_is_kept_across_batches_and_chunks(
     piped: Command, translator: regard.PairRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("regard.cli.lines.LINES_PER_CHUNK", 5)
@@ -57,7 +57,7 @@ def test_order_is_kept_over_batches_and_chunks(
     assert out.splitlines() == translator.translate(texts)
 
 
-def test_bad_lines_are_told_and_keep_their_place(piped: Command, translator: regard.PairRun) -> None:
+def test_invalid_lines_are_reported_and_keep_their_position(piped: Command, translator: regard.PairRun) -> None:
     lines = [
         b"\xef\xbb\xbf3. Mai 1979",
         b"",
@@ -80,7 +80,7 @@ def test_bad_lines_are_told_and_keep_their_place(piped: Command, translator: reg
     ]
 
 
-def test_unknown_characters_of_one_text_are_told(command: Command, translator: regard.PairRun) -> None:
+def test_unknown_characters_of_one_text_are_reported(command: Command, translator: regard.PairRun) -> None:
     status, out, err = command("translate", translator.folder, "3. März € 1979")
     assert status == 0 and out.count("\n") == 1
     assert err == "regard: the text has characters not seen in training: '€'\n"
@@ -88,7 +88,7 @@ def test_unknown_characters_of_one_text_are_told(command: Command, translator: r
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200))
-def test_any_bytes_get_one_line_for_each_line(piped: Command, translator: regard.PairRun, content: bytes) -> None:
+def test_any_bytes_give_one_line_per_line(piped: Command, translator: regard.PairRun, content: bytes) -> None:
     status, out, _ = piped(content, "translate", translator.folder)
     lines = content.split(b"\n")
     assert status == 0
@@ -127,7 +127,7 @@ def test_plot_draws_the_alignment(command: Command, translator: regard.PairRun, 
         (("9" * 1000,), "text 0, '99999999999999999999…', has 1000 characters, at most 360 are taken"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_invalid_options_are_refused(
     command: Command, translator: regard.PairRun, argv: tuple[str, ...], message: str
 ) -> None:
     status, out, err = command("translate", translator.folder, *argv)
@@ -139,7 +139,7 @@ def test_a_run_that_answers_with_numbers_is_refused(command: Command, trained: r
     assert status == 2 and "answers with numbers, not text" in err
 
 
-def test_a_reader_that_goes_away_is_no_error(translator: regard.PairRun) -> None:
+def test_closed_reader_is_no_error(translator: regard.PairRun) -> None:
     argv = [sys.executable, "-m", "regard", "translate", str(translator.folder)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin and process.stdout and process.stderr
@@ -150,7 +150,7 @@ def test_a_reader_that_goes_away_is_no_error(translator: regard.PairRun) -> None
         assert process.wait() == 1
 
 
-def test_a_text_longer_than_in_training_is_told(command: Command, translator: regard.PairRun) -> None:
+def test_longer_text_than_in_training_is_reported(command: Command, translator: regard.PairRun) -> None:
     text = "3. Mai " + "1979" * 12
     status, out, err = command("translate", translator.folder, text)
     assert status == 0 and out.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Translation through the command line."""
+"""Translation from the command line."""
 
 import io
 import math
@@ -43,14 +43,14 @@ def test_train_test_translate(tmp_path: Path, command: Command) -> None:
     assert status == 0 and out.count("\n") == 3
 
 
-def test_a_translator_that_says_nothing_right(tmp_path: Path, command: Command) -> None:
+def test_training_reports_bleu_of_zero(tmp_path: Path, command: Command) -> None:
     named = [word for name, files in write(tmp_path).items() for word in (f"--{name}", *files)]
     few = ("--steps", "11", "--validate_every", "11", "--lr", "1e-9", "--savepath", tmp_path)
     status, out, _ = command("train", "translation", *named, *FLAGS, *few)
     assert status == 0 and "best validation BLEU 0.00 (tokenizer 13a) after 11 steps" in out
 
 
-def test_what_was_left_out_is_told(tmp_path: Path, command: Command) -> None:
+def test_skipped_lines_are_reported(tmp_path: Path, command: Command) -> None:
     pairs = "".join(f"{source}\t{target}\n" for source, target in sentences())
     (tmp_path / "pairs.tsv").write_text(pairs + "\tempty\nno partner\n")
     status, _, err = command(
@@ -81,7 +81,7 @@ def test_bad_input_is_one_line(
     assert not list(tmp_path.rglob("config.json"))
 
 
-def test_every_line_gets_one(
+def test_each_line_has_one_answer(
     german: regard.TranslationRun, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [b"Heute singt der alte Hahn.", b"", b"\xff", "Morgen läuft ☃.".encode(), b"x " * 5000]
@@ -109,10 +109,10 @@ def test_help_names_the_presets_values(command: Command) -> None:
     assert status == 0 and "(default: 512)" in out and "--label_smoothing" in out
 
 
-def test_what_was_drawn_is_what_is_looked_at(
+def test_picture_shows_the_written_translation(
     german: regard.TranslationRun, command: Command, tmp_path: Path
 ) -> None:
-    """A drawn answer is not looked for a second time: the picture is of the answer that was written."""
+    """The picture shows the written translation; the search does not run again."""
     source = sentences()[0][0]
     for seed in range(3):
         picture = tmp_path / f"{seed}.html"

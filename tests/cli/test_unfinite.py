@@ -1,4 +1,4 @@
-"""Commands on a run whose parameters are not finite: no fault, and the first of them is named."""
+"""Commands on a run with non-finite parameters fail with one line that names the first of them."""
 
 import shutil
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from regard.training.tensor_file import pack_tensors, read_tensors
 
 
 def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:
-    """Copy a run, with one number of each of these parameters replaced, and its checksum made anew."""
+    """Copy a run, replace one number of each named parameter, and update its checksum."""
     shutil.copytree(run, folder)
     found = read_tensors(folder / "model.safetensors")
     for name in names:
@@ -22,7 +22,7 @@ def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e30])
-def test_an_answering_run(
+def test_answer_run_with_non_finite_parameters(
     trained: regard.AnswerRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]], value: float
 ) -> None:
     first = next(iter(trained.model.state_dict()))
@@ -44,7 +44,7 @@ def test_an_answering_run(
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("value", [float("nan"), 1e30])
-def test_a_translating_run(
+def test_translation_run_with_non_finite_parameters(
     translator: regard.PairRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]], value: float
 ) -> None:
     run = spoiled(translator.folder, tmp_path / "run", value, "target_embedding.weight")

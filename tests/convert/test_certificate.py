@@ -1,4 +1,4 @@
-"""The certificate: what it finds, and what it refuses."""
+"""The certificate: its findings and refusals."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ from regard.errors import InputError
 
 
 class Twin:
-    """The run itself, as another program; `change` spoils one of its answers."""
+    """Return the run as another program; `change` spoils one of its answers."""
 
     program = "torch"
     missing: dict[str, str] = {}
@@ -43,7 +43,7 @@ class Twin:
         return [[7]] * len(source)
 
 
-def test_a_model_is_the_same_as_itself(german: regard.TranslationRun, tmp_path: Path) -> None:
+def test_model_equals_itself(german: regard.TranslationRun, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     found = certify(german, Twin(german), ["Heute singt der alte Hund."], tmp_path, progress=False)
     found.check()
@@ -63,7 +63,7 @@ def test_a_model_is_the_same_as_itself(german: regard.TranslationRun, tmp_path: 
         ("nan", "differ by nan"),
     ],
 )
-def test_another_model_is_refused(
+def test_different_model_is_refused(
     german: regard.TranslationRun, tmp_path: Path, change: str, message: str
 ) -> None:
     found = certify(german, Twin(german, change), ["Heute singt der alte Hund."], tmp_path, progress=False)
@@ -71,7 +71,7 @@ def test_another_model_is_refused(
         found.check()
 
 
-def test_nothing_is_written_where_programs_differ(
+def test_nothing_is_written_if_outputs_differ(
     german: regard.TranslationRun,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -86,7 +86,7 @@ def test_nothing_is_written_where_programs_differ(
     assert status == 2 and "nothing was written" in err and list(tmp_path.iterdir()) == []
 
 
-def test_sentences_of_ones_own(
+def test_custom_sentences(
     german: regard.TranslationRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     pytest.importorskip("ctranslate2")

@@ -1,4 +1,4 @@
-"""Transformers for CTranslate2: the same translations."""
+"""Transformers exported to CTranslate2 give the same translations."""
 
 import dataclasses
 import shutil
@@ -27,7 +27,7 @@ def check_same(run: regard.TranslationRun, folder: Path) -> None:
     theirs = translator.translate_batch(tokens, beam_size=1, disable_unk=True)
     ours = [best for best, *_ in run.search(sources, beam=1)]
     written = [run.task.target_vocabulary.labels(each.tokens) for each in ours]
-    ended = [index for index, each in enumerate(ours) if each.finished]  # those that did not are cut elsewhere
+    ended = [index for index, each in enumerate(ours) if each.finished]  # the others are truncated elsewhere
     assert len(ended) > 50
     assert [written[index] for index in ended] == [theirs[index].hypotheses[0] for index in ended]
     scored = translator.score_batch(tokens, written)
@@ -35,12 +35,12 @@ def check_same(run: regard.TranslationRun, folder: Path) -> None:
         assert sum(other.log_probs) == pytest.approx(one.log_probability, rel=1e-3, abs=1e-3)
 
 
-def test_the_same_translations(german: regard.TranslationRun, tmp_path: Path) -> None:
+def test_translations_are_equal(german: regard.TranslationRun, tmp_path: Path) -> None:
     folder = export(german, tmp_path / "exported", progress=False)
     check_same(german, folder)
     certificate = read_certificate(folder)
     assert certificate.sentences == 24 and certificate.same_greedy == 1
-    assert certificate.same_beam > 0.9  # the two do not stop by the same rule
+    assert certificate.same_beam > 0.9  # the two stop by different rules
     assert 0 < certificate.log_probabilities < 1e-4 and certificate.logits is certificate.weights is None
     assert certificate.missing.keys() == {"logits", "weights"}
     assert certificate.hashes.keys() >= {"run/model.safetensors", "model.bin", "source.json"}
@@ -50,7 +50,7 @@ def test_the_same_translations(german: regard.TranslationRun, tmp_path: Path) ->
     "flags",
     [{"joint": False, "pre_norm": False, "positions": "learned", "dec_layers": 2}, {"positions": "rotary"}],
 )
-def test_other_transformers(tmp_path: Path, flags: dict[str, Any]) -> None:
+def test_variants_of_transformers_are_exported(tmp_path: Path, flags: dict[str, Any]) -> None:
     run = regard.train(
         "translation", **write(tmp_path), **{**TINY, **flags}, steps=150, savepath=tmp_path, progress=False
     )
@@ -58,7 +58,7 @@ def test_other_transformers(tmp_path: Path, flags: dict[str, Any]) -> None:
     check_same(run, export(run, tmp_path / "exported"))
 
 
-def test_the_command_and_what_it_refuses(
+def test_command_and_its_refusals(
     german: regard.TranslationRun,
     translator: regard.PairRun,
     trained: regard.AnswerRun,
@@ -83,8 +83,8 @@ def test_concatenated_positions_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", [0, 1])
-def test_it_aligns_by_the_head_that_was_chosen(german: regard.TranslationRun, tmp_path: Path, head: int) -> None:
-    """Its attention is that of the head that was chosen among those asked as a word is written."""
+def test_attention_is_that_of_the_selected_head(german: regard.TranslationRun, tmp_path: Path, head: int) -> None:
+    """CTranslate2's attention is that of the selected head at the step of each written token."""
     run = dataclasses.replace(german, folder=shutil.copytree(german.folder, tmp_path / "run"))
     chosen = {"heads": [["decoder.layers.0.cross", head]], "shifted": False}
     ways = {"head": {**chosen, "shifted": True}, "all": chosen}
@@ -97,6 +97,6 @@ def test_it_aligns_by_the_head_that_was_chosen(german: regard.TranslationRun, tm
     [found] = translator.translate_batch(
         [tokenizer.encode(source).tokens], beam_size=1, return_attention=True, disable_unk=True
     )
-    theirs = np.array(found.attention[0])  # without the ends of both
+    theirs = np.array(found.attention[0])  # without both end symbols
     ours = run.attend(source, beam=1).layers["decoder.0.cross"].weights[head]
     np.testing.assert_allclose(theirs, ours[: theirs.shape[0], : theirs.shape[1]], atol=1e-5)

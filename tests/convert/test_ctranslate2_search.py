@@ -1,4 +1,4 @@
-"""Our search in CTranslate2: the same answers, whatever is asked."""
+"""Regard's search in CTranslate2 gives the same answers with all options."""
 
 import copy
 import dataclasses
@@ -25,12 +25,12 @@ pytest.importorskip("ctranslate2")
 SOURCES = [source for source, _ in sentences()]
 ODD = ["", " ", "☃", "<pad>", "der der der", "Hund " * 30, SOURCES[0].upper(), SOURCES[1][:9]]
 TIE = 1e-4
-"""Difference of scores, at most, at which either answer may come first."""
+"""Largest difference of scores at which the order of two answers may differ."""
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
-    """A run whose vocabulary has whole words, so that what is never written is seldom among the best."""
+    """Return a run with a vocabulary of whole words, so that forbidden tokens are seldom among the best."""
     folder = tmp_path_factory.mktemp("searching")
     flags = {**TINY, "vocab_size": 200, "steps": 300}
     run = regard.train("translation", **write(folder), **flags, savepath=folder, progress=False)
@@ -40,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
 
 @pytest.fixture
 def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many sources of each batch were left to our own search."""
+    """Store the number of sources of each batch that fall back to Regard's search."""
     counts: list[int] = []
     search_batch = ctranslate2_search.search_batch
 
@@ -59,7 +59,7 @@ def check_same(run: regard.TranslationRun, texts: list[str], **options: Any) -> 
     for one, other in zip(here, there, strict=True):
         for rank, (mine, found) in enumerate(zip(one, other, strict=True)):
             assert found.score == pytest.approx(mine.score, abs=TIE)
-            if found.tokens != mine.tokens:  # one of a tie, here or behind the last rank
+            if found.tokens != mine.tokens:  # one of a tie, here or after the last rank
                 assert (
                     any(abs(mine.score - each.score) < TIE for at, each in enumerate(one) if at != rank)
                     or rank == len(one) - 1
@@ -77,7 +77,7 @@ def check_same(run: regard.TranslationRun, texts: list[str], **options: Any) -> 
     length_penalty=st.sampled_from([0.0, 0.3, 1.0, 2.0]),
     batchsize=st.integers(1, 9),
 )
-def test_all_options_answer_as_our_own_search(
+def test_all_options_give_the_answers_of_regards_search(
     run: regard.TranslationRun,
     texts: list[str],
     beam: int,
@@ -89,8 +89,8 @@ def test_all_options_answer_as_our_own_search(
     check_same(run, texts, beam=beam, n_best=n_best, length_penalty=length_penalty, batchsize=batchsize)
 
 
-def test_what_is_usual_is_searched_there(run: regard.TranslationRun, ours: list[int]) -> None:
-    # Answers that reach the limit of their own source are searched for again by us.
+def test_usual_options_use_ctranslate2(run: regard.TranslationRun, ours: list[int]) -> None:
+    # Regard's search repeats answers that reach the limit of their own source.
     for options, most in (({"beam": 1}, 2), ({"beam": 2}, 20), ({}, 80)):
         ours.clear()
         check_same(run, SOURCES[:100], **options)
@@ -98,15 +98,16 @@ def test_what_is_usual_is_searched_there(run: regard.TranslationRun, ours: list[
     assert run.translate(SOURCES[:50], engine="ctranslate2") == run.translate(SOURCES[:50])
 
 
-def test_the_order_is_kept_over_batches(run: regard.TranslationRun) -> None:
+def test_order_is_kept_across_batches(run: regard.TranslationRun) -> None:
     texts = [SOURCES[index * 7 % 11] for index in range(200)]
     assert run.translate(texts, engine="ctranslate2", batchsize=3) == run.translate(texts, batchsize=3)
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_what_is_never_written_keeps_its_share(run: regard.TranslationRun, ours: list[int], beam: int) -> None:
-    """Of a model that would write the unknown symbol nearly as readily as a word, or rather: it is not written,
-    and the word is no likelier for that."""
+def test_forbidden_tokens_keep_their_probability(run: regard.TranslationRun, ours: list[int], beam: int) -> None:
+    """The unknown symbol is never written, even if it is nearly as likely as a word or more likely, and this
+    does not make the word more likely.
+    """
     word = run.task.target_vocabulary.symbols.index("▁dog")
     dogs = [source for source in SOURCES if "Hund" in source][:20]
     for likely in (0.9, 1.2):
@@ -122,7 +123,7 @@ def test_what_is_never_written_keeps_its_share(run: regard.TranslationRun, ours:
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_answers_that_do_not_end_are_cut_at_the_same_length(
+def test_unfinished_answers_have_the_same_limit(
     run: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch, beam: int
 ) -> None:
     for module in (translation, ctranslate2_search):
@@ -144,9 +145,10 @@ def test_an_answer_may_be_as_long_as_the_longest(
     assert not ours
 
 
-def test_what_was_dropped_may_have_been_better(run: regard.TranslationRun) -> None:
-    """Of three hypotheses that end, two are returned: the third is less likely than both, and may be as long as
-    the longer one, whose length penalty is the larger."""
+def test_dropped_hypothesis_may_be_better(run: regard.TranslationRun) -> None:
+    """With two returned hypotheses of three finished ones, the third is not returned: it is less likely, even
+    if it is as long as the longest, which has the larger length penalty.
+    """
     run.translate(SOURCES[:1], engine="ctranslate2")
     there = ctranslate2_search.CTranslate2Search(
         run, next((run.folder / "engines").iterdir()), precision="float32", threads=1
@@ -164,7 +166,7 @@ def test_what_was_dropped_may_have_been_better(run: regard.TranslationRun) -> No
 @pytest.mark.parametrize(
     "options", [{"beam": 2, "length_penalty": -1.0}, {"beam": 2, "n_best": 3}, {"beam": 0}, {"batchsize": 0}]
 )
-def test_bad_numbers_are_refused_alike(run: regard.TranslationRun, options: dict[str, Any]) -> None:
+def test_invalid_numbers_are_refused(run: regard.TranslationRun, options: dict[str, Any]) -> None:
     errors = []
     for engine in ("regard", "ctranslate2"):
         with pytest.raises(InputError) as error:
@@ -173,7 +175,7 @@ def test_bad_numbers_are_refused_alike(run: regard.TranslationRun, options: dict
     assert errors[0] == errors[1]
 
 
-def test_a_text_that_is_too_long_is_refused(run: regard.TranslationRun, tmp_path: Path) -> None:
+def test_too_long_text_is_refused(run: regard.TranslationRun, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="text 1, .* at most 1024 are taken"):
         run.translate(["Hund", "x " * 2000], engine="ctranslate2")
 

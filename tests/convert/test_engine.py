@@ -1,4 +1,4 @@
-"""Which engine searches, and the converted model that is kept beside a run."""
+"""Choice of the search engine, and the converted model stored with a run."""
 
 import errno
 import shutil
@@ -24,7 +24,7 @@ SOURCES = [source for source, _ in sentences()[:30]]
 
 @pytest.fixture
 def run(german: regard.TranslationRun, tmp_path: Path) -> regard.TranslationRun:
-    """A copy of the run, with nothing beside it."""
+    """Return a copy of the run without converted models."""
     shutil.copytree(german.folder, tmp_path / "translation", ignore=shutil.ignore_patterns("engines"))
     return loaded(tmp_path)
 
@@ -55,7 +55,7 @@ def test_a_model_is_converted_once(
     assert kept(run) == [place] and capsys.readouterr().err == ""
 
 
-def test_other_parameters_are_converted_anew(run: regard.TranslationRun) -> None:
+def test_changed_parameters_are_converted_again(run: regard.TranslationRun) -> None:
     translate(run)
     before = kept(run)
     with torch.no_grad():
@@ -67,7 +67,7 @@ def test_other_parameters_are_converted_anew(run: regard.TranslationRun) -> None
     assert kept(run) == before
 
 
-def test_a_damaged_conversion_is_made_anew(run: regard.TranslationRun) -> None:
+def test_damaged_conversion_is_replaced(run: regard.TranslationRun) -> None:
     translate(run)
     [place] = kept(run)
     (place / "model.bin").write_bytes((place / "model.bin").read_bytes()[:1000])
@@ -77,9 +77,7 @@ def test_a_damaged_conversion_is_made_anew(run: regard.TranslationRun) -> None:
     assert kept(run) == [place] and (place / "model.bin").stat().st_size > 1000
 
 
-def test_an_edited_conversion_is_made_anew(
-    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_edited_conversion_is_replaced(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
     translate(run)
     [place] = kept(run)
     content = (place / "model.bin").read_bytes()
@@ -105,7 +103,9 @@ def test_an_interrupted_conversion_leaves_nothing(
     assert translate(run) == run.translate(SOURCES) and len(kept(run)) == 1
 
 
-def test_a_folder_that_takes_nothing(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conversion_that_cannot_be_stored_is_used(
+    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     (run.folder / "engines").write_bytes(b"")
     assert translate(run) == run.translate(SOURCES)
     err = capsys.readouterr().err
@@ -113,7 +113,7 @@ def test_a_folder_that_takes_nothing(run: regard.TranslationRun, capsys: pytest.
     assert (run.folder / "engines").read_bytes() == b""
 
 
-def test_a_full_disk_does_not_keep_auto_from_answering(
+def test_auto_answers_on_a_full_disk(
     run: regard.TranslationRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
@@ -126,7 +126,9 @@ def test_a_full_disk_does_not_keep_auto_from_answering(
     assert "using Regard's own search: cannot write" in capsys.readouterr().err
 
 
-def test_auto_takes_it_and_says_so(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_auto_uses_ctranslate2_and_reports_it(
+    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert translate(run, engine="auto") == translate(run, engine="auto") == run.translate(SOURCES)
     converted, taken = capsys.readouterr().err.splitlines()
     assert "converting the model" in converted
@@ -135,7 +137,7 @@ def test_auto_takes_it_and_says_so(run: regard.TranslationRun, capsys: pytest.Ca
     )
 
 
-def test_auto_is_silent_where_there_is_nothing_to_choose(
+def test_auto_is_silent_without_a_choice(
     run: regard.TranslationRun,
     translator: regard.PairRun,
     capsys: pytest.CaptureFixture[str],
@@ -147,7 +149,7 @@ def test_auto_is_silent_where_there_is_nothing_to_choose(
     assert capsys.readouterr().err == "" and not (run.folder / "engines").exists()
 
 
-def test_what_it_does_not_know_auto_leaves_to_our_search(
+def test_auto_uses_regards_search_for_unsupported_options(
     run: regard.TranslationRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = run.search(SOURCES, temperature=1.0, seed=3)
@@ -180,7 +182,7 @@ def test_what_it_does_not_know_auto_leaves_to_our_search(
         ({"engine": "auto", "precision": "int8", "temperature": 1.0}, "temperature 1 samples"),
     ],
 )
-def test_what_cannot_be_is_refused(run: regard.TranslationRun, options: dict[str, Any], message: str) -> None:
+def test_invalid_engines_are_refused(run: regard.TranslationRun, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         run.search(SOURCES, **options)
     assert "\n" not in str(error.value) and not (run.folder / "engines").exists()
@@ -199,7 +201,7 @@ def test_a_missing_extra_and_another_model_are_refused(
             translate(run, **options)
 
 
-def test_int8_is_nearly_the_same_model(run: regard.TranslationRun) -> None:
+def test_int8_gives_nearly_the_same_translations(run: regard.TranslationRun) -> None:
     import ctranslate2
 
     if "int8" not in ctranslate2.get_supported_compute_types("cpu"):
@@ -219,15 +221,13 @@ def test_on_the_command_line(run: regard.TranslationRun, command: Command, tmp_p
     for more in ((), ("--beam", "1"), ("--n_best", "2", "--batchsize", "2")):
         ours = command(*argv, *more, "--engine", "regard")
         assert ours[0] == 0 and command(*argv, *more, "--engine", "auto")[1] == ours[1]
-        assert command(*argv, *more, "--engine", "ctranslate2") == ours  # by now it is converted
+        assert command(*argv, *more, "--engine", "ctranslate2") == ours  # the model is converted by now
     status, out, err = command("translate", run.folder, SOURCES[0], "--scores")
     assert status == 0 and err.startswith("regard: using CTranslate2 ") and err.count("\n") == 1
     assert float(out.split("\t")[0]) == pytest.approx(run.search(SOURCES[:1])[0][0].log_probability, abs=2e-4)
 
 
-def test_what_is_drawn_is_found_by_our_search(
-    run: regard.TranslationRun, command: Command, tmp_path: Path
-) -> None:
+def test_plots_use_regards_search(run: regard.TranslationRun, command: Command, tmp_path: Path) -> None:
     picture = ("--plot", tmp_path / "a.html")
     status, _, err = command("translate", run.folder, SOURCES[0], *picture)
     assert status == 0 and err == "regard: using the engine regard, as --plot needs its attention\n"

@@ -1,4 +1,4 @@
-"""Models of fairseq as runs: compared with its architecture in transformers, with the same parameters."""
+"""Imported fairseq models equal the same architecture in transformers with the same parameters."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def taken(folder: Path, savepath: Path, **options: Any) -> regard.TranslationRun
     ],
     ids=["post", "pre", "gelu", "learned", "mixed", "old", "old-shared", "pieces"],
 )
-def test_the_same_as_in_transformers(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_imported_model_equals_transformers(tmp_path: Path, options: dict[str, Any]) -> None:
     if options.get("kind") == "sentencepiece":
         pytest.importorskip("sentencepiece")
     run = taken(write_fairseq(tmp_path / "theirs", **options), tmp_path)
@@ -56,7 +56,7 @@ def test_the_same_as_in_transformers(tmp_path: Path, options: dict[str, Any]) ->
     assert flags["tied"] == tied and run.task.shared == options.get("share_all_embeddings", False)
 
 
-def test_a_model_that_is_another_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_model_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.convert.fairseq.make_sinusoids", lambda *sizes: make_sinusoids(*sizes) + 1e-3)
     folder = write_fairseq(tmp_path / "theirs", share_all_embeddings=True)
     with pytest.raises(
@@ -66,14 +66,14 @@ def test_a_model_that_is_another_is_not_written(tmp_path: Path, monkeypatch: pyt
     assert not list((tmp_path / "models").glob("*"))
 
 
-def test_waves_are_those_of_transformers() -> None:
+def test_sinusoidal_positions_equal_transformers() -> None:
     from transformers.models.fsmt.modeling_fsmt import SinusoidalPositionalEmbedding
 
     theirs = SinusoidalPositionalEmbedding.get_embedding(53, 26, None)
     assert torch.equal(make_sinusoids(53, 26), theirs) and make_sinusoids(5, 7)[:, 6].eq(0).all()
 
 
-def test_an_imported_run_does_what_others_do(tmp_path: Path) -> None:
+def test_imported_run_has_all_features(tmp_path: Path) -> None:
     text = write(tmp_path)
     folder = write_fairseq(tmp_path / "theirs", joined=False)
     run = taken(folder, tmp_path, valid=text["valid"], test=text["test"])
@@ -92,7 +92,7 @@ def test_an_imported_run_does_what_others_do(tmp_path: Path) -> None:
     assert further.task.files == run.task.files
 
 
-def test_what_else_it_can_be_exported_to(tmp_path: Path) -> None:
+def test_imported_run_can_be_exported(tmp_path: Path) -> None:
     run = taken(write_fairseq(tmp_path / "theirs", share_all_embeddings=True), tmp_path)
     with pytest.raises(InputError, match="positions learned is not sinusoidal"):
         export(run, tmp_path / "out", to="huggingface", license="mit", examples=TEXTS)
@@ -104,7 +104,7 @@ def test_what_else_it_can_be_exported_to(tmp_path: Path) -> None:
 
 
 class Trap:
-    """Makes a folder where it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -113,7 +113,7 @@ class Trap:
         return Path.mkdir, (self.path,)
 
 
-def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
+def test_damaged_and_foreign_folders_are_refused(tmp_path: Path) -> None:
     folder = write_fairseq(tmp_path / "theirs", joined=False)
     file = folder / "checkpoint_best.pt"
     with torch.serialization.safe_globals([Namespace]):
@@ -146,8 +146,8 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
     refused("has one.pt, two.pt: give a folder with one")
 
 
-def test_the_dictionaries_of_languages_that_are_named(tmp_path: Path) -> None:
-    named = {"source_lang": "en", "target_lang": "de"}  # the other way round
+def test_dictionaries_of_named_languages_are_read(tmp_path: Path) -> None:
+    named = {"source_lang": "en", "target_lang": "de"}  # in the other direction
     folder = write_fairseq(tmp_path / "theirs", joined=False, old=True, **named)
     with pytest.raises(InputError, match="dict.en.txt and .* the checkpoint's matrices have .* of its training"):
         import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)
@@ -210,14 +210,14 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
         ({"activation_fn": "gelu_accurate"}, "activation_fn gelu_accurate is not supported"),
     ],
 )
-def test_settings_that_a_transformer_here_does_not_have(options: dict[str, Any], message: str) -> None:
+def test_unsupported_settings_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         _make_flags(vars(settings(**options)))
     for arch in ("transformer", "transformer_vaswani_wmt_en_de_big", "transformer_wmt_en_de_big_align"):
         assert _make_flags(vars(settings(arch=arch)))["hidden"] == 16
 
 
-def test_the_command(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_command(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
     folder = write_fairseq(tmp_path / "theirs", share_all_embeddings=True)
     texts = tmp_path / "texts.txt"
     texts.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Transformers for Hugging Face: loaded by its own classes, with the same logits, weights and translations."""
+"""Exported Transformers load with Hugging Face's classes, with the same logits, weights and translations."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     return run
 
 
-def test_their_own_classes_load_it(marian: regard.TranslationRun, tmp_path: Path) -> None:
+def test_transformers_classes_load_the_export(marian: regard.TranslationRun, tmp_path: Path) -> None:
     folder = export(marian, tmp_path / "out", to="huggingface", license="cc-by-4.0", progress=False)
     found = read_certificate(folder)
     assert found.logits is not None and found.weights is not None and found.missing == {}
@@ -39,7 +39,7 @@ def test_their_own_classes_load_it(marian: regard.TranslationRun, tmp_path: Path
     assert tokenizer(odd).input_ids[:-1] == marian.task.source_vocabulary.encode(odd)
 
 
-def test_the_model_card(marian: regard.TranslationRun, tmp_path: Path) -> None:
+def test_model_card(marian: regard.TranslationRun, tmp_path: Path) -> None:
     card = (export(marian, tmp_path / "out", to="huggingface", license="cc0-1.0") / "README.md").read_text(
         "utf-8"
     )
@@ -57,7 +57,7 @@ def test_the_model_card(marian: regard.TranslationRun, tmp_path: Path) -> None:
         ({"pre_norm": False, "score": "dot"}, "score dot is not scaled_dot"),
     ],
 )
-def test_what_marian_cannot_hold_is_refused(tmp_path: Path, flags: dict[str, Any], message: str) -> None:
+def test_unsupported_models_are_refused(tmp_path: Path, flags: dict[str, Any], message: str) -> None:
     run = regard.train(
         "translation", **write(tmp_path), **{**TINY, **flags}, steps=1, savepath=tmp_path, progress=False
     )
@@ -67,7 +67,7 @@ def test_what_marian_cannot_hold_is_refused(tmp_path: Path, flags: dict[str, Any
     assert not (tmp_path / "out").exists()
 
 
-def test_a_licence_is_asked_for(
+def test_license_is_required(
     marian: regard.TranslationRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     status, _, err = command("export", marian.folder, "--to", "huggingface", "--output", tmp_path / "out")

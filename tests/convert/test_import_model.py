@@ -1,4 +1,6 @@
-"""Marian models of Hugging Face as runs: the same logits, weights and translations, and all that a run can do."""
+"""Imported Hugging Face Marian models give the same logits, weights and translations, and have all features of
+a run.
+"""
 
 import json
 import shutil
@@ -19,7 +21,7 @@ from tests.marian import write_marian
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
-pytest.importorskip("sacremoses")  # without it, their tokenizer warns
+pytest.importorskip("sacremoses")  # without sacremoses, the tokenizer warns
 TEXTS = [source for source, _ in sentences()[:12]]
 
 
@@ -44,7 +46,7 @@ def check(found: regard.convert.Certificate, sentences: int) -> None:
     assert found.same_greedy == 1 and found.same_beam > 0.9 and found.sentences == sentences
 
 
-def test_what_their_own_classes_say(theirs: Path, imported: regard.TranslationRun) -> None:
+def test_imported_model_equals_transformers(theirs: Path, imported: regard.TranslationRun) -> None:
     check(read_certificate(imported.folder), 24)
     hashes = read_certificate(imported.folder).hashes
     assert hashes.keys() >= {"run/model.safetensors", "model.safetensors", "source.spm", "vocab.json"}
@@ -82,7 +84,7 @@ def test_other_models(tmp_path: Path, options: dict[str, Any]) -> None:
     assert run.task.sizes["shared"] == options.get("shared", True)
 
 
-def test_an_imported_run_does_what_others_do(imported: regard.TranslationRun, tmp_path: Path) -> None:
+def test_imported_run_has_all_features(imported: regard.TranslationRun, tmp_path: Path) -> None:
     pairs = sentences()[:6]
     assert len(imported.score(pairs)) == 6 and imported.test(beam=1).quality.exact_match == 0
     found = imported.attend(TEXTS[0])
@@ -94,7 +96,7 @@ def test_an_imported_run_does_what_others_do(imported: regard.TranslationRun, tm
     assert smaller.parameters < imported.parameters and smaller.translate(TEXTS[:2])  # type: ignore[union-attr]
 
 
-def test_there_and_back_again(imported: regard.TranslationRun, tmp_path: Path) -> None:
+def test_export_of_an_import_equals_the_original(imported: regard.TranslationRun, tmp_path: Path) -> None:
     folder = export(imported, tmp_path / "out", to="huggingface", license="mit", examples=TEXTS, progress=False)
     check(read_certificate(folder), 12)
     again = regard.load(import_model(folder, savepath=tmp_path, name="again", examples=TEXTS, progress=False))
@@ -103,7 +105,7 @@ def test_there_and_back_again(imported: regard.TranslationRun, tmp_path: Path) -
     assert again.task.files == imported.task.files
 
 
-def test_a_run_of_ours_comes_back(tmp_path: Path) -> None:
+def test_import_of_an_export_equals_the_run(tmp_path: Path) -> None:
     flags = {**TINY, "pre_norm": False, "positions": "sinusoidal", "steps": 5}
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path, progress=False)
     folder = export(run, tmp_path / "out", to="huggingface", license="mit", progress=False)
@@ -116,7 +118,7 @@ def test_a_run_of_ours_comes_back(tmp_path: Path) -> None:
         import_model(folder, savepath=tmp_path, name="other", examples=TEXTS)
 
 
-def test_pieces_have_no_file_for_onnx(imported: regard.TranslationRun, tmp_path: Path) -> None:
+def test_onnx_export_refuses_sentencepiece(imported: regard.TranslationRun, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     with pytest.raises(InputError, match="tokenizer sentencepiece is not supported by the tokenizers library"):
         export(imported, tmp_path / "out", to="onnx", license="mit", examples=TEXTS)
@@ -124,7 +126,7 @@ def test_pieces_have_no_file_for_onnx(imported: regard.TranslationRun, tmp_path:
 
 
 @pytest.mark.parametrize("options", [{}, {"shared": False, "tie_word_embeddings": False}])
-def test_they_leave_for_ctranslate2(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_imported_run_is_exported_to_ctranslate2(tmp_path: Path, options: dict[str, Any]) -> None:
     pytest.importorskip("ctranslate2")
     place = import_model(
         write_marian(tmp_path / "theirs", **options),
@@ -151,9 +153,7 @@ def test_they_leave_for_ctranslate2(tmp_path: Path, options: dict[str, Any]) -> 
         ({"eos_token_id": [0, 1]}, "eos_token_id .* is not in the vocabulary"),
     ],
 )
-def test_what_a_transformer_here_cannot_be_is_refused(
-    tmp_path: Path, options: dict[str, Any], message: str
-) -> None:
+def test_unsupported_settings_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     folder = write_marian(tmp_path / "theirs", **options)
     with pytest.raises(InputError, match=message) as error:
         import_model(folder, savepath=tmp_path / "models", examples=TEXTS)
@@ -202,7 +202,7 @@ def test_pickled_weights_are_read_as_weights_only(theirs: Path, tmp_path: Path) 
 
 
 class Trap:
-    """Makes a folder where it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -211,7 +211,7 @@ class Trap:
         return Path.mkdir, (self.path,)
 
 
-def test_nothing_is_written_where_programs_differ(
+def test_nothing_is_written_if_outputs_differ(
     theirs: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -231,7 +231,7 @@ def test_nothing_is_written_where_programs_differ(
     assert status == 2 and "nothing was written" in err and not list((tmp_path / "models").glob("*"))
 
 
-def test_the_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
     flags = ("--from", "huggingface", "--savepath", tmp_path / "models", "--name", "de-en")
     status, _, err = command("import", theirs, *flags)
     assert status == 2 and "give some with --examples" in err

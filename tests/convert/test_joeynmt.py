@@ -1,4 +1,4 @@
-"""Models of JoeyNMT as runs: where it is installed, they are compared with it."""
+"""Imported JoeyNMT models equal JoeyNMT, if it is installed."""
 
 import importlib.util
 import io
@@ -37,7 +37,7 @@ def part(**options: Any) -> dict[str, Any]:
 
 
 def pieces() -> bytes:
-    """Return a model of SentencePiece of both sides of the text, as JoeyNMT's are made."""
+    """Return a SentencePiece model of both sides of the text, trained as JoeyNMT's."""
     from sentencepiece import SentencePieceTrainer
 
     made = io.BytesIO()
@@ -55,7 +55,7 @@ def pieces() -> bytes:
 
 
 def write_joeynmt(folder: Path, *, level: str = "word", tied: bool = True, **options: Any) -> Path:
-    """Write a folder as JoeyNMT leaves it after a training, with random weights; `options` are of both parts."""
+    """Write a folder of a trained JoeyNMT model with random weights; `options` apply to encoder and decoder."""
     from joeynmt.model import build_model
     from joeynmt.vocabulary import Vocabulary
 
@@ -113,7 +113,7 @@ def write_joeynmt(folder: Path, *, level: str = "word", tied: bool = True, **opt
     ],
     ids=["pre", "post", "untied", "characters"],
 )
-def test_the_same_as_joeynmt(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_imported_model_equals_joeynmt(tmp_path: Path, options: dict[str, Any]) -> None:
     theirs = write_joeynmt(tmp_path / "theirs", **options)
     place = import_model(theirs, program="joeynmt", savepath=tmp_path, name="run", examples=TEXTS, progress=False)
     found = read_certificate(place)
@@ -125,7 +125,7 @@ def test_the_same_as_joeynmt(tmp_path: Path, options: dict[str, Any]) -> None:
 
 @needs_joeynmt
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_pieces_of_sentencepiece(tmp_path: Path) -> None:
+def test_sentencepiece_vocabulary(tmp_path: Path) -> None:
     sentencepiece = pytest.importorskip("sentencepiece")
     theirs = write_joeynmt(tmp_path / "theirs", level="bpe")
     flags: dict[str, Any] = {"program": "joeynmt", "savepath": tmp_path, "name": "run", "examples": TEXTS}
@@ -137,7 +137,7 @@ def test_pieces_of_sentencepiece(tmp_path: Path) -> None:
 
 
 @needs_joeynmt
-def test_what_is_damaged_or_not_imported_is_refused(tmp_path: Path) -> None:
+def test_damaged_and_unsupported_folders_are_refused(tmp_path: Path) -> None:
     folder = write_joeynmt(tmp_path / "theirs")
     stored = json.loads((folder / "config.yaml").read_text(encoding="utf-8"))
 
@@ -170,7 +170,7 @@ def test_what_is_damaged_or_not_imported_is_refused(tmp_path: Path) -> None:
 
 
 class Trap:
-    """Makes a folder where it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -192,9 +192,7 @@ class Trap:
         ({"activation": "gelu"}, {}, "decoder.activation relu differs from encoder.activation gelu"),
     ],
 )
-def test_settings_that_a_transformer_here_does_not_have(
-    encoder: dict[str, Any], decoder: dict[str, Any], message: str
-) -> None:
+def test_unsupported_settings_are_refused(encoder: dict[str, Any], decoder: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         _make_flags({"encoder": part(**encoder), "decoder": part(**decoder)})
     found = _make_flags({"encoder": part(), "decoder": part(), "tied_softmax": True})

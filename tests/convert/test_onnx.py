@@ -1,4 +1,4 @@
-"""Models as ONNX: run by ONNX Runtime with the same numbers, for any batch and length, and without Regard."""
+"""ONNX models give the same numbers in ONNX Runtime for any batch and length, without Regard."""
 
 import copy
 import json
@@ -36,7 +36,7 @@ def transformer(**flags: Any) -> Seq2Seq:
         **SYMBOLS,
     )
     for name, each in model.named_parameters():
-        if name.endswith("positions.weight"):  # zero until trained
+        if name.endswith("positions.weight"):  # zero before training
             torch.nn.init.normal_(each)
     return model.eval()
 
@@ -61,7 +61,7 @@ MODELS: dict[str, Callable[[], Seq2Seq]] = {
 
 
 class Opened:
-    """A graph of ONNX, opened as its users do."""
+    """A graph opened with ONNX Runtime."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.session = graph, onnxruntime.InferenceSession(graph.content)
@@ -72,7 +72,7 @@ class Opened:
 
 
 def check_sizes(found: dict[str, np.ndarray], shapes: dict[str, list[int | str]], **sizes: int) -> None:
-    """Hold what came out to the shapes that are told of it."""
+    """Check the outputs against the declared shapes."""
     assert list(found) == list(shapes)
     for name, shape in shapes.items():
         told = [eval(size, {}, sizes) if isinstance(size, str) else size for size in shape]
@@ -81,7 +81,7 @@ def check_sizes(found: dict[str, np.ndarray], shapes: dict[str, list[int | str]]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_the_same_numbers_for_any_batch_and_length(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_outputs_are_equal_for_any_batch_and_length(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     model = MODELS[name]()
     encoder, decoder = map(Opened, trace_graphs(model))
     for part in (encoder, decoder):
@@ -95,7 +95,7 @@ def test_the_same_numbers_for_any_batch_and_length(name: str, capfd: pytest.Capt
         found = encoder({"source": source.numpy()})
         check_sizes(found, encoder.graph.outputs, batch=batch, source=length)
         for layer, record in records.items():
-            there = (source != 0)[:, None, :, None].numpy()  # what padding attends to is nothing
+            there = (source != 0)[:, None, :, None].numpy()  # the attention of padding does not matter
             np.testing.assert_allclose(found[layer] * there, record.weights.numpy() * there, atol=1e-5)
         given = {name: found[name] for name in decoder.graph.inputs if name != "token"}
         for step in range(length):
@@ -111,11 +111,13 @@ def test_the_same_numbers_for_any_batch_and_length(name: str, capfd: pytest.Capt
             given = {name: found.get(f"next.{name}", each) for name, each in given.items()}
         for place, tensor in flatten_tensors(state).items():
             np.testing.assert_allclose(given[place], tensor.numpy(), atol=2e-5)
-    assert capfd.readouterr().err == ""  # the runtime warns of shapes that are not as they are told
+    assert capfd.readouterr().err == ""  # the runtime warns about shapes other than the declared ones
 
 
 def translated(folder: Path, texts: list[str]) -> tuple[list[str], list[str]]:
-    """Run the model card's program in a Python that has no Regard: translations, and lines of what was seen."""
+    """Run the program of the model card in a Python without Regard; return translations and the lines of
+    weights.
+    """
     [program] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL)
     hidden = "import sys\nsys.modules['regard'] = sys.modules['torch'] = None  # importing them fails\n"
     (folder / "translate.py").write_text(hidden + program, encoding="utf-8")
@@ -131,7 +133,7 @@ def translated(folder: Path, texts: list[str]) -> tuple[list[str], list[str]]:
     return [line for line in lines if line[:2] != "  "], [line for line in lines if line[:2] == "  "]
 
 
-def test_a_translator(german: regard.TranslationRun, tmp_path: Path) -> None:
+def test_translator(german: regard.TranslationRun, tmp_path: Path) -> None:
     folder = export(german, tmp_path / "out", to="onnx", license="cc-by-4.0", progress=False)
     found = read_certificate(folder)
     assert found.program == "onnxruntime" and found.sentences == 24 and found.missing == {}
@@ -170,7 +172,7 @@ def test_characters_to_characters(
 
 
 @pytest.mark.slow
-def test_a_model_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
     flags: dict[str, Any] = {"model": "lookback:LookBack", "hidden": 8, "steps": 20}
     run = regard.train("reverse", **flags, savepath=tmp_path, progress=False)
@@ -181,7 +183,7 @@ def test_a_model_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_a_pruned_run(german: regard.TranslationRun, tmp_path: Path) -> None:
+def test_pruned_run(german: regard.TranslationRun, tmp_path: Path) -> None:
     regard.prune(german, heads=1, output=tmp_path / "pruned")
     pruned = regard.load(tmp_path / "pruned")
     assert isinstance(pruned, regard.TranslationRun)
@@ -193,7 +195,7 @@ def test_a_pruned_run(german: regard.TranslationRun, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_another_model_is_not_written(
+def test_different_model_is_not_written(
     german: regard.TranslationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def spoiled(model: Seq2Seq) -> tuple[Graph, Graph]:
@@ -221,7 +223,7 @@ class Peeking(Score):
 """
 
 
-def test_what_cannot_be_traced_is_refused_by_name(
+def test_untraceable_model_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "peeking_score.py").write_text(OWN)
@@ -240,10 +242,10 @@ def test_what_cannot_be_traced_is_refused_by_name(
     with pytest.raises(InputError, match="score peeking_score:Peeking: PyTorch cannot write it as ONNX") as told:
         export(run, tmp_path / "out", to="onnx", progress=False)
     assert "\n" not in str(told.value) and not (tmp_path / "out").exists()
-    assert capfd.readouterr() == ("", "")  # PyTorch would list all that it has traced
+    assert capfd.readouterr() == ("", "")  # otherwise PyTorch lists everything it has traced
 
 
-def test_without_the_extra(
+def test_missing_extra_is_reported(
     german: regard.TranslationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)

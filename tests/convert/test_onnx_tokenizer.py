@@ -1,4 +1,6 @@
-"""Vocabularies as files of the `tokenizers` library: the same indices of a text, the same text of indices."""
+"""Vocabularies exported to the `tokenizers` library give the same indices of a text and the same text of
+indices.
+"""
 
 import pytest
 from hypothesis import example, given
@@ -32,7 +34,7 @@ def check(vocabulary: Vocabulary, text: str) -> None:
 @example(text="<s>")
 @example(text="dog <s>  </s> cat\t<pad>")
 @pytest.mark.parametrize("vocabulary", [LETTERS, WORDS], ids=["characters", "words"])
-def test_the_same_indices(vocabulary: Vocabulary, text: str) -> None:
+def test_indices_are_equal(vocabulary: Vocabulary, text: str) -> None:
     check(vocabulary, text)
 
 

@@ -701,4 +701,4 @@ def sinusoidal_positions(length, width):
 """,
     ),
 ]
-"""Three mistakes in one file: a layer and waves of a notebook, with a mask and a source of their own for keys."""
+"""Three mistakes in one file: a layer and waves of a notebook, with a mask and a separate source of keys."""

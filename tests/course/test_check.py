@@ -55,7 +55,7 @@ def test_stubs_are_written_and_not_begun(tmp_path: Path, command: Command) -> No
     assert [exercise.state for exercise in report.exercises] == ["not begun"] * 16
     assert not report.right
     status, _, err = command("check", "--stubs", tmp_path / "stubs")
-    assert status == 2 and "exists and is not overwritten" in err
+    assert status == 2 and "exists already" in err
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_notebooks_and_stubs_never_overwrite_files(
     assert status == 0 and "Wrote 16 stubs" in out and f"Wrote {len(lessons())} notebooks" in out, err
     assert json.loads((folder / "01_lookups.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
     status, _, err = command("learn", "--notebooks", folder)
-    assert status == 2 and "exists and is not overwritten" in err
+    assert status == 2 and "exists already" in err
     (tmp_path / "file").touch()
     for site in (tmp_path / "file", tmp_path / "file" / "inside"):  # everything is written, or nothing
         status, _, err = command("learn", "--stubs", tmp_path / "more", "--site", site)

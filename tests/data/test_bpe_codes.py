@@ -25,7 +25,7 @@ def test_by_hand() -> None:
     assert found.pieces("schnee  asch ä") == ["▁sch", "nee", "▁a", "sc", "h", "▁ä"]
     assert found.encode("") == [] and found.decode([]) == "" and len(found) == 9
     assert found.decode([4, 5, 6, UNKNOWN, EOS, 4]) == "schnee a\N{REPLACEMENT CHARACTER}"
-    assert found.decode([7, 4]) == "a sch"  # nothing follows what goes on
+    assert found.decode([7, 4]) == "a sch"  # no merge follows
     assert found.labels([4, 5, 7, EOS]) == ["▁sch", "nee", "▁a", "</s>"] and found.labels([5]) == ["nee"]
     assert found.unknown("schnee äa") == ["ä"] and found.encode("äa") == [UNKNOWN, 7]
     assert found.offsets(" schnee a") == [(1, 4), (4, 7), (8, 9)]
@@ -72,10 +72,10 @@ def test_json_round_trip() -> None:
     found = BpeCodesVocabulary(CODES, SYMBOLS)
     again, same = read_vocabularies(found.to_json(), found.to_json())
     assert isinstance(again, BpeCodesVocabulary) and same is again and again.to_json() == found.to_json()
-    sent = pickle.loads(pickle.dumps(found))  # to a process that prepares text
+    sent = pickle.loads(pickle.dumps(found))  # to a worker process
     assert sent.to_json() == found.to_json() and sent.encode("schnee") == [4, 5]
     for damage in ('"symbols":["a","a"]', '"symbols":[]', '"symbols":["a"],"more":1'):
-        with pytest.raises(InputError, match="tokenizer is damaged: .* import it anew"):
+        with pytest.raises(InputError, match="tokenizer is damaged: .* import it again"):
             BpeCodesVocabulary.from_json(f'{{"codes":[["a","b"]],{damage}}}')
 
 

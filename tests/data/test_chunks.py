@@ -87,5 +87,5 @@ def test_a_strict_text_names_file_and_line(tmp_path: Path) -> None:
     other.write_bytes(b"1\n2\n3\n4\n5\n6\n")
     found = list(read_chunks(ParallelText([one, other], strict=True)))
     assert found[0].read().sources == ["1", "2", "3"]
-    with pytest.raises(InputError, match="line 5 of '[^' ]*' is not UTF-8: fix it, or leave out --strict"):
+    with pytest.raises(InputError, match="line 5 of '[^' ]*' is not UTF-8: fix the line, or leave out --strict"):
         found[1].read()

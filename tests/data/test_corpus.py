@@ -54,7 +54,7 @@ def test_long_sentences_are_skipped_or_refused(tmp_path: Path) -> None:
     kept = [pair for pair in text(700) if len(pair[1].split()) <= 5]
     assert len(corpus) == len(kept) and corpus.counts.too_long == 700 - len(kept)
     assert SUBWORDS.decode(corpus.read(10, 11)[1][0].tolist()) == kept[10][1]
-    with pytest.raises(InputError, match="has 6 tokens, at most 5 are taken"):
+    with pytest.raises(InputError, match="has 6 tokens, but the limit is 5"):
         build_corpus(tmp_path / "other", PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 9 too long"):
         build_corpus(tmp_path / "other", PairList(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
@@ -87,7 +87,7 @@ def test_a_damaged_corpus_is_refused(corpus: Corpus, name: str, content: bytes |
 def test_every_value_of_the_index_is_type_checked(corpus: Corpus, name: str, value: object) -> None:
     file = corpus.folder / "corpus.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
-    with pytest.raises(InputError, match="is damaged: .*; delete its folder to prepare it anew"):
+    with pytest.raises(InputError, match="is damaged: .*; delete its folder to prepare the corpus again"):
         open_corpus(corpus.folder)
 
 
@@ -157,7 +157,9 @@ def test_a_prepared_corpus_is_reused_until_the_text_changes(tmp_path: Path) -> N
     assert len(third) == 51 and len(more) == len(names) == 3 and not more & names
     for each in sorted(root.glob("vocabulary-*")):
         each.write_text(each.read_text().replace("a", "b", 1))
-    with pytest.raises(InputError, match="vocabulary-.*' is damaged: .*; delete it to prepare it anew"):
+    with pytest.raises(
+        InputError, match="vocabulary-.*' is damaged: .*; delete the file to prepare the text again"
+    ):
         prepare()
 
 
@@ -244,5 +246,5 @@ def test_drawn_batches_respect_the_maximal_number_of_pairs(corpus: Corpus) -> No
 
 
 def test_a_token_limit_below_the_longest_sentence_is_refused(corpus: Corpus) -> None:
-    with pytest.raises(InputError, match="tokens 10 hold no sentence of 11 tokens"):
+    with pytest.raises(InputError, match="tokens 10 are fewer than the 11 of the longest sentence"):
         Buckets(corpus, 10, seed=0)

@@ -1,4 +1,4 @@
-"""Download data sets by name from a local server."""
+"""Data sets download by name from a local server."""
 
 import gzip
 import hashlib
@@ -104,7 +104,9 @@ def test_the_command(server: FileServer, tmp_path: Path, command: Callable[..., 
     status, _, err = command("data", "multi30k", "--savepath", tmp_path / "x", "--url", f"{server.address}/none")
     assert status == 1 and "cannot fetch" in err.splitlines()[-1] and "Traceback" not in err
     status, _, err = command("data", "multi30k", "--savepath", tmp_path / "y", "--url", "http://127.0.0.1:9/none")
-    assert status == 1 and err.endswith("no connection; try again later, or name a copy by --url\n")
+    assert status == 1 and err.endswith(
+        "no connection; try again later, or give the address of a copy with --url\n"
+    )
 
 
 def test_the_checksums_of_multi30k() -> None:

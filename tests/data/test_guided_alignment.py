@@ -86,7 +86,7 @@ def _first_word(pieces: list[str]) -> int:
 @pytest.mark.parametrize(
     ("links", "told"),
     [
-        (["0-0"], "ends before line 2, the text goes on"),
+        (["0-0"], "ends before line 2 of the text"),
         (["0-0"] * 3, "has 1 lines more than the text"),
         (["0-0", "5-0"], "line 2 .* link 5-0 is beyond a source of 5 words"),
         (["0-0", "x"], "line 2 .* has 'x', which is not a link"),
@@ -148,8 +148,8 @@ def test_links_are_checked_before_any_work(tmp_path: Path) -> None:
     text, links = tmp_path / "a.de", tmp_path / "links"
     text.write_text("ein Hund\nzwei Hunde", encoding="utf-8")
     for content, message in (
-        ("0-0\n", "has links of 1 lines, .* has 2: give those of its lines"),
-        ("0-0\n\n0-0\n", "has links of 3 lines, .* has 2"),
+        ("0-0\n", "has links for 1 lines, but .* has 2 lines: give one line"),
+        ("0-0\n\n0-0\n", "has links for 3 lines, but .* has 2"),
         (
             "1 1 1 S\n",
             r"line 1 of .* has '1', which is not a link: give a line in Moses' format \(0-0 1-2\) for each",

@@ -28,7 +28,7 @@ def test_unusable_pairs_are_skipped_and_counted(tmp_path: Path, ending: str) -> 
     assert list(text) == pairs
     assert text.counts == PairCounts(pairs=4, empty=1, not_utf8=1, without_partner=1)
     assert str(text.counts) == ("4 pairs; left out: 1 with an empty side, 1 not UTF-8, 1 without a partner")
-    assert list(text) == pairs and text.counts.pairs == 4  # read anew, counted anew
+    assert list(text) == pairs and text.counts.pairs == 4  # read again, counted again
 
 
 def test_tab_separated_pairs(tmp_path: Path) -> None:
@@ -64,5 +64,5 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read .*cut.gz"):
         list(ParallelText([tmp_path / "cut.gz"]))
     (tmp_path / "plain.gz").write_bytes(b"not compressed")
-    with pytest.raises(InputError, match="cannot read .*plain.gz.*it is no gzip"):
+    with pytest.raises(InputError, match="cannot read .*plain.gz.*it is not gzip"):
         list(ParallelText([tmp_path / "plain.gz"]))

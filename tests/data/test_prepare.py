@@ -1,4 +1,4 @@
-"""Preparing corpora and vocabularies: on several cores, from a sample, and anew after a change of the text."""
+"""Corpora and vocabularies are prepared on several cores, from a sample, and again if the text changes."""
 
 import os
 import threading
@@ -61,11 +61,11 @@ def test_strict_refuses_by_file_and_line_after_a_lenient_preparation(file: Path)
     with file.open("a") as opened:
         opened.write("a b c\td\n\te\n")
     assert len(prepare(file, max_len=2)) == 95
-    with pytest.raises(InputError, match="line 97 of '.*pairs.tsv' is with an empty side: fix it"):
+    with pytest.raises(InputError, match="line 97 of '.*pairs.tsv' is with an empty side: fix the line"):
         prepare(file, strict=True, max_len=2)
     file.write_text("".join(f"{line}\n" for line in LINES) + "a b c\td\n")
     assert prepare(file, max_len=2).counts.too_long == 1
-    with pytest.raises(InputError, match="sentence 'a b c' has 3 tokens, at most 2 are taken"):
+    with pytest.raises(InputError, match="sentence 'a b c' has 3 tokens, but the limit is 2"):
         prepare(file, strict=True, max_len=2)
 
 

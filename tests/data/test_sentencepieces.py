@@ -125,7 +125,7 @@ def test_a_damaged_vocabulary_is_refused(
 ) -> None:
     stored = json.loads(found.to_json()) | change
     text = json.dumps(stored, separators=(",", ":"))
-    with pytest.raises(InputError, match=f"^tokenizer is damaged: {message}.*; restore a copy of it"):
+    with pytest.raises(InputError, match=f"^tokenizer is damaged: {message}.*; restore the model from a copy"):
         read_vocabularies(text, text)
 
 

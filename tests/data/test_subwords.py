@@ -61,7 +61,7 @@ def test_a_damaged_vocabulary_is_refused(change: dict[str, object], message: str
     stored = json.loads(LEARNED[0].to_json())
     stored["model"] |= change
     with pytest.raises(
-        InputError, match=f"^tokenizer is damaged: {message}.*; restore a copy of it, or train anew"
+        InputError, match=f"^tokenizer is damaged: {message}.*; restore the model from a copy, or train it again"
     ):
         SubwordVocabulary.from_json(json.dumps(stored))
 
@@ -146,7 +146,7 @@ def test_settings() -> None:
     subwords = train_subwords([composed], kind="bpe", size=40)
     assert subwords.encode(apart) == subwords.encode(composed)
     assert len(train_subwords(TEXT, kind="bpe", size=30)) == 30
-    for size in (20, 50):  # of the characters, all or only some find room
+    for size in (20, 50):  # all or only some characters fit into the vocabulary
         assert len({train_subwords(TEXT, kind="bpe", size=size).to_json() for _ in range(5)}) == 1
 
 

@@ -51,11 +51,11 @@ def test_a_file_in_naacl_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("0-0\n", "has links of 1 pairs, the text has 2"),
+        ("0-0\n", "has links for 1 pairs, but the text has 2"),
         ("0-0\n1:1\n", "line 2 of .* has '1:1', which is not a link: give links in Moses' format"),
         ("0-0 -1-0\n\n", "'-1-0', which is not a link"),
         ("1 1 1 S\n1 x 2 S\n", "line 2 of .* is '1 x 2 S', which is not a link"),
-        ("3 1 1 S\n", "is of sentence 3, the text has 2 pairs"),
+        ("3 1 1 S\n", "is of sentence 3, but the text has 2 pairs"),
         ("0 1 1 S\n", "is of sentence 0"),
     ],
 )
@@ -82,7 +82,7 @@ def test_symmetrization(forward: frozenset[tuple[int, int]], backward: frozenset
     assert both == forward & backward
     assert union == forward | backward
     assert both <= grown <= union
-    # Every word that either has linked is linked to something.
+    # Each word with a link in either direction has a link.
     for side in (0, 1):
         assert {link[side] for link in grown} == {link[side] for link in union}
 
@@ -91,9 +91,9 @@ def test_grow_diag_final_by_hand() -> None:
     """The intersection grows by its neighbours first; (0, 3) is no neighbour and covers words without a link."""
     forward = frozenset({(0, 0), (1, 1), (2, 1), (3, 4)})
     backward = frozenset({(0, 0), (1, 1), (1, 2), (0, 3)})
-    # (2, 1) brings source word 2, (1, 2) target word 2; then (3, 4) brings both, and (0, 3) target word 3.
+    # (2, 1) adds source word 2, (1, 2) target word 2; then (3, 4) adds both, and (0, 3) target word 3.
     assert symmetrize(forward, backward, "grow-diag-final") == forward | backward
-    # What brings nothing that had none is left out: (0, 1) of words that the intersection links.
+    # Links without a new word are left out: the intersection already links both words of (0, 1).
     assert symmetrize(frozenset({(0, 0), (1, 1), (0, 1)}), frozenset({(0, 0), (1, 1)}), "grow-diag-final") == {
         (0, 0),
         (1, 1),
@@ -101,7 +101,9 @@ def test_grow_diag_final_by_hand() -> None:
 
 
 def test_the_product_needs_both_directions() -> None:
-    """Forward alone would link target word 1 to source word 0, which backward gives no weight."""
+    """The forward direction alone would link target word 1 to source word 0; the backward direction gives it
+    no weight.
+    """
     forward = np.array([[0.9, 0.1], [0.6, 0.4]])
     backward = np.array([[0.9, 0.1], [0.1, 0.9]])
     assert links_from_weights(forward, backward) == {(0, 0), (1, 1)}

@@ -46,7 +46,7 @@ SENTENCES = st.lists(st.one_of(WORDS, st.text(max_size=5)), max_size=6).map(" ".
 @settings(max_examples=300)
 @given(sentences=st.lists(SENTENCES, max_size=8))
 def test_tokens_equal_those_of_whole_sentences(subwords: SubwordVocabulary, sentences: list[str]) -> None:
-    """Also with unusual blanks and marks, and with letters that NFC or lower case change."""
+    """Words with unusual blanks and marks, and letters that NFC or lower case change, give the same tokens."""
     assert isinstance(corpus_tokenizer(subwords), CachedTokenizer)
     tokens, lengths = corpus_tokenizer(subwords)(sentences)
     assert (tokens.tolist(), lengths.tolist()) == expected(subwords, sentences)
@@ -54,7 +54,9 @@ def test_tokens_equal_those_of_whole_sentences(subwords: SubwordVocabulary, sent
 
 @pytest.mark.parametrize("separator", SEPARATORS)
 def test_line_separators_are_ordinary_characters(subwords: SubwordVocabulary, separator: str) -> None:
-    """Alone, in a word, beside blanks, and as the end mark of the table of words."""
+    """The mark alone, in a word, beside blanks, and as the end mark of the table of words gives the same
+    tokens.
+    """
     sentences = [
         separator,
         f"der{separator}Hund",

@@ -9,7 +9,7 @@ from regard.errors import InputError
 
 @dataclass(frozen=True)
 class Squares:
-    """Returns the square of a number and the process that computed it."""
+    """Return the square of a number and the process that computed it."""
 
     slow: int = -1
     refused: tuple[int, ...] = ()

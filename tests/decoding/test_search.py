@@ -1,4 +1,4 @@
-"""Greedy and beam search: against all targets there are, against each other, and against teacher forcing."""
+"""Greedy and beam search equal an exhaustive search over all targets, each other, and teacher forcing."""
 
 import itertools
 from collections.abc import Callable
@@ -20,7 +20,9 @@ LONGEST = 4
 
 
 def make(seed: int, scale: float = 3.0, **options: Any) -> Any:
-    """A small model whose answers are spread over many targets; its vocabulary is `LETTERS` and the end."""
+    """Return a small model with probable answers of many kinds; its vocabulary is `LETTERS` and the end
+    symbol.
+    """
     torch.manual_seed(seed)
     config = RecurrentConfig(hidden=8, embedding=4, **options)
     model = RecurrentSeq2Seq(config, source_symbols=7, target_symbols=7).double().eval()
@@ -32,7 +34,7 @@ def make(seed: int, scale: float = 3.0, **options: Any) -> Any:
 
 
 def make_transformer(seed: int) -> Any:
-    """The same of a Transformer, whose output layer has no bias."""
+    """Return such a Transformer, whose output layer has no bias."""
     torch.manual_seed(seed)
     config = TransformerConfig(hidden=8, heads=2, inner=8, dec_layers=1)
     model = Transformer(config, source_symbols=7, target_symbols=7, longest=9).double().eval()
@@ -43,7 +45,7 @@ def make_transformer(seed: int) -> Any:
 
 @torch.no_grad()
 def probability(model: Seq2Seq, source: Tensor, tokens: tuple[int, ...], *, ended: bool = True) -> float:
-    """The log-probability of a target, by teacher forcing."""
+    """Return the log-probability of a target by teacher forcing."""
     target = torch.tensor([[*tokens, EOS]]) if ended else torch.tensor([list(tokens)])
     target_in = torch.cat([torch.tensor([[BOS]]), target[:, :-1]], dim=1)
     logits = model(source, source != 0, target_in)
@@ -51,7 +53,7 @@ def probability(model: Seq2Seq, source: Tensor, tokens: tuple[int, ...], *, ende
 
 
 def every_target(model: Seq2Seq, source: Tensor, alpha: float = 0.0) -> list[tuple[float, list[int]]]:
-    """All targets of up to `LONGEST` tokens with their scores, best first."""
+    """Return all targets of up to `LONGEST` tokens with their scores, best first."""
     found = []
     for length in range(LONGEST + 1):
         for tokens in itertools.product(LETTERS, repeat=length):
@@ -63,7 +65,7 @@ def every_target(model: Seq2Seq, source: Tensor, alpha: float = 0.0) -> list[tup
 @pytest.mark.parametrize("alpha", [0.0, 0.7, 2.0])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("of", [make, make_transformer])
-def test_a_wide_beam_finds_the_best_of_all_targets(of: Callable[[int], Seq2Seq], seed: int, alpha: float) -> None:
+def test_wide_beam_finds_the_best_target(of: Callable[[int], Seq2Seq], seed: int, alpha: float) -> None:
     model = of(seed)
     source = collate([[4, 5, 6]])
     best = every_target(model, source, alpha)
@@ -74,7 +76,7 @@ def test_a_wide_beam_finds_the_best_of_all_targets(of: Callable[[int], Seq2Seq],
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_beam_claims_more_than_there_is_and_wide_ones_lose_nothing(seed: int) -> None:
+def test_beam_scores_never_exceed_the_best_and_wide_beams_reach_it(seed: int) -> None:
     model, source = make(seed), collate([[5, 4]])
     best = every_target(model, source)[0][0]
     widths = (1, 2, 3, 5, 9, 27, 81, 324, 400)
@@ -111,7 +113,7 @@ def test_a_beam_of_one_is_greedy_search(
     width=st.integers(1, 4),
     recurrent=st.booleans(),
 )
-def test_a_source_alone_is_answered_as_in_any_batch(
+def test_answer_does_not_depend_on_the_batch(
     seed: int, sources: list[list[int]], width: int, recurrent: bool
 ) -> None:
     model = make(seed, context="cell", score="additive") if recurrent else make_transformer(seed)
@@ -124,7 +126,7 @@ def test_a_source_alone_is_answered_as_in_any_batch(
 
 
 @pytest.mark.parametrize("width", [1, 4])
-def test_log_probabilities_are_those_of_teacher_forcing(width: int) -> None:
+def test_log_probabilities_equal_teacher_forcing(width: int) -> None:
     model, source = make(3), collate([[4, 4, 5]])
     [found] = beam_search(model, source, source != 0, width=width, max_len=3, n_best=width)
     for each in found:
@@ -135,7 +137,7 @@ def test_log_probabilities_are_those_of_teacher_forcing(width: int) -> None:
     assert greedy.log_probability == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_n_best_are_different_and_in_order() -> None:
+def test_n_best_are_distinct_and_ordered() -> None:
     model, source = make(1), collate([[4, 5]])
     [found] = beam_search(model, source, source != 0, width=8, max_len=5, n_best=8)
     assert len({tuple(each.tokens) for each in found}) == len(found) == 8
@@ -143,7 +145,7 @@ def test_the_n_best_are_different_and_in_order() -> None:
     assert ranks == sorted(ranks)
 
 
-def test_what_does_not_end_is_cut_and_says_so() -> None:
+def test_unfinished_targets_are_cut_and_marked() -> None:
     model = make(0)
     with torch.no_grad():
         model.output.bias[EOS] = -1e4
@@ -155,7 +157,7 @@ def test_what_does_not_end_is_cut_and_says_so() -> None:
         assert len(found.tokens) == 3 and not found.finished
 
 
-def test_stops_as_soon_as_nothing_can_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_stops_when_the_result_is_final(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(0)
     with torch.no_grad():
         model.output.bias[EOS] = 1e4
@@ -176,7 +178,7 @@ def test_stops_as_soon_as_nothing_can_change(monkeypatch: pytest.MonkeyPatch) ->
     assert len(steps) == 2
 
 
-def test_sources_that_are_done_take_no_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_sources_take_no_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     model, source = make(5), collate([[4, 5, 6], [6], [], [5, 5]])
     alone = [greedy_search(model, row[None], row[None] != 0, max_len=9)[0] for row in source]
     rows: list[int] = []
@@ -201,14 +203,14 @@ def test_sources_that_are_done_take_no_more_steps(monkeypatch: pytest.MonkeyPatc
         ({"width": 2, "alpha": float("nan")}, "length_penalty nan is out of range"),
     ],
 )
-def test_numbers_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_numbers_are_refused(options: dict[str, Any], message: str) -> None:
     source = collate([[4]])
     with pytest.raises(InputError, match=message):
         beam_search(make(0), source, source != 0, max_len=3, **options)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-320, 1e308, float("nan")])
-def test_a_temperature_that_does_not_fit_is_refused(temperature: float) -> None:
+def test_invalid_temperature_is_refused(temperature: float) -> None:
     source = collate([[4]])
     with pytest.raises(InputError, match="temperature .* is out of range: 0.001 to 1000.0"):
         sample(make(0), source, source != 0, max_len=3, temperature=temperature, seeds=[0])
@@ -218,7 +220,7 @@ def test_a_temperature_that_does_not_fit_is_refused(temperature: float) -> None:
 def test_probabilities_that_are_not_finite_at_a_later_step_are_an_error(scored: bool) -> None:
     model, source = make(0), collate([[4]])
     embedding = [each for each in model.modules() if isinstance(each, nn.Embedding)][-1]  # of targets
-    with torch.no_grad():  # the first step reads BOS only
+    with torch.no_grad():  # the first step reads only BOS
         embedding.weight[torch.arange(len(embedding.weight)) != BOS] = float("nan")
     for width in (2, 3):
         with pytest.raises(InputError, match="probabilities are not finite"):
@@ -227,7 +229,7 @@ def test_probabilities_that_are_not_finite_at_a_later_step_are_an_error(scored: 
         greedy_search(model, source, source != 0, max_len=3, scored=scored)
 
 
-def test_a_model_that_went_astray_is_told() -> None:
+def test_non_finite_model_is_reported() -> None:
     model, source = make(0), collate([[4]])
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,4 +1,4 @@
-"""What a search tried, as a tree: the answer is its best path, and every number is the model's own."""
+"""The tree of a search: its best path is the answer, and all numbers are the model's."""
 
 import math
 
@@ -10,7 +10,7 @@ TEXT = "3. Mai 1979"
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_best_path_is_the_answer(translator: regard.PairRun, beam: int) -> None:
+def test_best_path_is_the_answer(translator: regard.PairRun, beam: int) -> None:
     [[best]] = translator.search([TEXT], beam=beam)
     found = translator.tree(TEXT, beam=beam)
     last = found.branches[found.best[-1]]
@@ -21,7 +21,7 @@ def test_the_best_path_is_the_answer(translator: regard.PairRun, beam: int) -> N
         assert len(found.best) == len(found.branches) - (not best.finished) or best.finished
 
 
-def test_probabilities_are_those_of_attend(translator: regard.PairRun) -> None:
+def test_probabilities_equal_those_of_attend(translator: regard.PairRun) -> None:
     found = translator.tree(TEXT, beam=1)
     shown = translator.attend(TEXT, beam=1)
     on_step = [found.branches[number] for number in found.best]
@@ -32,7 +32,7 @@ def test_probabilities_are_those_of_attend(translator: regard.PairRun) -> None:
         assert shares == sorted(shares, reverse=True) and sum(shares) <= 1 + 1e-5
 
 
-def test_a_prefix_is_as_likely_as_its_tokens(translator: regard.PairRun) -> None:
+def test_probability_of_a_prefix_is_the_product_of_its_tokens(translator: regard.PairRun) -> None:
     found = translator.tree(TEXT, beam=4)
     assert len(found.branches) > len(found.best)
     for each in found.branches:
@@ -42,8 +42,8 @@ def test_a_prefix_is_as_likely_as_its_tokens(translator: regard.PairRun) -> None
     assert str(found).startswith(TEXT) and set(found.json()) == {"input", "beam", "begin", "branches", "best"}
 
 
-def test_what_was_tried_attends(translator: regard.PairRun) -> None:
-    """Of every prefix, the attention is that of its own tokens."""
+def test_every_prefix_has_its_attention(translator: regard.PairRun) -> None:
+    """The attention of every prefix equals that of its tokens."""
     found = translator.tree(TEXT, beam=3)
     for leaf in found.leaves:
         tokens = found.path(leaf)
@@ -52,6 +52,6 @@ def test_what_was_tried_attends(translator: regard.PairRun) -> None:
         assert shown.cross.weights.shape[1] == len(tokens) + 1
 
 
-def test_a_wrong_beam_is_refused(translator: regard.PairRun) -> None:
+def test_invalid_beam_is_refused(translator: regard.PairRun) -> None:
     with pytest.raises(regard.InputError, match="beam 0 is out of range"):
         translator.tree(TEXT, beam=0)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     before = model_of("llama")
     after = copy.deepcopy(before)
-    after.model.layers[1].self_attn.q_proj.weight[:8] = 0  # head 0 of layer 1 attends evenly
+    after.model.layers[1].self_attn.q_proj.weight[:8] = 0  # head 0 of layer 1 attends uniformly
     one, other = regard.look(before, tokenizer), regard.look(after, tokenizer)
     comparison = one.compare_with(other, TEXTS)
     assert comparison.apart["model.0.self_attn"] == [0, 0, 0, 0]
@@ -76,7 +76,7 @@ def test_two_folders_on_the_command_line(
     comparison = regard.look(both[0]).compare_with(regard.look(both[1]), TEXTS)
     kept = json.loads((tmp_path / "a.json").read_text())
     assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(comparison.losses)
-    other = "transformer.h.1.attn"  # as many layers, of other names
+    other = "transformer.h.1.attn"  # equal number of layers with other names
     assert comparison.alike["model.1.self_attn"] == other and len(comparison.apart["model.1.self_attn"]) == 4
     row = next(line.split() for line in printed.splitlines() if "model.1.self_attn" in line)
     assert row[3] == f"{comparison.added[1][other][0]:+.4f}" and row[1] == "0"

@@ -15,8 +15,9 @@ ORDERS = ("heads side by side", "samples side by side", "steps first")
 
 
 class FoldedAttention(nn.Module):
-    """Self-attention with bmm, as d2l (heads side by side), many a translation of "Attention Is All You Need"
-    (samples side by side) and fairseq (steps first) have it."""
+    """Self-attention with bmm as in d2l (heads next to each other), many implementations of "Attention Is All
+    You Need" (samples next to each other) and fairseq (steps first).
+    """
 
     def __init__(self, order: str, name: str = "num_heads") -> None:
         super().__init__()

@@ -46,7 +46,7 @@ def test_long_inputs_of_pytorch_layers(generator: torch.Generator) -> None:
     with record_long(model, largest=5, side=16) as long:
         assert torch.equal(model(states), plain)
     compare(long, whole)
-    with pytest.raises(InputError, match="side=24 is no multiple of 16: choose 16, 32, 64"):
+    with pytest.raises(InputError, match="side=24 is not a multiple of 16: choose 16, 32, 64"):
         long[""].maxima(24)
     with pytest.raises(InputError, match="rows 70 is out of range: choose from 0 to 69"):
         long[""].rows([70])
@@ -165,7 +165,7 @@ def test_explorer_returns_a_row(words: Any) -> None:
 
     client = Client(app.make_app(app.Explorer(words)))
     asked: dict[str, Any] = {"input": "long", "layer": "attention", "head": 1, "step": 30}
-    for _ in range(2):  # before anybody has asked for the map, and after
+    for _ in range(2):  # before and after the map is requested
         found = client.post("/api/row", asked).json()
         assert abs(torch.tensor(found["weights"]) - torch.tensor(whole_weights(words)[1, 30])).max() < 1e-6
         order = [each["weight"] for each in found["largest"]]

@@ -64,7 +64,7 @@ def test_fully_masked_rows_have_no_weight_without_the_interface(small: Any, name
         sums = record.weights.sum(-1)
         torch.testing.assert_close(sums, sees.float(), atol=1e-5, rtol=0)
         assert sees[0].all() and not (masked == "row" and sees[1].any())
-        there = inputs["attention_mask"][1] != 0  # padding of XLNet's sees itself
+        there = inputs["attention_mask"][1] != 0  # XLNet's padding attends to itself
         assert not record.weights[1][:, there][..., ~there].any()
 
 

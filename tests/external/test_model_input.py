@@ -46,7 +46,7 @@ def test_patches_are_found_from_the_number_of_steps() -> None:
     assert (
         find_patches(config, 5) is None and find_patches(config, 100) is None
     )  # of a window; of something larger
-    config.num_detection_tokens = 2  # which stand behind the patches
+    config.num_detection_tokens = 2  # which follow the patches
     assert find_patches(config, 9) == (1, 2, 3)
     assert label_patches(config, 9)[-3:] == ["1,2", "[7]", "[8]"]  # type: ignore[index]
     assert find_patches(SimpleNamespace(image_size=32), 5) is None
@@ -75,7 +75,7 @@ def test_overlay_is_brightest_at_the_largest_weight() -> None:
     pixels = np.full((4, 6, 3), 100, np.uint8)
     found = blend(pixels, np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
     assert found[:2, 4:, 0].min() > 0.8 * LARGEST[0] and (found[:2, 4:, 2] < 20).all()
-    assert (found[2:] == 99).all() or (found[2:] == 100).all()  # grey, as it was
+    assert (found[2:] == 99).all() or (found[2:] == 100).all()  # grey, as before
     assert (found[:2, :4] == found[2, 0]).all()
 
 
@@ -85,7 +85,7 @@ def test_uploaded_images_are_inputs_by_name(subject: Any, tmp_path: Path) -> Non
     assert subject.check("dog.png") is None
     assert np.array_equal(subject.attend("dog.png").pixels, subject.attend(tmp_path / "here.png").pixels)
     with pytest.raises(InputError, match=r"image '.*here\.png' was not uploaded: choose a file, PNG or JPEG"):
-        subject.check(str(tmp_path / "here.png"))  # whoever types on a page reads no files by it
+        subject.check(str(tmp_path / "here.png"))  # requests cannot read files by name
     listed = subject.over([tmp_path / "here.png", torch.zeros(1, 3, 8, 8), torch.ones(1, 3, 8, 8)])
     assert [listed.draw(seed=seed) for seed in range(3)] == ["here.png", "Tensor 1", "Tensor 2"]
     listed.check("here.png")
@@ -144,7 +144,7 @@ def test_explorer_accepts_an_image(subject: Any) -> None:
 
 
 def test_text_model_accepts_no_image(model_of: Build, tokenizer: Any) -> None:
-    with pytest.raises(InputError, match="takes no images: type a text"):
+    with pytest.raises(InputError, match="does not accept images: type a text"):
         regard.look(model_of("bert"), tokenizer).add_image("a", picture())
 
 

@@ -59,7 +59,7 @@ def test_models_with_adapters_are_not_pruned(
     model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path
 ) -> None:
     adapted = peft.get_peft_model(model_of("llama"), peft.LoraConfig(task_type="CAUSAL_LM", r=2))
-    with pytest.raises(InputError, match="merge them first"):
+    with pytest.raises(InputError, match="merge the adapters first"):
         regard.look(adapted, tokenizer).prune(1, tmp_path / "pruned", texts=[TEXT])
     assert not (tmp_path / "pruned").exists()
 
@@ -93,7 +93,7 @@ def test_unsupported_models_are_refused_in_one_line(model_of: Callable[[str], An
 
     model = model_of("llama")
     pipeline: Any = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
-    with pytest.raises(InputError, match=r"is a pipeline: give its parts, look\(pipe.model, pipe.tokenizer\)"):
+    with pytest.raises(InputError, match=r"is a pipeline: pass its parts, look\(pipe.model, pipe.tokenizer\)"):
         regard.look(pipeline)
     with pytest.raises(InputError, match="has no weights: model.embed_tokens is on the meta device"):
         regard.look(model_of("llama").to("meta"), tokenizer)

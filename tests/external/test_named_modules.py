@@ -66,7 +66,9 @@ def test_without_modules_a_warning_names_the_remedy() -> None:
         with record(model) as records:
             model(torch.randn(2, 5, 8))
     assert not records
-    with pytest.warns(UserWarning, match="BlockModel ran, and blocks.0 did not attend: record without layers"):
+    with pytest.warns(
+        UserWarning, match="BlockModel ran, and blocks.0 computed no attention: record without layers"
+    ):
         with record(model, layers=["blocks.0"]):
             model(torch.randn(2, 5, 8))
 
@@ -79,7 +81,7 @@ def test_wrong_pattern_is_refused() -> None:
     with pytest.warns(UserWarning) as said:
         with record(model, modules="blocks.1.proj"):
             model(torch.randn(2, 5, 8))
-    assert "module 'blocks.1.proj' receives and returns no rows that sum to one" in str(said[0].message)
+    assert "module 'blocks.1.proj' neither receives nor returns rows that sum to one" in str(said[0].message)
 
 
 @torch.no_grad()

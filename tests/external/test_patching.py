@@ -65,14 +65,14 @@ def test_invalid_patching_is_refused(model_of: Callable[[str], Any], tokenizer: 
     subject = regard.look(model_of("llama"), tokenizer)
     with pytest.raises(InputError, match="inputs have 6 and 3 tokens: give two inputs with the same number"):
         regard.patch(subject, CLEAN, "the cat sat")
-    with pytest.raises(InputError, match="both inputs are answered alike"):
+    with pytest.raises(InputError, match="both inputs have the same answer"):
         regard.patch(subject, CLEAN, CLEAN, answers=("ran", "small"))
-    with pytest.raises(InputError, match="generates nothing whose logits could be compared"):
+    with pytest.raises(InputError, match="has no answers whose logits could be compared"):
         regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
     for answers in (3, "ran", ("ran",), ("ran", 4)):
         with pytest.raises(InputError, match=r"answers=.* are not two texts: give two, as in"):
             regard.patch(subject, CLEAN, CORRUPTED, answers=answers)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="'3' is no model to patch: give what look"):
+    with pytest.raises(InputError, match="'3' is not a model to patch: pass a result of look"):
         regard.patch(3, CLEAN, CORRUPTED)  # type: ignore[arg-type]
 
 
@@ -98,7 +98,7 @@ def test_pytorch_layers_are_patched() -> None:
     subject = regard.look(model, lambda each: each, inputs=[clean, corrupted])
     result = regard.patch(subject, clean, corrupted, metric=lambda logits: logits[-1, 0] - logits[-1, 3])
     assert list(result.heads) == ["encoder.0.self_attn", "encoder.1.self_attn"]
-    assert model.encoder.layers[0].self_attn.out_proj.bias.shape == (12,)  # as it was
+    assert model.encoder.layers[0].self_attn.out_proj.bias.shape == (12,)  # unchanged
 
     def contexts(layer: Any, states: Tensor) -> Tensor:
         query, key, value = (

@@ -233,7 +233,7 @@ def test_jagged_tensors_give_a_warning() -> None:
     plain = model(states, states, states)
     with pytest.warns(UserWarning) as caught, record(model) as records:
         output = model(states, states, states)
-    assert str(caught[0].message).startswith("attention of '' is over jagged tensors, which are not recorded: ")
+    assert str(caught[0].message).startswith("attention of '' uses jagged tensors, which cannot be recorded: ")
     assert not records
     torch.testing.assert_close(output.values(), plain.values())
 
@@ -314,7 +314,10 @@ class FlexAttentionModel(nn.Module):
 def test_flex_attention_gives_a_warning_next_to_other_layers() -> None:
     model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), FlexAttentionModel()).eval()
     states = torch.randn(1, 4, 8)
-    with pytest.warns(UserWarning, match="1 attends by flex_attention, which is not seen: name the module"):
+    with pytest.warns(
+        UserWarning,
+        match="1 computes attention with flex_attention, which cannot be recorded: with modules=",
+    ):
         with record(model) as records:
             model(states)
     assert list(records) == ["0.self_attn"]
@@ -331,7 +334,7 @@ def test_flex_attention_gives_a_warning_next_to_other_layers() -> None:
 def test_values_that_are_no_model_are_refused(call: Any) -> None:
     for given in (3, "bert", None):
         with (
-            pytest.raises(InputError, match="give a torch module, a run, or what regard.look returns"),
+            pytest.raises(InputError, match="give a torch module, a run, or a result of regard.look"),
             call(given),
         ):
             pass

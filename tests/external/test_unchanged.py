@@ -316,7 +316,7 @@ def test_all_calls_of_a_layer_share_their_heads(queries: int) -> None:
     assert not torch.allclose(plain, by_hand((0, 1, 2)))
 
 
-# Models of Hugging Face's.
+# Hugging Face models.
 
 IMPLEMENTATIONS = ("eager", "sdpa", "own", "own with weights", "other mathematics")
 
@@ -430,7 +430,7 @@ def test_function_with_unknown_weights_gives_a_warning() -> None:
         with pytest.warns(UserWarning) as said, way():
             torch.testing.assert_close(run(), plain, rtol=0, atol=0)
         assert str(said[0].message).startswith(
-            f"weights of '{LAYER}' are not those that the model used: other_mathematics computes something else"
+            f"weights of '{LAYER}' differ from those that the model used: output of other_mathematics differs"
         )
 
 
@@ -448,7 +448,7 @@ def test_wrong_weights_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     for way in ways_of(model, LAYER).values():
         with pytest.warns(UserWarning) as said, way():
             run_of(model, "none")()
-        assert f"weights of '{LAYER}' are not those that the model used" in str(said[0].message)
+        assert f"weights of '{LAYER}' differ from those that the model used" in str(said[0].message)
 
 
 @torch.no_grad()
@@ -487,7 +487,7 @@ def test_layers_see_the_configured_implementation() -> None:
         assert ((records[LAYER].weights > 0).sum(-1) == torch.arange(1, 10).clamp(max=4)).all()
 
 
-# Around a model.
+# On a whole model.
 
 
 def test_compiled_models_are_recorded_and_run_afterwards() -> None:
@@ -517,7 +517,9 @@ def test_torchscript_attention_gives_a_warning() -> None:
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(SingleHeadAttention(), torch.randn(2, T, D))
     model = nn.Sequential(nn.Linear(D, D), traced)
-    with pytest.warns(UserWarning, match="1 attends by compiled TorchScript, which is not seen: record"):
+    with pytest.warns(
+        UserWarning, match="1 computes attention with compiled TorchScript code, which cannot be recorded: record"
+    ):
         with regard.record(model):
             model(torch.randn(2, T, D))
 

@@ -88,19 +88,17 @@ def test_rows_have_written_tokens(small: Any, name: str) -> None:
     else:
         model, inputs = small.build(small.known[name]), small.make_inputs(small.known[name])
         inputs.pop("decoder_input_ids")
-    read = torch.randint(3, 60, (2, 5))  # as many as a picture of `composed` has steps
+    read = torch.randint(3, 60, (2, 5))  # equal to the number of steps of an image in `composed`
     with regard.record(model, tokenizer=NumberTokenizer()) as records:
         logits = model(**inputs, decoder_input_ids=read).logits
     _check(records, 1, [*named(read[1, 1:]), str(int(logits[1, -1].argmax()))], named(read[1]))
     unseen = r"not recorded: model.encoder.layers.0.self_attn .* and 1 more like it"
     for beams in (1, 2):
-        # FSMT's encoder runs by itself there, and is no model of transformers' that could be asked for weights.
+        # FSMT's encoder is called alone, and is not a transformers model that returns weights.
         warned = pytest.warns(UserWarning, match=unseen) if name == "fsmt" else nullcontext()
         with warned, regard.record(model, tokenizer=NumberTokenizer()) as records:
             written = model.generate(**inputs, max_new_tokens=4, do_sample=False, num_beams=beams)
-        begun = (
-            named(written[1]) if name != "whisper" else ["1", *named(written[1])]
-        )  # of which it leaves out the start
+        begun = named(written[1]) if name != "whisper" else ["1", *named(written[1])]  # without its start token
         _check(records, 1, begun[1:], begun[:-1])
 
 
@@ -131,11 +129,11 @@ def test_labels_padding_prefixes_and_sampling(small: Any) -> None:
     output, labelled = rows(lambda: model(input_ids=source, labels=labels))
     assert labelled[:4] == named(labels[1, :4]) and labelled[4] == str(int(output.logits[1, 4].argmax()))
     there = torch.ones_like(read)
-    there[1, 4:] = 0  # the fourth token ends the sequence, and the model says what would follow
+    there[1, 4:] = 0  # the fourth token ends the sequence, and the model predicts the next one
     output, labelled = rows(lambda: model(input_ids=source, decoder_input_ids=read, decoder_attention_mask=there))
     assert labelled == [*named(read[1, 1:4]), str(int(output.logits[1, 3].argmax())), "<pad>", "<pad>"]
     _, labelled = rows(lambda: model.model(input_ids=source, decoder_input_ids=read))
-    assert labelled == [*named(read[1, 1:]), "<next>"]  # without logits nobody knows the last one
+    assert labelled == [*named(read[1, 1:]), "<next>"]  # without logits, the last token is unknown
     _, labelled = rows(lambda: model(input_ids=source, decoder_input_ids=read), rows=[2, 0], layers=[cross])
     assert labelled == [str(int(read[1, 3])), str(int(read[1, 1]))]
     torch.manual_seed(1)
@@ -204,7 +202,7 @@ def test_custom_labels_never_label_rows_with_the_source() -> None:
     subject = regard.look(CrossAttentionModel(), read, names=list, inputs=["abc"])
     cross = subject.attend("abc").layers[
         "layer.multihead_attn"
-    ]  # of a target as long, of which nobody knows names
+    ]  # of a target of equal length without known names
     assert (cross.query_labels, cross.key_labels) == (["0", "1", "2"], ["a", "b", "c"]) and not cross.written
     attention = subject.attend("abc", target="pqr").layers
     cross, own = attention["layer.multihead_attn"], attention["layer.self_attn"]

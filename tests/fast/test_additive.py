@@ -1,4 +1,4 @@
-"""Additive scores in blocks against the equation written out."""
+"""Additive scores computed in blocks equal the explicit equation."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from tests.memory import grown_mib
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks so small that every way of cutting happens."""
+    """Use blocks so small that all ways to split occur."""
     monkeypatch.setattr(additive, "BLOCK", 100)
 
 
@@ -26,7 +26,7 @@ def drawn(seed: int, *shape: int) -> torch.Tensor:
 @pytest.mark.parametrize(
     "sizes", [(7, 1, 2, 3), (2, 5, 7, 3), (1, 11, 13, 5), (3, 2, 60, 4)], ids=["samples", "rows", "one", "row"]
 )
-def test_blocks_are_the_equation_forward_and_backward(sizes: tuple[int, int, int, int]) -> None:
+def test_blocks_equal_the_equation_forward_and_backward(sizes: tuple[int, int, int, int]) -> None:
     batch, queries, keys, width = sizes
     inputs = drawn(0, batch, queries, width), drawn(1, batch, keys, width), drawn(2, width)
     found, expected = blockwise_scores(*inputs), pairwise_scores(*inputs)
@@ -52,12 +52,12 @@ def test_leading_dimensions_broadcast(seed: int) -> None:
 
 
 @pytest.mark.parametrize("empty", [(0, 3, 4), (2, 0, 4)])
-def test_nothing_to_score_is_nothing(empty: tuple[int, int, int]) -> None:
+def test_empty_inputs_give_empty_scores(empty: tuple[int, int, int]) -> None:
     scores = blockwise_scores(torch.zeros(empty), torch.zeros(empty[0], 5, 4), torch.zeros(4))
     assert scores.shape == (*empty[:2], 5)
 
 
-def test_autocast_keeps_to_its_dtype() -> None:
+def test_autocast_uses_its_dtype() -> None:
     query, keys = torch.randn(2, 3, 4, dtype=torch.bfloat16), torch.randn(2, 5, 4, dtype=torch.bfloat16)
     scores = additive_scores(query, keys, torch.randn(4))
     assert scores.dtype == torch.bfloat16
@@ -67,8 +67,8 @@ def test_autocast_keeps_to_its_dtype() -> None:
 @pytest.mark.parametrize(
     ("function", "low", "high"), [("blockwise_scores", 0, 200), ("pairwise_scores", 2000, 9000)]
 )
-def test_all_pairs_never_stand_in_memory(function: str, low: float, high: float) -> None:
-    """All pairs would take 2048 MiB, as they do where they are written out."""
+def test_full_tensor_of_pairs_is_never_allocated(function: str, low: float, high: float) -> None:
+    """The full tensor of pairs, which would take 2048 MiB, is never allocated."""
     grown = grown_mib(
         "import torch; from regard.attention.scores import pairwise_scores;"
         "from regard.fast.additive import blockwise_scores;"

@@ -1,4 +1,4 @@
-"""A Transformer written out for searches: against its own layers, and only where nobody looks on."""
+"""The fast Transformer for searches equals its layers, and is used only if nothing observes the layers."""
 
 import math
 from contextlib import AbstractContextManager
@@ -34,16 +34,16 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class Slope(Positions):
-    """Positions of one's own."""
+    """Custom positions."""
 
     def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
-        """Return what grows with the step."""
+        """Return values that grow with the step."""
         steps = torch.arange(first, first + count, device=device, dtype=torch.float64)
         return steps.unsqueeze(1) / torch.arange(2, self.width + 2, device=device)
 
 
 def make(seed: int = 0, **options: Any) -> Transformer:
-    """A model of odd sizes that writes at length, in float64."""
+    """Return a model of odd sizes with long answers, in float64."""
     torch.manual_seed(seed)
     config = TransformerConfig(
         **{"hidden": 12, "heads": 3, "inner": 10, "enc_layers": 2, "dec_layers": 3, **options}
@@ -51,20 +51,20 @@ def make(seed: int = 0, **options: Any) -> Transformer:
     model = Transformer(config, source_symbols=SYMBOLS, target_symbols=SYMBOLS, longest=90).double().eval()
     with torch.no_grad():
         for name, each in model.named_parameters():
-            if each.ndim == 1 or "positions" in name:  # zeros and ones would show nothing
+            if each.ndim == 1 or "positions" in name:  # zeros and ones would hide mistakes
                 each.add_(torch.randn_like(each) / 4)
         model.target_embedding.weight.mul_(2.0)
     return model
 
 
 def sources(*lengths: int) -> Tensor:
-    """Sources of some lengths."""
+    """Return sources of several lengths."""
     generator = torch.Generator().manual_seed(5)
     return collate([torch.randint(4, SYMBOLS, (length,), generator=generator).tolist() for length in lengths])
 
 
 def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    """Check that hypotheses are the same but for rounding."""
+    """Check that hypotheses are equal up to rounding."""
     for one, other in zip(found, expected, strict=True):
         assert (one.tokens, one.finished) == (other.tokens, other.finished)
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-9)
@@ -75,7 +75,7 @@ LENGTHS = [(3, 1, 0, 7), (20, 17, 5), (70, 66)]
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_answers_are_those_of_the_layers(kind: str, lengths: tuple[int, ...]) -> None:
+def test_answers_equal_those_of_the_layers(kind: str, lengths: tuple[int, ...]) -> None:
     model, source = make(**KINDS[kind]), sources(*lengths)
     assert supports(model) and isinstance(make_decoder(model), FastTransformer)
     plain, mask = ModuleDecoder(model), source != PAD
@@ -95,7 +95,7 @@ def test_its_answers_are_those_of_the_layers(kind: str, lengths: tuple[int, ...]
 
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
-def test_states_are_those_of_the_layers_whoever_goes_on(kind: str) -> None:
+def test_states_equal_those_of_the_layers_after_selection(kind: str) -> None:
     model, source = make(**KINDS[kind]), sources(4, 18, 2, 7, 11)
     generator = torch.Generator().manual_seed(3)
     steppers = [make_decoder(model), ModuleDecoder(model)]
@@ -106,7 +106,7 @@ def test_states_are_those_of_the_layers_whoever_goes_on(kind: str) -> None:
         both = [each.step(tokens, state) for each, state in zip(steppers, states, strict=True)]
         torch.testing.assert_close(both[0][0], both[1][0], rtol=0, atol=1e-10)
         states = [state for _, state in both]
-        if step >= 2:  # one hypothesis of each at first, as in greedy search
+        if step >= 2:  # one hypothesis per source at first, as in greedy search
             parents = torch.randint(0, count, (left, 3), generator=generator)
             states, count = [each.choose(parents) for each in states], 3
         if step in (1, 4, 7):
@@ -115,7 +115,7 @@ def test_states_are_those_of_the_layers_whoever_goes_on(kind: str) -> None:
             states, left = [each.keep(rows) for each in states], left - 1
 
 
-def test_a_source_of_nothing_is_answered() -> None:
+def test_empty_source_is_answered() -> None:
     model, source = make(1), sources(4, 2)
     mask = (source != PAD) & torch.tensor([[True], [False]])
     same(
@@ -124,7 +124,7 @@ def test_a_source_of_nothing_is_answered() -> None:
     )
 
 
-def test_large_matrices_are_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_matrices_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, source = make(bias=True, output_bias=True).float(), sources(9, 4, 4)
     expected = beam_search(ModuleDecoder(model), source, source != PAD, width=3, max_len=20)
     monkeypatch.setattr(onednn, "MIN_PACKED", 1)
@@ -134,7 +134,7 @@ def test_large_matrices_are_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
 
 
-def test_what_is_not_wanted_is_not_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unneeded_values_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, source = make(), sources(9, 4)
     scored = greedy_search(model, source, source != PAD, max_len=20)
     monkeypatch.setattr(torch, "log_softmax", None)
@@ -153,7 +153,7 @@ def test_what_is_not_wanted_is_not_worked_out(monkeypatch: pytest.MonkeyPatch) -
         lambda model: torch.autocast("cpu", torch.bfloat16),
     ],
 )
-def test_who_looks_on_sees_the_layers(interference: Any) -> None:
+def test_layers_run_while_something_observes_them(interference: Any) -> None:
     model = make()
     block: AbstractContextManager[Any] = interference(model)
     with block:
@@ -161,7 +161,7 @@ def test_who_looks_on_sees_the_layers(interference: Any) -> None:
     assert isinstance(make_decoder(model), FastTransformer)
 
 
-def test_a_record_is_of_what_the_search_did() -> None:
+def test_record_has_the_weights_of_the_search() -> None:
     model, source = make(), sources(6, 6)
     expected = greedy_search(model, source, source != PAD, max_len=12)
     with record(model) as records:
@@ -177,10 +177,10 @@ def test_hooks_are_called() -> None:
 
 
 class Derived(Transformer):
-    """A model that may do anything else."""
+    """A subclass, which may compute something else."""
 
 
-def test_only_what_it_knows_is_written_out() -> None:
+def test_only_supported_models_use_the_fast_path() -> None:
     assert not supports(make().train())
     assert isinstance(make_decoder(make(), 100), ModuleDecoder)
     assert not supports(make(score="additive"))
@@ -198,7 +198,7 @@ def test_only_what_it_knows_is_written_out() -> None:
     assert greedy_search(pruned, source, source != PAD, max_len=9)
 
 
-def test_parameters_are_those_of_the_time_of_a_search() -> None:
+def test_search_uses_the_current_parameters() -> None:
     model, source = make(), sources(5)
     before = greedy_search(model, source, source != PAD, max_len=9)
     layer: Any = model.decoder.layers[2]
@@ -207,7 +207,7 @@ def test_parameters_are_those_of_the_time_of_a_search() -> None:
     assert greedy_search(model, source, source != PAD, max_len=9) != before
 
 
-def test_those_from_behind_take_the_places() -> None:
+def test_last_rows_replace_removed_ones() -> None:
     assert compact_rows([True, False, True, False, True, True]) == [0, 4, 2, 5]
     assert compact_rows([False, False]) == []
     assert compact_rows([True, True]) == [0, 1]

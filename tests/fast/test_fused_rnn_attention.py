@@ -1,4 +1,4 @@
-"""All steps in one operation: against step by step, which is what runs while somebody looks on."""
+"""The fused recurrent decoder equals the stepwise one, which runs while something observes the layers."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ each_place = pytest.mark.parametrize(
 
 
 def make(score: str, place: dict[str, Any], cell: Any = "lstm") -> tuple[RecurrentDecoder, list[Tensor]]:
-    """A decoder in float64 with every parameter drawn, and embeddings, memory and last state."""
+    """Return a decoder in float64 with random parameters, and embeddings, memory and last state."""
     torch.manual_seed(1)
     width = D if "dot" in score else M
     decoder = RecurrentDecoder(E, D, width, cell=cell, score=SCORES[score](D, width), **place).double()
@@ -44,7 +44,7 @@ def run(decoder: RecurrentDecoder, given: list[Tensor], mask: Tensor = MASK) -> 
 
 @each_place
 @pytest.mark.parametrize("score", SCORES)
-def test_equals_step_by_step_with_all_gradients(place: dict[str, Any], score: str) -> None:
+def test_equals_single_steps_with_all_gradients(place: dict[str, Any], score: str) -> None:
     decoder, given = make(score, place)
     inputs = [*given, *decoder.parameters()]
     together = run(decoder, given)
@@ -60,13 +60,13 @@ def test_equals_step_by_step_with_all_gradients(place: dict[str, Any], score: st
 
 
 @pytest.mark.parametrize(("score", "place"), [("additive", PLACES[0]), ("general", PLACES[1])])
-def test_gradients_are_those_of_differences(score: str, place: dict[str, Any]) -> None:
+def test_gradients_equal_finite_differences(score: str, place: dict[str, Any]) -> None:
     decoder, given = make(score, place)
     assert torch.autograd.gradcheck(lambda *each: run(decoder, list(each)), given)
 
 
 @each_place
-def test_in_single_precision_it_differs_by_rounding(place: dict[str, Any]) -> None:
+def test_single_precision_differs_by_rounding(place: dict[str, Any]) -> None:
     decoder, given = make("additive", place)
     expected = run(decoder, given)
     found = run(decoder.float(), [each.float() for each in given])
@@ -74,7 +74,7 @@ def test_in_single_precision_it_differs_by_rounding(place: dict[str, Any]) -> No
 
 
 @each_place
-def test_without_gradients_it_is_the_same(place: dict[str, Any]) -> None:
+def test_result_is_equal_without_gradients(place: dict[str, Any]) -> None:
     decoder, given = make("concat", place)
     with torch.no_grad():
         found = run(decoder, given)
@@ -82,10 +82,10 @@ def test_without_gradients_it_is_the_same(place: dict[str, Any]) -> None:
 
 
 class Own(General):
-    """A score of one's own, which may do anything."""
+    """A custom score, which may compute anything."""
 
 
-def test_what_it_does_not_know_is_left_to_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_cases_use_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent_decoder, "run_decoder", lambda *args: pytest.fail("it took all steps at once"))
     run(*make("general", PLACES[0], cell="gru"))
     decoder, given = make("general", PLACES[0])

@@ -1,4 +1,4 @@
-"""In how many threads a model trains, and who decides it."""
+"""Number of training threads, and the settings that override it."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from regard.fast.threads import limit_threads
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine on which nobody has said anything."""
+    """Remove all settings of threads."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "_defaults", lambda: (2, 1))
@@ -30,13 +30,13 @@ def inside(model: nn.Module) -> int:
 SMALL = nn.Linear(3, 5)
 
 
-def test_a_small_model_has_one_and_others_what_pytorch_has() -> None:
+def test_small_models_use_one_thread_others_pytorchs_default() -> None:
     assert inside(SMALL) == 1
     assert torch.get_num_threads() == 2
     assert inside(nn.Linear(1000, 201, bias=False)) == 2
 
 
-def test_they_are_put_back_after_an_error() -> None:
+def test_number_is_restored_after_an_error() -> None:
     with pytest.raises(RuntimeError):
         with limit_threads(SMALL):
             raise RuntimeError
@@ -44,11 +44,11 @@ def test_they_are_put_back_after_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
-def test_what_the_environment_says_is_done(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_win(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "2")
     assert inside(SMALL) == 2
 
 
-def test_what_pytorch_was_told_is_done() -> None:
+def test_set_num_threads_wins() -> None:
     torch.set_num_threads(3)
     assert inside(SMALL) == 3

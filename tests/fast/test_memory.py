@@ -17,7 +17,7 @@ import resource
 import torch
 from regard.fast.memory import MALLOPT_MMAP_THRESHOLD, keep_memory
 
-ctypes.CDLL(None).mallopt(MALLOPT_MMAP_THRESHOLD, 1 << 17)  # by itself, glibc keeps memory at times
+ctypes.CDLL(None).mallopt(MALLOPT_MMAP_THRESHOLD, 1 << 17)  # glibc alone keeps memory only at times
 {call}
 
 def step():
@@ -86,7 +86,7 @@ print(peaks[-1] - peaks[0])
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.cpu.get_capabilities().get("avx512_bf16"), reason="oneDNN has no kernels for it")
-def test_kernels_of_former_shapes_are_dropped() -> None:
+def test_kernels_of_earlier_shapes_are_dropped() -> None:
     """Compare the memory in MiB for all of 800 shapes, and for the last ones."""
     clean = {name: value for name, value in os.environ.items() if name not in CACHES}
 
@@ -97,7 +97,7 @@ def test_kernels_of_former_shapes_are_dropped() -> None:
     assert growth("keep_memory()") < growth("") / 2
 
 
-def test_the_users_number_of_kernels_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_kernels_set_by_the_user_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHES[0], "7")
     monkeypatch.delenv(CACHES[1], raising=False)
     keep_memory()

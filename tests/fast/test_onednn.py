@@ -1,4 +1,4 @@
-"""Products by oneDNN: against PyTorch's own in float64; and what is left to PyTorch."""
+"""oneDNN products equal PyTorch's in float64; other calls use PyTorch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,13 +20,13 @@ sizes = st.integers(1, 40)
 
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
-    """Multiply small matrices as large ones are; yields the shapes of what went to oneDNN."""
+    """Use oneDNN for small matrices too; yield the shapes of the products by oneDNN."""
     monkeypatch.setattr(onednn, "MIN_MULTIPLICATIONS", 1)
     seen: list[tuple[int, ...]] = []
     multiplied = onednn.linear_by_onednn
 
     def seeing(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        for each in (states, weight):  # of others it makes no speed
+        for each in (states, weight):  # for other shapes it is not faster
             assert each.is_contiguous() or each.t().is_contiguous()
         seen.append(tuple(states.shape))
         return multiplied(states, weight, bias)
@@ -40,7 +40,9 @@ pytestmark = pytest.mark.skipif(not onednn.available(), reason="needs a PyTorch 
 
 
 @given(rows=sizes, depth=sizes, columns=sizes, turned=st.tuples(st.booleans(), st.booleans()), bias=st.booleans())
-def test_a_product(rows: int, depth: int, columns: int, turned: tuple[bool, bool], bias: bool) -> None:
+def test_product_equals_pytorch(
+    rows: int, depth: int, columns: int, turned: tuple[bool, bool], bias: bool
+) -> None:
     left = torch.randn(depth, rows).t() if turned[0] else torch.randn(rows, depth)
     right = torch.randn(columns, depth).t() if turned[1] else torch.randn(depth, columns)
     offset = torch.randn(columns) if bias else None
@@ -49,7 +51,7 @@ def test_a_product(rows: int, depth: int, columns: int, turned: tuple[bool, bool
 
 
 @given(shape=st.lists(st.integers(1, 5), max_size=3), width=sizes, made=sizes, bias=st.booleans())
-def test_a_layer(shape: list[int], width: int, made: int, bias: bool) -> None:
+def test_linear_layer_equals_pytorch(shape: list[int], width: int, made: int, bias: bool) -> None:
     layer, states = nn.Linear(width, made, bias=bias), torch.randn(*shape, width)
     with OneDNNMode():
         found = layer(states)
@@ -57,18 +59,18 @@ def test_a_layer(shape: list[int], width: int, made: int, bias: bool) -> None:
 
 
 @given(rows=st.integers(0, 5000))
-def test_rows_are_filled_up_to_few_counts(rows: int) -> None:
+def test_rows_are_padded_to_few_sizes(rows: int) -> None:
     given_rows = torch.ones(rows, 2)
     found = onednn.pad_rows(given_rows)
     assert torch.equal(found[:rows], given_rows) and not found[rows:].any()
     assert len(found) < max(rows + onednn.ROW_MULTIPLE, rows * 1.25 + 1)
 
 
-def test_of_thousands_of_counts_few_are_left() -> None:
+def test_thousands_of_sizes_are_padded_to_few() -> None:
     assert len({len(onednn.pad_rows(torch.empty(rows, 0))) for rows in range(1, 5000)}) < 40
 
 
-def test_parts_of_wider_matrices_are_copied_first(small_ones_too: list[tuple[int, ...]]) -> None:
+def test_slices_of_wider_matrices_are_copied_first(small_ones_too: list[tuple[int, ...]]) -> None:
     wide, weight = torch.randn(7, 12), torch.randn(4, 12)
     onednn_matmul(wide[:, :8], wide[:, 2:10].t())
     onednn_matmul(wide[::2, :8], wide[:3, 2:10].t())
@@ -102,8 +104,8 @@ BIASES = {
 
 
 @pytest.mark.parametrize("bias", BIASES.values(), ids=BIASES)
-def test_a_bias_of_another_form(bias: Tensor) -> None:
-    """Of these oneDNN would read what does not belong to them."""
+def test_bias_of_another_shape(bias: Tensor) -> None:
+    """oneDNN would read memory outside these tensors, so PyTorch computes them."""
     states, weight = torch.randn(7, 8), torch.randn(4, 8)
     expected = states @ weight.t() + bias
     torch.testing.assert_close(onednn_matmul(states, weight.t(), bias), expected, atol=1e-5, rtol=1e-5)
@@ -112,8 +114,8 @@ def test_a_bias_of_another_form(bias: Tensor) -> None:
             torch.testing.assert_close(F.linear(states, weight, bias), expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by forward_ad itself
-def test_gradients_are_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by forward_ad
+def test_gradients_use_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
     states, weight = torch.randn(7, 8), torch.randn(4, 8, requires_grad=True)
     with torch.enable_grad(), OneDNNMode():
         (F.linear(states, weight).sum() + onednn_matmul(states, weight.t()).sum()).backward()
@@ -125,7 +127,7 @@ def test_gradients_are_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) ->
 
 
 class _Watching(TorchFunctionMode):
-    """Notes which functions of PyTorch are called."""
+    """Stores the called functions of PyTorch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,17 +138,17 @@ class _Watching(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_whoever_looks_on_sees_pytorchs_own_function(small_ones_too: list[tuple[int, ...]]) -> None:
+def test_function_modes_see_pytorchs_function(small_ones_too: list[tuple[int, ...]]) -> None:
     states, layer = torch.randn(7, 8), nn.Linear(8, 4)
     for outer, inner in ((_Watching(), OneDNNMode()), (OneDNNMode(), _Watching())):
         with outer, inner:
             layer(states)
         watcher = outer if isinstance(outer, _Watching) else inner
         assert F.linear in watcher.called  # type: ignore[union-attr]
-    assert len(small_ones_too) == 1  # where it stands outside, and is asked last
+    assert len(small_ones_too) == 1  # when it is the outer mode, which is called last
 
 
-def test_what_is_not_plain_is_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
+def test_unsupported_tensors_use_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
     states, layer = torch.randn(7, 8), nn.Linear(8, 4)
     with OneDNNMode():
         with torch.autocast("cpu", torch.bfloat16):
@@ -159,7 +161,7 @@ def test_what_is_not_plain_is_left_to_pytorch(small_ones_too: list[tuple[int, ..
     assert not small_ones_too
 
 
-def test_without_onednn_all_is_as_before(
+def test_without_onednn_pytorch_is_used(
     small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onednn, "available", lambda: False)

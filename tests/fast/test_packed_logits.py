@@ -1,4 +1,4 @@
-"""The vocabulary layer of a search: against the model's own, in float64."""
+"""The output layer of a search equals the model's in float64."""
 
 import copy
 from typing import Any
@@ -18,18 +18,18 @@ SYMBOLS = MIN_PACKED // WIDTH + 3
 
 @pytest.fixture(params=["recurrent", "transformer"])
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
-    """A model with a vocabulary that is just large enough."""
+    """Return a model with a vocabulary just large enough for the fast path."""
     torch.manual_seed(0)
     symbols: Any = {"source_symbols": 9, "target_symbols": SYMBOLS}
     if request.param == "transformer":
         return Transformer(TransformerConfig(hidden=WIDTH, inner=8), longest=9, **symbols).eval()
     built = RecurrentSeq2Seq(RecurrentConfig(hidden=WIDTH, embedding=4), **symbols).eval()
-    torch.nn.init.normal_(built.output.bias)  # zero bias would show nothing
+    torch.nn.init.normal_(built.output.bias)  # a zero bias would hide mistakes
     return built
 
 
 @pytest.mark.parametrize("shape", [(1,), (1, 5), (3, 5), (64, 5), (0, 5)])
-def test_it_makes_the_logits_of_the_model(model: Seq2Seq, shape: tuple[int, ...]) -> None:
+def test_logits_equal_the_models(model: Seq2Seq, shape: tuple[int, ...]) -> None:
     states = torch.randn(*shape, WIDTH)
     with torch.inference_mode():
         expected = copy.deepcopy(model).double().logits(states.double())
@@ -37,7 +37,7 @@ def test_it_makes_the_logits_of_the_model(model: Seq2Seq, shape: tuple[int, ...]
     torch.testing.assert_close(found, expected.float(), atol=1e-5, rtol=1e-5)
 
 
-def test_it_is_laid_out_where_that_pays(model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_packed_if_it_is_faster(model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
     laid_out = onednn.available()
     assert (packed_logits(model) != model.logits) == laid_out
     double = copy.deepcopy(model).double()
@@ -50,8 +50,8 @@ def test_it_is_laid_out_where_that_pays(model: Seq2Seq, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 127, 128, 129, 300])
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_small_matrix_and_many_rows(rows: int, bias: bool) -> None:
-    """Of many rows oneDNN makes the product, filled up; of few MKL."""
+def test_small_matrix_and_many_rows(rows: int, bias: bool) -> None:
+    """Many rows are multiplied by oneDNN after padding, few rows by MKL."""
     weight, states, sums = torch.randn(384, 128), torch.randn(rows, 128), torch.randn(rows, 384)
     offset = torch.randn(384) if bias else None
     made = PackedLinear(weight, offset)
@@ -60,14 +60,14 @@ def test_a_small_matrix_and_many_rows(rows: int, bias: bool) -> None:
     torch.testing.assert_close(made.add_to(sums.clone(), states), (expected + sums).float(), atol=1e-4, rtol=1e-5)
 
 
-def test_a_search_in_bfloat16(model: Seq2Seq) -> None:
+def test_search_in_bfloat16(model: Seq2Seq) -> None:
     source = collate([[4, 5, 6], [7]])
     with torch.autocast("cpu", torch.bfloat16):
         [[found], [other]] = beam_search(model, source, source != 0, width=3, max_len=4)
     assert found.log_probability < 0 and other.log_probability < 0
 
 
-def test_a_search_meets_the_parameters_of_its_own_time(model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_uses_the_current_parameters(model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
     source = collate([[4, 5, 6], [7]])
 
     def answers() -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""The query model's written-out gradient: against autograd, and when it stands back."""
+"""The explicit gradient of the query model equals autograd's; unsupported cases use autograd."""
 
 import dataclasses
 from typing import Any
@@ -31,7 +31,7 @@ CONFIGS = {
 
 
 def model_of(config: QueryModelConfig, *, vary_len: bool = False) -> QueryModel:
-    """A model with every parameter drawn, in float64."""
+    """Return a model with random parameters in float64."""
     model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, vary_len=vary_len).double()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -57,7 +57,7 @@ def check(model: QueryModel, inputs: Tensor, targets: Tensor) -> None:
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
         assert torch.allclose(grads[parameter], parameter.grad, rtol=0, atol=1e-10), name
-        # Adam's fused step goes through both from the first number to the last.
+        # Adam's fused step reads both tensors as contiguous arrays.
         assert grads[parameter].is_contiguous() and grads[parameter].shape == parameter.shape
 
 
@@ -80,7 +80,7 @@ def test_agrees_without_some_heads(generator: torch.Generator) -> None:
     check(model, *drawn(generator))
 
 
-def test_what_it_does_not_know_is_left_to_autograd() -> None:
+def test_unsupported_cases_use_autograd() -> None:
     assert model_of(WIDE).fast_gradient() is not None
     assert model_of(dataclasses.replace(WIDE, score="general")).fast_gradient() is None
     assert model_of(WIDE, vary_len=True).fast_gradient() is None
@@ -89,13 +89,13 @@ def test_what_it_does_not_know_is_left_to_autograd() -> None:
     assert frozen.fast_gradient() is None
 
     class Own(QueryModel):
-        """One that may do anything else."""
+        """A subclass, which may compute something else."""
 
     own = Own(WIDE, letters=5, input_len=11, outputs=3, classes=13)
     assert own.fast_gradient() is None
 
 
-def test_whoever_records_sees_the_weights_and_has_the_same_loss(generator: torch.Generator) -> None:
+def test_recording_gets_the_weights_and_the_same_loss(generator: torch.Generator) -> None:
     objective = AnswerObjective(model_of(WIDE), QueryTraining(), generator)
     inputs, targets = drawn(generator)
     batch = Batch(inputs, targets, None)

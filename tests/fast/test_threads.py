@@ -1,4 +1,4 @@
-"""Batches side by side: the same answers as one after the other, and only where nothing goes by the order."""
+"""Parallel batches give the same answers as sequential ones, and are used only if their order does not matter."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ THREADS = 4
 
 @pytest.fixture(autouse=True)
 def threads() -> Iterator[None]:
-    """As many threads as PyTorch may use."""
+    """Set the number of PyTorch's threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     yield
@@ -29,20 +29,20 @@ def threads() -> Iterator[None]:
 
 @pytest.fixture
 def model() -> Transformer:
-    """A model that nobody watches."""
+    """A model without hooks."""
     return Transformer(
         TransformerConfig(hidden=8, heads=2, inner=8), source_symbols=9, target_symbols=9, longest=9
     )
 
 
 def here(_: int) -> bool:
-    """Whether this is the thread of the test."""
+    """Return whether this is the main thread of the test."""
     return threading.current_thread() is threading.main_thread()
 
 
 @pytest.mark.parametrize("batchsize", [1, 7, 64])
 @pytest.mark.parametrize("options", [{}, {"beam": 3, "n_best": 2}, {"temperature": 0.5}])
-def test_answers_are_those_of_one_thread(
+def test_answers_equal_those_of_one_thread(
     translator: regard.PairRun, batchsize: int, options: dict[str, Any]
 ) -> None:
     dates = [f"{day}. Mai {1950 + 2 * day}" for day in range(1, 29)] + ["1", "14 juillet 1989", ""]
@@ -61,14 +61,14 @@ def test_batches_share_the_cores(model: Transformer, batches: int, share: int) -
     together = threading.Barrier(min(batches, THREADS), timeout=30)
 
     def search(batch: int) -> tuple[int, int]:
-        if batch < THREADS:  # the first ones wait for each other, which is in vain one after the other
+        if batch < THREADS:  # the first batches wait for each other, which never ends in sequence
             together.wait()
         return batch, torch.get_num_threads()
 
     assert map_in_threads(model, search, range(batches)) == [(batch, share) for batch in range(batches)]
 
 
-def test_the_number_of_threads_is_as_before(model: Transformer) -> None:
+def test_number_of_threads_is_restored(model: Transformer) -> None:
     found = []
     map_in_threads(model, lambda batch: batch, range(5))
     later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
@@ -77,7 +77,7 @@ def test_the_number_of_threads_is_as_before(model: Transformer) -> None:
     assert [torch.get_num_threads(), *found] == [THREADS, THREADS]
 
 
-def test_few_batches_begin_after_one_fails(model: Transformer) -> None:
+def test_few_batches_start_after_a_failure(model: Transformer) -> None:
     begun = []
 
     def search(batch: int) -> None:
@@ -101,14 +101,14 @@ def test_few_batches_begin_after_one_fails(model: Transformer) -> None:
         lambda model: torch.autocast("cpu", torch.bfloat16),
     ],
 )
-def test_one_after_the_other_where_something_goes_by_the_order(model: Transformer, interference: Any) -> None:
+def test_batches_are_sequential_if_their_order_matters(model: Transformer, interference: Any) -> None:
     block: AbstractContextManager[Any] = interference(model)
     with block:
         assert map_in_threads(model, here, range(3)) == [True] * 3
     assert map_in_threads(model, here, range(3)) == [False] * 3
 
 
-def test_a_batch_alone_has_all_cores(model: Transformer) -> None:
+def test_single_batch_uses_all_cores(model: Transformer) -> None:
     assert map_in_threads(model, here, [0]) == [True]
     assert map_in_threads(model, lambda _: torch.get_num_threads(), [0]) == [THREADS]
     assert map_in_threads(model, here, []) == []
@@ -116,5 +116,5 @@ def test_a_batch_alone_has_all_cores(model: Transformer) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_takes_one_after_the_other(model: Transformer) -> None:
+def test_batches_are_sequential_on_a_gpu(model: Transformer) -> None:
     assert map_in_threads(model.cuda(), here, range(3)) == [True] * 3

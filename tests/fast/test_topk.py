@@ -1,4 +1,4 @@
-"""The best extensions of prefixes: against a sort of all of them."""
+"""The best extensions of prefixes equal those of a full sort."""
 
 import pytest
 import torch
@@ -16,10 +16,8 @@ from regard.fast.topk import argmax, topk
     levels=st.integers(1, 10_000),
     seed=st.integers(0, 2**31),
 )
-def test_they_are_those_of_a_sort(
-    sources: int, prefixes: int, count: int, more: int, levels: int, seed: int
-) -> None:
-    # `levels`: how many different values there are, so that some or all may be equal; the least are infinite.
+def test_topk_equals_a_sort(sources: int, prefixes: int, count: int, more: int, levels: int, seed: int) -> None:
+    # `levels` is the number of different values, so that some or all may be equal; the smallest are infinite.
     generator = torch.Generator().manual_seed(seed)
     symbols = -(-count // prefixes) + more
     values = torch.randint(levels, (sources, prefixes, symbols), generator=generator).float()
@@ -34,9 +32,9 @@ def test_they_are_those_of_a_sort(
 
 
 @pytest.mark.parametrize("symbols", [1, 63, 64, 127, 128, 129, 200, 1000])
-def test_the_largest_one_is_found_wherever_it_is(symbols: int) -> None:
+def test_largest_is_found_at_every_index(symbols: int) -> None:
     values = torch.randn(symbols, symbols, generator=torch.Generator().manual_seed(symbols))
     values.fill_diagonal_(9.0)
-    values[:, :3] -= 20  # the first stretch is no better than others
+    values[:, :3] -= 20  # the first stretch is no better than the others
     assert argmax(values)[3:, 0].tolist() == list(range(symbols))[3:]
     assert argmax(torch.full((2, symbols), -torch.inf)).shape == (2, 1)

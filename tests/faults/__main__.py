@@ -1,9 +1,9 @@
-"""`python -m tests.faults CAMPAIGN`: what tries to break Regard; each campaign says in its module what is right.
+"""Campaigns that try to break Regard; the module of each campaign defines its correct outcomes.
 
-python -m tests.faults all --seed 1            every campaign, as `make campaign SEED=1` does; what they found
-                                               is kept in docs/dev/campaign.json and told in docs/dev/campaign.md
-python -m tests.faults commands --count 500    one of them
-python -m tests.faults commands --only 123     one try of it again, with all that it says
+python -m tests.faults all --seed 1               every campaign, as `make campaign SEED=1`; the findings are
+                                                  stored in docs/dev/campaign.json and docs/dev/campaign.md
+python -m tests.faults commands --count 500       one campaign
+python -m tests.faults commands --only 123        one trial again, with its full output
 """
 
 import argparse
@@ -31,7 +31,7 @@ KEPT, PAGE = DOCS / "campaign.json", DOCS / "campaign.md"
 
 
 def keep(found: list[dict[str, object]]) -> None:
-    """Put reports beside those of other campaigns and seeds, and all into the table of the page."""
+    """Store reports with those of other campaigns and seeds, and write all into the table of the page."""
     kept = {(each["name"], each["seed"]): each for each in [*read_json(KEPT), *found]}
     reports = [kept[key] for key in sorted(kept, key=str)]
     write_json(KEPT, reports)

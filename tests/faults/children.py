@@ -1,8 +1,8 @@
-"""A piece of work in a process of its own, forked from one that has imported everything: what became of it.
+"""Run a function in a process forked from one that has imported everything, and report its end.
 
-The child stands apart: its own session, its own standard streams (as descriptors, so that what a C library says
-is heard too), its own limits of memory and of file sizes. It ends as the interpreter would: a traceback for what
-escapes, standard output flushed last.
+The child is isolated: it has its own session, standard streams (as descriptors, so that output of C libraries is
+captured), and limits of memory and file sizes. It ends as the interpreter does: uncaught exceptions print a
+traceback, and standard output is flushed last.
 """
 
 import contextlib
@@ -19,31 +19,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MEMORY, FILE_SIZE = 2 << 30, 64 << 20
-"""Bytes that a child may have beyond what it was forked with, and that one of its files may have."""
+"""Limits of a child: bytes of memory beyond that at the fork, and bytes per file."""
 PATIENCE, GRACE = 4.0, 60.0
-"""Seconds after which a child is asked to stop, and then after which it hangs: what it compiles just then is done
-first, which takes three seconds, and many times that on a machine that is busy with others."""
+"""Seconds until a child is asked to stop, and until it counts as hung. A running compilation ends first, which
+takes three seconds, and many times that on a busy machine.
+"""
 NAP = 0.002
 OPEN = b"(Ctrl-C ends it)"
-"""What a server says when it is ready."""
+"""Output of a server that is ready."""
 NULL = Path(os.devnull)
 
 
 @dataclass(frozen=True)
 class Streams:
-    """What a child reads and writes."""
+    """Standard streams of a child."""
 
     stdin: Path = NULL
     stdout: Path | None = None
-    """None: kept, to be looked at."""
+    """None: captured."""
     encoding: str = "utf-8"
     closed: tuple[int, ...] = ()
-    """Descriptors of the standard streams that it does not have at all."""
+    """Closed descriptors of the standard streams."""
 
 
 @dataclass
 class Child:
-    """A process that was begun, and the files of what it says."""
+    """A started process, and the files of its output."""
 
     pid: int
     out: int
@@ -52,34 +53,34 @@ class Child:
     begun: float = field(default_factory=time.monotonic)
 
     def running(self) -> bool:
-        """Whether it has not ended yet; it may still be waited for."""
+        """Return whether the process is running; an ended one can still be waited for."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def serves(self) -> bool:
-        """Whether it says that it can be opened: it waits for requests, which nobody sends."""
+        """Return whether a server is ready: it waits for requests, and none will come."""
         return any(OPEN in _so_far(each) for each in (self.out, self.err))
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended."""
+    """Outcome of a child."""
 
     status: int
-    """As a shell gives it: 128 and the signal's number where one ended it."""
+    """Exit status as in a shell: 128 plus the signal's number for a killed process."""
     out: str
     err: str
     told: tuple[str, ...]
-    """What its watchers reported, see `watch`."""
+    """Reports of `watch`."""
     stopped: bool
-    """It was asked to stop, because it took long."""
+    """The child was asked to stop after the time limit."""
     hung: bool
     left_alive: bool
-    """A process that it began outlived it."""
+    """A child process is still running."""
     seconds: float
 
 
 def begin(work: Callable[[int], int], folder: Path, streams: Streams = Streams()) -> Child:
-    """Begin `work` in a child that stands in `folder`; `work` is given a descriptor to report to."""
+    """Start `work` in a child with the working directory `folder`; `work` gets a descriptor for its reports."""
     out, err, told = (os.memfd_create(name) for name in ("out", "err", "told"))
     gc.freeze()
     pid = os.fork()
@@ -95,7 +96,7 @@ def begin(work: Callable[[int], int], folder: Path, streams: Streams = Streams()
 
 
 def finish(child: Child, patience: float = PATIENCE) -> Ended:
-    """Wait for the end of a child, stop it where that takes long, and tell what became of it."""
+    """Wait for the end of a child, stop it after `patience` seconds, and return its outcome."""
     stopped = not _wait(child, patience, Child.serves)
     hung = False
     if stopped:
@@ -130,7 +131,7 @@ def run(
 
 
 def _wait(child: Child, seconds: float, enough: Callable[[Child], bool] = lambda child: False) -> bool:
-    """Whether a child ends within `seconds`, and before it has done `enough`."""
+    """Return whether a child ends within `seconds`, and before `enough` is true."""
     end = time.monotonic() + seconds
     while child.running():
         if time.monotonic() > end or enough(child):
@@ -140,8 +141,8 @@ def _wait(child: Child, seconds: float, enough: Callable[[Child], bool] = lambda
 
 
 def _outlived(group: int) -> bool:
-    """Whether a process of the group goes on; if so, end it."""
-    for _ in range(3000):  # what a process has begun ends its step first, and a busy machine takes long over it
+    """Return whether a process of the group is still running; end it if so."""
+    for _ in range(3000):  # a child process finishes its step first, which takes long on a busy machine
         try:
             os.killpg(group, 0)
         except ProcessLookupError:
@@ -190,7 +191,7 @@ def _limit(what: int, most: int) -> None:
 
 
 def _data() -> int:
-    """Return the bytes of this process's data."""
+    """Return the bytes of this process's data segment."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData"))
 
@@ -213,7 +214,7 @@ def _as_a_process(work: Callable[[], int]) -> int:
 
 @contextlib.contextmanager
 def as_nobody(folder: Path) -> Iterator[None]:
-    """For the rest of this process, be a user who owns `folder` and little else, where this one is root."""
+    """Drop root's rights in this process: become a user who owns `folder` and little else."""
     nobody = 65534
     if os.geteuid() == 0:
         for inside, folders, names in os.walk(folder):

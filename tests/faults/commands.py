@@ -1,14 +1,14 @@
-"""A campaign of command lines: every command and flag, with values that nobody should give.
+"""A campaign of command lines: every command and flag, with invalid and unusual values.
 
-    python -m tests.faults commands --seed 7 --count 20000      so many
-    python -m tests.faults commands --seed 7 --only 123         one of them again, with all that it says
+    python -m tests.faults commands --seed 7 --count 20000      number of trials
+    python -m tests.faults commands --seed 7 --only 123         one trial again, with its full output
 
-Each line runs in a forked child, as a user who owns little, on a ground with small runs, put back after it. Right
-is: status 0, 1 or 2, or that of the signal where it was stopped for taking long; on standard error one line
-that is Regard's own where the status is not 0, and names what it is about where it is 2; nothing unpickled;
-nothing written where nobody said, nothing changed by what was refused, no process and no temporary file left;
-no module executed of those that are planted beside the runs, and no control character in what is said, which may
-be to closed streams.
+Each line runs in a forked child, as a user with few rights, in a site with small runs, which is restored
+afterwards. A correct command ends with status 0, 1 or 2, or with that of the signal that stopped it after a long
+time. If the status is not 0, standard error has one line by Regard; if it is 2, the line names the wrong value.
+Nothing is unpickled. Nothing is written outside the named paths, and a refused command changes nothing. No
+process and no temporary file is left. No module planted beside the runs is executed. The output has no control
+characters. Standard streams may be closed.
 """
 
 import contextlib
@@ -35,39 +35,39 @@ from tests.faults.watch import watch
 USUAL_COUNT = 20_000
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 LONGEST = 1000
-"""Characters of a line that a person is to read."""
+"""Largest number of characters in a message."""
 PROGRESS = re.compile(
     r"(train|Training on|Validating on) |Unknown tokens: |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |"
     r"learn the vocabulary|vocabulary of \d|encode|prepare|read|Writing the model for |"
     r"fetch|[A-Z].*\d"
 )
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")
-"""Names of what is still being written, and of locks."""
+"""Names of temporary files and locks."""
 KEEPS = "the run keeps its last checkpoint"
-"""What a training says that cannot go on."""
+"""Message of a training that cannot continue."""
 DONE, STOPPED = 0, {128 + signal.SIGTERM, 128 + signal.SIGINT}
 
 
 def work(line: Line, root: Path, told: int) -> int:
-    """Do what a command line asks, in the child."""
+    """Run a command line in the child."""
     from regard.cli import main
 
-    os.environ["REGARD_DEBUG"] = "1"  # what escapes is to be seen
+    os.environ["REGARD_DEBUG"] = "1"  # uncaught exceptions must be visible
     sys.argv, path = ["regard", *line.argv], list(sys.path)
     watch(told, root, line.argv)
-    # Children of a comparison are forked as this one was: they would otherwise each import PyTorch anew.
+    # Processes of a comparison are forked from this one; otherwise each would import PyTorch again.
     with mock.patch("multiprocessing.get_context", lambda method=None: get_context("fork")):
         try:
             return main()
         finally:
-            # Ray and setuptools (for torch.compile) add folders of libraries inside of their own packages.
+            # Ray and setuptools (for torch.compile) add their vendored libraries to sys.path.
             own = [entry for entry in sys.path if "/site-packages/" not in entry or entry in path]
             if own != path:
                 os.write(told, f"leaves the path of modules as {sys.path}\n".encode())
 
 
 def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> list[str]:
-    """Return what is wrong with how a command ended."""
+    """Return the faults in the outcome of a command."""
     found = [*ended.told]
     found += ["hangs"] if ended.hung else []
     found += ["leaves a process"] if ended.left_alive else []
@@ -78,7 +78,7 @@ def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> li
     if not ended.hung:
         found += _faults_of_words(line, ended)
     refused = {name for name in changed if not _is_of_preparation(name, changed)}
-    # Whether somebody reads from a pipe is only seen when the report is written there, after all else.
+    # A closed pipe is only noticed when the report is written, which happens last.
     known = KEEPS in ended.err or "no process reads from it" in ended.err
     if ended.status == 2 and refused and not known:
         found.append(f"was refused, and changed {min(refused)!r}")
@@ -86,7 +86,7 @@ def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> li
 
 
 def _is_of_preparation(name: str, changed: set[str]) -> bool:
-    """Whether a name is that of prepared text, or leads to it: it stays, for whoever asks again otherwise."""
+    """Return whether a name is prepared text or a folder above it; it stays for later commands."""
     return f"{PREPARED}/" in f"{name}/" or any(
         each.startswith(f"{name}/") and f"/{PREPARED}/" in each for each in changed
     )
@@ -118,13 +118,13 @@ def _faults_of_words(line: Line, ended: Ended) -> Iterator[str]:
 
 
 def outcome_of(ended: Ended) -> str:
-    """Return in a word or two how a command ended."""
+    """Return the outcome of a command in a word or two."""
     names = {0: "done (status 0)", 1: "the machine refused (status 1)", 2: "refused (status 2)"}
     return "stopped while it worked" if ended.stopped else names.get(ended.status, f"status {ended.status}")
 
 
 def attempt(seed: int, index: int, every: Sequence[Form], site: Site) -> tuple[Trial, Ended]:
-    """Try one command line, judge, and put back what it changed."""
+    """Run one command line, judge it, and restore the site."""
     line = line_of(seed, index, every)
     ended = run(lambda told: work(line, site.folder, told), site.at, line.streams)
     changed, left = (set[str](), set[str]()) if site.same() else site.changes()
@@ -135,7 +135,7 @@ def attempt(seed: int, index: int, every: Sequence[Form], site: Site) -> tuple[T
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Try `count` command lines of a seed over all processors; `only`: that one, telling all that it says."""
+    """Run `count` command lines of a seed on all cores; `only` runs one with its full output."""
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch).chmod(0o755)
         root = Path(scratch).resolve()
@@ -174,7 +174,7 @@ def _alone(seed: int, index: int, every: Sequence[Form], ground: Path, root: Pat
 
 @contextlib.contextmanager
 def _apart(folder: Path, ground: Path) -> Iterator[Site]:
-    """For the rest of this process, be nobody in a folder of its own, with a copy of the ground."""
+    """Become an unprivileged user in a folder with a copy of the site."""
     with at_home(folder):
         copied = folder / "ground"
         shutil.copytree(ground, copied, symlinks=True, ignore=lambda inside, names: set(names) & {"pipe"})
@@ -185,7 +185,7 @@ def _apart(folder: Path, ground: Path) -> Iterator[Site]:
 
 
 def _side_by_side(seed: int, count: int, every: Sequence[Form], ground: Path, root: Path) -> Iterator[Trial]:
-    """Have as many processes as there are processors try each a part."""
+    """Run the trials on as many processes as there are cores."""
     context, workers = get_context("fork"), os.cpu_count() or 1
     queue = context.SimpleQueue()
 

@@ -1,4 +1,4 @@
-"""What a campaign changes in its process is put back, for whatever test comes next."""
+"""Restore the process's state that a campaign changes."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Ways to damage a file, each drawn by a random generator, so that it can be repeated."""
+"""Reproducible random damages of files."""
 
 import json
 import os
@@ -30,7 +30,7 @@ VALUES: list[Any] = [
     {"a": 1},
     DEEP,
 ]
-"""What may stand where something else belongs."""
+"""Values of wrong types."""
 STRAYS = (
     "step-",
     "step-x",
@@ -53,7 +53,7 @@ def cut(path: Path, random: Random, _: list[Path]) -> None:
 def flip(path: Path, random: Random, _: list[Path]) -> None:
     content = bytearray(path.read_bytes())
     if content:
-        # Headers and small files are where most can go wrong.
+        # Headers and small files are the most sensitive.
         most = random.choice([64, 1024, len(content)])
         place = random.randrange(min(most, len(content)))
         content[place] ^= 1 << random.randrange(8)
@@ -104,7 +104,7 @@ def link(path: Path, random: Random, _: list[Path]) -> None:
 
 
 def json_value(path: Path, random: Random, others: list[Path]) -> None:
-    """Put something else in one place of a JSON, or of a line or a header of it; other files lose a byte."""
+    """Change one value of a JSON file, or of a line or header in JSON; other files lose a byte."""
     if path.suffix == ".safetensors":
         return tensor_header(path, random, others)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -123,7 +123,7 @@ def json_value(path: Path, random: Random, others: list[Path]) -> None:
 
 
 def replaced(value: Any, random: Random) -> Any:
-    """Return JSON with one place changed: another value, a name more or less."""
+    """Return JSON with one change: another value, or a name added or removed."""
     holder: list[Any] = [value]
     places: list[tuple[Any, Any]] = [(holder, 0)]
     for container, key in places:
@@ -144,7 +144,7 @@ def replaced(value: Any, random: Random) -> Any:
 
 
 def tensor_header(path: Path, random: Random, _: list[Path]) -> None:
-    """Change one place of the header of a file of tensors."""
+    """Change one value in the header of a tensor file."""
     content = path.read_bytes()
     begin = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:begin])
@@ -166,7 +166,7 @@ def tensor_header(path: Path, random: Random, _: list[Path]) -> None:
 
 
 def edit_value(path: Path, random: Random, others: list[Path]) -> None:
-    """Change one number or truth value of a JSON, or of a line or a header, to another that may stand there."""
+    """Change one number or truth value of a JSON file, line or header to another valid one."""
     content = path.read_bytes()
     begin, end = 0, len(content)
     if path.suffix == ".safetensors":
@@ -198,7 +198,7 @@ def edit_value(path: Path, random: Random, others: list[Path]) -> None:
 
 
 def edit_words(path: Path, random: Random, others: list[Path]) -> None:
-    """Exchange two words of a text file or two symbols of a vocabulary; its length stays."""
+    """Exchange two words of a text file or two symbols of a vocabulary; the length stays."""
     content = path.read_bytes()
     if path.suffix == ".safetensors":
         return exchange_names(path, random, others)
@@ -212,7 +212,7 @@ def edit_words(path: Path, random: Random, others: list[Path]) -> None:
 
 
 def exchange_names(path: Path, random: Random, others: list[Path]) -> None:
-    """Exchange the names of two tensors of one shape, or the values of two names of a JSON."""
+    """Exchange the names of two tensors of one shape, or the values of two names of a JSON file."""
     if path.suffix != ".safetensors":
         return edit_value(path, random, others)
     content = path.read_bytes()
@@ -236,7 +236,7 @@ def _alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _leaves(holder: Any) -> list[tuple[Any, Any]]:
-    """Return the places of all values inside lists and objects."""
+    """Return the paths of all values inside lists and objects."""
     found, inside = [], [holder]
     for each in inside:
         for key in each if isinstance(each, dict) else range(len(each)):
@@ -248,7 +248,7 @@ def _leaves(holder: Any) -> list[tuple[Any, Any]]:
 
 
 def stray(path: Path, random: Random, _: list[Path]) -> None:
-    """Put something with an odd name beside it."""
+    """Create a file with an odd name in the same folder."""
     beside = path.with_name(f"{random.choice(STRAYS)}{random.choice(['', path.suffix])}")
     if beside.exists():
         return
@@ -264,5 +264,5 @@ def stray(path: Path, random: Random, _: list[Path]) -> None:
 WAYS: list[Way] = [cut, flip, flip, empty, noise, lengthen, remove, swap, folder, pipe, link, stray]
 WAYS += [json_value] * 5
 QUIET: list[Way] = [edit_value, edit_words, exchange_names]
-"""Ways after which a file still looks as one should."""
+"""Damages that leave a valid file."""
 WAYS += QUIET * 3

@@ -1,12 +1,12 @@
-"""A campaign against files: whatever a run or a prepared corpus holds is damaged, and commands are to answer.
+"""A campaign of damaged files: commands read damaged runs and prepared corpora.
 
-    python -m tests.faults files --seed 7 --count 10000      so many damages
-    python -m tests.faults files --seed 7 --only 123         one of them again
+    python -m tests.faults files --seed 7 --count 10000      number of damages
+    python -m tests.faults files --seed 7 --only 123         one damage again
 
-Files are found by walking freshly made runs of each kind, so that new ones are in it the day they appear. Right
-is status 0, 1 or 2 with one line at most on standard error; what a command prints with status 0 is what it prints
-of the undamaged run; and a training that goes on, or begins with what was prepared, makes the very losses that it
-makes with undamaged files. A file may also be mixed in from another run of the same shapes.
+The files are found by listing new runs of each kind, so new kinds of files are included automatically. A correct
+command ends with status 0, 1 or 2 and at most one line on standard error. With status 0 it prints what it prints
+of the undamaged run. A resumed training, or one on a prepared corpus, has the same losses as with undamaged
+files. A file can also be exchanged for that of another run with the same shapes.
 """
 
 import contextlib
@@ -35,11 +35,11 @@ from tests.faults.report import Report, Trial, counted
 from tests.german import write
 
 USUAL_COUNT, FEW = 10_000, 300
-"""Damages of one campaign; those that one process tries alone."""
+"""Damages of one campaign, and the largest number for a single process."""
 STEPS, STOPPED = 8, 4
 NOBODY = 65534
 PATIENCE = 120
-"""Seconds after which a command hangs."""
+"""Seconds until a command counts as hung."""
 TINY = {"hidden": 8, "heads": 2, "inner": 8, "enc_layers": 1, "dec_layers": 1, "vocab_size": 60, "tokens": 200}
 TRAININGS: dict[str, dict[str, Any]] = {
     "counting": {"hidden": 8, "batchsize": 4, "snapshots": 3},
@@ -61,11 +61,11 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 WRONG = ("traceback", "several lines", "hangs", "other losses", "other numbers", "odd status")
 MIXED = 0.15
-"""Share of damages that put a file of another run in place."""
+"""Share of damages that insert a file of another run."""
 
 
 class StoppedError(Exception):
-    """Ends a training at a checkpoint, as where its process was killed."""
+    """Ends a training at a checkpoint, as if its process was killed."""
 
 
 class HangError(BaseException):
@@ -74,17 +74,17 @@ class HangError(BaseException):
 
 @dataclass
 class Ground:
-    """Freshly made runs, each as it was in the middle of its training, and what became of it."""
+    """New runs, each as in the middle of its training, and the expected results."""
 
     folder: Path
     losses: dict[str, dict[int, float]] = field(default_factory=dict)
-    """Of each run, by step."""
+    """Losses of each run, by step."""
     flags: dict[str, dict[str, Any]] = field(default_factory=dict)
     printed: dict[str, str] = field(default_factory=dict)
-    """By command: what it prints of an undamaged run."""
+    """Output of each command on an undamaged run."""
 
     def files(self, task: str) -> list[Path]:
-        """Return all files of a run and of what was prepared for it, relative to their savepath."""
+        """Return all files of a run and of its prepared corpus, relative to their savepath."""
         found = (path for path in (self.folder / task).rglob("*") if path.is_file())
         return sorted(path.relative_to(self.folder / task) for path in found)
 
@@ -116,7 +116,7 @@ def prepare(folder: Path) -> Ground:
             for savepath, seed in ((folder / task, 0), (folder / "other" / task, 1)):
                 with contextlib.suppress(StoppedError), mock.patch.object(TrainingState, "save", stop):
                     regard.train(task, savepath=savepath, seed=seed, **flags)
-        # What is imported late is imported now: another user may not be allowed to.
+        # Import lazy modules now, because another user may not have access to them.
         shutil.copytree(folder / task, folder / "sound" / task)
         assert set(judge(ground, task, folder / "sound" / task, COMMANDS[task])) == {"status 0"}
         assert ground.printed
@@ -129,7 +129,7 @@ def losses(run: Path) -> dict[int, float]:
 
 
 def call(argv: list[str]) -> tuple[str, str]:
-    """Return what becomes of a command, its status or what is wrong, and what it prints."""
+    """Return the status or the faults of a command, and its output."""
     out, err = io.StringIO(), io.StringIO()
 
     def hang(*_: object) -> None:
@@ -151,14 +151,12 @@ def call(argv: list[str]) -> tuple[str, str]:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     lines = [*err.getvalue().splitlines(), *(str(each.message) for each in warned)]
-    # How far it has come is no complaint.
+    # Lines of progress are not complaints.
     lines = [
         line
         for line in lines
         if line.startswith("regard: ")
-        or not re.search(
-            r"Training on |Validating on |Unknown tokens: |prepare the|: step \d", line
-        )
+        or not re.search(r"Training on |Validating on |Unknown tokens: |prepare the|: step \d", line)
     ]
     if status not in (0, 1, 2):
         return "odd status", ""
@@ -169,7 +167,7 @@ def call(argv: list[str]) -> tuple[str, str]:
 
 
 def judge(ground: Ground, task: str, savepath: Path, commands: Sequence[list[str]]) -> list[str]:
-    """Return what becomes of each command on a damaged run."""
+    """Return the outcome of each command on a damaged run."""
     found = []
     for argv in commands:
         words = [str(savepath / each) if each == "page.html" else each for each in argv]
@@ -187,7 +185,7 @@ def judge(ground: Ground, task: str, savepath: Path, commands: Sequence[list[str
 
 
 def compared(ground: Ground, task: str, savepath: Path, *, begin: int) -> str:
-    """Say whether losses after `begin` are those of a training whose files were whole."""
+    """Compare the losses after `begin` with those of a training with intact files."""
     try:
         found = losses(savepath / task)
     except regard.InputError:
@@ -197,7 +195,7 @@ def compared(ground: Ground, task: str, savepath: Path, *, begin: int) -> str:
 
 
 def begun_anew(ground: Ground, task: str, savepath: Path) -> str:
-    """Train anew with what is prepared."""
+    """Train again on the prepared corpus."""
     (savepath / task).rename(savepath / "before")
     try:
         with often(), warnings.catch_warnings():
@@ -213,7 +211,7 @@ def begun_anew(ground: Ground, task: str, savepath: Path) -> str:
 def forbidden(
     ground: Ground, task: str, savepath: Path, commands: Sequence[list[str]], random: Random
 ) -> list[str]:
-    """Judge as another user, who may not read a file or a folder."""
+    """Run as another user, who may not read a file or a folder."""
     every = sorted(savepath.rglob("*"))
     for path in (savepath, *every):
         path.chmod(0o777)
@@ -236,7 +234,7 @@ def forbidden(
 
 
 def case(ground: Ground, seed: int, index: int) -> tuple[str, list[str]]:
-    """Damage one file, and return how, and what becomes of a command."""
+    """Damage one file; return the damage, and the outcome of a command."""
     random = Random(f"{seed}/{index}")
     task = random.choice(list(TRAININGS))
     savepath = ground.folder / "damaged"
@@ -259,7 +257,7 @@ def case(ground: Ground, seed: int, index: int) -> tuple[str, list[str]]:
 
 
 def trial(ground: Ground, seed: int, index: int) -> Trial:
-    """Damage one file, and judge what becomes of all commands together."""
+    """Damage one file, and judge the outcomes of all commands."""
     what, found = case(ground, seed, index)
     faults = tuple(f"{each}: {what}" for each in found if each in WRONG)
     outcome = "the machine refused" if "status 1" in found else "refused" if "status 2" in found else "unharmed"
@@ -267,7 +265,7 @@ def trial(ground: Ground, seed: int, index: int) -> Trial:
 
 
 def part_of(seed: int, indices: Sequence[int]) -> list[Trial]:
-    """Try the damages of some numbers, on a ground of its own."""
+    """Run the trials of some numbers, each in its own site."""
     with tempfile.TemporaryDirectory() as root:
         Path(root).chmod(0o755)
         ground = prepare(Path(root))
@@ -275,7 +273,7 @@ def part_of(seed: int, indices: Sequence[int]) -> list[Trial]:
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Try `count` damages of a seed, over all processors where they are many."""
+    """Run `count` damages of a seed, on all cores if there are many."""
     indices = list(range(count or USUAL_COUNT)) if only is None else [only]
     workers = os.cpu_count() or 1
     if len(indices) <= FEW:

@@ -1,7 +1,7 @@
-"""All flags of all commands, as the commands themselves declare them.
+"""All flags of all commands, as the commands declare them.
 
-Each command is called with each thing that it could be about, up to where it hands its dataclass to the parser;
-what it hands over is kept. So a new command, flag, task or model is in the campaign the day it appears.
+Each command is called with each possible subject, up to the call of the parser with its dataclass, which is
+stored. New commands, flags, tasks and models are therefore included automatically.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ VARIED = ("--vary", "lr=0.1,0.2")
 
 
 class SeenError(BaseException):
-    """The parser has been given all that a command has."""
+    """The parser has been called; ends the command."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,20 @@ class Flag:
 
 @dataclass(frozen=True)
 class Form:
-    """A command and what it is about, with all flags that it then has."""
+    """A command and its subject, with all flags."""
 
     command: str
     words: tuple[str, ...]
-    """What follows the command: nothing, or a task or a run, and what the flags depend on."""
+    """Arguments after the command: nothing, a task or a run, and the flags that other flags depend on."""
     flags: tuple[Flag, ...]
 
     def flag(self, name: str) -> Flag | None:
-        """Return the flag called `name`, if there is one."""
+        """Return the flag called `name`, or None."""
         return next((each for each in self.flags if each.name == name), None)
 
 
 def forms(runs: Sequence[str]) -> list[Form]:
-    """Return every command with everything it can be about; `runs` are to be found in the folder of this
-    process."""
+    """Return every command with every subject; runs are in the working directory of this process."""
     return [form for command in COMMANDS for form in _forms_of(command, runs)]
 
 
@@ -67,7 +66,7 @@ def _forms_of(command: str, runs: Sequence[str]) -> Iterator[Form]:
 
 
 def _subjects(command: str, runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield what a command can be about; of one that nobody has thought of here, it is runs."""
+    """Yield the subjects of a command; those of commands not listed here are runs."""
     if command in ("train", "compare"):
         for task in TASKS:
             for model in models_for(find_task(task)):
@@ -77,8 +76,8 @@ def _subjects(command: str, runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _flags_of(command: str, words: tuple[str, ...]) -> tuple[Flag, ...] | None:
-    """Return the flags of a command, None where it is not about this."""
-    # Training and comparing have flags of their own, and then those of what is trained.
+    """Return the flags of a command, or None if it does not accept this subject."""
+    # Training and comparisons have their own flags, followed by those of the model and task.
     parsers, extra = 1 + (command in ("train", "compare")), VARIED if command == "compare" else ()
     seen: list[Any] = []
     real = tyro.cli
@@ -105,7 +104,7 @@ def _flags_of(command: str, words: tuple[str, ...]) -> tuple[Flag, ...] | None:
 
 
 def _flat(default: Any) -> Iterator[Flag]:
-    """Yield the flags that a dataclass stands for, those of dataclasses inside it as well."""
+    """Yield the flags of a dataclass, including nested dataclasses."""
     hints = get_type_hints(type(default))
     for each in dataclasses.fields(default):
         value = getattr(default, each.name)

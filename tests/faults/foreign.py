@@ -1,10 +1,10 @@
-"""A campaign against models of other programs: files of their folders are damaged, and commands read them.
+"""A campaign of damaged models of other programs: commands read folders with damaged files.
 
-    python -m tests.faults decoders --seed 7 --count 500     so many damaged folders of one kind
-    python -m tests.faults decoders --seed 7 --only 123      one of them again
+    python -m tests.faults decoders --seed 7 --count 500     number of damaged folders of one kind
+    python -m tests.faults decoders --seed 7 --only 123      one trial again
 
-Each command runs in a process forked from one that has imported the libraries. Right is status 0, 1 or 2, and
-where it is not 0 one line on standard error, which is not about internal error.
+Each command runs in a process forked from one that has imported the libraries. A correct command ends with status
+0, 1 or 2. If the status is not 0, standard error has one line, which does not report an internal error.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from tests.faults.report import Report, Trial, counted
 
 USUAL_COUNT = 500
 PATIENCE = 60.0
-"""Seconds after which a command hangs."""
+"""Seconds until a command counts as hung."""
 PROGRESS = re.compile(r"[A-Z][\w ]+: \d+ of \d+ done$|Writing ")
 TEXT = "the cat sat on the mat"
 LATE = ("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto", "torch._dynamo")
@@ -92,7 +92,7 @@ EDITS: list[tuple[str, Any]] = [
     ("size", {"height": -1}),
     ("num_channels", 0),
 ]
-"""What a newer or damaged folder may say; written into a JSON file, over what is there or beside it."""
+"""Values of a newer or damaged folder, which replace or extend those of a JSON file."""
 CODE = [
     "class Tokenizer: pass\nclass Config: pass\n",
     "raise RuntimeError('x')\n",
@@ -105,16 +105,16 @@ CODE = [
 
 
 class Kind(NamedTuple):
-    """A kind of folder, how one is made, and the commands that read it."""
+    """A kind of folder, the function that creates it, and the commands that read it."""
 
     needs: tuple[str, ...]
     make: Callable[[Path], None]
     commands: tuple[tuple[str, ...], ...]
-    """`F` stands for the damaged folder, `G` for a sound one."""
+    """`F` is the damaged folder, `G` an intact one."""
 
 
 def edit(path: Path, random: Random, others: list[Path]) -> None:
-    """Write one of `EDITS` into a JSON file; another file gets a bit flipped."""
+    """Apply one of `EDITS` to a JSON file; flip a bit of other files."""
     jsons = [each for each in (path, *others) if each.suffix == ".json"]
     if not jsons:
         return random.choice(WAYS)(path, random, others)
@@ -131,7 +131,7 @@ def edit(path: Path, random: Random, others: list[Path]) -> None:
 
 
 def unfinite(path: Path, random: Random, others: list[Path]) -> None:
-    """Overwrite some numbers of a file of tensors."""
+    """Overwrite some numbers of a tensor file."""
     tensors = [each for each in (path, *others) if each.suffix == ".safetensors"]
     if not tensors:
         return random.choice(WAYS)(path, random, others)
@@ -297,7 +297,7 @@ def open_onnx(folder: Path) -> int:
 
 
 def work(argv: tuple[str, ...], told: int) -> int:
-    """Run one command, in the child."""
+    """Run one command in the child."""
     from regard.cli import main
 
     del told
@@ -307,7 +307,7 @@ def work(argv: tuple[str, ...], told: int) -> int:
 
 
 def faults_of(ended: Ended) -> list[str]:
-    """Return what is wrong with how a command ended."""
+    """Return the faults in the outcome of a command."""
     found = ["hangs"] if ended.hung or ended.stopped else []
     every = [line for line in ended.err.splitlines() if not PROGRESS.match(line)]
     lines = [line for line in every if line.startswith("regard: ")]
@@ -323,7 +323,7 @@ def faults_of(ended: Ended) -> list[str]:
 
 
 def trial(name: str, root: Path, seed: int, index: int) -> Trial:
-    """Damage one folder, and judge what becomes of a command."""
+    """Damage one folder, and judge the outcome of a command."""
     random = Random(f"{seed}/{index}")
     kind, site = KINDS[name], laid_out(name, root)
     folder = (site / "F").resolve()
@@ -334,7 +334,7 @@ def trial(name: str, root: Path, seed: int, index: int) -> Trial:
     )
     try:
         way(path, random, [each for each in files if each != path])
-    except (ValueError, OSError, UnicodeError):  # no such place in this file
+    except (ValueError, OSError, UnicodeError):  # the file has no such value
         path.write_bytes(random.randbytes(50))
     ended = run(partial(work, argv), site, patience=PATIENCE)
     what = (f"{argv[0]}: {way.__name__} {path.name}", *argv[1:], ended.err[-400:])
@@ -344,7 +344,7 @@ def trial(name: str, root: Path, seed: int, index: int) -> Trial:
 
 @contextlib.contextmanager
 def made(name: str) -> Iterator[Path]:
-    """Make a sound folder of a kind in a process of its own, and import what reads it."""
+    """Create an intact folder of a kind in a separate process, and import its readers."""
     for module in ("regard", "regard.cli.look", "regard.cli.import_model", *KINDS[name].needs, *LATE):
         if find_spec(module.partition(".")[0]) is not None:
             importlib.import_module(module)
@@ -366,7 +366,7 @@ def made(name: str) -> Iterator[Path]:
 
 
 def warm_up(name: str, root: Path) -> None:
-    """Run each command on the sound folder, so that what it imports need not be imported in each child."""
+    """Run each command on the intact folder, so that children need not import its modules."""
     site, here = laid_out(name, root), Path.cwd()
     os.chdir(site)
     try:
@@ -380,7 +380,7 @@ def warm_up(name: str, root: Path) -> None:
 
 
 def laid_out(name: str, root: Path) -> Path:
-    """Return a copy of the ground, in which one folder is to be damaged."""
+    """Return a copy of the site, in which one folder is to be damaged."""
     site = root / "site"
     shutil.rmtree(site, ignore_errors=True)
     shutil.copytree(root / "ground", site, symlinks=False)
@@ -392,7 +392,7 @@ def laid_out(name: str, root: Path) -> Path:
 
 
 def main(name: str, count: int | None, seed: int, only: int | None = None) -> Report:
-    """Try `count` damaged folders of a kind."""
+    """Run `count` trials with damaged folders of a kind."""
     indices = list(range(count or USUAL_COUNT)) if only is None else [only]
     again = f"python -m tests.faults {name} --seed {seed} --only {{index}}"
     if any(find_spec(each) is None for each in KINDS[name].needs):

@@ -1,6 +1,6 @@
-"""The ground that commands are tried on: a folder with small runs of every kind, texts, and odd files.
+"""The site of commands: a folder with small runs of every kind, texts, and odd files.
 
-Each try leaves it as it was: what it changed is put back. Whether it changed anything is part of the judgement.
+Each trial leaves it unchanged: changes are reverted, and they are part of the judgement.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 }
 """A training for each kind of model and of run."""
 ODD = {"antigravity", "ensurepip", "idlelib", "lib2to3", "this", "tkinter", "turtle", "turtledemo", "__main__"}
-"""Parts of the standard library that open a window, or are programs."""
+"""Modules of the standard library that open a window or are programs."""
 LINES = [
     "ABCABC\n3. Mai 1979\nHeute läuft der kleine Hund.\n",
     "Heute läuft der kleine Hund.\tThe small dog runs today.\nABC\tABC\nno tab\n",
@@ -56,11 +56,11 @@ LATE = (
     "transformers.models.auto.tokenization_auto",
     "uvicorn.protocols.http.h11_impl",
 )
-"""What commands import when they need it, of what an install may have."""
+"""Lazy imports of commands, if installed."""
 
 
 class _Missing:
-    """Notes the top-level modules that are looked for and are not there; it finds none."""
+    """Import hook that stores the names of missing top-level modules; it finds none."""
 
     names: ClassVar[set[str]] = set()
 
@@ -70,12 +70,14 @@ class _Missing:
 
 
 def asked_for() -> set[str]:
-    """Return modules that are not installed and that commands, or what they import, look for."""
+    """Return modules that are not installed, and that commands or their dependencies look for."""
     return {name for name in _Missing.names | extra_names() if find_spec(name) is None}
 
 
 def warm_up() -> None:
-    """Import what any command may import, as a child, which may not reach it, is forked from this process."""
+    """Import everything that commands may import: children are forked from this process and may not have
+    access to it.
+    """
     sys.meta_path.append(_Missing())
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True
@@ -92,7 +94,7 @@ def warm_up() -> None:
 
 
 def _import_whole(name: str) -> None:
-    """Import a part of the standard library with all that is inside it, as far as this machine has it."""
+    """Import a package of the standard library with all its submodules that exist on this machine."""
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = import_module(name)
@@ -102,7 +104,7 @@ def _import_whole(name: str) -> None:
 
 
 def make_ground(folder: Path) -> Path:
-    """Make the ground in `folder`, in a child, for what has trained cannot be forked from safely."""
+    """Create the site in `folder` in a child, because a process that has trained cannot be forked safely."""
     ground = folder / "ground"
     for name in ("home", "tmp"):
         (folder / name).mkdir()
@@ -117,7 +119,7 @@ def make_ground(folder: Path) -> Path:
 
 
 def _train(ground: Path) -> int:
-    """Train all runs, and use what is imported late once."""
+    """Train all runs, and use lazy imports once."""
     from regard.cli import main
 
     os.chdir(ground)
@@ -129,12 +131,12 @@ def _train(ground: Path) -> int:
 
 
 COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "home/compiled"}
-"""Where PyTorch keeps what it compiles, which it has decided on before a try becomes nobody."""
+"""Folder of PyTorch's compiled code; PyTorch reads it before a trial changes the user."""
 
 
 @contextlib.contextmanager
 def at_home(folder: Path) -> Iterator[None]:
-    """Have the process's home, caches and temporary files in `folder`."""
+    """Set the process's home, caches and temporary files to `folder`."""
     for name, inside in {"HOME": "home", "XDG_STATE_HOME": "home/state", "TMPDIR": "tmp", **COMPILED}.items():
         os.environ[name] = str(folder / inside)
     os.environ.pop("DISPLAY", None)
@@ -145,7 +147,7 @@ def at_home(folder: Path) -> Iterator[None]:
 
 
 class Site:
-    """A copy of the ground, to be put back after each try."""
+    """A copy of the site, restored after each trial."""
 
     def __init__(self, ground: Path, folder: Path) -> None:
         self.ground, self.folder = ground, folder
@@ -155,7 +157,7 @@ class Site:
         self.put_back()
 
     def put_back(self) -> None:
-        """Make all as it was."""
+        """Restore the copy."""
         for path in (self.at, self.folder / "tmp"):
             if path.exists():
                 _open_up(path)
@@ -168,7 +170,7 @@ class Site:
         self.content = content(self.at)
 
     def changes(self) -> tuple[set[str], set[str]]:
-        """Return what is new or gone or other than before, and which temporary files were left."""
+        """Return new, missing and changed files, and remaining temporary files."""
         after = tree(self.at)
         seen = {
             name
@@ -182,12 +184,12 @@ class Site:
         return seen, left
 
     def same(self) -> bool:
-        """Whether nothing at all was touched."""
+        """Return whether nothing has changed."""
         return tree(self.at) == self.before and not any((self.folder / "tmp").iterdir())
 
 
 def tree(folder: Path) -> Tree:
-    """Return what stands in a folder: mode and place of everything, of files also size and time."""
+    """Return the state of a folder: mode and inode of everything, size and time of files."""
     found: Tree = {}
     for inside, folders, names in os.walk(folder):
         for name in (*folders, *names):
@@ -202,13 +204,13 @@ def tree(folder: Path) -> Tree:
 
 
 def content(folder: Path) -> dict[str, str]:
-    """Return a digest of each file in a folder that can be read."""
+    """Return a digest of each readable file in a folder."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return {str(path.relative_to(folder)): digest(path) for path in files if os.access(path, os.R_OK)}
 
 
 def digest(path: Path) -> str:
-    """Return a digest of a file, nothing where there is none to read."""
+    """Return a digest of a file, or nothing if it is not readable."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:

@@ -1,12 +1,12 @@
-"""Kills, full disks and signals: whatever happens at whatever moment, nothing is lost.
+"""A campaign of kills, full disks and signals: nothing is lost at any moment.
 
-    python -m tests.faults kills                     500 of all file operations of every scene, by the seed
-    python -m tests.faults kills --count 5000        all of them, in each way
-    python -m tests.faults signals --count 300       signals and SIGKILL at random moments
-    python -m tests.faults kills --only 123          one of them again
+    python -m tests.faults kills                   500 of all file operations of every scene, by the seed
+    python -m tests.faults kills --count 5000      all of them, with each fault
+    python -m tests.faults signals --count 300     signals and SIGKILL at random moments
+    python -m tests.faults kills --only 123        one trial again
 
-After each the run in the folder works, the next command goes on, and in the end all files are, bit for bit, those
-of a training that nobody disturbed: so no loss differs, nothing older is in use, and no temporary file is left.
+After each fault the run in the folder works, and the next command continues. In the end all files are bit for bit
+those of an undisturbed training: losses are equal, no older file is used, and no temporary file is left.
 """
 
 import os
@@ -29,7 +29,7 @@ USUAL_COUNT = 500
 
 
 def operations_of(stage: Stage) -> list[str]:
-    """Return the file operations of a scene, in order."""
+    """Return the file operations of a scene in order."""
     site = fresh(stage)
 
     def count(told: int) -> None:
@@ -52,13 +52,13 @@ def operations_of(stage: Stage) -> list[str]:
 
 
 def struck(stage: Stage, way: str, at: int) -> tuple[Path, Ended]:
-    """Let a scene be struck at its operation `at`."""
+    """Fail the operation `at` of a scene."""
     site = fresh(stage)
     return site, call(stage.scene.argv, site, lambda told: Operations(site, way, at).watch())
 
 
 def signalled(stage: Stage, number: int, seconds: float) -> tuple[Path, Ended]:
-    """Let a scene be sent a signal after some time."""
+    """Send a signal to a scene after some time."""
     site = fresh(stage)
     child = begin(doing(stage.scene.argv), site)
     time.sleep(seconds)
@@ -67,7 +67,7 @@ def signalled(stage: Stage, number: int, seconds: float) -> tuple[Path, Ended]:
 
 
 def judge(stage: Stage, site: Path, ended: Ended, allowed: set[int]) -> Iterator[str]:
-    """Yield what is wrong after a fault: with its words, with what is there, and with how it goes on."""
+    """Yield the faults after a failure: in the messages, in the folder, and when continuing."""
     scene = stage.scene
     own = [line for line in ended.err.splitlines() if line.startswith("regard: ")]
     if "Traceback" in ended.err or "Exception ignored" in ended.err:
@@ -88,7 +88,7 @@ def judge(stage: Stage, site: Path, ended: Ended, allowed: set[int]) -> Iterator
         and f"{scene.run}/config.json" in stage.old
         and f"{scene.run}/config.json" not in now
     ):
-        # What was moved away is put back by whatever looks for it next.
+        # The next command that uses the folder restores renamed files.
         call(["test", scene.run, "--samples", "2"], site)
         if not (site / scene.run / "config.json").is_file():
             yield "neither the old run nor the new one is there"
@@ -107,7 +107,7 @@ def _used(run: str, site: Path) -> Iterator[str]:
 
 
 def _gone_on(stage: Stage, site: Path) -> Iterator[str]:
-    """Do what is left to do, and compare."""
+    """Run the remaining commands, and compare the files."""
     again = stage.scene.again(site)
     if again is not None:
         ended = call(again, site)
@@ -117,7 +117,7 @@ def _gone_on(stage: Stage, site: Path) -> Iterator[str]:
     found = contents(site)
     if missing := sorted(stage.whole.keys() - found.keys()):
         yield f"is missing in the end: {missing[0]}"
-    # A lock that a dead process held is nobody's: the next that writes there takes it, and takes it away.
+    # The lock of a dead process is free: the next writer takes and removes it.
     held = {name for name in found if again is None and name.endswith(".lock")}
     if more := sorted(found.keys() - stage.whole.keys() - held):
         yield f"is left over in the end: {more[0]}"
@@ -126,7 +126,7 @@ def _gone_on(stage: Stage, site: Path) -> Iterator[str]:
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Strike every scene at each of its operations in each way; `count`: a sample of so many, by the seed."""
+    """Fail every scene at each of its operations with each fault; `count` selects a sample by the seed."""
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch).resolve()
         stages = _stages(root)
@@ -157,7 +157,7 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
 
 
 def main_signals(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Send `count` signals at moments by the seed."""
+    """Send `count` signals at random moments of the seed."""
     trials = []
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch).resolve()

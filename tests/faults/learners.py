@@ -1,10 +1,10 @@
-"""Learners' files that die, print, patch and loop: `regard check` says what happened in one line.
+"""A campaign of learners' files that die, print, patch and loop: `regard check` reports it in one line.
 
-    python -m tests.faults learners --count 100    files, by the seed
-    python -m tests.faults learners --only 12      one of them again
+    python -m tests.faults learners --count 100     number of files, by the seed
+    python -m tests.faults learners --only 12       one file again
 
-Each file has a right answer and one act, done while the file is loaded, when its function is called, or in a
-method that Python calls. Status 0 or 1; no traceback, no internal error, one line for what stopped.
+Each file has a right answer and one act, which runs on import, when its function is called, or in a method that
+Python calls. The status is 0 or 1. There is no traceback and no internal error, and one line on what stopped.
 """
 
 import os
@@ -74,7 +74,7 @@ PLACES = {
 
 
 def learners_file(random: Random) -> tuple[str, str]:
-    """Return what a file does, and its text."""
+    """Return the act of a file, and its text."""
     kind = random.choice(list(ACTS))
     act = random.choice(ACTS[kind]).format(
         number=random.randrange(3, 200),
@@ -94,7 +94,7 @@ def learners_file(random: Random) -> tuple[str, str]:
 
 
 def faults_of(status: int, out: str, err: str) -> Iterator[str]:
-    """Yield what is wrong with how a check ended."""
+    """Yield the faults in the outcome of a check."""
     if status not in (0, 1):
         yield f"status {status}"
     if "internal error" in out + err:
@@ -134,7 +134,7 @@ def tried(index: int, seed: int) -> Trial:
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Check so many files, or one of them."""
+    """Check the given number of files, or one of them."""
     numbers = range(count or USUAL_COUNT) if only is None else [only]
     trials = [tried(index, seed) for index in counted("learners", len(numbers), numbers)]
     return Report(

@@ -1,4 +1,4 @@
-"""Command lines that nobody should type, each from its seed."""
+"""Invalid and unusual command lines, each determined by its seed."""
 
 import re
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ SMALL = {
     "enc_layers": "1",
     "dec_layers": "1",
 }
-"""What keeps a command short, where it has such a flag and that is not what is tried."""
+"""Flags that shorten a command, if it has them and they are not under test."""
 WEIGHTS = {"train": 28, "test": 18, "translate": 14, "score": 9, "prune": 7, "export": 6, "compare": 5, "show": 1}
 USUAL = 4
-"""Weight of every other command."""
+"""Weight of frequent commands."""
 TRANSLATION_TEXT = ["--train", "text/train.de", "text/train.en", "--valid", "text/valid.de", "text/valid.en"]
 VARIED = [
     "hidden=4,8",
@@ -45,11 +45,11 @@ VARIED = [
 
 @dataclass(frozen=True)
 class Line:
-    """A command line, what of it is odd, and what it reads and writes."""
+    """A command line, its oddities, and the paths it reads and writes."""
 
     argv: tuple[str, ...]
     odd: tuple[str, ...]
-    """Flags and values of which a refusal is to name one."""
+    """Flags and values; a refusal must name one of them."""
     streams: Streams
 
 
@@ -69,7 +69,7 @@ def line_of(seed: int, index: int, forms: Sequence[Form]) -> Line:
     if command in ("translate",) and random.random() < 0.5:
         text = random.choice(TEXTS)
         odd.append(text)
-        # A text may stand after the flags as well as before them.
+        # Positional arguments can precede or follow the flags.
         words, groups = (words, [*groups, [text]]) if random.random() < 0.3 else ([*words, text], groups)
     argv = [_misspelt(command, odd, random), *words, *(word for group in groups for word in group)]
     return Line(tuple(argv), (*odd, *argv), _streams(random))
@@ -86,7 +86,7 @@ def _subject(form: Form, odd: list[str], random: Random) -> list[str]:
 
 
 def _given(flag: Flag, values: list[str], odd: list[str], random: Random) -> list[str]:
-    """Write a flag and its values in one of the spellings."""
+    """Return a flag and its values in one of the spellings."""
     odd += [flag.name, *values]
     name = "--" + (flag.name.replace("_", "-") if random.random() < 0.3 else flag.name)
     if flag.hint is bool:
@@ -96,7 +96,7 @@ def _given(flag: Flag, values: list[str], odd: list[str], random: Random) -> lis
 
 
 def _usual(form: Form, tried: set[str], random: Random) -> list[list[str]]:
-    """Return flags that keep the command short, and mostly let it come to its work."""
+    """Return flags that shorten the command and usually let it start its work."""
     found = [[f"--{name}", value] for name, value in SMALL.items() if form.flag(name) and name not in tried]
     if form.words[:1] == ("translation",) and form.flag("train") and not {"train", "valid"} & tried:
         found = [each for each in found if each[0] != "--batchsize"]
@@ -113,28 +113,28 @@ def _usual(form: Form, tried: set[str], random: Random) -> list[list[str]]:
 
 
 def _strange(form: Form, forms: Sequence[Form], odd: list[str], random: Random) -> list[list[str]]:
-    """Return words that do not belong there, more often none."""
+    """Return words that do not belong there, usually none."""
     chance = random.random()
     if chance < 0.82:
         return []
-    if chance < 0.85:  # a flag that nobody has
+    if chance < 0.85:  # an unknown flag
         found = [
             random.choice(["--nothing", "--", "-x", "---steps", "--s\udcff", "--" + "n" * 5000, "--\x00", "-"])
         ]
     elif chance < 0.89:  # a flag of another command or task
         flag = random.choice(random.choice(forms).flags or (Flag("nothing", int, 1),))
         found = [f"--{flag.name}", *hostile(flag, random)]
-    elif chance < 0.93 and form.flags:  # a flag again, or without its value
+    elif chance < 0.93 and form.flags:  # a repeated flag, or one without its value
         flag = random.choice(form.flags)
         found = random.choice(
             [[f"--{flag.name}"], [f"--{flag.name}="], [f"--{flag.name}", "1", f"--{flag.name}=2"]]
         )
-    elif chance < 0.96 and form.flags:  # a flag misspelt
+    elif chance < 0.96 and form.flags:  # a misspelt flag
         name = random.choice(form.flags).name
         found = [
             random.choice([f"--{name[:-1]}", f"--{name.upper()}", f"-{name}", f"--{name}s=1", f"--no-{name}"])
         ]
-    else:  # a word too many
+    else:  # an extra word
         found = [random.choice([*TEXTS, *PATHS])]
     odd += [word.lstrip("-").partition("=")[0] for word in found] + found
     return [found]
@@ -156,10 +156,10 @@ def _streams(random: Random) -> Streams:
 
 
 def near(words: Sequence[str], message: str) -> bool:
-    """Whether a message names one of `words`: as it stands, as Python writes it, or its beginning."""
+    """Return whether a message names one of `words`: literally, as Python's repr, or by its beginning."""
     said = message.lower()
     for word in words:
-        if not word.rpartition("=")[2] and "'.'" in said:  # a path of no characters is this folder
+        if not word.rpartition("=")[2] and "'.'" in said:  # an empty path is the working directory
             return True
         plain = word.strip().lstrip("-").partition("=")[0]
         spellings = (word, word.removeprefix("./"), repr(word)[1:-1], plain)

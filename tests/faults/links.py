@@ -1,10 +1,10 @@
-"""Links at every name that a command writes: what they lead to stays as it was.
+"""A campaign of links at every name that a command writes: their targets stay unchanged.
 
-    python -m tests.faults links                     all names of every scene, in each way; or `--count` of them
-    python -m tests.faults links --only 12           one of them again
+    python -m tests.faults links                  all names of every scene, with each kind of link, or `--count`
+    python -m tests.faults links --only 12        one trial again
 
-Where a file or folder is there before the command, the link leads to a copy of it, so that it can be read.
-Right is: nothing outside the folder has changed, the status is 0, 1 or 2, and what is refused is one line.
+If a file or folder exists before the command, the link leads to a copy of it, so that it can be read. Nothing
+outside the folder may change, the status is 0, 1 or 2, and a refusal is one line.
 """
 
 import os
@@ -29,8 +29,8 @@ PRECIOUS = b"precious"
 def names_of(stage: Stage) -> list[str]:
     """Return the files and folders that a scene writes, by their names in its folder.
 
-    Folders that a user names are left out, as links to them may be followed, and what is written into a folder
-    that has a name of its own until it is whole.
+    Folders that the user names are left out, because links to them may be followed, and so is the content of
+    folders that are written under temporary names.
     """
     written = {HALF_WRITTEN.sub(r"/\1", each.partition(" ")[2]) for each in operations_of(stage)}
     locks = {each.partition(" ")[2] for each in operations_of(stage) if each.endswith(".lock")}
@@ -43,13 +43,13 @@ def names_of(stage: Stage) -> list[str]:
 
 
 def can_be(stage: Stage, name: str, way: str) -> bool:
-    """Whether a link can be in the place of `name` before the command: a folder has no second name."""
+    """Return whether a link can replace `name` before the command: a folder has no hard links."""
     place = stage.folder / name
     return place.parent.is_dir() and (way == "link" or not place.is_dir())
 
 
 def plant(site: Path, name: str, way: str) -> Path:
-    """Put a link in the place of `name`, and return the folder that it leads to."""
+    """Replace `name` by a link, and return its target folder."""
     place, outside = site / name, site.with_name("outside")
     shutil.rmtree(outside, ignore_errors=True)
     outside.mkdir()
@@ -58,7 +58,7 @@ def plant(site: Path, name: str, way: str) -> Path:
         shutil.move(place, victim)
     elif way in ("link", "second name"):
         victim.write_bytes(PRECIOUS)
-    if way == "link to a pipe":  # and not to a device: a fault would replace that for the whole machine
+    if way == "link to a pipe":  # and not to a device, which a fault would replace for the whole machine
         victim.unlink(missing_ok=True)
         os.mkfifo(victim)
     if way == "second name":
@@ -73,7 +73,7 @@ def plant(site: Path, name: str, way: str) -> Path:
 
 
 def judge(ended: Ended, before: dict[str, bytes], after: dict[str, bytes], way: str) -> Iterator[str]:
-    """Yield what is wrong: with what the link led to, and with the command's words."""
+    """Yield the faults: in the target of the link, and in the output of the command."""
     if changed := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
         yield f"changes what a {way} led to: {changed[0]}"
     if "Traceback" in ended.err or "internal error" in ended.err:
@@ -86,7 +86,7 @@ def judge(ended: Ended, before: dict[str, bytes], after: dict[str, bytes], way: 
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Plant links at all names of all scenes; `count`: at so many of them, by the seed."""
+    """Plant links at all names of all scenes, or at `count` of them by the seed."""
     trials = []
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch).resolve()

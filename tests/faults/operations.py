@@ -1,10 +1,10 @@
-"""A process that dies, or whose disk refuses, at its n-th file operation.
+"""Kill a process, or make its disk fail, at its n-th file operation.
 
-Operations are counted as Python announces them (audit events: opening for writing, mkdir, rename and replace,
-unlink, rmdir, link, truncate, chmod), where it does not by functions in place of its own (`os.fsync`, `os.write`,
-every write of a file opened for writing as it leaves the buffer), and, for the exchange of two names, by the call
-of the C library. What a C library writes on its own is not seen: none of those that Regard uses does, as the
-sizes of the files that are written show (see `test_operations`).
+Operations are counted by Python's audit events (opening for writing, mkdir, rename and replace, unlink, rmdir,
+link, truncate, chmod). Functions without audit events are replaced (`os.fsync`, `os.write`, each write of a file
+when it leaves the buffer), and the exchange of two names is counted by the call of the C library. Writes by C
+libraries are not seen; no library that Regard uses has them, as the sizes of the written files show (see
+`test_operations`).
 """
 
 import builtins
@@ -30,20 +30,20 @@ EVENTS = {
     "os.chmod": "chmod",
 }
 GROWING = {"open", "write", "mkdir", "fsync", "link", "symlink"}
-"""What a full disk refuses; it still renames and removes."""
+"""Operations that fail on a full disk; renaming and removing still work."""
 WAYS = ("die", "half", "full", "io")
-"""Die before it; write half of what is to be written and die; no space from then on; one error of the device."""
+"""Die before the operation; write half and die; no space from then on; one error of the device."""
 
 
 class Operations:
-    """Counts operations below a folder, and does at the n-th what is asked."""
+    """Counts operations below a folder, and fails the n-th."""
 
     def __init__(self, root: Path, way: str, at: int) -> None:
         self.root, self.way, self.at = str(root), way, at
         self.log: list[str] = []
 
     def comes(self, name: str, path: str) -> None:
-        """Note an operation before it is done."""
+        """Count an operation before it runs."""
         self.log.append(f"{name} {path.removeprefix(self.root)}")
         count = len(self.log)
         if count == self.at and self.way in ("die", "half"):
@@ -54,14 +54,14 @@ class Operations:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def writes(self, path: str, content: memoryview, write: Callable[[Any], int]) -> int:
-        """Note a write, and do it."""
+        """Count a write, and run it."""
         if self.way == "half" and len(self.log) + 1 == self.at:
             write(content[: len(content) // 2])
         self.comes("write", path)
         return write(content)
 
     def hear(self, event: str, values: tuple[Any, ...]) -> None:
-        """Take an audit event."""
+        """Handle an audit event."""
         if event == "open":
             path, mode, flags = values
             if (isinstance(mode, str) and set(mode) & set("wax+")) or (flags or 0) & WRITES:
@@ -84,7 +84,7 @@ class Operations:
                 self.comes(name, found)
 
     def watch(self) -> None:
-        """Begin to count, for the rest of this process."""
+        """Start to count, for the rest of this process."""
         sys.addaudithook(self.hear)
         real_fsync, real_write, real_open, operations = os.fsync, os.write, io.open, self
 

@@ -1,4 +1,4 @@
-"""Modules that nobody asked for, in the folder where a command runs: none of them is to be executed."""
+"""Modules planted in the working directory of a command: none of them may be executed."""
 
 import importlib.metadata
 import re
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 RAN = "RAN-"
-"""What the name of a file begins with that an executed module leaves in the current directory."""
+"""Prefix of the files that an executed module creates in the current directory."""
 IMPORTS = re.compile(
     r"^\s*(?:import|from)\s+([A-Za-z_]\w*)|"
     r"(?:find_spec|import_module|__import__|is_package_available|is_available|LazyLoader)\(\s*[\"']([A-Za-z_]\w*)",
@@ -18,7 +18,7 @@ CODE = f'open(f"{RAN}{{__name__}}", "w").close()\n'
 
 
 def tried_names(files: Iterable[Path]) -> set[str]:
-    """Return the top-level modules that Python files import, or look for, somewhere."""
+    """Return the top-level modules that Python files import or look for."""
     found: set[str] = set()
     for file in files:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -27,13 +27,13 @@ def tried_names(files: Iterable[Path]) -> set[str]:
 
 
 def loaded_files() -> list[Path]:
-    """Return the Python files of all modules that this process has loaded."""
+    """Return the Python files of all loaded modules."""
     paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     return [Path(path) for path in paths if path and path.endswith(".py") and Path(path).is_file()]
 
 
 def installed_files() -> list[Path]:
-    """Return the Python files of all that Regard depends on, extras included, as far as it is installed."""
+    """Return the Python files of all installed dependencies of Regard, including extras."""
     seen: set[str] = set()
     files: list[Path] = []
     left = ["regard"]
@@ -52,15 +52,16 @@ def installed_files() -> list[Path]:
 
 
 def extra_names() -> set[str]:
-    """Return the names of all that the extras of pyproject.toml need, as modules."""
+    """Return the modules of all extras in pyproject.toml."""
     content = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     needed = [each for extra in content["project"]["optional-dependencies"].values() for each in extra]
     return {re.split(r"[^\w.-]", each)[0].replace("-", "_") for each in needed}
 
 
 def plant(folder: Path, names: Iterable[str], *, as_folders: bool = False) -> int:
-    """Put a module of each name into a folder, or an empty folder, unless there is something of that name;
-    returns how many."""
+    """Create a module of each name in a folder, or an empty folder, unless the name exists; return their
+    number.
+    """
     count = 0
     for name in names:
         place = folder / (name if as_folders else f"{name}.py")

@@ -1,4 +1,4 @@
-"""What a campaign found: a table of counts, and of each fault how to repeat it."""
+"""Findings of a campaign: a table of counts, and instructions to repeat each fault."""
 
 import json
 import re
@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 Each = TypeVar("Each")
 EXAMPLES = 3
-"""Trials that are told of a fault that many have in common."""
+"""Trials listed for each kind of fault."""
 
 
 SECONDS = 20
-"""Between two lines that tell how far a campaign is."""
+"""Seconds between two lines of progress."""
 
 
 def counted(name: str, total: int, tries: Iterable[Each]) -> Iterator[Each]:
-    """Yield what there is to try, telling now and then how far that is."""
+    """Yield the trials, and report progress now and then."""
     told = time.monotonic()
     for done, each in enumerate(tries):
         if time.monotonic() - told > SECONDS:
@@ -31,7 +31,7 @@ def counted(name: str, total: int, tries: Iterable[Each]) -> Iterator[Each]:
 
 @dataclass(frozen=True)
 class Trial:
-    """One try, and what is wrong with how it ended."""
+    """One trial, and the faults of its outcome."""
 
     index: int
     kind: str
@@ -42,23 +42,23 @@ class Trial:
 
 @dataclass(frozen=True)
 class Report:
-    """All tries of one campaign."""
+    """All trials of one campaign."""
 
     name: str
     seed: int
     trials: list[Trial]
     again: str
-    """How one is repeated: {index} stands for its number."""
+    """Command that repeats a trial; {index} is its number."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each outcome came."""
+        """Return the count of each outcome."""
         found = Counter("a fault" if trial.faults else trial.outcome for trial in self.trials)
         return dict(sorted(found.items()))
 
     @property
     def faults(self) -> dict[str, list[Trial]]:
-        """Trials by what is wrong with them; what differs in names and numbers alone counts as one."""
+        """Return trials by fault; faults that differ only in names and numbers count as one."""
         found = defaultdict(list)
         for trial in self.trials:
             for fault in trial.faults:
@@ -66,7 +66,7 @@ class Report:
         return dict(sorted(found.items(), key=lambda each: -len(each[1])))
 
     def told(self) -> str:
-        """Return the counts, and of each kind of fault some trials and how they are repeated."""
+        """Return the counts, and some trials of each kind of fault with the commands that repeat them."""
         lines = [f"{len(self.trials)} {self.name}, seed {self.seed}"]
         lines += [f"  {number:6d}  {outcome}" for outcome, number in self.counts.items()]
         for fault, trials in self.faults.items():
@@ -77,7 +77,7 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def json(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return plain data."""
         faults = {
             fault: [self.again.format(index=each.index) for each in trials[:EXAMPLES]]
             for fault, trials in self.faults.items()
@@ -92,7 +92,7 @@ class Report:
 
 
 def alike(fault: str) -> str:
-    """Return a fault without what differs from one trial to the next."""
+    """Return a fault without the details that differ between trials."""
     return re.sub(r"\d+", "#", re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", fault))[:160]
 
 
@@ -101,7 +101,7 @@ def _cut(trial: Trial) -> str:
 
 
 def table(reports: list[dict[str, Any]]) -> str:
-    """Return the Markdown table of several campaigns, as `json` gives them."""
+    """Return the Markdown table of several campaigns, from the data of `json`."""
     rows = ["| what | seed | tried | faults | how they ended |", "| --- | ---: | ---: | ---: | --- |"]
     for each in reports:
         counts = dict(each["counts"])
@@ -112,7 +112,7 @@ def table(reports: list[dict[str, Any]]) -> str:
 
 
 def write_table(page: Path, reports: list[dict[str, Any]], name: str = "campaign") -> None:
-    """Put the table between its markers on a page."""
+    """Write the table between its markers on a page."""
     text = page.read_text(encoding="utf-8")
     begin, end = f"<!-- table: {name} -->\n", "<!-- end -->"
     before, _, rest = text.partition(begin)
@@ -121,10 +121,10 @@ def write_table(page: Path, reports: list[dict[str, Any]], name: str = "campaign
 
 
 def read_json(path: Path) -> list[dict[str, Any]]:
-    """Return what was kept; nothing where nothing was."""
+    """Return the stored findings, or nothing."""
     return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
 
 
 def write_json(path: Path, reports: list[dict[str, Any]]) -> None:
-    """Keep what was found as data."""
+    """Store the findings as data."""
     path.write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")

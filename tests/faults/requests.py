@@ -1,11 +1,11 @@
-"""Requests that nobody should send, to every route of the explorer.
+"""A campaign of invalid requests to every route of the explorer.
 
-Routes come from the application's own table, and what a route is asked from its own shape, so that a new one is
-attacked the day it appears. Each request follows from its seed alone: `request_of(seed, routes)` makes it again,
-and `python -m tests.faults requests --only SEED` sends it.
+Routes come from the application's table, and request bodies from the types of each route, so new routes are
+included automatically. Each request is determined by its seed: `request_of(seed, routes)` creates it again, and
+`python -m tests.faults requests --only SEED` sends it.
 
-An outcome is its status; a fault is an answer with a status of 500 or more, one that refuses in another form than
-one line of JSON, none at all, a word on standard error, or another answer than before to what was asked before.
+The outcome is the status. Faults are a status of 500 or more, a refusal other than one line of JSON, no answer,
+output on standard error, and an answer that differs from the earlier one to the same request.
 """
 
 import json
@@ -31,15 +31,15 @@ from tests.server.running import Answer, asked, connect, receive, request, send,
 
 INPUT = "BCCCBAABACCCA"
 USUAL_COUNT, BETWEEN = 10_000, 1_000_000
-"""Requests of one campaign, and between the first ones of two."""
+"""Requests of one campaign, and the distance between the first seeds of two campaigns."""
 SECONDS = 60.0
-"""Time in which an answer is to come; a body that does not come is refused after ten."""
+"""Time limit of an answer; a missing body is refused after ten seconds."""
 FINAL = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d) ", re.MULTILINE)
-"""The first line of an answer after which there is no other."""
+"""The first line of a final response."""
 BEYOND = 2**20
-"""Bytes of a request that the explorer refuses, four times its limit: it reads no further."""
+"""Size of a request that the explorer refuses without reading it to the end: four times its limit."""
 SIDE_BY_SIDE, TOGETHER = 32, 500
-"""Connections at once, and requests after which an answer is compared with that of the beginning."""
+"""Number of parallel connections, and of requests after which an answer is compared with the first one."""
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT", "get", "X" * 300)
 TEXTS = (
     "",
@@ -63,7 +63,7 @@ RAW = (
     b"[" * 100_000,
     b'{"a":' * 100_000,
 )
-"""Values that JSON does not have, or that are none."""
+"""Values that JSON does not have, or that are invalid."""
 NAMES = ("cross", "encoder.0.self_attention", "encoder.layers.0.self_attention", "", "x", "encoder", "__class__")
 KNOWN: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
     "layer": (NAMES[:2], NAMES),
@@ -72,7 +72,7 @@ KNOWN: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
     "query": ((None,), (0, 1, *NUMBERS)),
     "key": ((None,), (0, 1, *NUMBERS)),
 }
-"""Of some fields, what is mostly taken, and what else may be tried."""
+"""Valid values of some fields, and further values to try."""
 HOSTS = (
     "evil.example",
     "127.0.0.1.evil.example",
@@ -97,7 +97,7 @@ ELSEWHERE = (
     b"\r\nhost: evil.example\r\n",
     *(b"\r\norigin: %s\r\n" % each.encode() for each in ORIGINS if each not in ("", "http://127.0.0.1")),
 )
-"""Headers of requests that are never answered."""
+"""Headers of requests that are always refused."""
 
 
 def routes_of(app: Starlette) -> list[tuple[str, str]]:
@@ -111,9 +111,9 @@ def routes_of(app: Starlette) -> list[tuple[str, str]]:
 
 
 def request_of(seed: int, routes: Sequence[tuple[str, str]]) -> bytes:
-    """Return one request, as it goes over the wire."""
+    """Return the bytes of one request."""
     draw = random.Random(seed)
-    # Files are many and alike: most requests go where something is read, or at least worked out.
+    # There are many similar files, so most requests go to routes that read input or compute.
     weights = [20 if _has_body(path) else 4 if path.startswith("/api/") else 0.3 for _, path in routes]
     [(method, path)] = draw.choices(routes, weights)
     question = ENDPOINTS.get(path)
@@ -137,7 +137,7 @@ def _has_body(path: str) -> bool:
 
 
 def _body(draw: random.Random, shape: type[msgspec.Struct]) -> bytes:
-    """Return a body that has, or nearly has, a shape."""
+    """Return a body that has a type, or nearly has it."""
     if draw.random() < 0.1:
         return draw.choice([b"", b"null", b"[]", b'"x"', b"{", b"{}", *RAW])
     if draw.random() < 0.05:
@@ -146,7 +146,7 @@ def _body(draw: random.Random, shape: type[msgspec.Struct]) -> bytes:
 
 
 def _object(draw: random.Random, shape: type[msgspec.Struct], *, wild: bool) -> dict[str, Any]:
-    """Return an object of a shape; `wild`: or one that it does not take."""
+    """Return an object of a type; if `wild`, possibly an invalid one."""
     hints = get_type_hints(shape)
     required = [field.name for field in msgspec.structs.fields(shape) if field.required]
     optional = [name for name in shape.__struct_fields__ if name not in required]
@@ -161,7 +161,7 @@ def _object(draw: random.Random, shape: type[msgspec.Struct], *, wild: bool) -> 
 def _value(draw: random.Random, name: str, hint: Any, *, wild: bool) -> Any:
     """Return a value of a field."""
     if wild and draw.random() < 0.04:
-        return "?"  # in whose place comes what cannot be said with Python's values
+        return "?"  # a mark, replaced by text that Python values cannot express
     if wild and draw.random() < 0.08:
         wrong: list[Any] = [None, True, {}, [[]], {"a": {"b": []}}, *TEXTS, *NUMBERS]
         return draw.choice(wrong)
@@ -174,7 +174,7 @@ def _value(draw: random.Random, name: str, hint: Any, *, wild: bool) -> Any:
 
 
 def _struct_of(hint: Any) -> type[msgspec.Struct] | None:
-    """Return the shape that a field is a list of."""
+    """Return the item type of a list field."""
     for each in get_args(hint):
         if isinstance(each, type) and issubclass(each, msgspec.Struct):
             return each
@@ -182,7 +182,7 @@ def _struct_of(hint: Any) -> type[msgspec.Struct] | None:
 
 
 def _path(draw: random.Random, path: str) -> str:
-    """Return a path that is not, or only nearly, there."""
+    """Return a path that does not exist, or nearly exists."""
     other = (
         "../etc/passwd",
         "%2e%2e%2fetc%2fpasswd",
@@ -198,7 +198,7 @@ def _path(draw: random.Random, path: str) -> str:
 
 
 def _headers(draw: random.Random) -> dict[str, str]:
-    """Return headers that do not belong, or that say what is not so."""
+    """Return wrong or unusual headers."""
     noise = "".join(
         draw.choices(string.printable.replace("\r", "").replace("\n", ""), k=draw.choice([1, 50, 5000]))
     )
@@ -240,9 +240,9 @@ def _damaged(draw: random.Random, sent: bytes) -> bytes:
 
 
 def judge(given: bytes, answer: Answer | None) -> str | None:
-    """Say what is wrong with an answer; None where nothing is."""
+    """Return the fault of an answer, or None."""
     if answer is None:
-        # A connection that is closed while a body beyond any limit still comes may lose its answer (413).
+        # A connection closed during an oversized body may lose its answer (413).
         return None if len(given) > BEYOND else "no answer"
     head = given.partition(b"\r\n\r\n")[0] + b"\r\n"
     if answer.status < 400 and any(sign in head for sign in ELSEWHERE):
@@ -259,12 +259,12 @@ def judge(given: bytes, answer: Answer | None) -> str | None:
 
 
 def _unnamed(given: bytes, answer: Answer) -> str | None:
-    """Return a complaint about a map that does not name its interventions, or lacks the answer without them."""
+    """Return the fault of a map that does not name its interventions, or lacks the original answer."""
     if answer.status != 200 or not given.startswith(b"POST /api/attend"):
         return None
     try:
         asked = json.loads(given.partition(b"\r\n\r\n")[2]).get("interventions") or []
-    except ValueError:  # a body in chunks
+    except ValueError:  # a chunked body
         return None
     found = json.loads(answer.body)
     named = found.get("map", {}).get("interventions")
@@ -274,7 +274,7 @@ def _unnamed(given: bytes, answer: Answer) -> str | None:
 
 
 def try_requests(address: str, seeds: Sequence[int], routes: Sequence[tuple[str, str]]) -> list[Trial]:
-    """Send the requests of some seeds to an explorer, each on a connection of its own."""
+    """Send the requests of some seeds to an explorer, each on its own connection."""
     trials: list[Trial] = []
     before = send(address, asked({"input": INPUT})).body
 
@@ -286,7 +286,7 @@ def try_requests(address: str, seeds: Sequence[int], routes: Sequence[tuple[str,
         first = given.partition(b"\r\n")[0][:80].decode(errors="backslashreplace")
         return Trial(seed, first.partition(" ")[0], outcome, () if wrong is None else (wrong,), (first,))
 
-    # Side by side, for some are waited for until the explorer's patience ends.
+    # In parallel, because some take until the explorer's time-out.
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         parts = range(0, len(seeds), TOGETHER)
         for begin in counted(f"requests, {TOGETHER} at a time", len(parts), parts):
@@ -298,20 +298,20 @@ def try_requests(address: str, seeds: Sequence[int], routes: Sequence[tuple[str,
 
 
 def _answer(address: str, given: bytes) -> Answer | None:
-    """Send a request and say that it is all; None where no answer comes of what is whole."""
+    """Send a request and close the sending side; return None if a complete request gets no answer."""
     try:
         with connect(address, SECONDS) as connection:
-            # What is cut short would be waited for: whoever sends it goes on with what ends any request.
+            # A truncated request would wait, so the bytes that end any request follow.
             connection.sendall(given + b"\r\n\r\n" + b"0\r\n\r\n" if b"\r\n\r\n" not in given else given)
             return _receive(connection, given)
-    except OSError:  # also where the time is over
+    except OSError:  # even after the time limit
         return None
 
 
 def _receive(connection: Any, given: bytes) -> Answer:
     if not given.startswith(b"HEAD "):
         return receive(connection)
-    read = b""  # the length that is said is that of a body that does not come
+    read = b""  # the declared length is that of a missing body
     while not (found := FINAL.search(read)):
         more = connection.recv(2**20)
         if not more:
@@ -321,7 +321,7 @@ def _receive(connection: Any, given: bytes) -> Answer:
 
 
 def main(count: int | None, seed: int, only: int | None = None, *, run: Path | None = None) -> Report:
-    """Send `count` requests to an explorer of its own: those from a million times `seed` on."""
+    """Send `count` requests to a new explorer; the seeds start at a million times `seed`."""
     first = seed * BETWEEN
     seeds = range(first, first + (count or USUAL_COUNT)) if only is None else [only]
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,7 +1,7 @@
-"""What is under way when a process is killed or a disk is full: the folder before, the command, the one after.
+"""Commands that are interrupted by kills or full disks: the folder before, the command, and the next one.
 
-Each scene is set up once, and done once without a fault: what is left then is what has to be left in the end,
-bit for bit, whenever it was cut short and done again.
+Each scene is prepared once, and run once without a fault. Its files are the expected result, bit for bit, after
+any interruption and a second run.
 """
 
 import contextlib
@@ -32,23 +32,23 @@ FLAGS: dict[str, Call] = {
 
 @dataclass(frozen=True)
 class Scene:
-    """A command that is cut short, in a folder that others have prepared."""
+    """A command that is interrupted, in a folder prepared by others."""
 
     name: str
     before: tuple[tuple[str, ...], ...]
-    """Commands that set it up."""
+    """Commands that prepare the scene."""
     argv: tuple[str, ...]
     run: str | None = None
-    """The run that it makes or replaces."""
+    """The run that it creates or replaces."""
     kept: tuple[str, ...] = ()
     """Folders that it only reads."""
     half: bool = False
-    """The last command that sets it up is stopped half-way."""
+    """The last preparing command is stopped half-way."""
     once: str | None = None
-    """What it makes, and would not make twice."""
+    """A result that a second run would refuse to write."""
 
     def again(self, folder: Path) -> Call | None:
-        """Return the command that goes on with what is there; None where it is done."""
+        """Return the command that continues, or None if the work is done."""
         argv = list(self.argv)
         there = self.run is not None and RunFolder(folder / self.run).exists()
         if self.once is not None:
@@ -70,7 +70,7 @@ def training(task: str, *more: str) -> tuple[str, ...]:
 
 
 def scenes() -> list[Scene]:
-    """Return all of them."""
+    """Return all scenes."""
     found = [Scene(f"train {task}", (), training(task), run=f"models/{task}") for task in FLAGS]
     found += [
         Scene(f"resume {task}", (training(task),), ("train", task, "--resume"), run=f"models/{task}", half=True)
@@ -104,7 +104,7 @@ def scenes() -> list[Scene]:
 
 @contextlib.contextmanager
 def often(stop: bool = False) -> Iterator[None]:
-    """Write metrics at each step and many checkpoints; `stop` the training half-way, as if it was killed."""
+    """Write metrics at each step and many checkpoints; `stop` ends the training half-way, as if killed."""
     save = TrainingState.save
 
     def save_and_stop(state: TrainingState, *values: object, **others: object) -> None:
@@ -118,14 +118,14 @@ def often(stop: bool = False) -> Iterator[None]:
 
 
 def call(argv: Call | tuple[str, ...], folder: Path, before: Callable[[int], None] = lambda told: None) -> Ended:
-    """Run a command in a child to its end; `before`: what the child does first."""
+    """Run a command in a child to its end; `before` runs first in the child."""
     return run(doing(argv, before), folder, patience=120)
 
 
 def doing(
     argv: Call | tuple[str, ...], before: Callable[[int], None] = lambda told: None, stop: bool = False
 ) -> Callable[[int], int]:
-    """Return the work of a child: a command."""
+    """Return a child's function that runs a command."""
 
     def work(told: int) -> int:
         from regard.cli import main
@@ -140,20 +140,20 @@ def doing(
 
 @dataclass(frozen=True)
 class Stage:
-    """A scene that is set up, and what it comes to."""
+    """A prepared scene, and its expected result."""
 
     scene: Scene
     folder: Path
-    """As it is before."""
+    """Initial folder."""
     whole: dict[str, bytes]
-    """What is left when nothing went wrong."""
+    """Files after a run without faults."""
     old: dict[str, bytes]
-    """What was there before."""
+    """Initial files."""
     seconds: float
 
 
 def set_up(scene: Scene, folder: Path) -> Stage:
-    """Prepare a scene in `folder`, and see what it comes to."""
+    """Prepare a scene in `folder`, and compute its expected result."""
     start = folder / "start"
     (start / "text").mkdir(parents=True)
     write(start / "text")
@@ -172,7 +172,7 @@ def set_up(scene: Scene, folder: Path) -> Stage:
 
 
 def fresh(stage: Stage) -> Path:
-    """Return a copy of a scene as it is before; always at the same place, whose path a corpus is known by."""
+    """Return a copy of the initial scene, always at the same path, which identifies a corpus."""
     site = stage.folder.with_name("site")
     shutil.rmtree(site, ignore_errors=True)
     shutil.copytree(stage.folder, site)
@@ -180,7 +180,7 @@ def fresh(stage: Stage) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return all files below a folder; empty folders too, by a name that ends in a slash."""
+    """Return all files below a folder; empty folders have a name that ends in a slash."""
     found = {}
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))

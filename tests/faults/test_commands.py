@@ -1,4 +1,4 @@
-"""A sample of the campaign of command lines, and the campaign itself: that it finds what is wrong."""
+"""A sample of the campaign of command lines; the campaign detects planted faults."""
 
 import os
 import pickle
@@ -72,13 +72,15 @@ REFUSED: dict[str, Any] = {
         ({"status": 0, "err": ""}, {"models/.copy.lock"}, set(), "leaves models/.copy.lock"),
     ],
 )
-def test_what_is_a_fault(change: dict[str, Any], changed: set[str], left: set[str], fault: str | None) -> None:
+def test_faults_are_recognized(
+    change: dict[str, Any], changed: set[str], left: set[str], fault: str | None
+) -> None:
     found = faults_of(LINE, Ended(**{**REFUSED, **change}), changed, left)
     assert not found if fault is None else any(each.startswith(fault) for each in found), found
 
 
-def test_what_unpickles_is_seen(tmp_path: Path) -> None:
-    """A fault that is planted: reading a run unpickles something."""
+def test_unpickling_is_detected(tmp_path: Path) -> None:
+    """Unpickling while reading a run is detected."""
     from regard.training import RunFolder
 
     content, read = pickle.dumps([1]), RunFolder.read_config

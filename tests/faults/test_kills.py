@@ -1,5 +1,4 @@
-"""A sample of kills, full disks and of two commands at once; and the campaigns themselves: that they find what is
-planted in the code."""
+"""A sample of kills, full disks and simultaneous commands; the campaigns detect faults planted in the code."""
 
 import contextlib
 import os
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands are tried i
 
 
 def scene_of(name: str) -> Any:
-    """Have one scene alone, struck by deaths alone."""
+    """Use one scene, and only kills."""
     one = [each for each in scenes() if each.name == name]
     return mock.patch.multiple(kills, scenes=lambda: one, WAYS=("die",))
 
@@ -44,8 +43,8 @@ def test_a_sample_of_two_commands_at_once() -> None:
 
 
 @pytest.mark.slow
-def test_a_checkpoint_in_the_wrong_order_is_found() -> None:
-    """What training goes on from is there before the model that belongs to it."""
+def test_wrong_order_of_a_checkpoint_is_detected() -> None:
+    """The training state is written before its model."""
 
     def save(state: TrainingState, folder: RunFolder, *_: object, use: bool = True) -> None:
         Checkpoint(step=state.step, training=state.tensors()).save(folder)
@@ -58,7 +57,7 @@ def test_a_checkpoint_in_the_wrong_order_is_found() -> None:
 
 
 @pytest.mark.slow
-def test_files_that_are_written_in_place_are_found() -> None:
+def test_files_written_in_place_are_detected() -> None:
     def replace(path: Path, content: bytes) -> None:
         with path.open("wb") as file:
             file.write(content)
@@ -69,7 +68,7 @@ def test_files_that_are_written_in_place_are_found() -> None:
 
 
 @pytest.mark.slow
-def test_a_missing_lock_is_found() -> None:
+def test_missing_lock_is_detected() -> None:
     @contextlib.contextmanager
     def free(_: Path) -> Iterator[None]:
         yield
@@ -83,7 +82,7 @@ def test_a_missing_lock_is_found() -> None:
 
 
 @pytest.mark.slow
-def test_a_missing_checksum_is_found() -> None:
+def test_missing_checksum_is_detected() -> None:
     flips = mock.patch.object(files, "WAYS", [damage.flip])
     with flips, mock.patch.object(tensor_file, "_check_sum", lambda file, header: None):
         report = files.main(100, seed=0)

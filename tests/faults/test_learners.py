@@ -1,4 +1,4 @@
-"""A sample of the campaign of learners' files, and that it finds what is wrong."""
+"""A sample of the campaign of learners' files; the campaign detects faults."""
 
 import os
 
@@ -26,6 +26,6 @@ def test_a_sample_of_learners_files() -> None:
         (1, "score: wrong\n", "Traceback\n", "standard error: Traceback"),
     ],
 )
-def test_the_campaign_finds_what_is_wrong(status: int, out: str, err: str, fault: str | None) -> None:
+def test_faults_are_recognized(status: int, out: str, err: str, fault: str | None) -> None:
     found = list(faults_of(status, out, err))
     assert found == [] if fault is None else any(fault in each for each in found)

@@ -1,4 +1,4 @@
-"""A sample of planted links, and the campaign itself: that it finds what is written through one."""
+"""A sample of planted links; the campaign detects writing through one."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_a_sample_of_links() -> None:
     assert sum(report.counts.values()) == 30
 
 
-def test_a_file_that_is_written_through_a_link_is_found() -> None:
+def test_writing_through_a_link_is_detected() -> None:
     real = writing._replace
 
     def through(path: Path, content: bytes) -> None:

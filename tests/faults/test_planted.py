@@ -1,4 +1,4 @@
-"""Modules planted in the working directory and in the run's folder: no command executes one, or fails by it."""
+"""Modules planted in the working directory and in the run's folder are not executed, and break no command."""
 
 import os
 import shlex
@@ -15,7 +15,7 @@ from tests.faults.planted import RAN, extra_names, installed_files, loaded_files
 from tests.german import write
 
 CONSOLE = [sys.executable, "-c", "import sys; del sys.path[0]; from regard.cli import main; sys.exit(main())"]
-"""The command `regard`, on whose path is the folder of the program and not the current one."""
+"""The command `regard`, whose sys.path starts with the program's folder, not the current one."""
 MODULE = [sys.executable, "-m", "regard"]
 READY = "(Ctrl-C ends it)"
 SAMPLES = "--samples 4"
@@ -47,7 +47,7 @@ LEARNED = "import helper_of_mine\nimport numpy as np\ndef softmax(x): return np.
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder with runs, texts and code of a learner's."""
+    """Create a folder with runs, texts and a learner's code."""
     os.environ.pop("PYTHONPATH", None)
     regard.train("signal2", hidden=8, heads=2, steps=2, savepath=tmp_path / "models", progress=False)
     regard.train("dates", hidden=8, embedding=4, steps=2, savepath=tmp_path / "models", progress=False)
@@ -61,7 +61,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def run(program: list[str], line: str, folder: Path) -> tuple[int, str]:
-    """Run a command, a server until it is ready; return its status and what it said on standard error."""
+    """Run a command, or a server until it is ready; return its status and standard error."""
     with subprocess.Popen(
         [*program, *shlex.split(line)],
         cwd=folder,
@@ -88,7 +88,7 @@ def judge(folder: Path, line: str, found: tuple[int, str], expected: tuple[int, 
         assert status == expected[0], (line, said[-300:], expected[1][-300:])
 
 
-def test_every_command_has_a_line() -> None:
+def test_every_command_is_tested() -> None:
     assert set(LINES) == set(COMMANDS)
 
 
@@ -97,15 +97,15 @@ def test_no_planted_module_is_executed(site: Path, as_folders: bool) -> None:
     names = tried_names(loaded_files()) | extra_names()
     assert {"dill", "torch", "numpy", "ray", "typing"} <= names and len(names) > 300
     places = (site, site / "models" / "signal2", site / "learned")
-    # Where one place has modules, the others have empty folders.
+    # One folder has modules where the other has empty folders.
     assert all(plant(place, names, as_folders=as_folders != (place != site)) > 300 for place in places)
     status = run(CONSOLE, LINES["test"], site)
     assert status[0] == 0, status[1]
     judge(site, LINES["test"], status)
 
 
-def test_python_m_leaves_the_current_directory_out_too(site: Path) -> None:
-    """Python itself looks there for modules of its own before Regard begins, so these are left out."""
+def test_python_m_does_not_import_from_the_current_directory(site: Path) -> None:
+    """Python itself looks there for some modules before Regard starts, so these are left out."""
     names = (tried_names(loaded_files()) | extra_names()) - sys.stdlib_module_names - {"regard"}
     assert plant(site, names) > 100
     found = run(MODULE, "tasks", site)
@@ -115,7 +115,7 @@ def test_python_m_leaves_the_current_directory_out_too(site: Path) -> None:
 
 @pytest.fixture(scope="session")
 def every_name() -> set[str]:
-    """Every module that something which Regard depends on imports or looks for."""
+    """Return every module that a dependency of Regard imports or looks for."""
     return tried_names(installed_files()) | extra_names() | sys.stdlib_module_names
 
 
@@ -139,7 +139,7 @@ def test_no_command_executes_a_planted_module(site: Path, command: str, every_na
 
 
 @pytest.mark.slow
-def test_a_learners_own_imports_are_found_and_no_others(site: Path) -> None:
+def test_only_imports_of_a_learners_file_are_found_beside_it(site: Path) -> None:
     plant(site / "learned", tried_names(loaded_files()) | extra_names())
     found = run(CONSOLE, LINES["check"], site)
     judge(site, LINES["check"], found)

@@ -1,4 +1,4 @@
-"""A sample of the campaign's requests, and the campaign itself: that it finds what is wrong."""
+"""A sample of the campaign of requests; the campaign detects faults."""
 
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -30,7 +30,7 @@ def test_a_request_can_be_repeated_and_every_route_is_tried(trained: regard.Answ
     assert any(b" /new HTTP" in request_of(seed, routes_of(new)) for seed in range(20))
 
 
-def test_what_is_a_fault() -> None:
+def test_faults_are_recognized() -> None:
     def found(status: int, body: bytes, given: bytes = b"GET / HTTP/1.1") -> str | None:
         return judge(given, Answer(status, {}, body))
 

@@ -6,7 +6,7 @@ from tests.faults import texts
 
 
 @pytest.mark.slow
-def test_no_text_is_answered_wrongly() -> None:
+def test_sample_of_texts() -> None:
     pytest.importorskip("ctranslate2")
     report = texts.main(60, seed=3)
     assert not report.faults, report.told()

@@ -1,10 +1,10 @@
-"""A campaign against texts: batches of any size and order, blank lines, other encodings, unequal lengths.
+"""A campaign of texts: batches of any size and order, blank lines, other encodings, unequal lengths.
 
-    python -m tests.faults texts --seed 7 --count 1000      so many texts
-    python -m tests.faults texts --seed 7 --only 123        one of them again
+    python -m tests.faults texts --seed 7 --count 1000      number of texts
+    python -m tests.faults texts --seed 7 --only 123        one text again
 
-Right is: an answer is that of its line alone; a blank line is answered by an empty one, and line n by line n; a
-broken file is refused in one line, with status 2 and nothing written, and with --lenient read to its end.
+The answer to a line does not depend on other lines. A blank line has an empty answer, and line n answers line n.
+A broken file is refused in one line, with status 2 and nothing written; --lenient reads it to its end.
 """
 
 import contextlib
@@ -53,9 +53,9 @@ LEFT_OUT = (
     "zero bytes",
     "partner",
 )
-"""Signs that a message says what was left out of a broken file."""
+"""Parts of messages about lines left out of a broken file."""
 TIE = 1e-4
-"""Difference of scores at which rounding may decide."""
+"""Difference of scores within rounding."""
 
 
 def call(*words: str | Path, lines: bytes = b"") -> tuple[int, str, str]:
@@ -73,7 +73,7 @@ def call(*words: str | Path, lines: bytes = b"") -> tuple[int, str, str]:
 
 
 def some_lines(random: Random) -> list[str]:
-    """Return lines of known and unknown words, of very different lengths, some twice, some blank."""
+    """Return lines of known and unknown words with very different lengths, some repeated, some blank."""
     words = [word for source, _ in sentences()[:40] for word in source.split()] + ["☃", "xyz", "ÄÖÜ"]
     lines = [
         " ".join(random.choices(words, k=random.choice([1, 2, 5, 12, 30]))) for _ in range(random.randint(2, 12))
@@ -85,7 +85,7 @@ def some_lines(random: Random) -> list[str]:
 
 
 def try_batches(run: regard.TranslationRun, folder: Path, random: Random) -> list[str]:
-    """Answer lines alone, and in batches of another size and order."""
+    """Answer lines one by one, and in batches of other sizes and orders."""
     del folder
     lines, options = some_lines(random), random.choice(SEARCHES)
     engine: Any = "regard" if options.get("temperature") else random.choice(["regard", "ctranslate2"])
@@ -103,7 +103,7 @@ def try_batches(run: regard.TranslationRun, folder: Path, random: Random) -> lis
 
 
 def try_blank(run: regard.TranslationRun, folder: Path, random: Random) -> list[str]:
-    """Give lines, some of them blank, to a command."""
+    """Pass lines, some of them blank, to a command."""
     del folder
     lines = some_lines(random)
     command = random.choice(["translate", "score", "align"])
@@ -129,7 +129,7 @@ def put(path: Path, content: bytes) -> Path:
 
 
 def readers(run: regard.TranslationRun, folder: Path, source: Path, target: Path) -> list[list[str | Path]]:
-    """Return commands that read a pair of files, and write into the folder."""
+    """Return commands that read a pair of files and write into the folder."""
     whole = [folder.parent / "text" / f"train.{side}" for side in ("de", "en")]
     flags = [word for name, value in TINY.items() for word in (f"--{name}", str(value))]
     train: list[str | Path] = ["train", "translation", *flags, "--steps", "1", "--savepath", folder / "new"]
@@ -151,7 +151,7 @@ def judge(words: list[str | Path], folder: Path, *, refused: bool) -> list[str]:
     if (folder / "new").exists():
         faults.append(f"{words[0]}: something was written")
     status, out, err = call(*words, "--lenient")
-    if status == 0 and "--test" in words:  # which is read when it is tested
+    if status == 0 and "--test" in words:  # which is read by the test
         status, *more = call("test", folder / "new" / "translation", "--beam", "1")
         out, err = out + more[0], err + more[1]
     told = status in (0, 2) and any(sign in out + err for sign in LEFT_OUT)
@@ -159,7 +159,7 @@ def judge(words: list[str | Path], folder: Path, *, refused: bool) -> list[str]:
 
 
 def try_encoding(run: regard.TranslationRun, folder: Path, random: Random) -> list[str]:
-    """Write a text in some encoding, and have it read."""
+    """Write a text in some encoding, and run commands that read it."""
     sources, targets = zip(*sentences()[: random.randint(30, 200)], strict=True)
     encoding, ending = random.choice(ENCODINGS), random.choice(["", ".gz"])
     content = "".join(f"{each}\n" for each in sources).encode(encoding)
@@ -175,7 +175,7 @@ def try_encoding(run: regard.TranslationRun, folder: Path, random: Random) -> li
 
 
 def try_lengths(run: regard.TranslationRun, folder: Path, random: Random) -> list[str]:
-    """Write two files of which one has more lines, and have them read."""
+    """Write two files of different lengths, and run commands that read them."""
     pairs = sentences()[: random.randint(20, 60)]
     sides = [[pair[side] for pair in pairs] for side in (0, 1)]
     longer = random.choice(sides)
@@ -205,7 +205,7 @@ KINDS: dict[str, Callable[[regard.TranslationRun, Path, Random], list[str]]] = {
 
 
 def make_run(folder: Path) -> regard.TranslationRun:
-    """Train a run that knows a little, and seldom ends an answer before its limit."""
+    """Train a run that has learned a little and seldom ends an answer before its limit."""
     (folder / "text").mkdir()
     text: Any = write(folder / "text")
     run = regard.train("translation", **text, **TINY, steps=20, savepath=folder, progress=False)
@@ -214,7 +214,7 @@ def make_run(folder: Path) -> regard.TranslationRun:
 
 
 def attempt(run: regard.TranslationRun, folder: Path, seed: int, index: int) -> Trial:
-    """Make the try of a seed and a number."""
+    """Run the trial of a seed and a number."""
     random = Random(f"{seed}/{index}")
     kind = random.choice(list(KINDS))
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
@@ -226,7 +226,7 @@ def attempt(run: regard.TranslationRun, folder: Path, seed: int, index: int) -> 
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Try `count` texts of a seed; `only`: that one."""
+    """Run `count` trials of a seed; `only` runs one."""
     with tempfile.TemporaryDirectory() as scratch:
         os.environ.setdefault("XDG_STATE_HOME", scratch)
         run = make_run(Path(scratch))

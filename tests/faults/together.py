@@ -1,11 +1,11 @@
-"""Two commands at once in one folder: one of them is refused, or waits its turn; never are they mixed.
+"""A campaign of two simultaneous commands in one folder: one is refused or waits; they never mix.
 
     python -m tests.faults together --count 100
-    python -m tests.faults together --only 12      one of them again
+    python -m tests.faults together --only 12      one trial again
 
-Right is: each ends with status 0, or with status 2 and one line that names the other's process and machine;
-what both come to is, bit for bit, what they come to one after the other in one order or the other; and no
-lock and no temporary file is left.
+Each command ends with status 0, or with status 2 and one line that names the process and machine of the other.
+The files are bit for bit those of running one after the other in one of the two orders. No lock and no temporary
+file is left.
 """
 
 import re
@@ -29,17 +29,17 @@ Contents = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Couple:
-    """Two commands that want the same folder, and what they come to one after the other."""
+    """Two commands that use the same folder, and their results one after the other."""
 
     stage: Stage
     other: tuple[str, ...]
     loose: str | None = None
-    """A run that depends on the moment at which another one was read."""
+    """A run whose content depends on the moment at which the other one was read."""
     outcomes: tuple[Contents, ...] = ()
 
 
 def couples(root: Path) -> list[Couple]:
-    """Return all that is tried, set up below `root`."""
+    """Return all pairs, prepared below `root`."""
     counting, signal2 = training("counting"), training("signal2")
     again = training("counting", "--hidden", "4", "--overwrite")
     resume = ("train", "counting", "--resume")
@@ -68,7 +68,7 @@ def couples(root: Path) -> list[Couple]:
 
 
 def _one_after_the_other(couple: Couple) -> Iterator[Contents]:
-    """Yield what the two come to in either order, and alone."""
+    """Yield the results in both orders, and of each command alone."""
     both = (couple.stage.scene.argv, couple.other)
     for order in (both, both[::-1], both[:1], both[1:]):
         site = fresh(couple.stage)
@@ -78,7 +78,7 @@ def _one_after_the_other(couple: Couple) -> Iterator[Contents]:
 
 
 def attempt(couple: Couple, seconds: float) -> tuple[Path, list[Ended]]:
-    """Begin the one, and the other so many seconds later."""
+    """Start the first command, and the second after some seconds."""
     site = fresh(couple.stage)
     first = begin(doing(couple.stage.scene.argv), site)
     time.sleep(seconds)
@@ -87,7 +87,7 @@ def attempt(couple: Couple, seconds: float) -> tuple[Path, list[Ended]]:
 
 
 def judge(couple: Couple, site: Path, ended: list[Ended]) -> Iterator[str]:
-    """Yield what is wrong with how two commands ended."""
+    """Yield the faults in the outcomes of two commands."""
     refused = re.compile(
         rf"^regard: '.*' is being written by process \d+ on {re.escape(socket.gethostname())} since .*: wait"
     )
@@ -104,7 +104,7 @@ def judge(couple: Couple, site: Path, ended: list[Ended]) -> Iterator[str]:
         yield "both are refused"
     found, outcomes = contents(site), list(couple.outcomes)
     if couple.loose is not None:
-        # It is of whatever checkpoint was there: a whole one, of which it knows no later steps.
+        # It belongs to the checkpoint at that time: a complete one without later steps.
         ended_well = call(["test", couple.loose, "--samples", "2"], site)
         if (site / couple.loose).exists() and ended_well.status:
             yield f"the run that is there is of no use: {ended_well.err.strip().splitlines()[-1][:200]}"
@@ -123,7 +123,7 @@ def _differing(found: Contents, whole: Contents) -> list[str]:
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Try `count` couples, the second of each begun at a moment by the seed."""
+    """Run `count` pairs; the second command starts at a random moment of the seed."""
     trials = []
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch).resolve()
@@ -136,7 +136,7 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
             for index in counted("two commands at once", len(indices), indices):
                 random = Random(f"{seed}/{index}")
                 couple = random.choice(every)
-                # Half of them at once, for which there is no moment like the beginning.
+                # Half of them start at once, since the start is the most critical moment.
                 seconds = 0.0 if random.random() < 0.5 else random.uniform(0, couple.stage.seconds)
                 site, ended = attempt(couple, seconds)
                 faults = tuple(judge(couple, site, ended))

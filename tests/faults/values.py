@@ -1,4 +1,4 @@
-"""Values that nobody should give to a flag, beside some that are right."""
+"""Invalid and unusual values of flags, with some valid ones."""
 
 import os
 from pathlib import Path
@@ -116,7 +116,7 @@ PATHS = [
 
 
 def hostile(flag: Flag, random: Random) -> list[str]:
-    """Return words to follow a flag: mostly of its type, sometimes of any, right, at the border or wrong."""
+    """Return the values of a flag: usually of its type, sometimes of another; valid, at a limit, or wrong."""
     if random.random() < 0.12:  # of another type
         return [random.choice(random.choice([INTEGERS, LARGE, FLOATS, BOOLEANS, TEXTS, PATHS]))]
     return _of_type(flag.hint, flag.name, flag.default, random)
@@ -137,13 +137,13 @@ def _of_type(hint: Any, name: str, default: Any, random: Random) -> list[str]:
         return [random.choice([*map(str, given), str(given[0]).upper(), str(given[0])[:-1], *TEXTS[:3]])]
     if get_origin(hint) is tuple:
         return [word for _ in range(random.randint(0, 3)) for word in _of_type(given[0], name, None, random)]
-    if given:  # one of several, None among them
+    if given:  # one of several types, including None
         return _of_type(random.choice(given), name, default, random)
     return [random.choice(random.choice([TEXTS, PATHS]) if name in ("plot", "data", "run") else TEXTS)]
 
 
 def lay_out(folder: Path) -> None:
-    """Make what `PATHS` speaks of."""
+    """Create the files of `PATHS`."""
     things = folder / "things"
     for name in ("folder", "closed", "folder.png"):
         (things / name).mkdir(parents=True)
@@ -165,6 +165,6 @@ def lay_out(folder: Path) -> None:
 
 
 def close(folder: Path) -> None:
-    """Take away the rights that `PATHS` says are missing."""
+    """Remove the rights that `PATHS` names."""
     (folder / "things" / "secret").chmod(0o000)
     (folder / "things" / "closed").chmod(0o000)

@@ -1,10 +1,9 @@
-"""What a child may not do, whatever it is asked: write where nobody said, unpickle, reach beyond this machine.
+"""Detect forbidden acts of a child: writing outside named paths, unpickling, and connecting to other machines.
 
-Seen by Python's audit events, and by functions put in place of `pickle`'s and `torch.load`. Two uses are told
-apart by who calls: the import system reads its own compiled modules with `marshal`, and `multiprocessing` pickles
-what goes from one of our processes to another, through pipes that nobody else has, as Babel reads the locales of
-its own package. Not seen: a C library that writes or reads on its own, and a name of `pickle`'s that was bound
-before (its classes are seen all the same).
+Acts are seen by Python's audit events, and by replacements of `pickle` and `torch.load`. Two uses are allowed by
+their caller: the import system reads compiled modules with `marshal`, and `multiprocessing` pickles messages
+between our processes through private pipes. Babel also reads the locales of its package. Not seen are reads and
+writes by C libraries, and names of `pickle` bound earlier (their classes are seen).
 """
 
 import errno
@@ -20,7 +19,7 @@ from typing import Any
 import torch
 
 HALF_WRITTEN = re.compile(r"/\.([^/]*)(?:~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(?:new|old)|\.lock)$")
-"""A name of what is still being written, which tells what it is to become."""
+"""Name of a temporary file, which contains its final name."""
 OWN = ("importlib._bootstrap", "/multiprocessing/", "zipimport", "/site-packages/babel/")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
@@ -29,9 +28,9 @@ LOCAL = ("127.", "::1", "localhost", "0.0.0.0", "::")
 
 
 def watch(told: int, root: Path, argv: Sequence[str]) -> None:
-    """Report to the descriptor `told`, for the rest of this process, what it may not do.
+    """Report forbidden acts of this process to the descriptor `told` from now on.
 
-    It may write below `root`, and try to where a word of `argv` says.
+    It may write below `root`, and try to write where a word of `argv` points.
     """
     named = [os.path.abspath(each) for word in argv for each in (word, word.partition("=")[2]) if "/" in each]  # noqa: PTH100
 
@@ -68,7 +67,7 @@ def watch(told: int, root: Path, argv: Sequence[str]) -> None:
 
 
 def told_of(name: str, real: Callable[..., Any], report: Callable[[str], None]) -> Any:
-    """Return a function in place of `real` that reports its calls, other than those of our own processes."""
+    """Return a wrapper of `real` that reports its calls, except those between our processes."""
 
     def called(*values: Any, **others: Any) -> Any:
         if not called_by_own(sys._getframe(1)):
@@ -89,7 +88,7 @@ def _telling_class(real: type, report: Callable[[str], None]) -> type:
 
 
 def called_by_own(frame: FrameType | None) -> bool:
-    """Whether the import system or `multiprocessing` calls, directly or through `pickle` itself."""
+    """Return whether the import system or `multiprocessing` is the caller, directly or through `pickle`."""
     while frame is not None and frame.f_code.co_filename in (__file__, pickle.__file__):
         frame = frame.f_back
     return frame is not None and any(each in frame.f_code.co_filename for each in OWN)

@@ -55,7 +55,7 @@ def test_a_link_is_replaced_and_its_target_is_unchanged(tmp_path: Path, target: 
 
 
 def test_a_path_up_from_a_missing_folder_creates_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no folder '.*missing'"):
+    with pytest.raises(InputError, match="folder '.*missing' does not exist"):
         filled(tmp_path / "missing" / ".." / "run", "one")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "there").mkdir()

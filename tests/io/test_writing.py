@@ -97,7 +97,7 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "top").mkdir()
     (tmp_path / "top" / "link").symlink_to(tmp_path / "outside")
-    with pytest.raises(InputError, match="'.*top/link' is a link, and nothing is written through links there"):
+    with pytest.raises(InputError, match="'.*top/link' is a link, and Regard does not write through links there"):
         make_folder(tmp_path / "top" / "link")
     with pytest.raises(InputError, match="'.*top/link' is a link"):
         make_folder(tmp_path / "top" / "link" / "deep" / "er", below=tmp_path / "top")
@@ -148,7 +148,7 @@ def test_either_all_new_files_are_written_or_none(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in wanted} == wanted
     (tmp_path / "other" / "b").write_text("mine")
     more = {tmp_path / "third" / "c": b"three", tmp_path / "other" / "b": b"two"}
-    with pytest.raises(InputError, match="exists and is not overwritten: choose another folder"):
+    with pytest.raises(InputError, match="exists already: choose another folder"):
         write_new(more)
     assert not (tmp_path / "third").exists()
     assert (tmp_path / "other" / "b").read_text() == "mine"

@@ -1,4 +1,4 @@
-"""The pooling classifier: each way to pool, padding, gradients."""
+"""The pooling classifier: each kind of pooling, padding and gradients."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def make(pooling: Pooling, **options: object) -> PoolingModel:
 
 
 @each_pooling
-def test_pools_as_its_name_says(pooling: Pooling) -> None:
+def test_pooling_equals_its_definition(pooling: Pooling) -> None:
     model = make(pooling)
     states = torch.randn(2, 4, 6, dtype=torch.float64)
     mask = length_mask(torch.tensor([4, 2]), 4)
@@ -40,7 +40,7 @@ def test_pools_as_its_name_says(pooling: Pooling) -> None:
 
 @each_pooling
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_a_sequence_alone_equals_itself_in_a_batch(pooling: Pooling, cell: str) -> None:
+def test_output_does_not_depend_on_the_batch(pooling: Pooling, cell: str) -> None:
     model = make(pooling, cell=cell, enc_layers=2)
     inputs = torch.tensor([[0, 1, 2, 3, 4], [4, 2, -1, -1, -1], [3, -1, -1, -1, -1]])
     together = model(inputs, inputs >= 0)
@@ -73,6 +73,6 @@ def test_attention_is_recorded() -> None:
         ({"hidden": 5}, "hidden 5 is odd"),
     ],
 )
-def test_bad_parts_are_refused(options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         PoolingConfig(**options)  # type: ignore[arg-type]

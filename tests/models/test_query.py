@@ -1,4 +1,4 @@
-"""The query model: against a plain float64 re-computation, and its exact invariants."""
+"""The query model equals a float64 computation by hand, and has its exact invariants."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ each_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
 
 def model_of(config: QueryModelConfig, *, vary_len: bool = False, seed: int = 0) -> QueryModel:
-    """A model with every parameter drawn, so that nothing is hidden by a zero."""
+    """Return a model with random parameters, so that no zero hides a mistake."""
     model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, vary_len=vary_len)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -35,7 +35,7 @@ def model_of(config: QueryModelConfig, *, vary_len: bool = False, seed: int = 0)
 
 
 def by_hand(p: dict[str, Tensor], config: QueryModelConfig, letters: list[int]) -> Tensor:
-    """Logits (To, classes) of one sequence, written out in float64 from the primer's description."""
+    """Return the logits (To, classes) of one sequence, computed in float64 from the primer's description."""
 
     def norm(x: Tensor, name: str) -> Tensor:
         centred = x - x.mean(-1, keepdim=True)
@@ -127,7 +127,7 @@ def test_without_positions_a_permuted_input_permutes_the_weights(seed: int) -> N
     torch.testing.assert_close(records["cross"].weights, weights[..., order])
 
 
-def test_positions_tell_identical_letters_apart() -> None:
+def test_positions_distinguish_identical_letters() -> None:
     model = model_of(CONFIGS["signal"])
     with record(model) as records:
         model(torch.zeros(1, 7, dtype=torch.int64))
@@ -143,7 +143,7 @@ def test_padding_changes_nothing(config: QueryModelConfig, rest: bool) -> None:
     torch.testing.assert_close(model(padded, padded >= 0), model(inputs))
 
 
-def test_only_a_step_to_rest_on_tells_lengths_apart() -> None:
+def test_only_a_resting_step_distinguishes_lengths() -> None:
     once, twice = torch.tensor([[1]]), torch.tensor([[1, 1]])
     plain, resting = model_of(CONFIGS["counting"]), model_of(CONFIGS["counting"], vary_len=True)
     torch.testing.assert_close(plain(once), plain(twice))
@@ -155,7 +155,7 @@ def test_a_model_starts_from_glorots_distribution_and_zero() -> None:
     model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, vary_len=True)
     assert isinstance(model.positions, LearnedPositions) and model.rest is not None
     assert not model.queries.any() and not model.rest.any() and not model.positions.weight.any()
-    assert model.embedding.weight.abs().max().item() <= math.sqrt(6 / (5 + 210))  # Glorot's
+    assert model.embedding.weight.abs().max().item() <= math.sqrt(6 / (5 + 210))  # Glorot's bound
     assert all((value == 0).all() for name, value in model.named_parameters() if name.endswith("bias"))
 
 

@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder as a whole."""
+"""The complete recurrent encoder-decoder."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def make(**options: Any) -> RecurrentSeq2Seq:
 
 
 @each_variant
-def test_steps_that_are_not_forced_are_fed_the_models_own_prediction(variant: dict[str, Any]) -> None:
+def test_unforced_steps_read_the_models_prediction(variant: dict[str, Any]) -> None:
     model = make(**variant)
     source = collate([[4, 5, 6], [7]])
     memory = model.encode(source, source != 0)
@@ -56,8 +56,10 @@ def test_all_forced_is_teacher_forcing() -> None:
     assert torch.equal(model.logits(model.read(target_in, memory, forced)), model.decode(target_in, memory))
 
 
-def test_the_last_source_step_without_attention_is_all_that_is_seen() -> None:
-    """Two memories with one last state give one answer without attention, and two with it."""
+def test_without_attention_only_the_last_state_matters() -> None:
+    """Without attention, two memories with the same last state give the same output; with attention, different
+    ones.
+    """
     for score, same in (("none", True), ("general", False)):
         model = make(score=score)
         memory = model.encode(collate([[4, 5, 6]]), torch.ones(1, 4, dtype=torch.bool))
@@ -66,13 +68,13 @@ def test_the_last_source_step_without_attention_is_all_that_is_seen() -> None:
         assert torch.equal(model.decode(target_in, memory), model.decode(target_in, other)) == same
 
 
-def test_widths_and_directions_are_those_that_were_asked_for() -> None:
+def test_widths_and_directions_follow_the_config() -> None:
     model = make(score="additive", enc_hidden=5, bidirectional=False, start="zero", score_width=7)
     memory = model.encode(collate([[4, 5, 6]]), torch.ones(1, 4, dtype=torch.bool))
     assert memory.states.shape == (1, 4, 5) and memory.prepared.shape == (1, 4, 7)
     assert torch.equal(model.start(memory).cell[0], torch.zeros(1, 1, 6, dtype=torch.float64))
     turned = model.encode(collate([[4, 9 - 1, 8]]), torch.ones(1, 4, dtype=torch.bool))
-    assert torch.equal(turned.states[:, 0], memory.states[:, 0])  # the first state has read no further
+    assert torch.equal(turned.states[:, 0], memory.states[:, 0])  # the first state has read only the first step
     both = make(score="general", enc_hidden=10)
     assert both.encode(collate([[4]]), torch.ones(1, 2, dtype=torch.bool)).last.shape == (1, 10)
     assert not torch.equal(both.start(both.encode(collate([[4]]), torch.ones(1, 2) > 0)).cell[0], torch.zeros(1))
@@ -94,6 +96,6 @@ def test_widths_and_directions_are_those_that_were_asked_for() -> None:
         ({"start": "nought"}, "nought"),
     ],
 )
-def test_bad_parts_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         RecurrentConfig(**options)

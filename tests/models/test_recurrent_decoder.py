@@ -1,4 +1,4 @@
-"""The recurrent decoder: every variant against its equations, one sample and one step at a time, in float64."""
+"""Every variant of the recurrent decoder equals its equations, computed for one sample and step in float64."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def make(cell: str, score: str | None, memory_width: int = M, **place: Any) -> t
 
 
 def score_of(score: nn.Module, query: Tensor, key: Tensor) -> Tensor:
-    """The papers' formulas, for one pair."""
+    """Compute the papers' formulas for one pair."""
     if isinstance(score, ScaledDot):
         return query @ key / D**0.5
     if isinstance(score, Dot):
@@ -50,7 +50,7 @@ def score_of(score: nn.Module, query: Tensor, key: Tensor) -> Tensor:
 
 
 def cell_of(rnn: nn.LSTM | nn.GRU, read: Tensor, state: list[Tensor]) -> list[Tensor]:
-    """The cells' equations, as PyTorch's documentation has them."""
+    """Compute the cells' equations of PyTorch's documentation."""
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
     of_input, of_state, input_bias, state_bias = (rnn.get_parameter(name) for name in names)
     x, h = of_input @ read + input_bias, of_state @ state[0] + state_bias
@@ -117,7 +117,7 @@ def test_without_attention_equals_its_equations(cell: str) -> None:
 
 @each_cell
 @pytest.mark.parametrize("place", [*PLACES, None], ids=str)
-def test_one_step_at_a_time_equals_all_at_once(cell: str, place: dict[str, Any] | None) -> None:
+def test_single_steps_equal_one_call(cell: str, place: dict[str, Any] | None) -> None:
     decoder, memory = make(cell, "general" if place else None, **(place or {}))
     embedded = torch.randn(2, 6, E, dtype=torch.float64)
     state, outputs = decoder.start(memory), []
@@ -128,7 +128,7 @@ def test_one_step_at_a_time_equals_all_at_once(cell: str, place: dict[str, Any] 
 
 
 @each_place
-def test_hypotheses_side_by_side_equal_each_alone(place: dict[str, Any]) -> None:
+def test_parallel_hypotheses_equal_single_ones(place: dict[str, Any]) -> None:
     decoder, memory = make("lstm", "additive", **place)
     embedded = torch.randn(2, 3, E, dtype=torch.float64)
     state = decoder.start(memory)
@@ -160,8 +160,10 @@ def test_recording_keeps_every_step_and_changes_nothing(place: dict[str, Any]) -
     torch.testing.assert_close(some["cross"].weights, weights[:, :, [1, 4]], atol=1e-12, rtol=0)
 
 
-def test_shapes_of_the_document() -> None:
-    """N samples, encoder of M1 a direction, decoder of M2, embeddings of K (section 4.2 of the notes)."""
+def test_shapes_equal_those_of_the_notes() -> None:
+    """Shapes equal those of section 4.2 of the notes: N samples, encoder width M1 per direction, decoder width
+    M2, embedding width K.
+    """
     n, tx, ty, m1, m2, k = 2, 5, 3, 7, 11, 13
     states, last = torch.randn(n, tx, 2 * m1), torch.randn(n, 2 * m1)
     decoder = RecurrentDecoder(k, m2, 2 * m1, score=Concat(m2, 2 * m1), context="cell", query="previous")
@@ -187,7 +189,7 @@ def test_shapes_of_the_document() -> None:
         ({"context": "cell", "query": "previous", "input_feeding": True}, "input_feeding needs attention"),
     ],
 )
-def test_what_excludes_each_other_is_refused(options: dict[str, Any], message: str) -> None:
+def test_conflicting_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make("lstm", "general", **options)
 

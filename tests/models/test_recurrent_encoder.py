@@ -1,4 +1,4 @@
-"""The recurrent encoder, against PyTorch's own bidirectional layers over packed sequences."""
+"""The recurrent encoder equals PyTorch's bidirectional layers over packed sequences."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from regard.models.recurrent_encoder import reversed_steps
 
 
 def twin(encoder: RecurrentEncoder, cell: Cell, input_width: int, width: int, layers: int) -> nn.LSTM | nn.GRU:
-    """PyTorch's layer with the same parameters."""
+    """Return PyTorch's layer with the same parameters."""
     peer = CELLS[cell](input_width, width // 2, layers, batch_first=True, bidirectional=True).double()
     for layer in range(layers):
         for suffix, side in (("", encoder.forwards), ("_reverse", encoder.backwards)):
@@ -40,7 +40,7 @@ def test_equals_a_packed_bidirectional_layer(cell: Cell, layers: int) -> None:
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_forwards_alone_equals_a_packed_layer_of_one_direction(cell: Cell) -> None:
+def test_unidirectional_encoder_equals_a_packed_layer(cell: Cell) -> None:
     torch.manual_seed(0)
     encoder = RecurrentEncoder(3, 5, layers=2, cell=cell, bidirectional=False).double()
     peer = CELLS[cell](3, 5, 2, batch_first=True).double()
@@ -63,7 +63,7 @@ def test_without_a_mask_every_sequence_is_full() -> None:
         assert torch.equal(found, expected)
 
 
-def test_what_stands_in_the_padding_changes_nothing() -> None:
+def test_values_in_the_padding_change_nothing() -> None:
     torch.manual_seed(0)
     encoder, mask = RecurrentEncoder(3, 4, layers=2), length_mask(torch.tensor([2, 5]), 5)
     inputs = torch.randn(2, 5, 3)
@@ -72,7 +72,7 @@ def test_what_stands_in_the_padding_changes_nothing() -> None:
     assert torch.equal(encoder(inputs, mask)[1], encoder(other, mask)[1])
 
 
-def test_turned_round() -> None:
+def test_reversed_sequences() -> None:
     assert reversed_steps(torch.tensor([[3], [5]]), 5).tolist() == [[2, 1, 0, 3, 4], [4, 3, 2, 1, 0]]
 
 

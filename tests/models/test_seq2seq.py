@@ -1,4 +1,4 @@
-"""What every sequence-to-sequence model promises to training and decoding."""
+"""The interface of sequence-to-sequence models for training and decoding."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ SYMBOLS: dict[str, Any] = {"source_symbols": 9, "target_symbols": 8}
     ids=lambda param: f"{param[0]} {param[1]}",
 )
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
-    """A small model of each kind, in float64, with random parameters."""
+    """Return a small model of each kind with random parameters in float64."""
     kind, options = request.param
     torch.manual_seed(0)
     built: Seq2Seq
@@ -41,12 +41,12 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
         config = TransformerConfig(**{"hidden": 8, "heads": 2, "inner": 12, **options})
         built = Transformer(config, longest=20, **SYMBOLS)
         for name, parameter in built.named_parameters():
-            if "positions" in name:  # zero until trained
+            if "positions" in name:  # zero before training
                 torch.nn.init.normal_(parameter)
     return built.double().eval()
 
 
-def test_a_source_alone_equals_itself_in_any_batch(model: Seq2Seq) -> None:
+def test_output_does_not_depend_on_the_batch(model: Seq2Seq) -> None:
     sources = [[4, 5, 6, 7, 8], [8], [], [5, 5]]
     source, target_in = collate(sources), torch.tensor([[BOS, 4, 5, 6]] * 4)
     together = model(source, source != 0, target_in)
@@ -67,7 +67,7 @@ def test_cached_steps_equal_teacher_forcing(model: Seq2Seq) -> None:
     torch.testing.assert_close(torch.cat(steps, 1), model.decode(target_in, memory), atol=1e-12, rtol=0)
 
 
-def test_hypotheses_side_by_side_equal_each_alone(model: Seq2Seq) -> None:
+def test_parallel_hypotheses_equal_single_ones(model: Seq2Seq) -> None:
     source = collate([[4, 5, 6], [7]])
     state = model.start(model.encode(source, source != 0))
     _, state = model.step(torch.full((2, 1), BOS), state)

@@ -1,4 +1,4 @@
-"""The Transformer as a whole: its stacks are tested in tests/attention."""
+"""The complete Transformer; tests/attention tests its layers."""
 
 import math
 from typing import Any
@@ -20,14 +20,14 @@ def make(**options: Any) -> Transformer:
     return Transformer(config, source_symbols=9, target_symbols=8, longest=20).double().eval()
 
 
-def test_the_future_changes_nothing() -> None:
+def test_later_tokens_do_not_change_earlier_outputs() -> None:
     model, source = make(), collate([[4, 5]])
     one, other = torch.tensor([[BOS, 4, 5, 6]]), torch.tensor([[BOS, 4, 7, 7]])
     found = [model(source, source != 0, target_in) for target_in in (one, other)]
     assert torch.equal(found[0][:, :2], found[1][:, :2]) and not torch.equal(found[0][:, 2:], found[1][:, 2:])
 
 
-def test_embeddings_are_scaled_placed_and_used_again() -> None:
+def test_embeddings_are_scaled_shared_and_have_positions() -> None:
     model, source = make(enc_layers=1), collate([[4, 5]])
     seen: list[Tensor] = []
     model.encoder.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
@@ -41,7 +41,7 @@ def test_embeddings_are_scaled_placed_and_used_again() -> None:
     assert not model(source, source != 0, torch.tensor([[BOS, 4]]))[..., 5].any()
 
 
-def test_the_output_layer_may_be_one_of_its_own_with_biases(generator: torch.Generator) -> None:
+def test_output_layer_can_be_separate_with_biases(generator: torch.Generator) -> None:
     model, source = make(tied=False, output_bias=True, bias=True, norm_epsilon=0.1), collate([[4, 5]])
     assert model.output is not None and model.output_bias is not None
     with torch.no_grad():
@@ -57,7 +57,7 @@ def test_the_output_layer_may_be_one_of_its_own_with_biases(generator: torch.Gen
     assert all(each.eps == 0.1 for each in model.modules() if isinstance(each, torch.nn.LayerNorm))
 
 
-def test_projections_are_drawn_as_wide_as_pytorchs() -> None:
+def test_projections_have_pytorchs_initial_range() -> None:
     layer: Any = make(hidden=64, heads=4).get_submodule("decoder.layers.0.cross")
     peer = torch.nn.MultiheadAttention(64, 4, bias=False)
     expected = peer.in_proj_weight.std().item()
@@ -67,7 +67,7 @@ def test_projections_are_drawn_as_wide_as_pytorchs() -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
-def test_it_goes_step_by_step_without_some_heads_too(positions: str) -> None:
+def test_pruned_model_takes_single_steps(positions: str) -> None:
     model, source = make(hidden=16, heads=4, positions=positions), collate([[4, 5, 6], [7]])
     keep_heads(find_layer(model, "decoder.layers.0.self_attention"), [1])
     keep_heads(find_layer(model, "decoder.layers.1.cross"), [0, 2])
@@ -101,6 +101,6 @@ def test_all_layers_are_recorded_under_their_names() -> None:
         ({"norm_epsilon": 0.0}, "norm_epsilon 0.0 is out of range"),
     ],
 )
-def test_bad_parts_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make(**options)

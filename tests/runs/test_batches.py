@@ -84,7 +84,7 @@ def test_answer_is_independent_of_the_batch_in_ctranslate2(
 
 
 def test_limits_are_reached(endless: regard.TranslationRun) -> None:
-    """Otherwise the tests above would be meaningless."""
+    """The sources differ in length and answers; otherwise the other tests would be trivial."""
     short, long = endless.search(["a b", "a b" + " a b" * 5], beam=1)
     assert not short[0].finished and not long[0].finished
     assert (len(short[0].tokens), len(long[0].tokens)) == (56, 76)

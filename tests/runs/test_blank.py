@@ -121,7 +121,7 @@ def test_the_explorer(german: regard.TranslationRun) -> None:
     from tests.server.test_app import Client
 
     if find_spec("ctranslate2") is not None:
-        german.translate([SOURCE], engine="ctranslate2")  # what is open there is not copied with the run
+        german.translate([SOURCE], engine="ctranslate2")  # open files are not copied with the run
     client = Client(app.make_app(app.Explorer(german)))
     found = client.post("/api/attend", {"input": " \u200b"})
     assert found.status_code == 200, found.text

@@ -72,7 +72,7 @@ def test_bleu_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Comma
     assert run.figures().bleu_tokenizer == "zh" and run.about()["bleu_tokenizer"] == "zh"
     status, out, _ = command("test", run.folder)
     assert status == 0 and out.count("|tok:zh|") == 2
-    # Other references do not change it; a flag does.
+    # Other references keep the stored tokenizer; a flag changes it.
     latin = ("--data", text["train"][0], text["train"][0])
     assert command("test", run.folder, *latin)[1].count("|tok:zh|") == 2
     assert command("test", run.folder, *latin, "--bleu_tokenize", "char")[1].count("|tok:char|") == 2
@@ -82,7 +82,7 @@ def test_bleu_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Comma
     del config["bleu_tokenizer"], config["task"]["bleu_tokenize"], config["task"]["lenient"]
     (run.folder / "config.json").write_text(json.dumps(config))
     (run.folder / "unknown.json").unlink()
-    old = regard.load(run.folder, trust_edited=True)  # as it was before these were stored
+    old = regard.load(run.folder, trust_edited=True)  # as before these were stored
     assert old.config.bleu_tokenizer is None and old.about()["unknown"] == []
     assert isinstance(old, regard.TranslationRun) and old.test().quality.tokenizer == "zh"
     other = regard.train(

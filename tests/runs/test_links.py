@@ -70,7 +70,7 @@ def test_resumed_training_writes_through_no_link(models: Path, tmp_path: Path, n
     try:
         regard.train("signal2", resume=True, progress=False, savepath=models)
     except InputError as error:
-        assert "is a link, and nothing is written through links there" in str(error)
+        assert "is a link, and Regard does not write through links there" in str(error)
         assert name not in ("model.safetensors", "metrics.jsonl")
     else:
         assert not place.is_symlink() and name in ("model.safetensors", "metrics.jsonl")

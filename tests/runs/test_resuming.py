@@ -125,7 +125,7 @@ def test_moved_touched_or_compressed_text_is_the_same(
     for name in ("model.safetensors", "trainer/step-6.safetensors"):
         mine, whole = ((each / "translation" / name).read_bytes() for each in (root / "runs", begun / "whole"))
         assert mine == whole
-    assert prepared() == before  # found again, nothing anew
+    assert prepared() == before  # found again, nothing is prepared
 
 
 def append(root: Path) -> None:

@@ -121,7 +121,7 @@ def test_run_can_be_replaced_by_one_that_starts_from_it(
     asked: dict[str, Any] = {**OTHER, "train": other, "start_from": "translation", "savepath": tmp_path}
     with pytest.raises(InputError, match="already holds a run"):
         regard.train("translation", **asked)
-    assert not (tmp_path / "prepared").exists()  # nothing was done before that was told
+    assert not (tmp_path / "prepared").exists()  # the error precedes any work
     begun = regard.train("translation", **asked, overwrite=True)
     assert begun.folder == folder and begun.config.origin is not None
     assert begun.config.origin.step == german.step and begun.metrics[-1]["step"] == 8
@@ -261,6 +261,6 @@ def test_start_from_on_the_command_line(
     status, out, err = command(*argv, "--overwrite", "--train", other, "--hidden", "64")
     assert (status, out) == (2, "") and "hidden 64 differs from 32 of run" in err and err.count("\n") == 1
     status, out, _ = command(*argv, "--help")
-    assert status == 0 and "--from" in out and "(default: 0.95)" in out  # the average of that run
+    assert status == 0 and "--from" in out and "(default: 0.95)" in out  # the averaged parameters of that run
     status, _, err = command("compare", "dates", "--vary", "lr=0.1,0.2", "--from", "start")
     assert status == 2 and "--from is not available here" in err and err.count("\n") == 1

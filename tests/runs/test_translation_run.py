@@ -110,13 +110,13 @@ def test_accumulated_batches_equal_one_larger_batch(tmp_path: Path) -> None:
 def test_patience_stops_training(tmp_path: Path) -> None:
     flags = {**FEW, "steps": 100, "validate_every": 2, "patience": 3, "lr": 1e-9}
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path)
-    assert run.metrics[-1]["step"] == 8 and run.step == 8  # of equal validations the last
+    assert run.metrics[-1]["step"] == 8 and run.step == 8  # the last of equal validations
     again = regard.train("translation", resume=True, progress=False, savepath=tmp_path)
     assert files(again) == files(run)
 
 
 @pytest.mark.slow  # compiling takes a minute
-@pytest.mark.filterwarnings("ignore")  # PyTorch's own, of what its compiler imports
+@pytest.mark.filterwarnings("ignore")  # warnings of PyTorch's own compiler
 def test_compiled_layers_give_the_same_losses_and_compile_once(tmp_path: Path) -> None:
     flags = {**FEW, "dropout": 0.0, "precision": "float32", "dec_layers": 2, "steps": 10}
     text = write(tmp_path)
@@ -125,7 +125,8 @@ def test_compiled_layers_give_the_same_losses_and_compile_once(tmp_path: Path) -
     counters = torch._dynamo.utils.counters
     counters.clear()
     compiled = regard.train("translation", **text, **flags, compile=True, savepath=tmp_path / "compiled")
-    # One for the encoder's layers, and two for the decoder's where the first batch is as long on both sides.
+    # One compilation for the encoder's layers; two for the decoder's if both sides of the first batch have equal
+    # length.
     assert counters["stats"]["unique_graphs"] <= 3 and not counters["graph_break"]
     for one, other in zip(plain.metrics, compiled.metrics, strict=True):
         assert other["loss"] == pytest.approx(one["loss"], rel=1e-4)
@@ -157,9 +158,9 @@ def test_bad_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         ({**text, "vocab_size": 4}, "vocab_size 4 is out of range"),
         ({**text, "r_drop": -1.0, "dropout": 0.1}, "r_drop -1.0 is out of range: choose from 0 to 1000"),
         ({**text, "r_drop": 5.0, "dropout": 0.0}, "r_drop compares two passes with different dropout"),
-        ({**text, "tokens": 3}, "tokens 3 hold no sentence of .* tokens"),
+        ({**text, "tokens": 3}, "tokens 3 are fewer than the .* of the longest sentence"),
         ({**text, "max_len": 2}, "no pair to learn from: 0 pairs; left out: 240 too long"),
-        ({**text, "max_len": 2, "strict": True}, "tokens, at most 2 are taken"),
+        ({**text, "max_len": 2, "strict": True}, "tokens, but the limit is 2"),
         ({**text, "valid": (__file__,)}, "validation text has no pair"),
     ):
         with pytest.raises(InputError, match=message):

@@ -88,7 +88,7 @@ def test_a_signal_right_after_a_start_leaves_no_process(monkeypatch: pytest.Monk
 
 
 def hold(folder: Path) -> None:
-    """Take a lock; fail in folder 0 while the other job still works."""
+    """Take a lock; fail in folder 0 while the other job still runs."""
     with hold_lock(folder / "run"):
         (folder / "held").touch()
         deadline = time.monotonic() + 60

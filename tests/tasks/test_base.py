@@ -1,4 +1,4 @@
-"""What all tasks share: sampling, parsing, rendering, sizes."""
+"""The shared behaviour of all tasks: sampling, parsing, rendering and sizes."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def drawn(seed: int = 0) -> torch.Generator:
 
 
 @each_task
-def test_a_seed_draws_the_same_again_and_another_one_does_not(task_class: type[Task]) -> None:
+def test_equal_seeds_draw_equal_samples(task_class: type[Task]) -> None:
     task = task_class()
     first, again, other = (task.sample(50, drawn(seed)) for seed in (3, 3, 4))
     assert torch.equal(first.inputs, again.inputs) and torch.equal(first.targets, again.targets)
@@ -54,7 +54,7 @@ def test_lengths_vary_from_one_to_the_longest(task_class: type[Task]) -> None:
     counts = torch.bincount(lengths, minlength=6)
     assert counts[0] == 0 and (counts[1:] > 300).all() and len(counts) == 6
     assert ((inputs == PAST_END) == ~mask).all()
-    # What lies past the end changes nothing: the sequence by itself has the same answer and relevance.
+    # Padding changes nothing: the sequence without it has the same answer and relevance.
     for row in range(20):
         alone = inputs[row : row + 1, mask[row]]
         assert torch.equal(task.answer(alone)[0], targets[row])
@@ -92,10 +92,10 @@ def test_parse_reads_or_refuses_any_text(task_class: type[Task], text: str) -> N
         assert "\n" not in str(error)
     else:
         written = text.replace("_", " ") if task.null else text
-        assert task.render(inputs[0]) in (written, written.upper())  # small letters are understood
+        assert task.render(inputs[0]) in (written, written.upper())  # lower-case letters are accepted
 
 
-def test_render_leaves_out_what_is_past_the_end() -> None:
+def test_render_leaves_out_padding() -> None:
     assert Counting().render(torch.tensor([1, 0, 2, PAST_END, PAST_END])) == "A B"
 
 
@@ -110,7 +110,7 @@ def test_render_leaves_out_what_is_past_the_end() -> None:
         (Signal2(), "ABC", "input 'ABC' has 3 steps: signal2 takes 3 signals and 1 to 10 letters"),
     ],
 )
-def test_parse_says_what_is_wrong(task: Task, text: str, message: str) -> None:
+def test_parse_explains_errors(task: Task, text: str, message: str) -> None:
     with pytest.raises(InputError) as raised:
         task.parse(text)
     assert str(raised.value) == message
@@ -130,7 +130,7 @@ def test_sizes_out_of_range_are_refused(size: dict[str, int], message: str) -> N
     assert str(raised.value) == message
 
 
-def test_small_letters_are_understood_where_they_are_not_letters_of_their_own() -> None:
+def test_lower_case_is_accepted_if_unambiguous() -> None:
     assert torch.equal(Signal2().parse("bcCcba"), Signal2().parse("BCCCBA"))
     assert torch.equal(Counting().parse("a_b "), Counting().parse("A_B "))
     with pytest.raises(InputError, match="letter 'ß' at step 3"):
@@ -140,6 +140,6 @@ def test_small_letters_are_understood_where_they_are_not_letters_of_their_own() 
     assert recall.normal(text) == text
 
 
-def test_what_may_be_typed() -> None:
+def test_description_of_valid_inputs() -> None:
     assert Signal2().accepts == "3 signals and 1 to 10 letters: A, B, C"
     assert Counting(TaskConfig(max_len=4, vocab_size=2)).accepts == "1 to 4 letters: '_' (null), A, B"

@@ -1,4 +1,4 @@
-"""Which samples a step learns from."""
+"""The samples of each training step."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def batches(seed: int = 0) -> LengthSortedBatches:
     return Reverse().batches(settings, BatchContext(generator=make_generator(seed, "train")))
 
 
-def test_a_step_draws_the_same_batch_wherever_training_began() -> None:
+def test_batch_of_a_step_does_not_depend_on_the_start() -> None:
     whole, late = batches(), batches()
     drawn = [whole.draw(step) for step in range(2 * BATCHES_PER_POOL)]
     for step in (BATCHES_PER_POOL - 1, 2 * BATCHES_PER_POOL - 1, 3):
@@ -23,10 +23,10 @@ def test_a_step_draws_the_same_batch_wherever_training_began() -> None:
     assert not torch.equal(batches(1).draw(0)[0], drawn[0][0])
 
 
-def test_batches_are_of_like_length_and_of_all_lengths() -> None:
+def test_batches_have_similar_lengths_and_cover_all() -> None:
     drawn = [batches_once.draw(step) for step in range(4 * BATCHES_PER_POOL)]
     shares = [(batch.source != PAD).float().mean().item() for batch in drawn]
-    assert sum(shares) / len(shares) > 0.9  # of the steps, so much is no padding
+    assert sum(shares) / len(shares) > 0.9  # share of steps that are not padding
     lengths = torch.cat([(batch.source != PAD).sum(1) - 1 for batch in drawn])
     assert set(lengths.tolist()) == set(range(1, 21))
     widths = [batch.source.shape[1] for batch in drawn[:BATCHES_PER_POOL]]
@@ -36,7 +36,7 @@ def test_batches_are_of_like_length_and_of_all_lengths() -> None:
 batches_once = batches()
 
 
-def test_other_tasks_are_drawn_one_batch_after_the_other() -> None:
+def test_other_tasks_draw_batches_one_by_one() -> None:
     settings = make_config("counting", {"batchsize": 4}).training
     drawn = Counting().batches(settings, BatchContext(generator=make_generator(0, "train"))).draw(17)
     expected = Counting().sample(4, make_generator(0, "train"))
@@ -44,13 +44,13 @@ def test_other_tasks_are_drawn_one_batch_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("vary_len", [False, True])
-def test_many_batches_at_once_are_those_drawn_one_by_one(vary_len: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_batches_equal_those_drawn_one_by_one(vary_len: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = make_config("counting", {"batchsize": 4, "vary_len": vary_len}).training
     monkeypatch.setattr(base, "MAX_LETTERS_DRAWN", 4 * 10 * 3)  # three batches
     generator = make_generator(0, "train")
     drawn, alone = Counting().batches(settings, BatchContext(generator=generator)), make_generator(0, "train")
     for step in range(8):
-        # Whoever goes on from here, from the generator and the place, draws the same.
+        # A training resumed here, with the same generator and position, draws the same batches.
         again = BatchContext(generator=generator.clone_state(), place=drawn.place)
         late = Counting().batches(settings, again)
         found, expected = drawn.draw(step), Counting().sample(4, alone, vary_len=vary_len)
@@ -61,7 +61,7 @@ def test_many_batches_at_once_are_those_drawn_one_by_one(vary_len: bool, monkeyp
                 assert torch.equal(each, other) and torch.equal(same, other)
 
 
-def test_a_sampler_of_ones_own_is_asked_for_each_batch() -> None:
+def test_custom_sampler_draws_one_batch_at_a_time() -> None:
     settings = make_config("recall", {"batchsize": 4}).training
     drawn = Recall().batches(settings, BatchContext(generator=make_generator(0, "train")))
     assert isinstance(drawn, base.SampleBatches) and drawn.together == 1

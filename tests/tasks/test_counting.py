@@ -10,7 +10,7 @@ from regard.tasks import Counting, Difference, TaskConfig
 
 
 @given(text=st.text(alphabet=" ABCDE", min_size=1, max_size=13))
-def test_answer_is_what_a_naive_count_gives(text: str) -> None:
+def test_answer_equals_a_naive_count(text: str) -> None:
     task = Counting(TaskConfig(max_len=13, vocab_size=5))
     inputs = task.parse(text)
     assert task.answer(inputs).tolist() == [[text.count(letter) for letter in "ABCDE"]]

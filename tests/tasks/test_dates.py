@@ -1,4 +1,4 @@
-"""Dates: what Babel writes, what each character was made from, and which days training never sees."""
+"""Dates: Babel's formats, the source of each character, and days held back from training."""
 
 import datetime
 
@@ -18,7 +18,7 @@ a_day = st.dates(FIRST, LAST)
 
 
 @given(day=a_day, locale=st.sampled_from(["en", "de", "fr", "es", "pt_BR", "hu", "ru", "ja"]))
-def test_writes_dates_as_babel_does(day: datetime.date, locale: str) -> None:
+def test_dates_equal_babels(day: datetime.date, locale: str) -> None:
     task = Dates(DatesTaskConfig(locales=locale))
     written = {write_date(style, day).source.removeprefix(f"{locale} ") for style in task.styles[0]}
     by_babel = {format_date(day, style, locale=locale) for style in FORMATS}
@@ -26,7 +26,7 @@ def test_writes_dates_as_babel_does(day: datetime.date, locale: str) -> None:
     assert by_babel <= written
 
 
-def test_the_documents_own_examples() -> None:
+def test_examples_of_the_notes() -> None:
     for source, target in (
         ("Donnerstag, 3. Mai 1979", "1979-05-03"),
         ("14 juillet 1989", "1989-07-14"),
@@ -43,12 +43,12 @@ def test_the_documents_own_examples() -> None:
     "source",
     ["", "Montag, 3. Mai 1979", "30. Februar 1979", "3. Mai 79", "05/03/1979", "3. mai 1979", "nonsense"],
 )
-def test_what_no_style_writes_has_no_answer(source: str) -> None:
+def test_unknown_formats_have_no_answer(source: str) -> None:
     assert DATES.known(source) is None
 
 
 @given(day=a_day, style=st.sampled_from(STYLES))
-def test_what_is_composed_is_known(day: datetime.date, style: object) -> None:
+def test_composed_dates_are_parsed(day: datetime.date, style: object) -> None:
     pair = write_date(style, day)  # type: ignore[arg-type]
     assert pair.target == day.isoformat()
     assert DATES.known(pair.source) == pair
@@ -56,7 +56,7 @@ def test_what_is_composed_is_known(day: datetime.date, style: object) -> None:
 
 
 @given(day=a_day, style=st.sampled_from(STYLES))
-def test_digits_are_made_from_what_stands_for_them(day: datetime.date, style: object) -> None:
+def test_digits_are_linked_to_their_source(day: datetime.date, style: object) -> None:
     source, target, alignment = write_date(style, day)  # type: ignore[arg-type]
     assert len(alignment) == len(target)
     origin = ["".join(source[position] for position in positions) for positions in alignment]
@@ -71,7 +71,7 @@ def test_digits_are_made_from_what_stands_for_them(day: datetime.date, style: ob
 
 
 def test_no_source_has_two_dates() -> None:
-    """Over all styles of the default locales, and days that take every month, day and many a weekday."""
+    """All styles of the default locales work, for days with every month, day and most weekdays."""
     seen: dict[str, str] = {}
     for style in STYLES:
         for day in range(0, DAYS, 7):
@@ -79,14 +79,14 @@ def test_no_source_has_two_dates() -> None:
             assert seen.setdefault(pair.source, pair.target) == pair.target
 
 
-def test_a_style_with_a_number_for_the_month_names_its_locale() -> None:
+def test_numeric_month_style_names_its_locale() -> None:
     for style in STYLES:
         day = datetime.date(1979, 5, 13)
         by_number = any(text[0] in "ML" and len(text) < 3 for is_field, text in style.pieces if is_field)
         assert write_date(style, day).source.startswith(f"{style.locale} ") == by_number == style.numeric
 
 
-def test_training_never_sees_the_days_that_are_held_back(generator: torch.Generator) -> None:
+def test_training_never_draws_held_out_days(generator: torch.Generator) -> None:
     trained = {pair.target for pair in DATES.pairs(3000, generator)}
     unseen = {pair.target for pair in DATES.pairs(3000, generator, unseen=True)}
     assert not trained & unseen
@@ -133,6 +133,6 @@ def test_bad_locales_are_refused(locales: str, message: str) -> None:
         DatesTaskConfig(locales=locales)
 
 
-def test_a_date_has_no_length_to_choose(generator: torch.Generator) -> None:
+def test_length_is_not_an_option(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match="dates have no adjustable length"):
         DATES.pairs(1, generator, sample_len=5)

@@ -1,4 +1,4 @@
-"""Finding a task by name, or in a file of one's own."""
+"""Tasks are found by name or in a user's file."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_by_name() -> None:
     assert list(TASKS)[4:] == ["recall", "copy", "reverse", "sort", "dates", "phrases", "translation"]
 
 
-def test_in_a_file_of_ones_own(tmp_path: Path) -> None:
+def test_in_a_users_file(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN_TASK)
     task = find_task(str(file)).restore(None, {})
@@ -58,7 +58,7 @@ def test_a_file_is_run_once_unless_it_changes(tmp_path: Path) -> None:
         ("empty.py", "", "defines 0 tasks: define one subclass of Task"),
     ],
 )
-def test_what_cannot_be_found_is_said(tmp_path: Path, name: str, content: str | None, message: str) -> None:
+def test_unknown_task_is_reported(tmp_path: Path, name: str, content: str | None, message: str) -> None:
     if name.endswith(".py"):
         file = tmp_path / name
         name = str(file)
@@ -68,7 +68,7 @@ def test_what_cannot_be_found_is_said(tmp_path: Path, name: str, content: str | 
         find_task(name)
 
 
-def test_examples_answer_themselves() -> None:
+def test_examples_are_parsed_and_answered() -> None:
     assert [each.task for each in examples()] == [name for name in TASKS if name != "translation"]
     for each in examples():
         task = find_task(each.task).restore(None, {})

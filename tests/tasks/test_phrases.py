@@ -1,4 +1,4 @@
-"""Phrases: what the grammar writes, by hand, and that it reads all it writes."""
+"""Phrases: sentences of the grammar, by hand, and their parsing."""
 
 import pytest
 import torch
@@ -40,12 +40,12 @@ def test_sentences_by_hand(english: str, german: str, alignment: list[int]) -> N
     "text",
     ["", "dog", "the dog see a cat", "the dog sees", "the dog sees a cat a", "a dogs sees a cat", "he says the"],
 )
-def test_what_the_grammar_does_not_write_is_not_known(text: str) -> None:
+def test_sentences_outside_the_grammar_are_refused(text: str) -> None:
     assert TASK.known(text) is None
 
 
 @given(st.integers(0, 10**6), st.booleans())
-def test_what_is_drawn_is_known_in_words_that_the_vocabularies_have(seed: int, unseen: bool) -> None:
+def test_samples_are_parsed_with_known_words(seed: int, unseen: bool) -> None:
     pair = TASK.pair(torch.Generator().manual_seed(seed), unseen=unseen)
     source, target = pair.source.split(), pair.target.split()
     assert TASK.known(pair.source) == pair and is_held_out(pair.source) == unseen
@@ -57,7 +57,7 @@ def test_what_is_drawn_is_known_in_words_that_the_vocabularies_have(seed: int, u
     assert TASK.target_vocabulary.decode(TASK.target_vocabulary.encode(pair.target)) == pair.target
 
 
-def test_there_are_several_hundred_words_and_sentences_have_no_length_to_choose() -> None:
+def test_vocabulary_has_hundreds_of_words_and_length_is_not_an_option() -> None:
     assert len(TASK.source_vocabulary) > 300 and len(TASK.target_vocabulary) > 400
     with pytest.raises(InputError, match="sentences have no adjustable length"):
         TASK.pair(torch.Generator(), sample_len=3)

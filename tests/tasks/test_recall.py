@@ -40,7 +40,7 @@ def test_samples_are_pairs_noise_and_one_of_the_keys(seed: int, pairs: int, nois
         assert torch.equal(mask, inputs != PAST_END)
 
 
-def test_every_key_and_value_is_drawn_and_asked_for(generator: torch.Generator) -> None:
+def test_every_key_and_value_is_drawn_and_queried(generator: torch.Generator) -> None:
     task = Recall(RecallTaskConfig(max_len=5, pairs=2, vocab_size=3))
     inputs, targets, _ = task.sample(3000, generator)
     for step in (0, 2, 4):

@@ -26,7 +26,7 @@ def test_worked_examples(
 
 
 @given(digits=st.text("0123456789", max_size=20))
-def test_answers_are_what_python_says(digits: str) -> None:
+def test_answers_equal_pythons(digits: str) -> None:
     letters = digits.translate({ord(digit): chr(ord("A") + int(digit)) for digit in set(digits)})
     for pair, source, target in (
         (Copy().known(letters), letters, letters),
@@ -39,7 +39,7 @@ def test_answers_are_what_python_says(digits: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["A" * 21, "a", "AB1"])
-def test_what_has_no_answer(source: str) -> None:
+def test_inputs_without_an_answer_are_refused(source: str) -> None:
     assert Reverse().known(source) is None
 
 
@@ -83,5 +83,5 @@ def test_bad_sizes_are_refused(task: type[PairTask], sizes: dict[str, int], mess
         task(SequenceConfig(**sizes))
 
 
-def test_the_default_size_of_sort_fits_sort() -> None:
+def test_default_size_of_sort_is_valid() -> None:
     assert Sort().alphabet == "0123456789"

@@ -11,7 +11,7 @@ from regard.tasks import Signal, Signal2
 
 @pytest.mark.parametrize("task", [Signal(), Signal2()], ids=["signal", "signal2"])
 @given(data=st.data())
-def test_answer_and_relevance_are_what_naive_loops_give(task: Signal, data: st.DataObject) -> None:
+def test_answer_and_relevance_equal_naive_loops(task: Signal, data: st.DataObject) -> None:
     text = data.draw(st.text(alphabet="ABC", min_size=task.signals + 1, max_size=task.signals + 10))
     inputs = task.parse(text)
     signals, letters = text[: task.signals], text[task.signals :]
@@ -41,7 +41,7 @@ def test_a_signal_can_be_fixed() -> None:
         ("", "signal '' has 0 letters: give 1 letter or 3 letters, one for each signal"),
     ],
 )
-def test_signals_that_do_not_fit_are_refused(signal: str, message: str) -> None:
+def test_invalid_signals_are_refused(signal: str, message: str) -> None:
     with pytest.raises(InputError) as raised:
         Signal2().sample(1, torch.Generator(), signal=signal)
     assert str(raised.value) == message

@@ -1,5 +1,9 @@
-"""`regard`, but the second process fails at a step, the first time that it is started: `python -m
-tests.training.failing SIGNAL STEP WORDS...`; at step -1: before there is a run."""
+"""Run `regard` with a second process that fails at a step of the first start.
+
+    python -m tests.training.failing SIGNAL STEP WORDS...
+
+At step -1 it fails before the run exists.
+"""
 
 import os
 import signal

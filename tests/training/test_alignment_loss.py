@@ -1,4 +1,4 @@
-"""Alignment loss: by hand, and a head that learns to align."""
+"""The alignment loss equals values computed by hand, and a guided head learns to align."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,9 @@ from tests.german import LINKS, write
 
 
 def test_alignment_loss_by_hand() -> None:
-    """Garg et al. 2019, equation 5, of the first head of the last layer but one, before dropout."""
+    """The loss is equation 5 of Garg et al. 2019 for the first head of the layer before the last, before
+    dropout.
+    """
     torch.manual_seed(0)
     config = TransformerConfig(hidden=8, heads=2, enc_layers=1, dec_layers=3, dropout=0.5)
     model = Transformer(config, source_symbols=9, target_symbols=9, longest=9)
@@ -34,7 +36,7 @@ def test_alignment_loss_by_hand() -> None:
     torch.testing.assert_close(astray[0], expected)
     astray[0].backward()
     gradient = model.get_parameter("decoder.layers.1.cross.query.weight").grad
-    assert gradient is not None and gradient[:4].any() and not gradient[4:].any()  # of the first head alone
+    assert gradient is not None and gradient[:4].any() and not gradient[4:].any()  # the first head only
     with record_alignment_loss(model, None) as nothing:
         model(batch.source, batch.source_mask, batch.target_in)
     assert nothing == []

@@ -1,4 +1,4 @@
-"""The chunked cross-entropy, against PyTorch's own."""
+"""The chunked cross-entropy equals PyTorch's."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,7 +43,7 @@ def test_agrees_with_pytorch(monkeypatch: pytest.MonkeyPatch, steps: int, bias: 
 def test_two_passes_agree_with_pytorch(
     monkeypatch: pytest.MonkeyPatch, steps: int, bias: bool, agreement: float
 ) -> None:
-    """R-Drop's loss: that of both passes, and half of alpha times both divergences."""
+    """R-Drop's loss is the loss of both passes plus half of alpha times both divergences."""
     monkeypatch.setattr(loss, "CHUNK", 4 * 11 * 8)
     parts, target = make(steps, bias, passes=2)
     logits = F.linear(*parts)
@@ -103,7 +103,9 @@ def test_bfloat16_products_are_close() -> None:
     ids=["around", "below", "far", "high"],
 )
 def test_bfloat16_finds_the_largest_logit_of_any_sign(offset: float, within: float) -> None:
-    """Logits around zero, all negative, and beyond the range of powers of 2, where bfloat16 itself is coarse."""
+    """The loss is exact for logits around zero, all negative, and beyond the powers of 2 at which bfloat16 is
+    coarse.
+    """
     (states, weight, bias), target = make(40, True, torch.float32)
     layer = (weight, (bias + offset).detach().requires_grad_())
     found, right = [], []

@@ -35,7 +35,7 @@ def train(
 ) -> subprocess.CompletedProcess[str]:
     text = {name: " ".join(files) for name, files in write(folder).items()}
     words = [word for name, value in {**FLAGS, **flags}.items() for word in (f"--{name}", str(value))]
-    words = [word for word in words if word != "True"]  # flags that are on
+    words = [word for word in words if word != "True"]  # enabled flags
     named = [word for name, files in text.items() for word in (f"--{name}", *files.split())]
     words = ["train", "translation", *named, *words, "--savepath", str(folder)]
     return launch(processes, *words, program=program, restarts=restarts)
@@ -86,8 +86,8 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
     for name, value in regard.load(alone / "translation").model.state_dict().items():
         torch.testing.assert_close(whole[name], value, atol=1e-3, rtol=1e-3)
     kept = [path.suffix for path in (tmp_path / "translation" / "trainer").glob("step-*/*")]
-    assert sorted(kept) == [".json"] * 2 + [".safetensors"] * 2  # nothing that would be unpickled
-    # Back to the checkpoint after half of the steps, and on with one process.
+    assert sorted(kept) == [".json"] * 2 + [".safetensors"] * 2  # no pickled data
+    # Restart at the checkpoint after half of the steps with one process.
     config = tmp_path / "translation" / "config.json"
     config.write_text(config.read_text().replace('"steps": 12', '"steps": 18'))
     done = resume(tmp_path, 1)
@@ -103,7 +103,7 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
 
 def test_bad_input_stops_all_processes(tmp_path: Path) -> None:
     done = train(tmp_path, 2, tokens=3)
-    assert done.returncode != 0 and "tokens 3 hold no sentence" in done.stderr
+    assert done.returncode != 0 and "tokens 3 are fewer than" in done.stderr
     assert not (tmp_path / "translation").exists()
 
 
@@ -114,7 +114,7 @@ def test_shares_cover_the_batch() -> None:
     assert sum(each.tokens for each in shares) == batch.tokens
     few = [DistributedContext(rank, 4).share(batch) for rank in range(4)]
     assert sum(each.tokens for each in few) == batch.tokens
-    assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # takes the step, and adds nothing
+    assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # takes part in the step without samples
 
 
 FAILING = "tests.training.failing"

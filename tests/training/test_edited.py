@@ -217,7 +217,7 @@ def test_run_of_format_6_loads_and_resumes(whole: Path, run: Path, tmp_path: Pat
         for name, value in (Checkpoint.load(whole / "one/signal2").weights or {}).items()
     )
     assert regard.train("signal2", savepath=run.parent, resume=True, progress=False).step == 6
-    config({"heads": 4}, "model")(run)  # which the state of the training tells by its checksum
+    config({"heads": 4}, "model")(run)  # which the training state detects by its checksum
     with pytest.raises(InputError, match=r"step-6\.safetensors: it was trained with another config\.json"):
         regard.train("signal2", savepath=run.parent, resume=True, progress=False)
 
@@ -232,7 +232,7 @@ def test_new_files_of_a_run_of_format_6_are_checked(run: Path) -> None:
 
 
 def test_file_of_another_origin_with_a_valid_digest_is_refused(run: Path) -> None:
-    """Such as the file of a model from elsewhere, which names no run."""
+    """A model file of another origin, which names no run, is refused."""
     found = read_tensors(run / MODEL)
     (run / MODEL).write_bytes(pack_tensors(found.tensors, found.step, "{}"))
     with pytest.raises(InputError, match="model.safetensors: format is regard-run/7 in config.json, missing in"):

@@ -23,7 +23,8 @@ def test_first_signal_is_delayed_and_a_later_one_acts(monkeypatch: pytest.Monkey
 
 
 def test_signal_within_the_handler_is_debounced(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Python runs a handler within another: here the second signal comes where the first asks for the time.
+    # Python can run a handler inside another: here the second signal arrives while the first handler reads the
+    # clock.
     clock = signals.time.monotonic
     coming = [signal.SIGINT]
 

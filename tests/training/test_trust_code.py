@@ -75,7 +75,7 @@ def test_code_runs_only_for_its_trainer(tmp_path: Path, name: str) -> None:
     trusting = command(tmp_path, "test", name, "--samples", "2", "--trust_code", state="other")
     assert trusting.returncode == 0 and (tmp_path / "ran").exists()
     (tmp_path / "ran").unlink()
-    assert refused(command(tmp_path, "test", name, state="other"), tmp_path)  # once does not mean always
+    assert refused(command(tmp_path, "test", name, state="other"), tmp_path)  # trusting once is not permanent
 
 
 def test_changed_code_is_not_trusted(tmp_path: Path, name: str) -> None:

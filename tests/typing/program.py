@@ -1,4 +1,4 @@
-"""A user's program with every call of the README: `make lint` checks it with pyright in strict mode."""
+"""A user's program with every call of the README; `make lint` checks it with pyright in strict mode."""
 
 from pathlib import Path
 from typing import Any

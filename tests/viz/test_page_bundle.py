@@ -24,9 +24,7 @@ def test_modules_follow_their_imports(tmp_path: Path) -> None:
         unused="export const unused = 1;\n",
     )
     assert bundle(folder) == (
-        "class A {}\nasync function a(x) {\n  return x;\n}\n"
-        "\nconst b = a(1);\n"
-        "\nexport const c = a(b, A);\n"
+        "class A {}\nasync function a(x) {\n  return x;\n}\n\nconst b = a(1);\n\nexport const c = a(b, A);\n"
     )
 
 

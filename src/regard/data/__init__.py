@@ -1,4 +1,4 @@
-"""Text as indices: vocabularies, batches of pairs, and corpora on disk.
+"""Vocabularies, batches of pairs, and corpora on disk.
 
 Modules with large dependencies are not exported here and are imported where they are used: `parallel`,
 `subwords`, `corpus`, `buckets`. Names are imported lazily, because the processes that build a corpus need no

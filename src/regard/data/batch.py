@@ -1,7 +1,7 @@
 """Batches of sources and targets for sequence-to-sequence models.
 
-Letters: B batch, Ts source steps, Tt target steps. Each sequence ends with `EOS`, so none is empty; steps after
-it are `PAD`.
+Letters: B batch, Ts source steps, Tt target steps. Each sequence ends with `EOS`, so no sequence is empty; steps
+after `EOS` are `PAD`.
 """
 
 from collections.abc import Sequence

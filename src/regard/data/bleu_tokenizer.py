@@ -1,7 +1,7 @@
 """Choose the tokenizer of BLEU (sacrebleu's) from the script of the references.
 
-BLEU compares sequences of words. Its default tokenizer, 13a, splits at blanks. A line of a language without
-blanks is then one word, and BLEU is 0 unless the whole line is right.
+BLEU compares sequences of words. The default tokenizer of sacrebleu, 13a, splits at blanks. In a language without
+blanks, a line is then a single word, and BLEU is 0 unless the whole line is right.
 """
 
 import unicodedata
@@ -26,14 +26,13 @@ WITHOUT_BLANKS = {
 }
 """Scripts without blanks between words, by the first word of the Unicode names of their letters."""
 MIN_DENSE = 0.2
-"""The share of such letters from which a text counts as written without blanks."""
+"""The minimal share of letters of these scripts in a text that counts as written without blanks."""
 MAX_OTHER = 0.05
-"""The share of letters of other scripts from which a text counts as mixed."""
+"""The minimal share of letters of other scripts in a text that counts as mixed."""
 
 
 def check_bleu_tokenizer(name: str, *, installed: bool = True) -> None:
-    """Raise `InputError` for an unknown tokenizer, or one that needs a download, or, with `installed`, one whose
-    package is missing."""
+    """Raise `InputError` for a tokenizer that is unknown, needs a download, or (`installed`) has no package."""
     if name in DOWNLOADED:
         raise InputError(
             f"bleu_tokenize {name!r} needs a model that sacrebleu downloads: choose {', '.join(OFFLINE)}; or "
@@ -62,12 +61,12 @@ def choose_bleu_tokenizer(references: Iterable[str]) -> str:
             letters += count
     dense = sum(scripts[name] for name in WITHOUT_BLANKS)
     if scripts["hangul"] > letters / 2:
-        # Korean text has a blank every few letters; text without them was split into letters.
+        # Normal Korean text has a blank every few letters; Korean text without blanks was split into letters.
         default = "13a" if blanks * 20 >= letters else "char"
         return "ko-mecab" if _is_installed("ko-mecab") else default
     if not letters or dense < MIN_DENSE * letters:
         return "13a"
-    # Japanese text has Han characters, too, but also kana.
+    # Japanese text contains kana besides Han characters.
     chinese = scripts["cjk"] + scripts["bopomofo"]
     if chinese > (1 - MAX_OTHER) * dense:
         return "zh"

@@ -1,4 +1,4 @@
-"""Byte-pair encoding by given codes (Sennrich et al. 2016), for imported models.
+"""Byte-pair encoding (Sennrich et al. 2016) with the codes of imported models.
 
 A file of codes, written by subword-nmt or fastBPE, lists pairs of pieces in the order in which they are merged. A
 word is split into characters, the last of which gets the suffix `</w>`, and pairs are merged until no code
@@ -30,7 +30,7 @@ CONTINUATION = "@@"
 END_OF_WORD = "</w>"
 """The suffix of the last character of a word, in codes."""
 VERSION = "0.2"
-"""The version of subword-nmt's format. In earlier versions `</w>` was a separate piece."""
+"""The version of subword-nmt's format. Files of earlier versions write `</w>` as a separate piece."""
 WORDS = 100_000
 """The number of words whose pieces are cached."""
 Codes = Sequence[tuple[str, str]]
@@ -47,8 +47,8 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 class BpeCodesVocabulary(SymbolVocabulary):
     """A vocabulary that splits words by codes.
 
-    `codes`: the pairs to merge, in order. `symbols`: the pieces of the indices from 4 on; those that do not end a
-    word have the suffix `@@`. Raises `DamageError` for a duplicate piece.
+    `codes`: the pairs to merge, in order. `symbols`: the pieces of the indices from 4 on; pieces that do not end
+    a word have the suffix `@@`. Raises `DamageError` for a duplicate piece.
 
     >>> vocabulary = BpeCodesVocabulary([("H", "u"), ("n", "d</w>")], ["Hu@@", "nd"])
     >>> vocabulary.encode("Hund"), vocabulary.decode([4, 5])
@@ -116,7 +116,9 @@ class BpeCodesVocabulary(SymbolVocabulary):
             stored = convert_json(parse_json(text), _Stored)
             return cls(stored.codes, stored.symbols)
         except DamageError as error:
-            raise InputError(f"tokenizer is damaged: {error}; restore a copy of it, or import it anew") from error
+            raise InputError(
+                f"tokenizer is damaged: {error}; restore the model from a copy, or import it again"
+            ) from error
 
     def _split_word(self, word: str) -> tuple[str, ...]:
         """Return the pieces of a word. Each step applies the first matching code at all its places."""
@@ -170,7 +172,7 @@ def parse_codes(text: str) -> list[tuple[str, str]]:
     for number, line in enumerate(lines[version is not None :], 1 + (version is not None)):
         parts = line.split(" ")
         if len(parts) != columns:
-            expected = "a pair and its count, as fastBPE's" if columns == 3 else "a pair"
+            expected = "a pair and its count, as in files of fastBPE" if columns == 3 else "a pair"
             raise DamageError(f"its line {number} is not {expected}")
         codes.append((parts[0], parts[1]))
     if not codes:

@@ -1,11 +1,12 @@
 """BPE-dropout: split a word differently each time it occurs (Provilkov et al. 2020).
 
-BPE merges pieces in the order in which it learned the merges. With dropout, each merge is skipped with some
-probability, so a rare word sometimes appears as smaller pieces that other words share. This helps small models on
-small corpora.
+BPE merges pieces in the order in which the merges were learned. With dropout, each merge is skipped with some
+probability, so a rare word sometimes appears as smaller pieces that other words share. The variation helps small
+models on small corpora.
 
-A fixed number of segmentations of each word is drawn once, from the seed. Each occurrence of the word takes one
-of them at random. This costs almost nothing, and a resumed training draws the same segmentations.
+A fixed number of segmentations of each word is drawn from the seed, once. Each occurrence of the word takes one
+of its segmentations at random. These cached segmentations cost almost no time, and a resumed training draws the
+same ones.
 """
 
 import json
@@ -26,7 +27,7 @@ WORDS = 200_000
 
 
 class BpeDropout:
-    """Splits sentences of a BPE vocabulary anew, and skips each merge with probability `rate`.
+    """Splits encoded sentences again, skipping each BPE merge with probability `rate`.
 
     Raises `InputError` for a rate out of range, or a vocabulary of another kind.
     """
@@ -42,7 +43,7 @@ class BpeDropout:
         self._segmentations = lru_cache(WORDS)(self._draw_segmentations)
 
     def __call__(self, sentence: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Return a sentence of indices (T,) with its end of sequence, split anew: (T',)."""
+        """Return another segmentation (T',) of a sentence of indices (T,) with its end of sequence."""
         words = self.vocabulary.words(self.vocabulary.decode(sentence.tolist()))
         choices = random.integers(SEGMENTATIONS, size=len(words)).tolist()
         indices = [
@@ -53,7 +54,7 @@ class BpeDropout:
         return np.array([*indices, EOS], dtype=sentence.dtype)
 
     def _draw_segmentations(self, word: str) -> list[list[int]]:
-        # Seeded by the word, so that its segmentations do not depend on the order of words.
+        # The word is part of the seed, so that segmentations do not depend on the order of words.
         random = np.random.default_rng((self.seed, zlib.crc32(word.encode())))
         return [
             [self.indices.get(piece, UNKNOWN) for piece in self.split(word, random)] for _ in range(SEGMENTATIONS)

@@ -2,7 +2,7 @@
 
 An epoch takes segments of neighbouring pairs in random order. A pool of segments is sorted by length and split
 into batches whose tokens, including padding, stay within the limit; the batches of a pool are drawn in random
-order. So memory holds one pool, however long the corpus is, and a batch is identified by its position: epoch,
+order. So memory holds a single pool for any size of the corpus, and a batch is identified by its position: epoch,
 pool, and batch in the pool.
 """
 
@@ -32,7 +32,7 @@ class BatchPosition(NamedTuple):
 
 BEGIN = BatchPosition(0, 0, 0)
 Resegment = Callable[[np.ndarray, np.random.Generator], np.ndarray]
-"""Maps the indices of a sentence to those of another segmentation of it, see `bpe_dropout`."""
+"""Maps the indices of a sentence to another segmentation of the sentence, see `bpe_dropout`."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Buckets:
     place: BatchPosition = BEGIN
     """The position of the next batch."""
     resegment: tuple[Resegment, Resegment] | None = None
-    """Splits sources and targets anew each time they are drawn."""
+    """Draws new segmentations of sources and targets, see `Resegment`."""
     max_pairs: int = 0
     """The maximal number of pairs of a batch; 0: no limit."""
     guide: GuidedAlignment | None = None
@@ -58,7 +58,7 @@ class Buckets:
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:
             raise InputError(
-                f"tokens {self.tokens} hold no sentence of {self.corpus.longest} tokens, the longest of the "
+                f"tokens {self.tokens} are fewer than the {self.corpus.longest} of the longest sentence in the "
                 f"corpus: raise --tokens, or lower --max_len"
             )
         self._pool: list[tuple[list[np.ndarray], ...]] = []
@@ -72,8 +72,8 @@ class Buckets:
             self._pool, self._drawn = self._draw_pool(epoch, pool), (epoch, pool)
         if not 0 <= number < len(self._pool):
             raise InputError(
-                f"batch {number} of pool {pool} is not in this text, which has changed since the training began: "
-                f"restore the text, or train anew"
+                f"batch {number} of pool {pool} does not exist, because the text has changed since the training "
+                f"began: restore the text, or start a new training"
             )
         source, target, *links = self._pool[number]
         if number + 1 < len(self._pool):
@@ -89,7 +89,7 @@ class Buckets:
         return batch._replace(alignment=target_attention(links[0], shape))
 
     def _draw_pool(self, epoch: int, pool: int) -> list[tuple[list[np.ndarray], ...]]:
-        """Return the batches of a pool in random order: sources, targets, and links if there is a guide."""
+        """Return the batches of a pool in random order: sources, targets, and links for a guided alignment."""
         random = np.random.default_rng((self.seed, epoch, pool))
         ranges = self.corpus.ranges(self.seed, epoch, pool)
         sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
@@ -111,15 +111,16 @@ class Buckets:
         # Sort by target length, then source length, then at random.
         ranks = np.lexsort((random.random(len(lengths)), lengths[:, 0], lengths[:, 1]))
         batches = split_batches(lengths.max(1)[ranks], self.tokens, self.max_pairs)
-        # Random order, so that the length of sentences does not grow over the pool.
+        # Shuffle the batches, so that the length of sentences does not grow over the pool.
         return [ranks[slice(*batches[index])] for index in random.permutation(len(batches))]
 
 
 def split_batches(lengths: np.ndarray, tokens: int, max_pairs: int = 0) -> list[tuple[int, int]]:
     """Split sentences of `lengths` (N,) into consecutive batches of at most `tokens`, including padding.
 
-    `max_pairs`: the maximal number of sentences of a batch; 0: no limit. A sentence that is longer than `tokens`
-    is a batch by itself. Returns the first sentence of each batch and the one after its last.
+    `max_pairs`: the maximal number of sentences of a batch; 0: no limit. A sentence longer than `tokens` forms a
+    batch by itself. Returns, for each batch, the number of its first sentence and the number after its last
+    sentence.
 
     >>> split_batches(np.array([2, 3, 3, 9]), 6)
     [(0, 2), (2, 3), (3, 4)]

@@ -1,7 +1,8 @@
 """Chunks of a text, the unit of parallel preparation, and the sample that vocabularies are learned from.
 
-One process reads the files in order and passes the bytes of the lines on. Decoding and splitting a chunk takes
-twenty times as long as reading it (89 and 4 ms), so this process keeps about twenty others busy.
+One process reads the files in order and passes the bytes of the lines to the workers. Decoding and splitting a
+chunk takes twenty times as long as reading it (89 and 4 ms), so one reading process can supply about twenty
+workers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,9 @@ from regard.data.parallel import ConcatenatedText, PairCounts, PairSource, Paral
 from regard.data.vocabulary import is_blank
 
 LINES = 20_000
-"""Lines per chunk. A worker takes 128 MiB with 20,000 lines, and 317 with 100,000, in the same time."""
+"""Lines per chunk. A worker needs 128 MiB for chunks of 20,000 lines and 317 MiB for 100,000 lines, and takes the
+same time for a text.
+"""
 STRETCH = 5
 """Chunks per stretch. A sample of a long text has the first lines of each stretch."""
 SAMPLE_PAIRS = 1_000_000
@@ -32,7 +35,7 @@ class Sentences(NamedTuple):
 
 @dataclass(frozen=True)
 class PairChunk:
-    """A chunk whose pairs have been read."""
+    """The counts of a chunk whose pairs have been read."""
 
     sentences: Sentences
 
@@ -58,7 +61,7 @@ class LineChunk:
     contents: tuple[bytes, ...]
     """The lines of each file."""
     size: int
-    """Bytes of the files, before decompression."""
+    """The number of bytes in the files, before decompression."""
 
     def read(self, limit: int | None = None) -> Sentences:
         """Return the pairs of all lines, or of the first `limit` lines.
@@ -73,7 +76,7 @@ class LineChunk:
     def _read_regular(self, contents: Sequence[bytes]) -> Sentences | None:
         """Return the pairs if no line needs special treatment, otherwise None.
 
-        This path decodes and strips whole chunks, which is several times faster than line by line.
+        Decoding and stripping whole chunks is several times faster than doing so line by line.
         """
         try:
             texts = [content.decode() for content in contents]
@@ -93,7 +96,7 @@ class LineChunk:
         return Sentences(sources, targets, PairCounts(pairs=len(sources)))
 
     def _read_line_by_line(self, contents: Sequence[bytes]) -> Sentences:
-        """Return the pairs; count or refuse those that are skipped."""
+        """Return the pairs; skipped pairs are counted or refused."""
         text = ParallelText(self.paths, strict=self.strict)
         rows = zip_longest(*([line.rstrip(b"\r\n") for line in _split_lines(content)] for content in contents))
         pairs = [pair for number, lines in enumerate(rows, self.first) if (pair := text.pair(lines, number))]
@@ -143,7 +146,8 @@ def _split_lines(content: bytes) -> list[bytes]:
 
 @dataclass
 class Sample:
-    """The sentences that vocabularies are learned from: all of a text, or the first lines of each stretch.
+    """The sentences that vocabularies are learned from: the whole text, or the first lines of each stretch of the
+    text.
 
     Taking equally many lines from each stretch of a long text needs no random numbers, and gives the same sample
     on every machine. A sample can be iterated over again.
@@ -153,11 +157,11 @@ class Sample:
     side: int | None
     """0: sources, 1: targets, None: both."""
     on_share: Callable[[float], None] = field(default=lambda share: None)
-    """Called from time to time with the share of the sample that was read, from 0 to 1."""
+    """Called repeatedly with the share of the sample that was read, from 0 to 1."""
     pairs: int = 0
-    """The number of pairs, known after an iteration."""
+    """The number of pairs in the sample, known after an iteration."""
     bytes: int = 0
-    """The size in UTF-8, known after an iteration."""
+    """The size of the sample in UTF-8, known after an iteration."""
 
     def __post_init__(self) -> None:
         stretch = LINES * STRETCH

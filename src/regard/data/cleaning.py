@@ -29,7 +29,7 @@ SCORED_PAIRS = 2000
 DROPPED = "dropped.tsv"
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75)
 MAX_SHORT = 20
-"""Sides of up to so many characters may have any ratio of lengths: "Ja." may be "Yes, of course."."""
+"""Sides of up to this many characters may have any ratio of lengths: "Ja." may be "Yes, of course."."""
 SCRIPT_PAIRS = 10_000
 """The number of pairs from which the scripts of a corpus are detected."""
 ANY = "any"
@@ -48,8 +48,8 @@ class CleaningRules:
     compared."""
     scripts: tuple[str, ...] = ()
     """Scripts of source and target by their Unicode names, such as: latin cyrillic. A side is dropped if at least
-    half of its letters have another script; any accepts all. Default: the most frequent ones of the first 10,000
-    pairs."""
+    half of its letters have another script; any accepts all. Default: the most frequent scripts of the first
+    10,000 pairs."""
     keep_copies: bool = False
     """Keep pairs with equal sides."""
     keep_duplicates: bool = False
@@ -60,7 +60,9 @@ class CleaningRules:
         if not self.most_ratio >= 1:
             raise InputError(f"most_ratio {self.most_ratio} is out of range: choose 1 or more")
         if len(self.scripts) not in (0, 2):
-            raise InputError(f"{len(self.scripts)} scripts: give two, as in --scripts latin cyrillic, or none")
+            raise InputError(
+                f"{len(self.scripts)} scripts: give two, as in --scripts latin cyrillic, or omit the option"
+            )
         for name in self.scripts:
             if name != ANY and name not in _script_names():
                 raise InputError(
@@ -95,7 +97,7 @@ class PairFilter:
             return "other script"
         if self.rules.keep_duplicates:
             return None
-        # A digest of 16 bytes instead of the text; a collision is practically impossible.
+        # Store a digest of 16 bytes instead of the text; a collision is practically impossible.
         digest = blake2b(f"{source}\t{target}".encode(), digest_size=16).digest()
         if digest in self.kept:
             return "duplicate"
@@ -161,7 +163,7 @@ class CleaningReport(Result):
     scripts: tuple[str, ...]
     """The scripts of source and target."""
     scores: dict[float, float]
-    """Quantiles of the scores of all scored pairs; empty if none were scored."""
+    """Quantiles of the scores of all scored pairs; empty without scored pairs."""
 
     def __str__(self) -> str:
         total = self.kept + sum(self.dropped.values())
@@ -219,7 +221,9 @@ def clean_corpus(
     text, savepath = _RecordingText(paths, lenient=lenient), Path(savepath)
     names = [path.name.removesuffix(".gz") for path in text.paths]
     if len({*names, DROPPED}) <= len(names):
-        raise InputError(f"files {' and '.join(names)} have names that the output needs: rename them")
+        raise InputError(
+            f"files {' and '.join(names)} have names that the output files need: rename the input files"
+        )
     if os.path.lexists(savepath):
         raise InputError(f"folder {str(savepath)!r} exists: choose another --savepath")
     check_folder(savepath.parent)

@@ -5,8 +5,8 @@
     corpus.json                      the number of pairs, of skipped pairs and of unknown tokens, and checksums
 
 The files hold uint16, or uint32 for a vocabulary of more than 65,536 symbols: 2 bytes per token and 16 per pair.
-Arrow through the library `datasets` was measured instead (2 million pairs of 14 words, two cores): 36 s of
-processor time instead of 26 with the same tokenizer and 194 with the `tokenizers` library alone, 527 MiB of
+The alternative, Arrow through the library `datasets`, was measured (2 million pairs of 14 words, two cores): 36 s
+of processor time instead of 26 with the same tokenizer and 194 with the `tokenizers` library alone, 527 MiB of
 memory instead of 142, and one second of imports for every training. `corpus_builder` writes a corpus.
 """
 
@@ -37,14 +37,14 @@ INDEX = "corpus.json"
 SIDES = ("source", "target")
 """The names of the files of each side."""
 SEGMENT = 500
-"""Neighbouring pairs that training reads together."""
+"""The number of neighbouring pairs that training reads together."""
 POOL = 100
 """Segments per pool."""
 MAX_INDEX_BYTES = 1 << 16
-REMEDY = "delete its folder to prepare it anew"
+REMEDY = "delete its folder to prepare the corpus again"
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 PairRange = tuple["Corpus", int, int]
-"""The first pair of a range in a corpus, and the one after the last."""
+"""A range of pairs in a corpus: the number of the first pair, and the number after the last pair."""
 
 
 class StoredCorpus(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -52,7 +52,7 @@ class StoredCorpus(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     format: Literal["regard-corpus/4"]
     name: str
-    """The name of the folder, which identifies text, vocabularies and limit."""
+    """The name of the folder, which identifies the text, the vocabularies and the maximal length."""
     longest: Annotated[int, msgspec.Meta(ge=1, le=2**48)]
     symbols: tuple[Number, Number]
     unknown: tuple[Number, Number]
@@ -70,7 +70,7 @@ class Corpus:
     sides: tuple[RaggedArray, RaggedArray]
     """The tokens of sources and of targets, each with its end of sequence."""
     longest: int
-    """Tokens of the longest sentence, including its end of sequence."""
+    """The number of tokens of the longest sentence, including its end of sequence."""
     symbols: tuple[int, int]
     """The sizes of the vocabularies of source and target."""
     unknown_tokens: tuple[int, int]
@@ -82,7 +82,7 @@ class Corpus:
 
     @property
     def summary(self) -> str:
-        """The number of pairs, and of skipped pairs."""
+        """The number of pairs, and the number of skipped pairs."""
         return str(self.counts)
 
     @property

@@ -26,9 +26,9 @@ class EncodedChunk(NamedTuple):
     """The tokens of a chunk."""
 
     tokens: tuple[np.ndarray, np.ndarray]
-    """Those of all sources and of all targets, joined."""
+    """The tokens of all sources and of all targets, joined."""
     lengths: np.ndarray
-    """(pairs, 2): of each source and target, including its end of sequence."""
+    """(pairs, 2), the length of each source and target, including its end of sequence."""
     counts: PairCounts
     size: int
     """Bytes of the text."""
@@ -124,6 +124,6 @@ def _too_long_message(
     side = int(lengths[row, 0] <= max_len + 1)
     tokens = lengths[row, side] - 1
     return (
-        f"sentence {shorten(texts[side][row])} has {tokens} tokens, at most {max_len} are taken: raise "
+        f"sentence {shorten(texts[side][row])} has {tokens} tokens, but the limit is {max_len}: raise "
         f"--max_len, or leave out --strict"
     )

@@ -1,4 +1,4 @@
-"""Public data sets by name. The library pooch downloads them and verifies their checksums."""
+"""Public data sets by name. The library pooch downloads the files and verifies their checksums."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ TIMEOUT = 30
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files with names PART.LANGUAGE.gz at one address."""
+    """A data set of files with names PART.LANGUAGE.gz at one address."""
 
     url: str
     checksums: dict[str, str]
     """The checksum of each file in pooch's format. Parts are in the order of their use."""
     languages: tuple[str, ...]
-    """The available languages. The first two are the default pair."""
+    """The available languages. The first two languages are the default pair."""
 
     def files(self, languages: Sequence[str]) -> list[str]:
         """Return the names of the files in some languages: part by part, sources before targets."""
@@ -31,8 +31,8 @@ class DataSet:
 
 
 DATA_SETS = {
-    # Captions of 30,000 pictures, in English and German (Elliott et al. 2016), French (Elliott et al. 2017) and
-    # Czech (Barrault et al. 2018).
+    # Multi30k: captions of 30,000 pictures, in English and German (Elliott et al. 2016), French (Elliott et al.
+    # 2017) and Czech (Barrault et al. 2018).
     "multi30k": DataSet(
         "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw",
         {
@@ -85,7 +85,7 @@ def fetch(
 
     Files that exist with the right checksum are not downloaded again. `name`: multi30k. `languages`: codes of
     source and target; default: de and en. `url`: another address with the same files. Raises `InputError` for an
-    unknown name or language, and `MachineError` if a download fails or has another checksum.
+    unknown name or language, and `MachineError` if a download fails or has a wrong checksum.
     """
     if name not in DATA_SETS:
         raise unknown_choice("data set", name, DATA_SETS)
@@ -138,5 +138,5 @@ def _reason(error: Exception) -> str:
     import requests
 
     if isinstance(error, requests.ConnectionError | requests.Timeout):
-        return "no connection; try again later, or name a copy by --url"
+        return "no connection; try again later, or give the address of a copy with --url"
     return " ".join(str(error).split())

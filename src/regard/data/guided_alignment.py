@@ -3,8 +3,8 @@
     links.bin, links-bounds.bin    source and target token of the links of each pair, see `ragged`
     guide.json                     the number of pairs, checksums, and the name of the folder
 
-They are made from links between words, one line in Moses' format per line of the text. Two linked words link all
-their tokens.
+The alignments are made from links between words, with one line in Moses' format per line of the text. Two linked
+words link all their tokens.
 """
 
 import gzip
@@ -41,9 +41,9 @@ from regard.io.reading import (
 from regard.progress import reading_bar
 
 FORMAT = "regard-guide/3"
-REMEDY = "delete its folder to prepare it anew"
+REMEDY = "delete its folder to prepare the alignment again"
 CHECKED_LINES = 1000
-"""The number of lines whose format is checked before any work."""
+"""The number of lines whose format is checked before the corpus is built."""
 FORMAT_REMEDY = "give a line in Moses' format (0-0 1-2) for each line of the text"
 TOKEN = np.dtype("<u4")
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
@@ -57,7 +57,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     pairs: Number
     checksums: Checksums
     digest: str
-    """The digest of the fields before it."""
+    """The digest of the other fields."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ def check_alignment_file(path: Path, text: Path) -> None:
     count = file_digest(path).lines
     if is_file(text) and (lines := file_digest(text).lines) != count:
         raise InputError(
-            f"{str(path)!r} has links of {count:,} lines, {str(text)!r} has {lines:,}: give those of its lines"
+            f"{str(path)!r} has links for {count:,} lines, but {str(text)!r} has {lines:,} lines: give one"
+            " line of links per line"
         )
 
 
@@ -157,7 +158,7 @@ def _write(
                 continue
             linked = np.zeros((len(source.spans), len(target.spans)), dtype=bool)
             linked[tuple(np.array(sorted(alignment.sure), dtype=np.int64).reshape(-1, 2).T)] = True
-            # All pairs of tokens whose words are linked.
+            # Form all pairs of tokens whose words are linked.
             links = np.argwhere(linked[np.ix_(source.word_ids, target.word_ids)])
             writer.append(links.ravel(), np.array([links.size]))
             pairs += 1
@@ -165,9 +166,11 @@ def _write(
         checksums = writer.close()
     extra = text.number - number + sum(1 for _ in lines)
     if extra:
-        raise InputError(f"{str(path)!r} has {extra:,} lines more than the text: give the links of its lines")
+        raise InputError(f"{str(path)!r} has {extra:,} lines more than the text: give one line of links per line")
     if pairs != len(corpus):
-        raise InputError(f"the text has {pairs:,} pairs, its corpus {len(corpus):,}: has it changed?")
+        raise InputError(
+            f"the text has {pairs:,} pairs, but its corpus {len(corpus):,}: train again if the text has changed"
+        )
     content = {"format": FORMAT, "name": name, "pairs": pairs, "checksums": checksums}
     write_json(folder / "guide.json", add_digest(content))
 
@@ -184,9 +187,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 def _next_line(lines: Iterator[bytes], path: Path, number: int) -> str:
     line = next(lines, None)
     if line is None:
-        raise InputError(
-            f"{str(path)!r} ends before line {number}, the text goes on: give the links of its lines"
-        )
+        raise InputError(f"{str(path)!r} ends before line {number} of the text: give one line of links per line")
     return line.decode(errors="replace").strip()
 
 
@@ -196,7 +197,7 @@ def _open(folder: Path, corpus: Corpus) -> GuidedAlignment:
     if not has_valid_digest(msgspec.to_builtins(stored)) or stored.pairs != len(corpus):
         raise damaged_file(folder, "it has changed since it was written", REMEDY)
     if stored.name != folder.name:
-        raise damaged_file(folder, f"it is {stored.name}, under another name", REMEDY)
+        raise damaged_file(folder, f"its content belongs to {stored.name}, another alignment", REMEDY)
     try:
         return GuidedAlignment(folder, RaggedArray(folder, "links", TOKEN, stored.checksums))
     except DamageError as error:

@@ -54,7 +54,7 @@ class HubText(PairSource):
                 self.on_bytes(number)
 
     def digests(self) -> list[TextDigest]:
-        """Return a digest of the two columns. It does not depend on the location of the data set."""
+        """Return a digest of the two columns. The digest does not depend on the location of the data set."""
         key = (self.rows._fingerprint, self.languages)
         if key not in _digests:
             digest = hashlib.sha256()
@@ -74,7 +74,7 @@ class HubText(PairSource):
 
 def _load(name: str, split: str) -> Any:
     datasets = import_library("datasets", f"data set {name!r}", "hub")
-    failure, remedy = f"cannot load split {split!r} of data set {name!r}", "check both names, and the files"
+    failure, remedy = f"cannot load split {split!r} of data set {name!r}", "check both names and the files"
     if is_folder(Path(name)):
         with library_errors("datasets", failure, remedy), offline():
             return datasets.load_dataset(str(Path(name)), split=split)

@@ -31,10 +31,10 @@ class Element:
     """An element of a text: its tags and the span of its content."""
 
     start_tag: str
-    """As written: <a href="x">. For an element without content, all of it."""
+    """As written: <a href="x">. For an element without content, the whole element."""
     end_tag: str = ""
     span: Span = (0, 0)
-    """The span of its content in the text."""
+    """The span of the element's content in the text."""
     children: "list[Element]" = field(default_factory=list)
 
 
@@ -48,7 +48,7 @@ class MarkedText:
 
 
 def parse_markup(line: str) -> MarkedText:
-    """Return the text and the elements of a line. Raises `InputError` if its markup is not well-formed.
+    """Return the text and the elements of a line. Raises `InputError` if the markup is not well-formed.
 
     >>> parse_markup("<b>Zwei</b> Hunde").text
     'Zwei Hunde'
@@ -93,7 +93,7 @@ def escape_markup(text: str) -> str:
 def transfer_markup(marked: MarkedText, translation: str, links: Iterable[Link]) -> str:
     """Return a translation of `marked.text` with all its elements.
 
-    `links`: between the words of both, as counted by `word_spans(text, UNIT)`.
+    `links`: pairs of a word of the text and a word of the translation, as counted by `word_spans(text, UNIT)`.
 
     >>> transfer_markup(parse_markup("<b>zwei</b> Hunde"), "two dogs", [(0, 0), (1, 1)])
     '<b>two</b> dogs'
@@ -126,7 +126,7 @@ class _Words:
     def position(self, offset: int) -> int:
         """Return the target word before which an offset of the source falls.
 
-        It is the word after those linked to the nearest source word before the offset.
+        The result is the word after those linked to the nearest source word before the offset.
         """
         for word in range(len(self.source) - 1, -1, -1):
             targets = [target for target, sources in enumerate(self.sources) if word in sources]
@@ -140,7 +140,7 @@ class _Part:
     """The part of the translation that holds the content of an element."""
 
     words: tuple[int, int]
-    """The first target word, and the one after the last."""
+    """A range of target words: the first word, and the word after the last."""
     span: Span
     """The span of its characters."""
     sources: set[int]
@@ -148,7 +148,7 @@ class _Part:
 
 
 def _write(elements: Sequence[Element], parent: _Part, words: _Words, translation: str) -> str:
-    """Return a part of the translation with these elements."""
+    """Return the text of a part of the translation, with markup for the elements inside."""
     runs = _assign_runs(elements, parent, words)
     parts = []
     for number, element in enumerate(elements):
@@ -173,8 +173,8 @@ def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> d
     """Return the run of target words of each element, by its number. Elements without a linked word are left out.
 
     An element that has all source words of its parent gets all target words of the parent. Any other element gets
-    the run with the most words linked to its own words and the fewest linked to others. The element with the most
-    such words chooses first.
+    the run with the most words linked to the element's words and the fewest words linked to others. The element
+    with the most linked words chooses first.
     """
     own = {
         number: sources
@@ -184,7 +184,8 @@ def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> d
     free, assigned = [parent.words], dict[int, tuple[int, int]]()
     while own:
         runs = {number: max(_best_run(sources, part, words) for part in free) for number, sources in own.items()}
-        # Elements that enclose all words of the parent first, then the highest score, then the leftmost.
+        # Place elements that enclose all words of the parent first, then those with the highest score, then the
+        # leftmost.
         number = max(runs, key=lambda number: (own[number] >= parent.sources, runs[number][0], -number))
         score, (first, last) = runs[number]
         if own.pop(number) >= parent.sources and len(free) == 1 and free[0][0] < free[0][1]:

@@ -1,4 +1,4 @@
-"""Several corpora as one. Each contributes in proportion to its weight:
+"""Several corpora as one. Each corpus contributes in proportion to its weight:
 
     share of corpus i = weight i / sum of all weights
 
@@ -42,13 +42,13 @@ class Mixture:
 
     @property
     def pools(self) -> int:
-        """The number of pools. A mixture is one epoch without an end."""
+        """The number of pools. A mixture has a single epoch without an end."""
         return 1 << 62
 
     @property
     def shares(self) -> list[Fraction]:
         """The share of each corpus. The shares sum to 1."""
-        # Fractions, so that positions after any number of pools are exact.
+        # Use fractions, so that positions after any number of pools are exact.
         weights = [Fraction(weight) for weight in self.weights]
         return [weight / sum(weights) for weight in weights]
 
@@ -76,7 +76,7 @@ class Mixture:
         while begin < end:
             epoch, position = divmod(begin, len(corpus))
             stop = min(position + end - begin, len(corpus))
-            # Four numbers, so that the stream differs from those of single corpora and of pools.
+            # Seed with four numbers, so that the random stream differs from those of single corpora and of pools.
             order = np.random.default_rng((seed, epoch, index, 1)).permutation(-(-len(corpus) // sizes.SEGMENT))
             firsts = order * sizes.SEGMENT
             ends = np.minimum(sizes.SEGMENT, len(corpus) - firsts).cumsum()  # of each segment, in the epoch

@@ -1,7 +1,7 @@
 """Parallel text on disk: two files with one sentence per line, or one file of tab-separated pairs.
 
 Only a line feed ends a line, so that both files have the same number of lines whatever characters they contain.
-Pairs that cannot be learned from are skipped and counted, or refused.
+Pairs that cannot be used for training are skipped and counted, or refused.
 """
 
 import gzip
@@ -35,15 +35,17 @@ READ = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class TextDigest:
-    """Identifies the content of a text, independent of its path and compression."""
+    """Digest that identifies the content of a text, independent of its path and compression."""
 
     lines: int
     sha256: str
 
 
 _scans: dict[tuple[object, ...], TextScan] = {}
-"""The files that this process has scanned, by path and status. So digest, number of lines and check of a training
-text take one reading."""
+"""Results of the files that this process has scanned, by path and status.
+
+So the digest, the line count and the check of a training text need a single reading.
+"""
 
 
 @dataclass
@@ -102,25 +104,26 @@ class PairSource(ABC):
     def __init__(self, *, strict: bool = False, lenient: bool = False) -> None:
         self.strict, self.lenient, self.counts = strict, lenient, PairCounts()
         self.on_bytes: Callable[[int], None] = lambda done: None
-        """Called from time to time with the number of bytes read."""
+        """Called repeatedly with the number of bytes read."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[tuple[str, str]]: ...
 
     def identity(self) -> list[Any]:
-        """Return the digests of the content. They change when the text changes."""
+        """Return the digests of the content. The digests change when the text changes."""
         return [digest.sha256 for digest in self.digests()]
 
     @abstractmethod
     def digests(self) -> list[TextDigest]:
-        """Return a digest of each file or other source. Raises `InputError` if the text cannot be read.
+        """Return a digest of each file, or of another origin of text. Raises `InputError` if the text cannot be
+        read.
 
         This reads the whole text.
         """
 
     @abstractmethod
     def locations(self) -> list[str]:
-        """Return the paths or names of the text. They stay when the text changes."""
+        """Return the paths or names of the text. The paths or names stay the same when the text changes."""
 
     def check(self) -> None:
         """Raise `InputError` if the text as a whole is broken, see `check_files`."""
@@ -129,7 +132,7 @@ class PairSource(ABC):
     def skip(self, reason: str, where: str) -> None:
         """Count a skipped pair, or refuse it. `reason`: a field of `PairCounts`."""
         if self.strict:
-            raise InputError(f"{where} is {SKIP_REASONS[reason]}: fix it, or leave out --strict")
+            raise InputError(f"{where} is {SKIP_REASONS[reason]}: fix the line, or leave out --strict")
         setattr(self.counts, reason, getattr(self.counts, reason) + 1)
 
 
@@ -143,8 +146,8 @@ class ParallelText(PairSource):
         super().__init__(strict=strict, lenient=lenient)
         if len(paths) not in (1, 2):
             raise InputError(
-                f"{len(paths)} files of parallel text ({', '.join(map(repr, map(str, paths)))}): give one of "
-                f"tab-separated pairs, or a source and a target"
+                f"{len(paths)} files of parallel text ({', '.join(map(repr, map(str, paths)))}): give one file "
+                f"of tab-separated pairs, or a source file and a target file"
             )
         self.paths = [Path(path) for path in paths]
         self.bytes = sum(map(_size, self.paths))
@@ -264,10 +267,12 @@ def read_errors(paths: Sequence[Path]) -> Iterator[None]:
         yield
     except (OSError, EOFError, zlib.error) as error:
         reason = (
-            (error.strerror or "it is not gzip") if isinstance(error, OSError) else "it is cut short or damaged"
+            (error.strerror or "it is not gzip") if isinstance(error, OSError) else "its gzip data is damaged"
         )
         name = " and ".join(map(str, paths))
-        raise InputError(f"cannot read {name!r}: {reason}; restore a copy, or give another text") from error
+        raise InputError(
+            f"cannot read {name!r}: {reason}; restore the file from a copy, or give another text"
+        ) from error
 
 
 def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
@@ -288,8 +293,8 @@ def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
     if len(set(counts)) > 1:
         numbers = " and ".join(f"{str(path)!r} has {count:,}" for path, count in zip(paths, counts, strict=True))
         raise InputError(
-            f"{numbers} lines: line {min(counts) + 1:,} has no partner, and lines before it may be misaligned; "
-            f"give files with equal numbers of lines{way_out}"
+            f"{numbers} lines: line {min(counts) + 1:,} has no counterpart, and lines before it may be "
+            f"misaligned; give files with equal numbers of lines{way_out}"
         )
 
 
@@ -297,7 +302,7 @@ def decompress(path: Path, raw: BinaryIO, stack: ExitStack) -> BinaryIO:
     """Return an open file, or the content of a compressed one."""
     if path.suffix != ".gz":
         return raw
-    # Buffered, because lines of GzipFile itself are read by a function in Python.
+    # Add a buffer, because GzipFile itself reads lines with a slow function in Python.
     return cast(BinaryIO, stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=raw), READ)))
 
 

@@ -1,9 +1,9 @@
 """Prepare parallel text for training: learn vocabularies and build a corpus, once.
 
 The results are kept in one folder. Their names identify the text and the settings, so a second training on the
-same text starts at once, and a changed text is prepared anew:
+same text starts at once, and a changed text is prepared again:
 
-    text-TEXT.json                     where the text was found
+    text-TEXT.json                     the location of the text
     vocabulary-TEXT-SETTINGS.json
     corpus-TEXT-SETTINGS/              and, beside it, folders of its word alignments
 
@@ -32,7 +32,7 @@ from regard.io import make_folder, remove_quietly, wait_for_lock, write_json
 from regard.io.reading import add_digest, damaged_file, has_valid_digest, is_file, read_json
 from regard.progress import preparing_bar, print_status, reading_bar
 
-REMEDY = "delete it to prepare it anew"
+REMEDY = "delete the file to prepare the text again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class TokenizerConfig:
 
 
 class _StoredLocation(msgspec.Struct):
-    """The content of a text's file. Those of earlier versions have more fields."""
+    """The content of a text's file. Files of earlier versions have more fields."""
 
     text: list[str]
     """The paths or names of the text."""
@@ -78,10 +78,10 @@ def short_digest(*content: Any) -> str:
 
 
 def _record_location(text: PairSource, root: Path, *, progress: bool) -> None:
-    """Note where a text was found, and remove the results of former texts at the same place.
+    """Record the location of a text, and remove the results of earlier texts at the same location.
 
-    Processes that still read a removed corpus are not disturbed, since its files stay open. Raises `InputError`
-    for a text that is broken and not lenient, before anything is written.
+    Processes that still read a removed corpus are not disturbed, since its files stay open. Before anything is
+    written, raises `InputError` for a broken text that is not lenient.
     """
     text.check()
     make_folder(root)
@@ -94,7 +94,9 @@ def _record_location(text: PairSource, root: Path, *, progress: bool) -> None:
         name = former.stem.removeprefix("text-")
         for path in [*root.glob(f"corpus-{name}-*"), *root.glob(f"vocabulary-{name}-*.json"), former]:
             remove_quietly(path)
-        print_status(f"the text has changed: removed what was prepared from the old one ({name})", show=progress)
+        print_status(
+            f"the text has changed: removed the files prepared from the old text ({name})", show=progress
+        )
 
 
 def learn_vocabularies(
@@ -102,15 +104,15 @@ def learn_vocabularies(
 ) -> Vocabularies:
     """Return the vocabularies of source and target, learned from a sample of `text` or read from `root`.
 
-    If another process is learning them, this one waits for it. Raises `InputError` if the text cannot be read or
-    the vocabulary is too small for it.
+    If another process is learning the same vocabularies, this process waits for the result. Raises `InputError`
+    if the text cannot be read or the vocabulary is too small for it.
     """
     _record_location(text, root, progress=progress)
     name = short_digest(text.identity())
     sides = [None] if config.joint else [0, 1]
     files = [root / f"vocabulary-{name}-{short_digest(vars(config), side, SAMPLE_PAIRS)}.json" for side in sides]
     if not all(map(is_file, files)):
-        # One lock for both files, since both are learned together.
+        # One lock covers both files, since both vocabularies are learned together.
         with wait_for_lock(files[0], lambda message: print_status(message, show=progress)):
             for side, file in zip(sides, files, strict=True):
                 if not is_file(file):
@@ -142,7 +144,10 @@ def _read_vocabulary(file: Path) -> str:
 
 
 def read_vocabularies(source: str, target: str) -> Vocabularies:
-    """Return vocabularies from their JSON. Equal JSON gives one vocabulary for both sides."""
+    """Return vocabularies from their JSON.
+
+    If the JSON of both sides is equal, both share one vocabulary object.
+    """
     first = _parse_vocabulary(source)
     return first, first if source == target else _parse_vocabulary(target)
 
@@ -166,8 +171,8 @@ def prepare_corpus(
 ) -> Corpus:
     """Return the corpus of a text, built or found under `root`. Arguments and errors are those of `build_corpus`.
 
-    With `strict`, a corpus with skipped pairs is not used. If another process is building the corpus, this one
-    waits for it. Raises `InputError` also for a damaged corpus.
+    With `strict`, a corpus with skipped pairs is not used. If another process is building the corpus, this
+    process waits for the result. A damaged corpus also raises `InputError`.
     """
     # The format is part of the name, so that a corpus of an earlier version is not found.
     settings = short_digest(FORMAT, [vocabulary.to_json() for vocabulary in vocabularies], max_len)
@@ -181,7 +186,7 @@ def prepare_corpus(
     if (corpus := find()) is not None:
         return corpus
     with wait_for_lock(folder, lambda message: print_status(message, show=progress)):
-        # Another process may have built it during the wait.
+        # Check again, since another process may have built the corpus during the wait.
         if (corpus := find()) is not None:
             return corpus
         with preparing_bar("prepare the corpus", text.bytes, show=progress) as advance:
@@ -189,7 +194,7 @@ def prepare_corpus(
 
 
 def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
-    """Return all pairs of a text. Raises `InputError` without any, with the `description` of the text."""
+    """Return all pairs of a text. Raises `InputError` with the `description` of the text without pairs."""
     pairs = list(text)
     check_pairs(pairs, text, description)
     return pairs

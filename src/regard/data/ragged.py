@@ -3,9 +3,9 @@
     NAME.bin           the values of all rows, joined
     NAME-bounds.bin    the first value of each row, and the number of all values: (rows + 1,) int64
 
-Reads take only the bytes of the wanted rows, so memory does not grow with the file. `pread` instead of a memory
-map, because the pages of a map count as memory of the process: a training over a long corpus would seem to grow
-until it holds all of it. The files stay open, so another process may remove the folder meanwhile.
+Reads fetch only the bytes of the requested rows, so memory does not grow with the file. `pread` instead of a
+memory map, because the pages of a map count as memory of the process: a training over a long corpus would seem to
+grow until it holds all of it. The files stay open, so another process may remove the folder meanwhile.
 """
 
 import os
@@ -19,13 +19,13 @@ from regard.io.reading import DamageError, check_file
 
 BOUND = np.dtype("<i8")
 BLOCK = 1 << 20
-"""Bytes per read of a check."""
+"""The number of bytes per read when checksums are computed."""
 Checksums = tuple[int, int]
 """CRC-32 of the values and of the bounds."""
 
 
 class RaggedWriter:
-    """Writes rows block by block. Close it before the rows are read.
+    """Writes rows block by block. Close the writer before the rows are read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -65,8 +65,8 @@ class RaggedArray:
     """Rows that `RaggedWriter` wrote.
 
     Both files are read once to compare their checksums. The scan of the text, which precedes each training, reads
-    more bytes, so checks of parts on their first use would save little. Raises `DamageError` if they changed, and
-    `InputError` if they are missing.
+    more bytes, so checks of parts on their first use would save little. Raises `DamageError` if the files
+    changed, and `InputError` if they are missing.
     """
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype, checksums: Checksums) -> None:
@@ -96,7 +96,7 @@ class RaggedArray:
     def read(self, begin: int, end: int) -> list[np.ndarray]:
         """Return the rows `begin` to `end` - 1. The arrays cannot be written to."""
         bounds = self._bounds(begin, end)
-        # One contiguous read that is split, instead of one read per row.
+        # Split one contiguous read, instead of reading row by row.
         values = self._read(0, self.dtype, int(bounds[0]), int(bounds[-1]))
         return np.split(values, bounds[1:-1] - bounds[0])
 

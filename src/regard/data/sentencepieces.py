@@ -21,13 +21,13 @@ from regard.io.reading import DamageError, convert_json, parse_json
 from regard.libraries import import_library, library_errors
 
 MARK = '{"sentencepiece":'
-"""The first characters of the JSON of such a vocabulary."""
+"""The first characters of the JSON of a SentencePiece vocabulary."""
 CODE = (">>", "<<")
 """The delimiters of a language code at the beginning of a text, as in Marian's multilingual models."""
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
-    """The JSON of such a vocabulary."""
+    """The content of the JSON of a SentencePiece vocabulary."""
 
     sentencepiece: str
     """The SentencePiece model in base64."""
@@ -37,7 +37,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     lowercase: bool
 
 
-FAILURE, REMEDY = "the vocabulary cannot split this text", "give another text, or import the model anew"
+FAILURE, REMEDY = "the vocabulary cannot split this text", "give another text, or import the model again"
 """The parts of the message for a failure of the library."""
 
 
@@ -131,4 +131,6 @@ class SentencePieceVocabulary(SymbolVocabulary):
                 raise DamageError("its model is not base64") from None
             return cls(model, stored.symbols, codes=stored.codes, lowercase=stored.lowercase)
         except DamageError as error:
-            raise InputError(f"tokenizer is damaged: {error}; restore a copy of it, or import it anew") from error
+            raise InputError(
+                f"tokenizer is damaged: {error}; restore the model from a copy, or import it again"
+            ) from error

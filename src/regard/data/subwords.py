@@ -1,8 +1,8 @@
 """Vocabularies learned from text: BPE or unigram subwords, words, or characters.
 
-The `tokenizers` library does the work. Text is normalized to NFC, each word begins with `▁` in place of the blank
-before it, and punctuation is split off, so joining the tokens restores the text. The first four indices are those
-of `vocabulary`. Text cannot spell them: `</s>` in a line is five characters.
+The `tokenizers` library learns the vocabulary and splits the text. Text is normalized to NFC, each word begins
+with `▁` in place of the blank before it, and punctuation is split off, so joining the tokens restores the text.
+The first four indices are those of `vocabulary`. Text cannot spell them: `</s>` in a line is five characters.
 """
 
 import json
@@ -24,7 +24,7 @@ RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
 """The first four symbols in a tokenizer's file."""
 FAILURE, REMEDY = (
     "the vocabulary cannot split this text",
-    "give another text, or import or train the model anew",
+    "give another text, or import or train the model again",
 )
 """The parts of the message for a failure of the library."""
 
@@ -90,7 +90,7 @@ class SubwordVocabulary(SymbolVocabulary):
             return [encoding.ids for encoding in encodings]
 
     def _encode(self, text: str) -> Encoding:
-        """Encode a text. Raises `InputError` if the library fails, as for an unusual tokenizer."""
+        """Encode a text. Raises `InputError` if the library fails, for example for an unusual tokenizer."""
         with library_errors("tokenizers", FAILURE, REMEDY):
             return self._tokenizer.encode(replace_surrogates(text))
 
@@ -122,7 +122,7 @@ class SubwordVocabulary(SymbolVocabulary):
         return list(self._encode(text).offsets)
 
     def unknown(self, text: str) -> list[str]:
-        """Return the unknown tokens of a text, sorted, each once."""
+        """Return the unknown tokens of a text, sorted, without duplicates."""
         tokens = zip(self.encode(text), self.pieces(text), strict=True)
         return sorted({piece for index, piece in tokens if index == UNKNOWN})
 
@@ -140,11 +140,16 @@ class SubwordVocabulary(SymbolVocabulary):
         try:
             return cls(_parse_tokenizer(text))
         except DamageError as error:
-            raise InputError(f"tokenizer is damaged: {error}; restore a copy of it, or train anew") from error
+            raise InputError(
+                f"tokenizer is damaged: {error}; restore the model from a copy, or train it again"
+            ) from error
 
 
 def _sort_by_index(vocab: dict[str, int]) -> list[str]:
-    """Return pieces ordered by index. Raises `DamageError` unless the indices are 0, 1, 2, ..."""
+    """Return pieces ordered by index.
+
+    Check the indices of a vocabulary; raises `DamageError` unless they are 0, 1, 2, ...
+    """
     pieces = sorted(vocab, key=vocab.__getitem__)
     for index, piece in enumerate(pieces):
         if vocab[piece] != index:
@@ -153,7 +158,10 @@ def _sort_by_index(vocab: dict[str, int]) -> list[str]:
 
 
 def _parse_tokenizer(text: str) -> Tokenizer:
-    """Return the library's tokenizer from its JSON. Raises `DamageError` for a tokenizer of another origin."""
+    """Return the library's tokenizer from its JSON.
+
+    Raises `DamageError` for a tokenizer that Regard did not write.
+    """
     model = convert_json(parse_json(text), _Stored).model
     pieces = model.pieces
     if tuple(pieces[: len(RESERVED)]) != RESERVED:
@@ -197,7 +205,7 @@ def train_subwords(
         )
     if size <= len(RESERVED):
         raise InputError(
-            f"vocab_size {size} leaves no room beside {len(RESERVED)} special symbols: choose a larger one"
+            f"vocab_size {size} leaves no room beside {len(RESERVED)} special symbols: choose a larger size"
         )
     tokenizer = Tokenizer(_make_model(kind))
     tokenizer.normalizer = normalizers.Sequence(
@@ -226,7 +234,7 @@ def train_subwords(
 
 
 def vocabulary_from_symbols(symbols: Sequence[str], *, words: bool, lowercase: bool = False) -> SubwordVocabulary:
-    """Return a vocabulary of given symbols, with indices from 4 on.
+    """Return a vocabulary of the given symbols, with indices from 4 on.
 
     `words`: the symbols are words separated by blanks; otherwise they are characters, with `▁` for the blank.
     `lowercase`: convert text to lower case first; it is not normalized otherwise.
@@ -262,9 +270,10 @@ def _make_model(kind: TokenizerKind) -> models.Model:
 def _choose_alphabet(texts: Iterable[str], tokenizer: Tokenizer, size: int) -> list[str]:
     """Return the initial characters: all of them, or the most frequent ones that fit.
 
-    The library breaks ties between equally frequent characters at random, so the choice is made here.
+    This function selects the characters, because the library breaks ties between equally frequent ones at random.
     """
-    # Normalize each distinct word once, since most words recur. NFC and lower case act within a word.
+    # Normalize each distinct word once, since most words recur. Normalization to NFC and lower case does not
+    # cross word boundaries.
     words, counts = Counter[str](), Counter({BLANK: 1})
     for text in texts:
         parts = text.split(" ")
@@ -283,8 +292,8 @@ def _make_trainer(kind: TokenizerKind, size: int, alphabet: list[str]) -> traine
         return trainers.WordLevelTrainer(vocab_size=size, **options)
     if kind == "unigram":
         return trainers.UnigramTrainer(vocab_size=size, unk_token=RESERVED[UNKNOWN], **options)
-    # BPE that merges nothing is a vocabulary of characters. For BPE itself, characters take at most half of the
-    # size.
+    # A BPE model without merges is a vocabulary of characters. For BPE itself, characters take at most half of
+    # the size.
     limit = max(1, len(alphabet) if kind == "characters" else min(len(alphabet), (size - len(RESERVED)) // 2))
     return trainers.BpeTrainer(
         vocab_size=0 if kind == "characters" else size,

@@ -1,7 +1,7 @@
-"""Scan a text file: its digest, its lines, and bytes that are no UTF-8 text.
+"""Scan a text file for its digest, its number of lines, and bytes that are not UTF-8 text.
 
 A file is scanned once before it is used. A few broken lines can be skipped. A file in another encoding must be
-converted, because its decodable lines alone would not be the text.
+converted, because its decodable lines are only a part of the text.
 """
 
 import codecs
@@ -33,11 +33,11 @@ class TextScan(NamedTuple):
     undecodable: int
     """Lines that are not UTF-8."""
     zeros: int
-    """Other lines with a zero byte."""
+    """The number of other lines with a zero byte."""
     first: int
-    """The first of both kinds, or 0."""
+    """The number of the first line of either kind, or 0."""
     encoding: str | None
-    """Another encoding, guessed from the beginning of the file."""
+    """The guessed encoding, if the beginning of the file suggests another one than UTF-8."""
     sha256: str
     """The digest of the content."""
 
@@ -47,7 +47,7 @@ class TextScan(NamedTuple):
         return bool(self.encoding or self.zeros) or self.undecodable > MAX_BROKEN * self.lines
 
     def message(self, path: Path, way_out: str = "") -> str:
-        """Return an error message of one line. `way_out`: an alternative to converting the file."""
+        """Return a one-line error message. `way_out`: an alternative to converting the file."""
         encoding, broken = self.encoding, self.undecodable + self.zeros
         if encoding is not None:
             problem = f"is {encoding}, not UTF-8"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 Span = tuple[int, int]
-"""The first character of a part of a text, and the one after its last."""
+"""A part of a text: the position of its first character, and the position after its last character."""
 Unit = Literal["words", "parts", "pieces"]
 """Words separated by blanks; words with punctuation split off; or the tokens of a vocabulary."""
 UNITS = {"words": re.compile(r"\S+"), "parts": re.compile(r"\w+|[^\w\s]")}

@@ -17,7 +17,7 @@ FILE = "unknown.json"
 
 @dataclass
 class UnknownCount:
-    """The number of tokens, and of unknown ones among them.
+    """The number of tokens, and the number of unknown tokens among them.
 
     >>> count = UnknownCount()
     >>> count.add([5, 3, 7, 3])
@@ -39,7 +39,10 @@ class UnknownCount:
         return self.unknown / self.tokens if self.tokens else 0.0
 
     def warning(self, text: str) -> str:
-        """Return a warning if more than a tenth is unknown, otherwise the empty string. `text`: its name."""
+        """Return a warning if more than a tenth of the tokens is unknown, otherwise the empty string.
+
+        `text`: its name.
+        """
         if self.share <= WARNING_SHARE:
             return ""
         counts = f"{self.share:.1%} of the tokens of {text} ({self.unknown:,} of {self.tokens:,})"
@@ -51,7 +54,7 @@ class UnknownShares:
     """The unknown tokens of one text of a training run."""
 
     text: str
-    """The use of the text, such as training, and its name if there are several."""
+    """The use of the text, such as training, and its name if there are several texts."""
     pairs: int
     """The number of counted pairs."""
     source: UnknownCount = field(default_factory=UnknownCount)
@@ -87,7 +90,7 @@ def write_unknown(folder: Path, shares: Iterable[UnknownShares]) -> None:
 
 
 def read_unknown(folder: Path) -> list[UnknownShares]:
-    """Return the shares of a run. A run of an earlier version has none."""
+    """Return the shares of a run. A run of an earlier version has no shares."""
     path = folder / FILE
-    remedy = "delete it; then the shares are not shown"
+    remedy = "delete the file; the shares are then not shown"
     return read_json(path, list[UnknownShares], remedy) if is_file(path) else []

@@ -19,8 +19,9 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 """Invisible characters that Unicode counts among letters, marks or symbols."""
 TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "codes"]
-"""The kind of a tokenizer. The first four are learned from text (see `subwords`). The last two come with imported
-models: SentencePiece (see `sentencepieces`), and the codes of subword-nmt and fastBPE (see `bpe_codes`)."""
+"""The kind of a tokenizer. Kinds of vocabularies: the first four are learned from text (see `subwords`). The last
+two come with imported models: SentencePiece (see `sentencepieces`), and the codes of subword-nmt and fastBPE (see
+`bpe_codes`)."""
 
 
 def replace_surrogates(text: str) -> str:
@@ -89,7 +90,7 @@ class LearnedVocabulary(Vocabulary, Protocol):
         """Return the indices of many texts."""
 
     def to_json(self) -> str:
-        """Return the vocabulary as JSON. The first characters identify its class."""
+        """Return the vocabulary as JSON. The first characters of the JSON identify the class."""
 
 
 class SymbolVocabulary:
@@ -135,7 +136,7 @@ class SymbolVocabulary:
 
 
 class CharacterVocabulary(SymbolVocabulary):
-    """A vocabulary of single characters, given in advance.
+    """A vocabulary of single characters with a fixed list of symbols.
 
     >>> CharacterVocabulary("ab").encode("ba?")
     [5, 4, 3]
@@ -160,7 +161,7 @@ class CharacterVocabulary(SymbolVocabulary):
         return [(index, index + 1) for index in range(len(text))]
 
     def unknown(self, text: str) -> list[str]:
-        """Return the unknown symbols of a text, sorted, each once."""
+        """Return the unknown symbols of a text, sorted, without duplicates."""
         return sorted(set(self.pieces(text)) - self._indices.keys())
 
     def decode(self, indices: Sequence[int]) -> str:
@@ -169,7 +170,7 @@ class CharacterVocabulary(SymbolVocabulary):
 
 
 class WordVocabulary(CharacterVocabulary):
-    """A vocabulary of words separated by blanks, given in advance.
+    """A vocabulary of words separated by blanks, with a fixed list of words.
 
     >>> WordVocabulary(["Hund", "ein"]).decode([5, 4, 2])
     'ein Hund'

@@ -6,8 +6,8 @@ formats are read:
     0-0 1-2 2?1     Moses: one line per pair of sentences; `?` marks a possible link
     1 1 1 S         NAACL: one line per link: sentence, source word and target word from 1, S(ure) or P(ossible)
 
-Without given links, eflomal (Östling and Tiedemann 2016) computes them: a Bayesian model with HMM and
-fertilities, run in both directions. It learns from the text that it aligns, so a few sentences alone are not
+If no links are given, eflomal (Östling and Tiedemann 2016) computes them with a Bayesian model with HMM and
+fertilities, in both directions. eflomal learns from the text that it aligns, so a few sentences alone are not
 enough.
 """
 
@@ -26,11 +26,10 @@ from regard.errors import InputError, shorten
 from regard.io.reading import read_text
 
 Link = tuple[int, int]
-"""A source word and a target word."""
+"""A link: the numbers of a source word and a target word."""
 Heuristic = Literal["intersection", "union", "grow-diag-final"]
 Symmetrization = Literal["product", Heuristic]
-"""The method that combines the links of both directions. product: multiply their weights, see
-`links_from_weights`."""
+"""Methods that combine the links of both directions. product: multiply the weights, see `links_from_weights`."""
 MAX_BYTES = 1 << 30
 """The maximal size of a file of links."""
 REMEDY = "give links in Moses' format (0-0 1-2) or NAACL's (1 1 1 S)"
@@ -46,7 +45,7 @@ class WordAlignment:
     sure: frozenset[Link]
     """Links that must be found."""
     possible: frozenset[Link]
-    """Links that may be found, including the sure ones."""
+    """The possible links, including the sure links."""
 
     @classmethod
     def of(
@@ -90,8 +89,8 @@ def read_links(path: Path, pairs: int) -> list[WordAlignment]:
         return _read_naacl(path, lines, pairs)
     if len(lines) != pairs:
         raise InputError(
-            f"{str(path)!r} has links of {len(lines):,} pairs, the text has {pairs:,}: give both of the "
-            f"same pairs"
+            f"{str(path)!r} has links for {len(lines):,} pairs, but the text has {pairs:,} pairs: give links "
+            f"and text of the same pairs"
         )
     return [parse_moses(line, f"line {number} of {str(path)!r}") for number, line in enumerate(lines, start=1)]
 
@@ -126,7 +125,8 @@ def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[WordAlignm
         sentence, source, target = int(match[1]), int(match[2]), int(match[3])
         if not 1 <= sentence <= pairs:
             raise InputError(
-                f"{where} is of sentence {sentence}, the text has {pairs:,} pairs: give both of the same pairs"
+                f"{where} is of sentence {sentence}, but the text has {pairs:,} pairs: give links and text"
+                " of the same pairs"
             )
         if not (source and target):  # 0 marks a word without a partner
             continue
@@ -144,7 +144,7 @@ def format_moses(links: Sequence[Link] | frozenset[Link]) -> str:
 
 
 def symmetrize(forward: frozenset[Link], backward: frozenset[Link], how: Heuristic) -> frozenset[Link]:
-    """Combine the links of both directions, both given from source to target.
+    """Combine the links of both directions; both sets contain pairs of source and target.
 
     intersection: links of both. union: links of either. grow-diag-final: begin with the intersection; add links
     of the union that are next to one and cover a new word; then add all that cover a new word (Koehn et al. 2003,
@@ -167,7 +167,7 @@ def symmetrize(forward: frozenset[Link], backward: frozenset[Link], how: Heurist
             targets.add(link[1])
 
     union, size = forward | backward, -1
-    # Grow until a pass adds nothing.
+    # Repeat until a pass adds no link.
     while len(links) > size:
         size = len(links)
         for link in sorted(links):

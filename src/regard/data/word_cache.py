@@ -1,8 +1,8 @@
 """Tokenize a corpus word by word, and each distinct word once.
 
-Most words of a text have occurred before. If a vocabulary splits each word independently, as learned vocabularies
-do, the tokens of a sentence are the tokens of its words, joined. The words of many sentences are then looked up
-in a table, and only new words are passed to the `tokenizers` library.
+Most words of a text have already occurred before. If a vocabulary splits each word independently, as learned
+vocabularies do, the tokens of a sentence are the tokens of its words, joined. The words of many sentences are
+then looked up in a table, and only new words are passed to the `tokenizers` library.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +16,21 @@ from regard.data.vocabulary import BLANK, EOS, LearnedVocabulary
 CAPACITY = 200_000
 """The number of cached words. A larger table is cleared."""
 END = "\n"
-"""Marks the end of a sentence among words. A sentence that contains it is looked up as a whole."""
+"""Marks the end of a sentence among words. A sentence that contains this character is looked up as a whole."""
 WHOLE = " "
-"""The prefix of the key of a sentence that is looked up as a whole. No word and no `END` begins with it."""
+"""The prefix of the key of a sentence that is looked up as a whole.
+
+No word and no `END` begins with this prefix.
+"""
 
 Tokens = tuple[np.ndarray, np.ndarray]
-"""The tokens of all sentences, joined (N,) uint32, each with its end of sequence, and the number of each (S,)."""
+"""The joined tokens of all sentences (N,) uint32, each sentence with its end of sequence, and the number of
+tokens per sentence (S,).
+"""
 
 
 class CachedTokenizer:
-    """Tokenizes sentences by a table of words. `encode` returns the indices of a new word.
+    """Tokenizes sentences by a table of words. `encode`: a function that returns the indices of a new word.
 
     >>> tokens, lengths = CachedTokenizer(lambda word: [4 + len(word)])(["ein Hund", "so"])
     >>> tokens.tolist(), lengths.tolist()
@@ -60,7 +65,7 @@ class CachedTokenizer:
 
 
 class _Table(dict[str, int]):
-    """Maps a word to its number, and the number to the word's tokens."""
+    """A table that maps words to numbers, and numbers to the words' tokens."""
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
         super().__init__()
@@ -107,7 +112,7 @@ def _has_single_blanks(text: str) -> bool:
 
 
 class PlainTokenizer:
-    """Tokenizes sentences one by one, for a vocabulary that looks at more than a word."""
+    """Tokenizes sentences one by one, for a vocabulary whose tokens may cross word boundaries."""
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
         self._encode = encode

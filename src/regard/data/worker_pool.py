@@ -3,7 +3,7 @@
     python -m regard.data.worker_pool     reads jobs from standard input and writes their results
 
 Not `multiprocessing`: its spawn and forkserver methods run the user's script again, and fork is unsafe with
-PyTorch's threads. A worker ends with its parent, however that ended, because its standard input is closed then.
+PyTorch's threads. A worker ends when its parent ends for any reason, because its standard input is then closed.
 """
 
 import os
@@ -24,7 +24,10 @@ from regard.errors import InputError, MachineError, RegardError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 MIN_JOBS = 4
-"""The number of jobs from which processes are started. Starting them takes half a second."""
+"""The minimal number of jobs for which worker processes are started.
+
+Starting the processes takes half a second.
+"""
 
 
 def available_cores() -> int:
@@ -37,9 +40,9 @@ def map_in_processes(
 ) -> Iterator[Result]:
     """Yield the result of `function` for each job, in order, computed by worker processes.
 
-    `function`, jobs and results must be picklable. At most `processes` + 1 jobs are taken in advance. With few
-    jobs, this process runs them. Raises the error of the first job that fails, and `MachineError` if a process
-    died.
+    `function`, jobs and results must be picklable. At most `processes` + 1 jobs are taken in advance. If there
+    are few jobs, the calling process runs them. Raises the error of the first job that fails, and `MachineError`
+    if a process died.
 
     >>> list(map_in_processes(str.upper, ["a", "b"], processes=2))
     ['A', 'B']
@@ -59,7 +62,8 @@ def map_in_processes(
         try:
             for job in chain(first, jobs):
                 pending.append(threads.submit(_run_job, idle, job))
-                # Yield in order, and keep one job more than processes waiting, so that memory stays bounded.
+                # Yield results in order, and keep at most one more job than processes waiting, so that memory
+                # stays bounded.
                 if len(pending) > processes:
                     yield pending.popleft().result()
             while pending:
@@ -72,10 +76,10 @@ def map_in_processes(
 
 
 class _Worker:
-    """A process that runs one job after the other."""
+    """A worker process that runs jobs one after the other."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        # One thread per worker: with their own thread pools, the libraries would use more threads than cores.
+        # Use one thread per worker: with their own thread pools, the libraries would use more threads than cores.
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

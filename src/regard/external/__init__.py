@@ -1,4 +1,6 @@
-"""External models, which Regard did not build: PyTorch modules, transformers models, and a user's own."""
+"""Load, record, analyse and prune models that Regard did not build, such as PyTorch modules and transformers
+models.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Adapters: how an external model receives inputs, what it answers, and how its loss is defined.
+"""Adapters define how an external model receives inputs, what it predicts, and how its loss is computed.
 
 The class name of a transformers model decides which adapter it gets:
 
@@ -9,8 +9,8 @@ The class name of a transformers model decides which adapter it gets:
     any other                                EncoderAdapter      nothing: only states are returned
     a user's own module                      CustomModel         nothing, or the user's loss
 
-The first three are in `language_models`. A model receives one input at a time. If no truth is known, the loss is
-measured against the unmodified model's own answers, and `measure` says so.
+The first three adapters are in `language_models`. A model receives one input at a time. If the expected answer is
+unknown, the loss is measured against the unmodified model's own answer, and `measure` says so.
 """
 
 from abc import ABC, abstractmethod
@@ -29,9 +29,9 @@ from regard.libraries import library_errors
 from regard.viz import Layer, ProbeInput
 
 IGNORED = -100
-"""Class of outputs without a truth."""
+"""Class index of outputs whose expected answer is unknown."""
 MakeArguments = Callable[[Any], Any]
-"""Makes the arguments of a model from an input: a tensor, a tuple of tensors, or a dict of them by name."""
+"""Converts an input to the arguments of a model: a tensor, a tuple of tensors, or a dict of tensors by name."""
 Loss = Callable[[nn.Module, Any], Any]
 """Returns the loss of a model on an input."""
 NameSteps = Callable[[Any], Sequence[str]]
@@ -40,14 +40,14 @@ NameSteps = Callable[[Any], Sequence[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedInput:
-    """One input as the arguments of a model, with the expected answer."""
+    """The model arguments for one input, with the expected answer."""
 
     input: ModelInput
     arguments: dict[str, Any] | tuple[Any, ...]
     truth: Tensor | None = None
     """(N, Tq), the class of each output, or `IGNORED`; None if there are no classes."""
     before: Tensor | None = None
-    """States of the unmodified model, if there are no classes."""
+    """Output states of the unmodified model, for models that predict no classes."""
 
 
 class Answer(NamedTuple):
@@ -68,14 +68,15 @@ def call_model(model: nn.Module, arguments: dict[str, Any] | tuple[Any, ...]) ->
 
 
 def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
-    """Turn exceptions of a transformers model into one line; those of a user's own module keep their
-    traceback."""
+    """Turn exceptions of a transformers model into a one-line error; exceptions of a custom module keep their
+    traceback.
+    """
     if not is_transformers_model(find_base_model(model)):
         return nullcontext()
     where = getattr(model, "name_or_path", "")
-    problem = f"{type(model).__name__}{f' of {where!r}' if where else ''} cannot answer this input"
+    problem = f"{type(model).__name__}{f' of {where!r}' if where else ''} failed on this input"
     return library_errors(
-        "transformers", problem, "give another input, or check that model and tokenizer belong together"
+        "transformers", problem, "give another input, or check that the model and the tokenizer belong together"
     )
 
 
@@ -92,7 +93,7 @@ class Adapter(ABC):
     """Kind of the layers in which outputs attend to inputs; None if no layer does so step by step."""
 
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
-        """Return whether the model's own answers replace an unknown truth of some inputs."""
+        """Return whether some inputs have no expected answer, so that the model's own answer replaces it."""
         del inputs
         return False
 
@@ -142,11 +143,11 @@ def find_states(output: Any) -> Tensor:
     for value in values if isinstance(values, Sequence) or hasattr(values, "__iter__") else ():
         if isinstance(value, Tensor) and value.is_floating_point():
             return value
-    raise InputError(f"{type(output).__name__} holds no tensor: give look() a loss")
+    raise InputError(f"{type(output).__name__} contains no tensor: pass a loss function to look()")
 
 
 def _relative_change(states: Tensor, before: Tensor) -> float:
-    """Return the squared change of states as a share of their squared size."""
+    """Return the squared change of the states, divided by their squared norm."""
     return float((states.float() - before.float()).square().sum() / before.float().square().sum())
 
 
@@ -158,18 +159,18 @@ class ClassifierAdapter(Adapter):
     summary = "a classifier"
 
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
-        """Return True: inputs come without classes."""
+        """Return True: users give inputs without their classes."""
         return True
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return an input, with the model's present answer as its truth."""
+        """Return an input, with the model's current prediction as the expected answer."""
         arguments = self.inputs.tensors(model, model_input.value)
         logits = self.logits(call_model(model, arguments))
         assert logits is not None
         return PreparedInput(input=model_input, arguments=arguments, truth=logits.argmax(-1))
 
     def logits(self, output: Any) -> Tensor | None:
-        """Return the logits (N, Tq, C), of the whole input (Tq = 1) or of each token."""
+        """Return the logits (N, Tq, C) of the whole input (Tq = 1) or of each token."""
         logits: Tensor = output.logits
         return logits if logits.dim() == 3 else logits.unsqueeze(1)
 
@@ -193,13 +194,13 @@ class EncoderAdapter(Adapter):
     summary = "an encoder without an output layer"
     measure = "change of the states"
     unanswered = (
-        "The model gives no answer, so there is no loss: a head's importance is the change of the final states"
-        " without it, as a share of their squared size.",
-        "Gradients and ablation of inputs need an answer, and the model gives none.",
+        "The model has no output layer, so there is no loss: the importance of a head is the relative change of "
+        "the final states when the head is off.",
+        "Gradients and ablation of inputs are not available, because the model has no output layer.",
     )
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return an input with the model's present states."""
+        """Return an input with the model's current output states."""
         arguments = self.inputs.tensors(model, model_input.value)
         before = find_states(call_model(model, arguments))
         return PreparedInput(input=model_input, arguments=arguments, before=before)
@@ -216,7 +217,7 @@ class EncoderAdapter(Adapter):
 
 @dataclass(frozen=True)
 class CustomModel(Adapter):
-    """A user's own model: a function makes its arguments, and another one may define its loss."""
+    """A custom module, with a function that converts inputs to arguments and an optional loss function."""
 
     make_arguments: MakeArguments
     own_loss: Loss | None = None
@@ -226,7 +227,7 @@ class CustomModel(Adapter):
     @property
     def accepts(self) -> str:  # type: ignore[override]
         """What a user may type."""
-        return "a text, as the function given to look() reads it"
+        return "a text that the function passed to look() accepts"
 
     @property
     def measure(self) -> str:  # type: ignore[override]
@@ -237,11 +238,14 @@ class CustomModel(Adapter):
     def unanswered(self) -> Sequence[str]:  # type: ignore[override]
         """Sentences on what cannot be analysed."""
         inputs = "Gradients and ablation of inputs are not available: the embedding module is unknown."
-        states = "No loss is known: a head's importance is the change of the final states without it."
+        states = (
+            "No loss is known: the importance of a head is the relative change of the final states"
+            " when the head is off."
+        )
         return (inputs,) if self.own_loss is not None else (states, inputs)
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return an input, with the model's present states if there is no loss."""
+        """Return an input, with the model's current output states if there is no loss function."""
         arguments = self._arguments(model_input)
         before = find_states(call_model(model, arguments)) if self.own_loss is None else None
         return PreparedInput(input=model_input, arguments=arguments, before=before)
@@ -254,7 +258,9 @@ class CustomModel(Adapter):
         if isinstance(arguments, dict | tuple):
             return arguments
         name = type(arguments).__name__
-        raise InputError(f"the function given to look() returned {name}: return a tensor, a tuple or a dict")
+        raise InputError(
+            f"the function passed to look() returned {name}: it must return a tensor, a tuple or a dict"
+        )
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
         """Return the arguments without an answer."""
@@ -278,8 +284,7 @@ class CustomModel(Adapter):
 def make_trial(
     model: nn.Module, adapter: Adapter, layers: Sequence[Layer], prepared: PreparedInput
 ) -> ProbeInput | None:
-    """Return an input that can be run again with a changed embedding; None for a model without stepwise
-    outputs."""
+    """Return an input that can be run again with a changed embedding; None without outputs per step."""
     embedding = adapter.embedding(model)
     arguments = adapter.plain_arguments(model, prepared)
     if adapter.reads is None or embedding is None or not isinstance(arguments, dict):

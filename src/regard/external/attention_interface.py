@@ -28,7 +28,7 @@ from regard.external.interface_call import (
 from regard.external.modules import parameter_names
 
 MEMORY_ARGUMENTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
-"""Arguments of layers that hold another sequence to attend to."""
+"""Argument names with which layers receive another sequence to attend to."""
 
 
 def uses_interface(module: nn.Module) -> bool:
@@ -37,14 +37,14 @@ def uses_interface(module: nn.Module) -> bool:
 
 
 class _Layers:
-    """The layers of a session's model that use the interface."""
+    """Captures the layers of a model that use the attention interface."""
 
     def __init__(self, session: CaptureSession) -> None:
         self.session = session
         self.modules = [module for module in session.tracker.modules.values() if uses_interface(module)]
         self.names = {id(module): session.tracker.names[id(module)] for module in self.modules}
         self.cross: set[int] = set()
-        """Ids of layers that attend to another sequence in the running pass."""
+        """Ids of layers that attend to another sequence in the current pass."""
 
     def note_memory(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         """Note whether a layer is about to attend to another sequence."""
@@ -55,8 +55,8 @@ class _Layers:
 
 
 _recorded = ThreadList[_Layers]()
-# Look-ups are patched instead of registering an own implementation in each config: layers and masks depend on the
-# configured name. DeepSeek V3.2 attends sparsely under "eager" and "sdpa" only.
+# Patch the look-ups instead of registering a new implementation in each config: layers and masks depend on the
+# configured name. DeepSeek V3.2 uses sparse attention under "eager" and "sdpa" only.
 _patches = LibraryPatches()
 
 
@@ -81,7 +81,8 @@ def _lookups(classes: set[type]) -> Iterator[Patch]:
     yield AttentionInterface, "get_interface", _wrap_get_interface
     yield AttentionInterface, "__getitem__", _wrap_getitem
     for function in filter(None, map(find_interface_caller, classes)):
-        # Before transformers 5, layers look nothing up if the config says "eager": patch that function too.
+        # Before transformers 5, layers call the eager function directly if the config says "eager": patch that
+        # function too.
         if "get_interface" not in function.__code__.co_names:
             yield sys.modules[function.__module__], eager_name(function), _wrap_eager
 
@@ -121,7 +122,7 @@ def _wrap_eager(original: Any) -> Any:
 
 
 def _unwrap(function: Any) -> Any:
-    """Return the original of an eager function that is patched."""
+    """Return the original function for a patched eager function."""
     return getattr(function, "original", function)
 
 
@@ -173,9 +174,7 @@ def attend(
 
 def _warn_mismatch(requests: Sequence[tuple[_Layers, str]], function: Any, share: float) -> None:
     name = getattr(function, "__name__", type(function).__name__)
-    cause = (
-        f"{name} computes something else than the model's eager function, by {share:.1%} of the largest output"
-    )
+    cause = f"output of {name} differs from the model's eager function, by {share:.1%} of the largest output"
     for layers, call_name in requests:
         layers.session.warn_mismatch(call_name, cause)
 

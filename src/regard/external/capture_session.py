@@ -1,4 +1,4 @@
-"""A session decides which attention calls of one model are recorded, and stores or changes their weights.
+"""Sessions that select attention calls of one model, and store or change their weights.
 
 Every mechanism in the table of `recording` reports each call here in the same way: it asks for the name of the
 call with `next_call_name`, changes weights with `change_weights`, and passes an `AttentionCall` to `record_call`.
@@ -20,12 +20,12 @@ from regard.external.forward_tracker import ForwardTracker
 from regard.external.token_labels import TokenLabels
 
 ROW_SUM_TOLERANCE = 1e-2
-"""Largest distance from one of the sum of a row of weights; half precision needs as much."""
+"""Largest difference between 1 and the sum of a row of weights; half precision needs this tolerance."""
 BLOCK = 64
 """Rows computed at once if only some weights are kept. More rows would need more memory and save no time."""
 HALF = (torch.bfloat16, torch.float16)
 ROUNDING = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""Largest difference between two ways to compute the same tensor, as a share of its largest number.
+"""Largest difference between two computations of the same tensor, relative to the largest number in it.
 Half precision: 3e-2."""
 
 RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
@@ -51,15 +51,15 @@ def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
     >>> zero_masked_rows(torch.full((1, 1, 2, 2), 0.5), torch.tensor([[True, False], [False, False]])).tolist()
     [[[[0.5, 0.5], [0.0, 0.0]]]]
     """
-    # A softmax over scores that are all masked gives equal weights or NaN, depending on the kernel. Zero is the
-    # only value that does not claim that the query attends to something.
+    # A softmax over scores that are all masked gives equal weights or NaN, depending on the kernel. A row of
+    # zeros shows that the query attends to no key.
     if mask is None or bool((attends := mask.any(-1, keepdim=True)).all()):
         return weights
     return weights.masked_fill(~attends, 0.0)
 
 
 def nonzero_keys(weights: Tensor) -> Tensor | None:
-    """Return a mask (B, 1, Tq, Tk) of the keys to which some head gives weight; None if these are all keys."""
+    """Return a mask (B, 1, Tq, Tk) of the keys with weight in any head; None if all keys have weight."""
     nonzero = (weights != 0).any(1, keepdim=True)
     return None if nonzero.all() else nonzero
 
@@ -70,9 +70,9 @@ def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
 
 
 def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None = None) -> float | None:
-    """Return the largest difference as a share of the largest expected number; None if it is within rounding.
+    """Return the largest difference relative to the largest expected number; None within rounding errors.
 
-    `attends` broadcasts to both; rows where it is False do not count. Numbers that are not finite do not count.
+    `attends` broadcasts to both; rows where it is False do not count. Infinite and NaN values are ignored.
 
     >>> relative_difference(torch.tensor([1.0, 2.5]), torch.tensor([1.0, 2.0]))
     0.25
@@ -80,7 +80,7 @@ def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None
     if not expected.numel():
         return None
     tolerance = ROUNDING.get(expected.dtype, 3e-2)
-    # The usual case first, without a mask: it decides most calls with two reductions.
+    # Check the usual case without a mask first: two reductions decide most calls.
     largest, difference = expected.abs().max(), (actual - expected).abs().max()
     if bool(difference <= tolerance * largest):
         return None
@@ -109,12 +109,16 @@ class AttentionCall:
 
     queries: int
     rows: RowFunction
-    """Returns the weights (B, H, Tq, Tk) of some queries, and a mask that broadcasts to them, True = may
-    attend."""
+    """Returns the weights (B, H, Tq, Tk) of some queries, and a mask that broadcasts to the weights, True = may
+    attend.
+    """
     kind: Kind | None = None
     first_key: int = 0
     flat: bool = False
-    """Whether the weights came as (N, Tk). If the layer runs again, N are the samples of one step."""
+    """Whether the model returned weights of shape (N, Tk).
+
+    If the layer runs again in the same pass, N is the number of samples of one step.
+    """
 
     @classmethod
     def from_weights(cls, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> "AttentionCall":
@@ -146,14 +150,15 @@ class CaptureSession:
         self.mismatched: set[str] = set()
         """Layers for which a warning said that the recorded weights differ from those of the model."""
         self.non_step_keys: set[str] = set()
-        """Records with keys that are no steps (compressed keys), so that columns of different passes do not
-        match."""
+        """Records whose keys are not steps (such as compressed keys), so that columns of different passes do not
+        match.
+        """
         self.named_modules: set[str] = set()
         """Modules that match `modules`: interventions change the weights that pass them, and no other softmax."""
         self.with_cache: set[str] = set()
         """Records made with a cache present, to which more steps may be added."""
         self._single_query: dict[str, int] = {}
-        """By layer: the value of `_many_query_calls` at its last call with a single query."""
+        """By layer: the value of `_many_query_calls` at the layer's last call with a single query."""
         self._many_query_calls = 0
 
     @property
@@ -171,10 +176,10 @@ class CaptureSession:
         layer = name.split("#")[0]
         if layer not in self.mismatched:
             self.mismatched.add(layer)
-            warnings.warn(f"weights of {layer!r} are not those that the model used: {cause}", stacklevel=2)
+            warnings.warn(f"weights of {layer!r} differ from those that the model used: {cause}", stacklevel=2)
 
     def wants(self, name: str) -> bool:
-        """Return whether a call is to be recorded, by its own name or by the name of its layer."""
+        """Return whether the session records a call, by the name of the call or of its layer."""
         layer = name.split("#")[0]
         names = (name, layer, short_name(name), short_name(layer))
         return self.layers is None or any(alias in self.layers for alias in names)
@@ -193,7 +198,8 @@ class CaptureSession:
     def record_call(self, name: str, call: AttentionCall) -> None:
         """Record the requested heads and rows of a call: in blocks of rows, or everything at once."""
         layer, _, number = name.partition("#")
-        # If a layer with many queries ran in between, the whole model runs again, and this is no next step.
+        # If a layer with many queries ran in between, the whole model runs again, so this call is not the next
+        # step.
         is_next_step = self._single_query.get(layer) == self._many_query_calls
         if call.queries > 1 and not call.flat:
             self._many_query_calls += 1
@@ -221,7 +227,7 @@ class CaptureSession:
         self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
 
     def _check_keys(self, name: str, weights: Tensor, call: AttentionCall) -> None:
-        """Warn of keys that are no steps, because columns of later passes belong to other keys.
+        """Warn if keys are not steps, because columns of later passes belong to other keys.
 
         Examples: keys beyond the queries of a first pass, and keys of another sequence whose number changes, as
         in a layer that attends to both sequences at once.
@@ -237,7 +243,8 @@ class CaptureSession:
         if no_steps:
             self.non_step_keys.add(name)
             warnings.warn(
-                f"{name} has keys that are no steps: only the last pass of a generation is recorded", stacklevel=2
+                f"{name} has keys that are not steps: only the last pass of a generation is recorded",
+                stacklevel=2,
             )
 
     def _check_shape(self, name: str, weights: Tensor) -> None:
@@ -255,9 +262,9 @@ class CaptureSession:
             )
 
     def _record_step(self, layer: str, number: int, call: AttentionCall) -> bool:
-        """Record call `number` of a layer as its next step; returns whether it is one.
+        """Record call `number` of a layer as its next step; returns whether the call is a next step.
 
-        A decoder that attends once for each word makes such calls: each call so far had a single query.
+        A decoder that attends once per word makes such calls: each call so far had a single query.
         """
         before, rows = self.recorder.parts.get(layer), self.recorder.rows
         if before is None or self.tracker.cache is not None or not (call.queries == 1 or call.flat):
@@ -298,7 +305,7 @@ def _as_step(part: Part) -> Part:
 
 
 class InterventionSession(CaptureSession):
-    """Changes the weights of one layer before other sessions record them, and records nothing itself."""
+    """A session that changes the weights of one layer before other sessions record them."""
 
     intervenes = True
 
@@ -311,7 +318,7 @@ class InterventionSession(CaptureSession):
         """Whether any weights were changed."""
 
     def intervenes_on(self, layer: str) -> bool:
-        """Return whether the weights of some call of a layer are changed."""
+        """Return whether the session changes the weights of any call of a layer."""
         return any(name.split("#")[0] in (layer, short_name(layer)) for name in self.layers or ())
 
     def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:

@@ -35,18 +35,19 @@ class ModelComparison(Result):
     """Name of the loss."""
     losses: tuple[float, float]
     added: tuple[dict[str, list[float]], dict[str, list[float]]]
-    """By layer: the increase of the loss when each head is off."""
+    """By layer: the increase of the loss when a head is off, for each head."""
     entropy: tuple[dict[str, list[float]], dict[str, list[float]]]
     """By layer: the mean entropy of the rows of each head, in nats; 0 if it attends to a single step."""
     predictions: list[tuple[str | None, str | None]]
     """Answers to each input."""
     apart: dict[str, list[float]]
-    """By layer that both have with as many heads: the distance of the weights of each head, as the mean share of
-    a row (0 to 1) that is on other steps."""
+    """By layer that has the same number of heads in both models: for each head, the mean share of a row's weight
+    (0 to 1) that lies on other steps.
+    """
     alike: dict[str, str]
-    """By shared layer of the first model: its name in the second."""
+    """By name of a shared layer in the first model: its name in the second model."""
     roles: tuple[HeadRoles, HeadRoles] | None = None
-    """Roles of the heads; None over fewer than ten inputs, which are too few to describe roles."""
+    """Roles of the heads; None for fewer than ten inputs, which are too few to describe roles."""
     maps: tuple[list[AttentionMap], list[AttentionMap]] = field(default=([], []))
     """Attention map of each input."""
 
@@ -86,17 +87,17 @@ class ModelComparison(Result):
         return Group(*parts, *(Text(note, style="dim") for note in notes))
 
     def json(self) -> dict[str, Any]:
-        """Return all figures as plain values, without the maps, which have their own files."""
+        """Return all numbers as plain values, without the maps, which have their own files."""
         return {name: to_plain(value) for name, value in vars(self).items() if name != "maps"}
 
     def view(self) -> "AttentionWidget":
-        """Return a notebook widget that shows both models side by side, under one cursor."""
+        """Return a notebook widget that shows both models side by side, with a shared cursor."""
         from regard.viz.widget import view
 
         return view(self.maps[0], beside=self._second_maps())
 
     def to_html(self, path: str | Path) -> Path:
-        """Write a page that shows both models side by side, under one cursor."""
+        """Write a page that shows both models side by side, with a shared cursor."""
         from regard.viz.page import write_page
 
         return write_page(path, self.maps[0], beside=self._second_maps())
@@ -151,7 +152,9 @@ def _mean_entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:
 
 
 def _distance(maps: Sequence[Sequence[AttentionMap]], layer: str, other: str) -> list[float]:
-    """Return, by head, the mean share of a row that is on other steps; answers are cut to the shorter length."""
+    """Return, by head, the mean share of a row's weight that lies on other steps; answers are cut to the shorter
+    length.
+    """
     shares = []
     for first, second in zip(*maps, strict=True):
         ours, theirs = first.layers[layer].weights, second.layers[other].weights

@@ -31,7 +31,7 @@ MAX_CHARACTERS = 2_000
 FROM_CARD = f"from the model's card ({CARD})"
 OWN = "of Regard's own"
 FIRST = "The cat sat on the mat"
-"""Text for a first run that finds the layers of a model without inputs."""
+"""Text for the first run of a model without inputs, which finds its layers."""
 
 SENTENCES: Mapping[str, Sequence[str]] = {
     "en": (
@@ -133,7 +133,7 @@ def example_arguments(
     if inputs:
         return adapter.plain_arguments(model, adapter.prepare(model, inputs[0]))
     if isinstance(adapter, CustomModel):
-        raise InputError("no input is known that the function accepts: give look() inputs=[...]")
+        raise InputError("no input for the function is known: pass inputs=[...] to look()")
     value = FIRST if images is None else torch.zeros(1, 3, images.height, images.width)
     return adapter.plain_arguments(model, adapter.prepare(model, ModelInput(value)))
 

@@ -1,9 +1,10 @@
 """Find how heads are folded into the batch of weights.
 
 Some models fold heads into the batch: weights (B H, Tq, Tk), where the heads of a sample are neighbours, or
-(H B, Tq, Tk), where the samples of a head are. The shape does not tell which. So the module that has the heads is
-probed before it runs: up to three runs, with the first sample unchanged and with another one. The weights that
-change are those of the first sample's heads. Afterwards the module and its inputs have their former state.
+(H B, Tq, Tk), where the samples of a head are. The shape does not show which layout a model uses. So the module
+that has the heads is probed before it runs: up to three runs, with the first sample unchanged and with another
+one. The weights that change belong to the heads of the first sample. Afterwards the module and its inputs have
+their former state.
 """
 
 import threading
@@ -20,7 +21,7 @@ from regard.external.forward_tracker import ForwardTracker
 from regard.external.hooks import remove_hooks
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead")
-"""Names of the attribute with the number of heads."""
+"""Names of attributes that hold the number of heads."""
 STATE_DEPTH = 4
 """Levels of attributes and containers whose state is restored after a probe."""
 
@@ -49,7 +50,7 @@ class Folding(NamedTuple):
 
 
 def find_heads(module: nn.Module) -> int | None:
-    """Return the number of heads in a module's attributes; None without one.
+    """Return the number of heads from a module's attributes; None if no attribute holds it.
 
     >>> find_heads(nn.MultiheadAttention(8, 2))
     2
@@ -59,7 +60,7 @@ def find_heads(module: nn.Module) -> int | None:
 
 
 def is_probing() -> bool:
-    """Return whether a module runs only to find its folding, so that nothing is recorded."""
+    """Return whether a probe is running, during which nothing is recorded."""
     return bool(getattr(_thread, "probing", False))
 
 
@@ -69,7 +70,7 @@ class Foldings:
     def __init__(self, tracker: ForwardTracker) -> None:
         self.tracker = tracker
         self.known: dict[str, Folding] = {}
-        """By module, for the running owner of heads."""
+        """Foldings by module, while the module that has the heads runs."""
         self._of_batches: dict[str, Folding] = {}
         """From batches of several samples. They also hold for a single step, where all weights are one."""
         self._batch_sizes: tuple[int, ...] = ()
@@ -126,7 +127,7 @@ class Foldings:
         self.known = self._of_batches | self._results[key]
 
     def _probe(self, module: Any, args: Any, kwargs: Any) -> dict[str, Folding]:
-        """Run a module with changed samples; returns the foldings that this shows."""
+        """Run a module with changed samples; returns the foldings that fit the changed weights."""
         heads, foldings = find_heads(module), dict[str, Folding]()
         _thread.probing = True
         try:
@@ -225,7 +226,7 @@ def _change_sample(dim: int, states: Tensor) -> Tensor:
 
 
 def _folding_from_changes(count: int, samples: int, changed: list[int]) -> Folding | None:
-    """Return how `count` rows hold the samples, from the rows of the first one."""
+    """Return how `count` rows are divided among samples, from the rows of the first sample."""
     heads = len(changed)
     if heads * samples != count:
         return None

@@ -51,7 +51,7 @@ class ForwardTracker:
         self._alive = list(named.values())
         """References that keep modules alive, so that no later module gets the id of a deleted one."""
         self._unrelated: set[int] = set()
-        """Ids of modules that belong to no part of the model."""
+        """Ids of modules outside the model."""
         self.running: list[str] = []
         """Names of the running modules, the outermost first."""
         self.ran = False
@@ -62,7 +62,7 @@ class ForwardTracker:
         self.cache: Any = None
         """Cache with the steps before this pass."""
         self.paused = False
-        """Whether the running pass is ignored, because it belongs to no returned sequence."""
+        """Whether the current pass is ignored because none of its sequences is returned."""
         self.captured_elsewhere = False
         """Whether another mechanism captures the running attention, so that PyTorch's calls are not inspected."""
         self.listeners: list[Callable[[str, nn.Module, Any], None]] = []

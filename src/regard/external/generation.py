@@ -1,12 +1,12 @@
 """Join the passes of a generation into one record per returned sequence.
 
-A transformers model stores what it has read in a cache, and receives the cache with the next step.
+A transformers model stores earlier keys and values in a cache, and receives the cache with the next step.
 `CacheFollower` reads from it at which step a pass begins, and collects the tokens for labels.
 
-In a beam search hypotheses change places at every step. `generate` is asked which hypothesis each token of a
-result came from, and the rows of each step are reordered accordingly. Rejected draft tokens (prompt lookup,
-assisted generation) leave no rows. Passes inside a logits processor are ignored: with classifier-free guidance,
-the pass without the prompt.
+A beam search reorders the hypotheses of the batch at every step. `generate` returns the hypothesis that each
+token of a result came from, and the rows of each step are reordered accordingly. Rejected draft tokens (prompt
+lookup, assisted generation) leave no rows. Passes inside a logits processor are ignored: with classifier-free
+guidance, the pass without the prompt.
 """
 
 import inspect
@@ -26,7 +26,7 @@ _patches = LibraryPatches()
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether some part of the model may receive a cache."""
+    """Return whether any part of the model may receive a cache."""
     return any(is_transformers_model(model) or is_peft_model(model) for model in session.tracker.modules.values())
 
 
@@ -56,7 +56,7 @@ class CacheFollower:
     def __init__(self, session: CaptureSession) -> None:
         self.tracker, self.token_labels = session.tracker, session.token_labels
         self.outer: list[tuple[int, Any]] = []
-        """Steps and caches of the models around the running one."""
+        """Steps and caches of the models that contain the running model."""
 
     def begin(self, model: nn.Module, args: Any, options: dict[str, Any]) -> None:
         """Note the first step of a pass, and its tokens."""
@@ -81,7 +81,7 @@ class CacheFollower:
             if inputs.get("encoder_hidden_states") is not None and inputs.get("is_decoder", default):
                 labels.writers.add(name)
             return
-        # The tokens of an encoder-decoder are those of its two parts.
+        # An encoder-decoder has no tokens itself: its encoder and its decoder have them.
         encoder, decoder = self._part_name(model, "get_encoder"), self._part_name(model, "get_decoder")
         self._note_tokens(encoder, _token_tensor(inputs, "input_ids"), inputs.get("attention_mask"), 0)
         written, mask = _token_tensor(inputs, "decoder_input_ids"), inputs.get("decoder_attention_mask")
@@ -117,7 +117,7 @@ def _token_tensor(inputs: dict[str, Any], name: str) -> Tensor | None:
 
 def cache_length(cache: Any) -> int:
     """Return the number of steps in a cache."""
-    # Counting passes instead would miss the steps of a cache that the caller brings along.
+    # Counting passes instead would miss the steps of a cache that the caller passes in.
     return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
 
 
@@ -154,7 +154,7 @@ def _wrap_generate(original: Any) -> Any:
 
 
 def _drop_rejected(session: CaptureSession, model: str, steps: int) -> None:
-    """Drop the rows of rejected draft tokens: those at step `steps` and later."""
+    """Drop the rows of rejected draft tokens, from step `steps` on."""
     for name in session.with_cache:
         parts = session.recorder.parts.get(name)
         if parts is not None and parts.kind != "encoder" and is_inside(name, model):
@@ -163,7 +163,7 @@ def _drop_rejected(session: CaptureSession, model: str, steps: int) -> None:
 
 
 def _reorder_beams(session: CaptureSession, beams: Tensor) -> None:
-    """Keep the rows of each step from which the results came; `beams` (results, steps) is -1 after the end."""
+    """Keep the rows of the returned hypotheses at each step; `beams` (results, steps) is -1 after the end."""
     steps = beams.shape[1]
     for name in session.with_cache:
         parts = session.recorder.parts.get(name)

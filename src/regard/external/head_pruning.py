@@ -1,7 +1,7 @@
 """Remove heads of a transformers model permanently, and save the smaller model in a folder.
 
-After every removal the model must answer as it did with the heads switched off. Otherwise the heads are put back,
-and an error names the layer.
+After every removal, the output of the model must equal its output with the heads switched off. Otherwise the
+heads are put back, and an error names the layer.
 """
 
 import copy
@@ -36,7 +36,7 @@ from regard.result import to_plain
 from regard.viz import Layer
 
 KEPT = "kept_heads"
-"""Config entry with the remaining heads."""
+"""Name of the config entry that lists the remaining heads."""
 CODE = "modeling_pruned"
 """Name of the module in the folder that builds the pruned model."""
 TOLERANCE = 1e-3
@@ -55,7 +55,7 @@ class PrunableLayer:
 
     @property
     def head_groups(self) -> list[list[int]]:
-        """Groups of heads that share their keys, which can only be removed together."""
+        """Groups of heads that share keys; the heads of a group can only be removed together."""
         size = self.heads // self.groups
         return [list(range(group * size, (group + 1) * size)) for group in range(self.groups)]
 
@@ -78,7 +78,7 @@ def prunable_layers(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Prun
 
 
 def _find_output(modules: Mapping[str, nn.Module], name: str) -> str | None:
-    """Return the name of the projection after a layer's heads: inside the layer, or next to it."""
+    """Return the name of a layer's output projection, which is inside the layer or next to it."""
     for parent in (name, name.rpartition(".")[0]):
         for part in OUTPUTS:
             output_name = f"{parent}.{part}"
@@ -88,14 +88,14 @@ def _find_output(modules: Mapping[str, nn.Module], name: str) -> str | None:
 
 
 def prunable_heads(model: nn.Module, layers: Sequence[Layer]) -> dict[str, list[list[int]]]:
-    """Return, by layer, the groups of heads that can be removed, each only as a whole."""
+    """Return, by layer, the groups of heads that can be removed; a group is removed as a whole."""
     return {name: layer.head_groups for name, layer in prunable_layers(model, layers).items()}
 
 
 def remove_heads(
     model: nn.Module, layers: Sequence[Layer], name: str, kept: Sequence[int], answer: Callable[[], Tensor]
 ) -> None:
-    """Remove all heads of a layer except `kept`; `answer`: runs the model, and returns its output.
+    """Remove all heads of a layer except `kept`; `answer`: a function that runs the model and returns its output.
 
     Raises `InputError`, and leaves the model unchanged, if its output then differs from that with the heads
     switched off.
@@ -120,7 +120,7 @@ def remove_heads(
 
 
 class _Removal:
-    """Heads that were removed from a layer, and can be put back."""
+    """The heads removed from a layer, which can be put back."""
 
     def __init__(self, prunable: PrunableLayer, kept: Sequence[int]) -> None:
         self.modules = [prunable.layer, prunable.output, *prunable.layer.modules()]
@@ -141,13 +141,15 @@ def _integers(module: nn.Module) -> dict[str, int]:
 def save_pruned(
     model: Any, before: Sequence[Layer], left: Mapping[str, Sequence[int]], after: Sequence[Layer], folder: Path
 ) -> None:
-    """Save a pruned model as transformers reads it; `left`: by layer, the remaining heads of those `before`."""
+    """Save a pruned model in the format of transformers; `left`: by layer, the remaining heads out of those
+    `before`.
+    """
     config, heads = model.config, {layer.name: layer.heads for layer in before}
     prunable = prunable_layers(model, after)
     kept = copy.deepcopy(getattr(config, KEPT, None) or {})
     for layer_name, remaining in left.items():
         layer = prunable[layer_name]
-        # A model that was pruned before: its heads have other numbers than those of the original model.
+        # After an earlier pruning, the heads are numbered differently from those of the original model.
         earlier = kept.get(layer.name) or {"kept": range(heads[layer_name]), "heads": heads[layer_name]}
         kept[layer.name] = {
             "output": layer.output_name,
@@ -167,9 +169,9 @@ def save_pruned(
 def _update_config(
     config: Any, left: Mapping[str, Sequence[int]], before: Sequence[Layer], after: Sequence[Layer]
 ) -> bool:
-    """Set the number of heads in a config, if it can describe them; returns whether it can.
+    """Set the number of heads in a config; returns whether the config can describe the remaining heads.
 
-    It can if every layer has the same number of heads, of a width that the config names.
+    A config can describe the heads if every layer has the same number of heads, with a width named in the config.
     """
     counts = {layer.heads for layer in after}
     if len(counts) != 1 or len(left) != len(before) or getattr(config, "head_dim", None) is None:
@@ -212,13 +214,14 @@ def auto_class_names(model: Any) -> list[str]:
             names += [name] * (class_name in [cls.__name__ for cls in classes])
     if not names:
         raise InputError(
-            f"{class_name} belongs to no auto class of transformers: its heads can be switched off, not saved"
+            f"{class_name} belongs to no auto class of transformers: a pruned model cannot be saved; switch"
+            " heads off instead"
         )
     return names
 
 
 def pruned_class(cls: Any) -> Any:
-    """Return the class of a pruned model, for loading its weights."""
+    """Return the class that loads the weights of a pruned model."""
 
     def build(self: Any, config: Any, *args: Any, **options: Any) -> None:
         cls.__init__(self, config, *args, **options)
@@ -244,7 +247,7 @@ def prune_model(whole: Any, heads: int, output: Path, *, samples: int, overwrite
     """Prune a copy of an `ExternalModel` with inputs; `samples`: largest number of them. See
     `ExternalModel.prune`."""
     if output.exists() and not overwrite:
-        raise InputError(f"{str(output)!r} exists already: choose another folder, or overwrite=True")
+        raise InputError(f"{str(output)!r} exists already: choose another folder, or set overwrite=True")
     check_prunable(whole.model)
     subject = dataclasses.replace(copy.deepcopy(whole), prepared=tuple(whole.unseen(samples, 0)))
     with new_folder(output) as folder:

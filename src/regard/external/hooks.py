@@ -11,11 +11,11 @@ from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Patch = tuple[Any, str, Callable[[Any], Any]]
-"""Owner and name of a function, and a function that wraps it."""
+"""Owner and name of a function, and the wrapper for the function."""
 
 
 class ThreadList(threading.local, Generic[Item]):
-    """A list of which each thread has its own."""
+    """A list with separate items in each thread."""
 
     def __init__(self) -> None:
         self.active: list[Item] = []
@@ -37,7 +37,7 @@ class DetachableHook:
         self.function = function
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function, if there is one."""
+        """Call the function; a copied hook has none."""
         return None if self.function is None else self.function(*args)
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
@@ -55,7 +55,7 @@ def remove_hooks(hooks: Iterable[Any]) -> Iterator[None]:
 
 
 class LibraryPatches:
-    """Functions that are replaced as long as any thread is inside a block of `apply`."""
+    """Functions that stay replaced while any thread is inside a block of `apply`."""
 
     def __init__(self) -> None:
         self._lock, self._blocks = threading.Lock(), 0
@@ -63,7 +63,7 @@ class LibraryPatches:
 
     @contextmanager
     def apply(self, patches: Iterable[Patch]) -> Iterator[None]:
-        """Replace functions inside the block. The last block to end restores all of them."""
+        """Replace functions inside the block. The last block that ends restores all functions."""
         with self._lock:
             self._blocks += 1
             for owner, name, wrap in patches:

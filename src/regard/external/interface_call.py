@@ -36,7 +36,7 @@ Output = tuple[Tensor, Any]
 
 @cache
 def find_interface_caller(cls: type) -> Any:
-    """Return the function of a layer class that looks up its attention function; None without one."""
+    """Return the method of a layer class that looks up its attention function; None if no method does."""
     for base in cls.__mro__:
         for function in vars(base).values():
             if inspect.isfunction(function) and base.__module__ != TRANSFORMERS:
@@ -47,7 +47,7 @@ def find_interface_caller(cls: type) -> Any:
 
 
 def eager_name(function: Any) -> str:
-    """Return the name under which a function refers to its eager attention; "" without one."""
+    """Return the name under which a function refers to its eager attention; "" if there is no such name."""
     return next((name for name in function.__code__.co_names if name.endswith(EAGER)), "")
 
 
@@ -58,7 +58,7 @@ def find_eager_function(cls: type) -> Any:
 
 
 class InterfaceCall:
-    """The inputs of one call. `function` is what the model calls; `eager` can compute the weights.
+    """The inputs of one call. `function` is the function that the model calls; `eager` can compute the weights.
 
     query (B, H, Tq, D); key and value (B, G, Tk, D), where H is a multiple of G.
     """
@@ -77,19 +77,19 @@ class InterfaceCall:
         self.module, self.query, self.key, self.value, self.options = module, query, key, value, options
         self.function, self.eager = function, eager
         self.output: Tensor | None = None
-        """(B, Tq, H, D), the result of the function, kept while weights are to be compared with it."""
+        """(B, Tq, H, D), the result of the function, kept for the comparison with recorded weights."""
         self.on_mismatch: Callable[[float], None] = lambda share: None
-        """Called with the largest difference, as a share of the largest output."""
+        """Called with the largest difference, relative to the largest output."""
         self.mask = _dense_mask(mask, query, key)
         self.only_causal = False
-        """Whether the mask only hides the future. It is then made row by row, and `mask` is None."""
+        """Whether the mask only hides the future. The causal mask is then made row by row, and `mask` is None."""
         self.mask_is_assumed = False
-        """Whether the causal mask is assumed: a user's function may hide the future itself, or not."""
+        """Whether the causal mask is an assumption: a custom function may hide the future itself, or not."""
         if function is not eager:
             self._hide_future()
 
     def _hide_future(self) -> None:
-        """Build the mask that a fused function does not get, because it hides the future itself."""
+        """Build the causal mask, which a fused function does not receive because it hides the future itself."""
         queries, keys = self.query.shape[2], self.key.shape[2]
         kernel = KERNELS.get(getattr(self.function, "__name__", ""))
         causal = self.options.get("is_causal")
@@ -108,11 +108,11 @@ class InterfaceCall:
         allowed = allowed if window is None else allowed.triu(diagonal - window + 1)
         self.mask = allowed[None, None] if self.mask is None else self.mask & allowed
 
-    # A fused function may compute something else than the eager one (a user's function, a mask that it builds
-    # itself), and its weights would be wrong silently. The eager function returns its context anyway, so the
-    # comparison costs two reductions.
+    # A fused function may differ from the eager function (a custom function, or a mask built inside); without a
+    # check its weights would be silently wrong. The eager function returns the context anyway, so the comparison
+    # costs only two reductions.
     def compare(self, output: Tensor, on_mismatch: Callable[[float], None]) -> None:
-        """Compare weights times values with the function's output, whenever weights are computed from now on."""
+        """From now on, compare weights times values with the function's output whenever weights are computed."""
         batch, heads, queries, _ = self.query.shape
         shape = (batch, queries, heads, self.value.shape[-1])
         if self.module.training and self.options.get("dropout"):
@@ -134,7 +134,7 @@ class InterfaceCall:
 
     @property
     def allowed(self) -> Tensor | None:
-        """Mask, True = may attend. It is not stored, because it is as large as all weights of a head."""
+        """Mask, True = may attend. The mask is not stored, because it is as large as all weights of a head."""
         queries, keys = self.query.shape[2], self.key.shape[2]
         if self.mask is not None:
             return mask_from_bias(self.mask)[..., :keys]
@@ -143,7 +143,7 @@ class InterfaceCall:
         return None
 
     def forget_values(self) -> None:
-        """Release the values: weights do not need them, and those of a long input take much memory."""
+        """Release the values, which weights do not need and which take much memory for a long input."""
         self.value, self.output = self.value[..., :0].clone(), None
 
     def forget_mask(self) -> None:
@@ -152,7 +152,9 @@ class InterfaceCall:
             self.mask, self.only_causal = None, True
 
     def returned(self, weights: Any) -> Tensor | None:
-        """Return the weights (B, H, Tq, Tk) that the function returned, if it did and they explain its output."""
+        """Return the weights (B, H, Tq, Tk) that the function returned; None if there are none or they contradict
+        its output.
+        """
         batch, heads, queries, _ = self.query.shape
         shape = (batch, heads, queries, self.key.shape[2])
         if not isinstance(weights, Tensor) or weights.shape != shape:
@@ -164,13 +166,13 @@ class InterfaceCall:
         return zero_masked_rows(_float32_cast(weights)(weights), self.allowed)
 
     def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-        """Return the weights of some queries and their mask; rows that may attend to nothing are zero.
+        """Return the weights of some queries and their mask; rows that may attend to no key are zero.
 
         The softmax is computed in float32 or better.
         """
         context, weights, mask = self._attend(rows)
         difference = self._difference(context, mask, rows)
-        # Weights that are not finite overflow differently in each function; the map names their layer.
+        # Infinite values differ between the functions; the map names a layer with such weights.
         overflows = difference is not None and math.isnan(difference) and not weights.isfinite().all()
         if difference is not None and not overflows:
             self.on_mismatch(difference)
@@ -184,7 +186,7 @@ class InterfaceCall:
             mask = select_rows(mask if mask.dtype == torch.bool else cast(mask), rows)
             allowed = mask_from_bias(mask)[..., :keys]
         elif self.only_causal:
-            # Build no matrix for all queries, and use only the keys that some of the rows may attend to.
+            # Build no matrix for all queries, and use only the keys that the requested rows may attend to.
             steps = torch.arange(queries, device=self.query.device)[rows]
             used_keys = int(steps.max()) + 1 if len(steps) else 1
             allowed = (torch.arange(keys, device=steps.device) <= steps[:, None])[None, None]
@@ -201,14 +203,14 @@ class InterfaceCall:
         try:
             context, weights = self.eager(self.module, query, key, value, _additive(mask, query), **options)
         except Exception as error:
-            # The eager function of some models accepts fewer inputs than the fused one that the model called:
-            # no grouped keys, or no call without a mask. This result too is compared with the output.
+            # The eager function of some models accepts fewer inputs than the fused function that the model
+            # called: no grouped keys, or no call without a mask. This result is compared with the output, too.
             if self.function is self.eager or is_memory(error):
                 raise
             scaling = self.options.get("scaling")
             context, weights = _scaled_dot_product(query, key, value, _additive(mask, query), scaling)
         if weights is None:
-            raise InputError(f"{type(self.module).__name__} returns no weights: leave it out with layers=")
+            raise InputError(f"{type(self.module).__name__} returns no weights: leave the layer out with layers=")
         return context, F.pad(weights, (0, keys - used_keys)) if used_keys < keys else weights, allowed
 
     def describe(self, rows: RowFunction, is_cross: bool, tracker: ForwardTracker) -> AttentionCall:
@@ -249,7 +251,7 @@ def _scaled_dot_product(
 
 
 def _has_bias(options: Any) -> bool:
-    """Return whether a tensor for every query and key is added to the scores."""
+    """Return whether a bias for every query and key is added to the scores."""
     return any(isinstance(value, Tensor) and value.dim() == 4 for value in options.values())
 
 
@@ -260,7 +262,7 @@ def _has_sliding_cache(module: nn.Module, cache: Any) -> bool:
     layer = layers[index] if isinstance(index, int) and 0 <= index < len(layers) else None
     if hasattr(layer, "get_seq_length") and getattr(layer, "is_initialized", True):
         return bool(getattr(layer, "is_sliding", False))
-    # The layer uses the keys of another one. If some keys are missing, the window of that one has moved.
+    # The layer uses the keys of another layer. If keys are missing, the window of that row has moved.
     return bool(layers)
 
 

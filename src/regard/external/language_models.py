@@ -13,7 +13,7 @@ from regard.external.adapters import IGNORED, Adapter, Answer, PreparedInput, ca
 from regard.external.model_input import TARGET_SEPARATOR, ModelInput, TextEncoder
 
 MASKING_PERIOD = 7
-"""One of so many tokens is masked at once, about as in training (Devlin et al. 2019, section 3.1)."""
+"""One in this many tokens is masked at once, about as in training (Devlin et al. 2019, section 3.1)."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,14 @@ class CausalLMAdapter(Adapter):
     reads = "decoder"
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return a text, with the next token as the truth of each step."""
+        """Return a text, with the next token as the expected answer at each step."""
         arguments = self.texts.tensors(model, _text_without_target(model_input))
         tokens = arguments["input_ids"]
         if tokens.shape[1] < 2:
-            raise InputError(f"input {model_input.text!r} has one token and no next one: give a longer text")
+            raise InputError(
+                f"input {model_input.text!r} has one token, so there is no next token to"
+                " predict: give a longer text"
+            )
         truth = F.pad(tokens[:, 1:], (0, 1), value=IGNORED)
         return PreparedInput(input=model_input, arguments=arguments, truth=truth)
 
@@ -39,7 +42,7 @@ class CausalLMAdapter(Adapter):
         arguments = self.texts.tensors(model, _text_without_target(model_input))
         start = arguments["input_ids"].shape[1]
         sequence = generate_greedily(model, arguments, generate)
-        # The last token is not read: its row would belong to a token that is not generated.
+        # Leave out the last token: its row would predict a token that is not generated.
         arguments = {"input_ids": sequence[:, :-1], "attention_mask": torch.ones_like(sequence[:, :-1])}
         logits = self.logits(call_model(model, arguments))
         assert logits is not None
@@ -54,7 +57,7 @@ class CausalLMAdapter(Adapter):
 
 
 def check_positions(model: Any, steps: int, count: int) -> None:
-    """Raise `InputError` if a decoder-only model has not enough positions for `count` tokens after `steps`."""
+    """Raise `InputError` if a decoder-only model has too few positions for `count` tokens after `steps`."""
     most = getattr(model.config, "max_position_embeddings", None)
     if most is not None and not model.config.is_encoder_decoder and steps + count > most:
         raise InputError(
@@ -63,7 +66,7 @@ def check_positions(model: Any, steps: int, count: int) -> None:
 
 
 def generate_greedily(model: Any, arguments: dict[str, Any], count: int) -> Tensor:
-    """Return the sequence (1, T) that a model generates greedily: at most `count` new tokens, at least one."""
+    """Return the sequence (1, T) that a model generates greedily, with 1 to `count` new tokens."""
     config = model.generation_config
     pad = config.pad_token_id if config.pad_token_id is not None else config.eos_token_id
     if isinstance(pad, list):
@@ -79,7 +82,9 @@ def generate_greedily(model: Any, arguments: dict[str, Any], count: int) -> Tens
 
 def _text_without_target(model_input: ModelInput) -> str:
     if model_input.target is not None:
-        raise InputError(f"input {model_input.text!r} has a target, and this model takes none: leave it out")
+        raise InputError(
+            f"input {model_input.text!r} has a target, but this model accepts none: leave out the target"
+        )
     return _text(model_input)
 
 
@@ -100,11 +105,11 @@ class Seq2SeqAdapter(Adapter):
     reads = "cross"
 
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
-        """Return whether some inputs have no target."""
+        """Return whether any input has no target."""
         return any(model_input.target is None for model_input in inputs)
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return a source and its target; without a target, the one that the model generates."""
+        """Return a source and its target; a missing target is replaced by the text that the model generates."""
         if model_input.target is None:
             return self.answer(model, model_input, 0).prepared
         target = self.texts.target(model, model_input.target)
@@ -113,7 +118,7 @@ class Seq2SeqAdapter(Adapter):
         return PreparedInput(input=model_input, arguments=arguments, truth=target)
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Generate a target, or return the probability of each token of a given one."""
+        """Generate a target, or return the probability of each token of a given target."""
         source = _text(model_input)
         if model_input.target is not None:
             prepared = self.prepare(model, model_input)
@@ -166,11 +171,11 @@ class MaskedLMAdapter(Adapter):
         """Id of the mask token."""
         number: int | None = getattr(self.texts.tokenizer, "mask_token_id", None)
         if number is None:
-            raise InputError("the tokenizer has no mask token: give look() a loss")
+            raise InputError("the tokenizer has no mask token: pass a loss function to look()")
         return number
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return several copies of a text, with other tokens masked in each: every token is masked once."""
+        """Return copies of a text with different tokens masked, so that every token is masked once."""
         arguments = self.texts.tensors(model, _text_without_target(model_input))
         tokens = arguments["input_ids"]
         can_mask = ~self.texts.is_special(tokens)
@@ -185,7 +190,7 @@ class MaskedLMAdapter(Adapter):
         return PreparedInput(input=model_input, arguments=copies, truth=truth)
 
     def plain_arguments(self, model: nn.Module, prepared: PreparedInput) -> Any:
-        """Return the text with only its own masks."""
+        """Return the text with only the mask tokens that it contains."""
         return self.texts.tensors(model, _text_without_target(prepared.input))
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:

@@ -25,17 +25,17 @@ from regard.viz.maps import LongRows, Patches
 START = "<start>"
 """Label of the start token of a decoder."""
 LONG = 1024
-"""Tokens above which a map shows squares of steps: all weights would take too much memory."""
+"""Number of tokens above which a map shows squares of steps: all weights would take too much memory."""
 MAX_LEADING_STEPS = 16
 """Largest number of steps before the patches: class token, distillation token, registers."""
 MAX_SQUARES = 256
-"""Largest number of squares along a side: what a page of a hundred heads can hold."""
+"""Largest number of squares along a side that a page with a hundred heads can hold."""
 
 
 def find_patches(config: Any, count: int) -> Patches | None:
     """Return which of a layer's `count` steps are patches of the image.
 
-    None if the config does not say, or if the steps of the layer are others, as in a window.
+    None if the config does not describe patches, or if the layer has other steps, such as those of a window.
     """
     size, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
     if not size or not patch:
@@ -47,9 +47,9 @@ def find_patches(config: Any, count: int) -> Patches | None:
 
 
 def label_patches(config: Any, count: int) -> list[str] | None:
-    """Return a label for each of `count` steps: `row,column` of patches, `[CLS]` or `[number]` of other steps.
+    """Return a label for each of `count` steps: `row,column` for patches, `[CLS]` or `[number]` for other steps.
 
-    None if the steps are no patches.
+    None if the steps are not patches.
 
     >>> from types import SimpleNamespace
     >>> label_patches(SimpleNamespace(image_size=32, patch_size=16), 5)
@@ -67,7 +67,7 @@ def label_patches(config: Any, count: int) -> list[str] | None:
 def find_layers(model: nn.Module, arguments: Any, modules: str | None) -> tuple[list[Layer], str]:
     """Run a model; returns its attention layers, and one line on layers that are not recorded.
 
-    All calls of a layer are one layer.
+    All calls of a layer count as one layer.
     """
     with record(model, modules=modules) as records, torch.no_grad():
         call_model(model, arguments)
@@ -94,7 +94,7 @@ def _map_layers(
     tokens = arguments.get("input_ids") if isinstance(arguments, dict) else None
     if isinstance(arguments, dict) and tokens is not None and tokens.shape[1] > LONG and modules is None:
         no_cache = {"use_cache": False} if "use_cache" in parameter_names(model) else {}
-        # Smaller squares would not be shown, and would take more memory.
+        # Smaller squares would not be visible, and would take more memory.
         side = min(square_side(tokens.shape[1]), BLOCK)
         with record_long(model, largest=1, side=side) as long_records:
             call_model(model, arguments | no_cache)
@@ -112,14 +112,13 @@ def _map_layers(
     written = _written_labels(prepared, TextEncoder(tokenizer)) if writing else None
     for name in writing:
         if written is not None and len(written) == len(layers[name].query_labels):
-            # The model does not read the last token, so its record does not know it.
+            # The model does not read the last token, so the record does not contain it.
             layers[name] = dataclasses.replace(layers[name], query_labels=written)
     return layers
 
 
 def _written_labels(prepared: PreparedInput, texts: TextEncoder) -> list[str] | None:
-    """Return the labels of the tokens that a model is to write; None if there is not a single sequence of
-    them."""
+    """Return the labels of the target tokens; None unless there is exactly one target sequence."""
     truth = prepared.truth
     return texts.labels(truth[0].tolist()) if truth is not None and len(truth) == 1 else None
 
@@ -127,7 +126,7 @@ def _written_labels(prepared: PreparedInput, texts: TextEncoder) -> list[str] | 
 def _label_layer(layer: LayerMap, adapter: Adapter, model: nn.Module, model_input: ModelInput) -> LayerMap:
     """Return a layer's map with the labels of image patches, or of a user's function.
 
-    The function labels the steps of an input. For a target, it labels what is written at each step.
+    The function labels the steps of an input. With a target, the function labels the token written at each step.
     """
     queries, keys = len(layer.query_labels), len(layer.key_labels)
     name_steps = adapter.name_steps if isinstance(adapter, CustomModel) else None
@@ -171,7 +170,7 @@ def long_layer_maps(
     The side of the squares is the smallest (16, 32, 64, ...) with at most `most` along the longer side of the
     map.
     `tokens` label the first step of each square. `target`, for an encoder-decoder: the tokens that it writes, and
-    those that its decoder reads.
+    the tokens that its decoder reads.
     """
     maps = {}
     for name, long_record in records.items():
@@ -198,7 +197,7 @@ def long_layer_maps(
 def _single_rows(
     record: LongRecord, side: int, queries: Sequence[str] | None, keys: Sequence[str] | None, input: int
 ) -> LongRows:
-    """Return access to single rows of a record, which stays in memory for it."""
+    """Return a function for the exact rows of a record; the record stays in memory."""
 
     def labels(count: int, tokens: Sequence[str] | None) -> list[str]:
         return [*(tokens or ()), *map(str, range(len(tokens or ()), count))][:count]

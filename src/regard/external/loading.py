@@ -32,9 +32,11 @@ TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
 """A folder with a tokenizer has at least one of these files."""
 TOKENIZER_METHODS = ("convert_ids_to_tokens", "get_vocab", "decode")
 RELOAD = "fetch or copy the folder again"
-NO_DOWNLOAD = "check the name, or add --download (in Python download=True) to fetch it from the Hugging Face Hub"
+NO_DOWNLOAD = (
+    "check the name, or add --download (in Python download=True) to fetch the model from the Hugging Face Hub"
+)
 HUB_TIMEOUT = 5.0
-"""Seconds to wait for an answer of the Hub."""
+"""Seconds to wait for an answer from the Hub."""
 
 
 def look(
@@ -49,18 +51,18 @@ def look(
     trust_code: bool = False,
     download: bool = False,
 ) -> ExternalModel:
-    """Return any model as a subject, to view its attention, intervene in it, and analyse it.
+    """Return any model as a subject whose attention can be viewed, changed and analysed.
 
-    `model`: a module, a folder as `save_pretrained` writes it, or a name on the Hugging Face Hub (needs the extra
-    `hub`). A name uses the copy in the local cache; only `download` fetches it. PEFT adapters, weights offloaded
-    by accelerate and `DataParallel` are supported.
-    `tokenizer`: of transformers or tokenizers; or, for a custom module, a function from an input to the arguments
-    of the module: a tensor, a tuple or a dict of tensors.
-    `inputs`: default inputs: texts, pairs of source and target, images, or what the function accepts.
+    `model`: a module, a folder written by `save_pretrained`, or a name on the Hugging Face Hub (needs the extra
+    `hub`). For a name, the copy in the local cache is used; only `download` fetches a model. PEFT adapters,
+    weights offloaded by accelerate and `DataParallel` are supported.
+    `tokenizer`: a tokenizer of transformers or tokenizers; or, for a custom module, a function that converts an
+    input to the arguments of the module: a tensor, a tuple or a dict of tensors. `inputs`: default inputs: texts,
+    pairs of source and target, images, or inputs of the function.
     `loss`: a function of the model and an input, instead of the model's own loss. `names`: a function that labels
     the steps of an input. `modules`: name pattern of modules through which weights pass, as in `regard.record`.
     `generate`: largest number of generated tokens. `trust_code`: run code that comes with a folder. Weights are
-    read from safetensors only. Raises `InputError` if the model cannot be loaded or its inputs are unknown.
+    read from safetensors files only. Raises `InputError` if the model cannot be loaded or its inputs are unknown.
 
         >>> import torch
         >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -71,9 +73,9 @@ def look(
     if not isinstance(model, nn.Module | str | Path):
         if isinstance(getattr(model, "model", None), nn.Module):
             raise InputError(
-                f"{type(model).__name__} is a pipeline: give its parts, look(pipe.model, pipe.tokenizer)"
+                f"{type(model).__name__} is a pipeline: pass its parts, look(pipe.model, pipe.tokenizer)"
             )
-        raise InputError(f"expected a torch module, a folder or a Hub name, got {shorten(str(model))}")
+        raise InputError(f"model: expected a torch module, a folder or a Hub name, got {shorten(str(model))}")
     check_range("generate", generate, 0, MAX_GENERATED)
     where = type(unwrap(model)).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
@@ -109,7 +111,8 @@ def _choose_adapter(
             )
         if not callable(tokenizer) or _is_tokenizer(tokenizer):
             raise InputError(
-                f"{class_name} is no transformers model: give look() a function that makes tensors of an input"
+                f"{class_name} is not a transformers model: pass look() a function that converts an input"
+                " to tensors"
             )
         return CustomModel(tokenizer, loss, names)
     parameters = set(parameter_names(base))
@@ -126,7 +129,7 @@ def _choose_adapter(
             " both, instead of a tokenizer"
         )
     if tokenizer is None and not takes_images:
-        raise InputError(f"{class_name} reads texts: give look() its tokenizer")
+        raise InputError(f"{class_name} reads texts: pass its tokenizer to look()")
     inputs: TextEncoder | ImageProcessor = (
         load_image_processor(model.config, folder) if takes_images else TextEncoder(tokenizer)
     )
@@ -209,12 +212,12 @@ def _load(
 def _explain(error: Exception, name: str, folder: Path | None, no_download: str | None) -> InputError | None:
     """Return a one-line error for an exception of transformers; None if its cause is unknown."""
     if "trust_remote_code" in str(error):
-        return InputError(f"{name!r} needs its own code: read it, and then add --trust-code")
+        return InputError(f"{name!r} needs its own code: read the code, and then add --trust-code")
     if not isinstance(error, OSError):
         return None
     if no_download is not None:
         return InputError(
-            f"{name!r} is not a folder here, and no copy is in the cache of Hugging Face: {no_download}"
+            f"{name!r} is not a folder here, and the cache of Hugging Face has no copy: {no_download}"
         )
     if folder is None and "safetensors" in str(error):
         return InputError(
@@ -224,7 +227,7 @@ def _explain(error: Exception, name: str, folder: Path | None, no_download: str 
 
 
 def _check_tokenizer(tokenizer: Any, name: str) -> None:
-    """Raise `InputError` for an incomplete tokenizer class, as code in a folder may define one."""
+    """Raise `InputError` for an incomplete tokenizer class, which the code in a folder may define."""
     missing = [method for method in TOKENIZER_METHODS if not hasattr(tokenizer, method)]
     if missing or not callable(tokenizer):
         raise InputError(
@@ -234,11 +237,11 @@ def _check_tokenizer(tokenizer: Any, name: str) -> None:
 
 
 def _why_unreachable(name: str) -> str | None:
-    """Return why a model cannot be fetched from the Hub; None if it can."""
+    """Return the reason why a model cannot be fetched from the Hub; None if there is no reason."""
     from huggingface_hub import constants, get_session
 
     if constants.HF_HUB_OFFLINE:
-        return "it cannot be fetched, because HF_HUB_OFFLINE is set"
+        return "the model cannot be fetched, because HF_HUB_OFFLINE is set"
     try:
         get_session().head(f"{constants.ENDPOINT}/{name}/resolve/main/{CONFIG}", timeout=HUB_TIMEOUT)
     except Exception as error:  # the HTTP client, and so its exceptions, depend on the version of huggingface_hub
@@ -264,7 +267,9 @@ def _check_folder(folder: Path) -> None:
 
 
 def _check_tokenizer_files(folder: Path | None) -> None:
-    """Raise `InputError` for a folder without a tokenizer: for some models transformers builds an empty one."""
+    """Raise `InputError` for a folder without a tokenizer: for some models transformers builds an empty
+    tokenizer.
+    """
     if folder is not None and not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise InputError(
             f"folder {str(folder)!r} has no tokenizer: put the model's there with tokenizer.save_pretrained"
@@ -280,8 +285,8 @@ def _find_class(transformers: Any, config: Any, name: str, trust_code: bool) -> 
         return known if getattr(config, KEPT, None) is None else pruned_class(known)
     if not trust_code:
         raise InputError(
-            f"{name!r} is of class {architecture or 'unknown'!r}, which transformers does not know: it needs"
-            " its own code; read that, and then add --trust-code"
+            f"{name!r} is of class {architecture or 'unknown'!r}, which transformers does not know: the model "
+            f"needs its own code; read that code, and then add --trust-code"
         )
     auto_map = getattr(config, "auto_map", None) or {}
     best = next((auto_class for auto_class in auto_map if auto_class.startswith("AutoModelFor")), "AutoModel")

@@ -1,4 +1,4 @@
-"""Record long inputs without holding a row of weights for every step.
+"""Record long inputs without storing all weights.
 
     with record_long(model, largest=16) as records:
         model(tokens)                                   # 8,192 tokens
@@ -6,8 +6,9 @@
     records["layers.0.self_attn"].maxima(64)            # (B, H, Tq / 64, Tk / 64), for a picture
     records["layers.0.self_attn"].rows([4095])          # (B, H, 1, Tk), computed again
 
-Weights are computed in blocks of rows beside the fused kernel. Only the largest few of each row, the largest of
-each square of steps, and the queries and keys are kept; any row can be computed again from the latter.
+Weights are computed in blocks of rows beside the fused kernel. Only the largest weights of each row, the largest
+weight of each square of steps, and the queries and keys are kept; any row can be computed again from queries and
+keys.
 """
 
 import dataclasses
@@ -65,11 +66,11 @@ class LongRecord:
     def maxima(self, side: int) -> Tensor:
         """Return the largest weight of each square of `side` steps: (B, H, Tq / side, Tk / side).
 
-        Raises `InputError` for a side that is no multiple of the recorded one.
+        Raises `InputError` for a side that is not a multiple of the recorded side.
         """
         own = self.side
         if side < own or side % own:
-            raise InputError(f"side={side} is no multiple of {own}: choose {own}, {2 * own}, {4 * own}, ...")
+            raise InputError(f"side={side} is not a multiple of {own}: choose {own}, {2 * own}, {4 * own}, ...")
         return max_of_squares(self.squares, side // own)
 
     def rows(self, queries: Sequence[int]) -> Tensor:
@@ -92,14 +93,14 @@ def max_of_squares(weights: Tensor, side: int) -> Tensor:
 
 
 class _LongSession(CaptureSession):
-    """Records the fields of a `LongRecord` from each call."""
+    """Builds a `LongRecord` from each call."""
 
     def __init__(self, tracker: ForwardTracker, layers: Collection[str] | None, largest: int, side: int) -> None:
         super().__init__(Recorder(), tracker, layers)
         self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
         self.warned = False
-        """Whether a warning said that earlier steps are dropped."""
+        """Whether a warning about dropped earlier steps was given."""
 
     @property
     def by_rows(self) -> bool:
@@ -117,7 +118,7 @@ class _LongSession(CaptureSession):
         buffers: tuple[Tensor, Tensor, Tensor] | None = None
         for start in range(0, call.queries, BLOCK):
             weights = call.rows(slice(start, min(start + BLOCK, call.queries)))[0].detach()
-            # Allocated before the second block: small tensors between growing blocks would fragment the memory.
+            # Allocate before the second block: small tensors between growing blocks would fragment the memory.
             values, keys, squares = buffers = buffers or self._allocate(weights, call.queries)
             top = weights.topk(values.shape[-1], dim=-1)
             rows = slice(start, start + weights.shape[2])
@@ -156,7 +157,7 @@ class _LongSession(CaptureSession):
 
 
 class LongRecords(Mapping[str, LongRecord]):
-    """Records by layer name, which fill as the model runs; `.layers` may be left out of a name."""
+    """Records by layer name, added while the model runs; `.layers` may be left out of a name."""
 
     def __init__(self, records: dict[str, LongRecord]) -> None:
         self._records = records
@@ -181,8 +182,8 @@ def record_long(
     """Record a model over an input whose weights do not fit in memory; yields `LongRecord` by layer name.
 
     `largest`: number of weights to keep of each row. `side`: steps along the side of the smallest squares, 16, 32
-    or 64. Captures the same layers as `record`. Raises `InputError` for an unknown layer, another side, or
-    `largest` below one.
+    or 64. Captures the same layers as `record`. Raises `InputError` for an unknown layer or side, or for
+    `largest` below 1.
 
         >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
         >>> with record_long(layer, largest=4) as records:

@@ -1,6 +1,6 @@
-"""An external model as a subject: view it, intervene in it, and analyse it, as with a run.
+"""An external model as a subject whose attention can be viewed, changed and analysed like that of a run.
 
-subject = regard.look("folder")                 # as save_pretrained writes it
+subject = regard.look("folder")                 # written by save_pretrained
 subject = regard.look(model, tokenizer)         # a transformers model
 subject = regard.look(module, function)         # a custom module, and a function from an input to its arguments
 subject.attend("The cat sat").save("cat.html")
@@ -60,13 +60,13 @@ class ExternalModel:
 
     model: nn.Module
     adapter: Adapter
-    """How the model receives inputs, what it answers, and how its loss is defined."""
+    """Adapter that defines the inputs, the predictions and the loss of the model."""
     name: str
     where: str
     inputs: tuple[ModelInput, ...] = ()
     """Default inputs of every analysis."""
     modules: str | None = None
-    """Name pattern of modules through which weights pass that no other mechanism sees."""
+    """Name pattern of modules whose inputs or outputs are weights that Regard does not find by itself."""
     generate: int = 0
     """Largest number of generated tokens; 0: one token, or as many as the model's own limit."""
     folder: Path | None = None
@@ -87,10 +87,8 @@ class ExternalModel:
 
     @property
     def unanswered(self) -> Sequence[str]:
-        """Sentences on what cannot be analysed."""
-        relevance = (
-            "It is not known which inputs an answer depends on, so no share of attention on them is given."
-        )
+        """Sentences that say which analyses are not available."""
+        relevance = "The relevant inputs are unknown, so no share of attention on relevant inputs is shown."
         labels = (
             "No labels are available, so head importance is measured against the model's own unmodified answers."
         )
@@ -99,7 +97,7 @@ class ExternalModel:
 
     @property
     def tokenizer(self) -> Any:
-        """Tokenizer of a model of texts; None for other models."""
+        """Tokenizer of a text model; None for other models."""
         return None if self._texts is None else self._texts.tokenizer
 
     @property
@@ -114,7 +112,7 @@ class ExternalModel:
 
     @property
     def left_out(self) -> str:
-        """One line that names layers that are not recorded; empty if there are none, or no input is known."""
+        """One line that names the layers that are not recorded; empty without such layers or a known input."""
         return "" if isinstance(self.adapter, CustomModel) and not self.inputs else self._layers_and_left_out[1]
 
     @cached_property
@@ -135,7 +133,7 @@ class ExternalModel:
         return next(iter(self.examples.inputs), None)
 
     def about(self) -> dict[str, Any]:
-        """Return facts for a page of the model."""
+        """Return facts about the model, which a page shows."""
         return page_facts(self)
 
     def __str__(self) -> str:
@@ -158,12 +156,12 @@ class ExternalModel:
         query: int | None = None,
         key: int | None = None,
     ) -> AbstractContextManager[None]:
-        """Change what some heads of a layer attend to inside a block; see `regard.intervene`."""
+        """Change the attention of some heads of a layer inside a block; see `regard.intervene`."""
         return intervene(self.model, layer, heads=heads, to=to, query=query, key=key, modules=self.modules)
 
     @property
     def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
-        """By layer: groups of heads that can be removed, each group only as a whole."""
+        """By layer: groups of heads that can be removed; a group is removed as a whole."""
         return prunable_heads(self.model, self.layers)
 
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
@@ -191,10 +189,10 @@ class ExternalModel:
         return list(map(str, classes)) if self._texts is None else self._texts.labels(list(classes))
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return one of the inputs, or its label if it is no text; raises `InputError` without inputs."""
+        """Return one of the inputs, or its label if it is not a text; raises `InputError` without inputs."""
         if not self.inputs:
             action = "choose" if self.images else "type"
-            raise InputError(f"{self.name} has no inputs to draw from: {action} one")
+            raise InputError(f"{self.name} has no inputs to draw from: {action} an input")
         return input_name(self.inputs, seed % len(self.inputs))
 
     @property
@@ -204,13 +202,13 @@ class ExternalModel:
         return inputs if isinstance(inputs, ImageProcessor) else None
 
     def add_image(self, name: str, content: bytes) -> None:
-        """Add an image, PNG or JPEG, as an input under a name; raises `InputError` if it cannot be read."""
+        """Add a PNG or JPEG image as an input under a name; raises `InputError` if the image cannot be read."""
         if self.images is None:
-            raise InputError(f"{self.name} takes no images: type {self.adapter.accepts}")
+            raise InputError(f"{self.name} does not accept images: type {self.adapter.accepts}")
         self.images.put(name, content)
 
     def check(self, input: str) -> None:
-        """Raise `InputError` for an input that the model cannot take, or an image that was not uploaded."""
+        """Raise `InputError` for an input that the model does not accept, or an image that was not uploaded."""
         model_input = find_input(self.inputs, input)
         if self.images is not None:
             self.images.check_name(model_input)
@@ -225,7 +223,7 @@ class ExternalModel:
 
         `target`: the output to use, with the input as its source. `generate`: largest number of generated tokens.
         Each generated token has a row over all earlier tokens. During an intervention, the map names it, and
-        `original` holds the map without it. Raises `InputError` for an input that the model cannot take.
+        `original` holds the map without it. Raises `InputError` for an input that the model does not accept.
         """
         model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input, target)
         count = self.generate if generate is None else generate
@@ -250,7 +248,7 @@ class ExternalModel:
         )
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Raise `InputError`: snapshots of the training are not available."""
+        """Raise `InputError`, because an external model has no snapshots of its training."""
         raise InputError(f"{self.name} was not trained by Regard: there are no snapshots of its attention")
 
     @torch.no_grad()
@@ -263,12 +261,14 @@ class ExternalModel:
 
     @torch.no_grad()
     def look(self, input: PreparedInput) -> AttentionMap:
-        """Return the attention map of one prepared input, with its target if it has one."""
+        """Return the attention map of one prepared input, with its target if the input has a target."""
         arguments = self.adapter.plain_arguments(self.model, input)
         return self._map(Answer(dataclasses.replace(input, arguments=arguments)))
 
     def untrained(self, seed: int) -> ExternalModel:
-        """Return the subject before training: with initial parameters, or else with shuffled ones."""
+        """Return the subject with initial parameters, or with shuffled parameters if the class cannot draw
+        initial ones.
+        """
         model = random_init(self.model, seed)
         return dataclasses.replace(self, model=model.to(find_device(self.model)).eval())
 
@@ -284,25 +284,26 @@ class ExternalModel:
         return np.array([self.adapter.loss(self.model, prepared) for prepared in inputs], dtype=np.float64)
 
     def trial(self, input: PreparedInput) -> ProbeInput | None:
-        """Return an input that can be run again with a changed embedding; None without stepwise outputs."""
+        """Return an input that can be run again with a changed embedding; None without outputs per step."""
         return adapters.make_trial(self.model, self.adapter, self.layers, input)
 
     def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, float]:
-        """Return an empty dict: no alignment is known."""
+        """Return an empty dict, because no alignment is known."""
         del inputs
         return {}
 
     def importance(self, texts: Iterable[Any] | None = None) -> HeadImportance:
-        """Return the increase of the loss when each head is off, over some inputs (None: the own inputs).
+        """Return the increase of the loss without each head, over some inputs (None: the subject's inputs).
 
-        The loss is that of the model's task: next tokens, masked tokens, or targets given sources. Without labels
-        it is measured against the model's own answers; see `measure`. Raises `InputError` without inputs.
+        The loss follows from the model's task: next tokens, masked tokens, or targets given sources. Without
+        labels, the loss is measured against the model's own answers; see `measure`. Raises `InputError` without
+        inputs.
         """
         subject = self if texts is None else self.over(texts)
         return interpret.head_importance(subject, samples=max(len(subject.inputs), 1))
 
     def examine(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> Examination:
-        """Test what the attention to two or more inputs means (None: the own inputs).
+        """Test whether attention explains the answers to two or more inputs (None: the subject's inputs).
 
         `unanswered` of the result lists what cannot be tested. Raises `InputError` without inputs.
         """
@@ -312,7 +313,7 @@ class ExternalModel:
         return dataclasses.replace(examination, over=over)
 
     def roles(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
-        """Describe the role of each head over ten inputs or more (None: the own inputs)."""
+        """Describe the role of each head over ten inputs or more (None: the subject's inputs)."""
         subject = self if texts is None else self.over(texts)
         return interpret.head_roles(subject, samples=max(len(subject.inputs), 10), seed=seed)
 
@@ -321,10 +322,10 @@ class ExternalModel:
     ) -> PrunedExternalModel:
         """Remove the `heads` least important heads from a copy, and save it in a folder for transformers.
 
-        `texts`: inputs for head importance (None: the own inputs). Heads that share their keys are removed
-        together, and count as one. If the config cannot describe the number of heads of each layer, the folder
-        gets code that builds the model: transformers then needs `trust_remote_code`, and `look` does not. Raises
-        `InputError` for too many heads or an existing folder.
+        `texts`: inputs for head importance (None: the subject's inputs). Heads that share keys are removed
+        together, and count as one head. If the config cannot describe the number of heads of each layer, the
+        folder contains code that builds the model: transformers then needs `trust_remote_code`, and `look` does
+        not. Raises `InputError` for too many heads or an existing folder.
         """
         subject = self if texts is None else self.over(texts)
         return prune_model(subject, heads, Path(output), samples=IMPORTANCE_INPUTS, overwrite=overwrite)
@@ -333,7 +334,7 @@ class ExternalModel:
         """Compare two models over the same inputs; raises `InputError` if their losses measure different
         things."""
         if not isinstance(other, ExternalModel):
-            raise InputError(f"{shorten(str(other))} is no model to compare with: give what look() returns")
+            raise InputError(f"{shorten(str(other))} is not a model to compare with: pass a result of look()")
         subject = self.over(texts)
         return compare_models(subject, other.over(subject.inputs), subject.inputs)
 

@@ -1,7 +1,8 @@
 """Inputs of external models, their labels, and images.
 
-A text is its own label, a file has its name, and any other input has its type and its number among the inputs.
-Images are resized and normalized with Pillow, as the folder's `preprocessor_config.json` says.
+The label of a text is the text, the label of a file is its name, and the label of any other input is its type and
+its number among the inputs. Images are resized and normalized with Pillow, as the folder's
+`preprocessor_config.json` says.
 """
 
 import io
@@ -30,11 +31,11 @@ SIZE = 224
 PREPROCESSOR = "preprocessor_config.json"
 HALF = [0.5, 0.5, 0.5]
 MAX_PIXELS = 50_000_000
-"""Largest image. The array of a larger one alone would fill the memory of a small machine."""
+"""Largest image. The array of a larger image would fill the memory of a small machine."""
 FORMATS = ("PNG", "JPEG")
-"""Formats of images that come from a page."""
+"""Formats of images that a page may upload."""
 MAX_IMAGES = 32
-"""Images from a page that are kept; the oldest is dropped first."""
+"""Largest number of stored images from a page; the oldest is dropped first."""
 LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len")
 """Config attributes with the largest number of tokens."""
 DEFAULT_NEW_TOKENS = 40
@@ -74,7 +75,7 @@ def as_input(value: Any) -> ModelInput:
 
 
 def with_target(source: Any, target: str) -> ModelInput:
-    """Return a source with its target; raises `InputError` if one of them is empty."""
+    """Return a source with its target; raises `InputError` if either is empty."""
     if isinstance(source, str) and not source.strip():
         raise InputError(f"no source stands before target {shorten(target)}: type source{TARGET_SEPARATOR}target")
     if not target.strip():
@@ -91,19 +92,19 @@ def as_inputs(inputs: Any) -> tuple[ModelInput, ...]:
     if isinstance(inputs, str):
         return (as_input(inputs),)
     if not isinstance(inputs, Iterable):
-        raise InputError(f"inputs={shorten(str(inputs))} is no list: give one, as in ['The cat sat']")
+        raise InputError(f"inputs={shorten(str(inputs))} is not a list: give a list, such as ['The cat sat']")
     return tuple(map(as_input, inputs))
 
 
 def input_name(inputs: Sequence[ModelInput], number: int) -> str:
-    """Return the label of one of some inputs, with its number if others have the same label."""
+    """Return the label of an input, with its number if other inputs have the same label."""
     chosen = inputs[number]
     is_repeated = [other.text for other in inputs].count(chosen.text) > 1
     return f"{chosen.text} {number}" if is_repeated and not isinstance(chosen.value, str) else chosen.text
 
 
 def find_input(inputs: Sequence[ModelInput], value: Any, target: str | None = None) -> ModelInput:
-    """Return the input among `inputs` with a label, or a new input; `target` replaces its target."""
+    """Return the input in `inputs` with a label, or a new input; `target` replaces its target."""
     if target is not None:
         return with_target(find_input(inputs, value).value, target)
     for number, known in enumerate(inputs if isinstance(value, str) else ()):
@@ -123,7 +124,7 @@ class _Preprocessor(msgspec.Struct):
 
 
 class TextEncoder:
-    """Makes model inputs of texts, with a tokenizer of transformers or of tokenizers."""
+    """Converts texts to model inputs, with a tokenizer of transformers or of tokenizers."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -134,7 +135,9 @@ class TextEncoder:
         return TokenLabeler(self.tokenizer)
 
     def tensors(self, model: Any, text: Any) -> dict[str, Any]:
-        """Return the inputs of a model for a text, (1, T); raises `InputError` for a text that it cannot take."""
+        """Return the inputs of a model for a text, (1, T); raises `InputError` for a text that the model does not
+        accept.
+        """
         if not isinstance(text, str):
             raise InputError(f"input is of type {type(text).__name__}: give a text")
         with self._one_line_errors("tokenize this text"):
@@ -195,7 +198,7 @@ class TextEncoder:
             return text.strip()
 
     def _one_line_errors(self, action: str) -> AbstractContextManager[None]:
-        """Turn exceptions of the tokenizer into one line; `action`: what it cannot do."""
+        """Turn exceptions of the tokenizer into a one-line error; `action`: the step that failed."""
         is_fast = not callable(self.tokenizer) or getattr(self.tokenizer, "backend_tokenizer", None) is not None
         name = getattr(self.tokenizer, "name_or_path", "") or "given"
         return library_errors(
@@ -248,10 +251,10 @@ class ImageProcessor:
     height: int = SIZE
     width: int = SIZE
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
-    """By colour channel (0 to 1)."""
+    """Mean of each colour channel (0 to 1)."""
     deviation: tuple[float, ...] = (0.5, 0.5, 0.5)
     store: ImageStore = field(default_factory=ImageStore)
-    """Images that came without a file."""
+    """Uploaded images, which have no file."""
 
     def tensors(self, model: Any, image: Any) -> dict[str, Any]:
         """Return the inputs of a model for an image; raises `InputError` if the image cannot be read.
@@ -275,7 +278,7 @@ class ImageProcessor:
         self.store.put(name, self._read(io.BytesIO(content), FORMATS, name))
 
     def check_name(self, model_input: ModelInput) -> None:
-        """Raise `InputError` for a name that is not stored, so that a page cannot read files of the server."""
+        """Raise `InputError` for an image that is not stored, so that a page cannot read files of the server."""
         name = model_input.value
         if isinstance(name, str) and name not in self.store:
             raise InputError(f"image {name!r} was not uploaded: choose a file, PNG or JPEG")
@@ -308,8 +311,7 @@ class ImageProcessor:
 
 
 def load_image_processor(config: Any, folder: Path | None = None) -> ImageProcessor:
-    """Return the image processor that a model's config and the `preprocessor_config.json` of its folder
-    describe."""
+    """Return the image processor described by a model's config and the folder's `preprocessor_config.json`."""
     height, width = as_pair(getattr(config, "image_size", None) or SIZE)
     values, remedy = _Preprocessor(), "restore a copy, or remove it"
     if folder is not None and is_file(folder / PREPROCESSOR):
@@ -321,7 +323,7 @@ def load_image_processor(config: Any, folder: Path | None = None) -> ImageProces
 
 
 def as_pair(size: Any) -> tuple[int, int]:
-    """Return height and width from one number or a pair, as configs have both.
+    """Return height and width from one number or a pair; configs contain either.
 
     >>> as_pair(224), as_pair([32, 64])
     ((224, 224), (32, 64))

@@ -33,7 +33,7 @@ def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, s
     module = getattr(model, "model", None)
     if not isinstance(module, nn.Module):
         value = f"{type(model).__name__} {shorten(repr(model))}"
-        raise InputError(f"model is {value}: give a torch module, a run, or what regard.look returns")
+        raise InputError(f"model is {value}: give a torch module, a run, or a result of regard.look")
     named = getattr(model, "modules", None)
     return module, modules or (named if isinstance(named, str) else None)
 
@@ -69,7 +69,7 @@ def unwrap(model: nn.Module) -> nn.Module:
     """Return the model inside wrappers.
 
     A PEFT model with a learned prompt is not unwrapped, because the prompt belongs to the wrapper. Other adapters
-    are in the layers of the inner model.
+    are inside the layers of the inner model.
 
     >>> unwrap(nn.DataParallel(nn.Linear(1, 1)))
     Linear(in_features=1, out_features=1, bias=True)
@@ -104,7 +104,10 @@ def prompt_length(modules: Iterable[Any]) -> int:
 
 
 def find_device(model: nn.Module) -> torch.device:
-    """Return the device for inputs of a model. Hooks of accelerate load offloaded weights and move inputs."""
+    """Return the device on which a model expects its inputs.
+
+    Hooks of accelerate load offloaded weights and move inputs.
+    """
     for parameter in model.parameters():
         if parameter.device.type != "meta":
             return parameter.device
@@ -117,16 +120,17 @@ def check_weights(model: nn.Module) -> None:
         missing = any(parameter.is_meta for parameter in module.parameters(recurse=False))
         if missing and not hasattr(module, "_hf_hook"):
             raise InputError(
-                f"{type(model).__name__} has no weights: {name or 'it'} is on the meta device; load them, as"
-                " from_pretrained does"
+                f"{type(model).__name__} has no weights: {name or 'it'} is on the meta device; load the weights "
+                f"with from_pretrained"
             )
 
 
 def check_prunable(model: nn.Module) -> None:
-    """Raise `InputError` for a model from which no heads can be removed: with adapters, or offloaded weights."""
+    """Raise `InputError` for a model with adapters or offloaded weights, whose heads cannot be removed."""
     if any(hasattr(module, "base_layer") or is_peft_model(module) for module in model.modules()):
         raise InputError(
-            f"{type(model).__name__} has PEFT adapters: merge them first, model = model.merge_and_unload()"
+            f"{type(model).__name__} has PEFT adapters: merge the adapters first, model ="
+            " model.merge_and_unload()"
         )
     if any(parameter.is_meta for parameter in model.parameters()):
         raise InputError(f"{type(model).__name__} has offloaded weights: load it without device_map")
@@ -142,9 +146,9 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def random_init(model: nn.Module, seed: int) -> nn.Module:
-    """Return a model with initial parameters, the baseline for what its heads have learned.
+    """Return a copy of a model with initial parameters, as a baseline without learning.
 
-    If the class cannot draw initial parameters, those of the model are shuffled.
+    If the class cannot draw initial parameters, the parameters of the model are shuffled.
     """
     config, cls = getattr(model, "config", None), type(model)
     with torch.random.fork_rng():

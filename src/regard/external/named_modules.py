@@ -1,7 +1,7 @@
-"""Capture weights that pass through modules the user names, such as the dropout after a softmax.
+"""Capture weights in the inputs and outputs of modules that the user names, such as the dropout after a softmax.
 
-Recorded are inputs or outputs whose rows sum to one over the keys. Inputs come first, because dropout changes the
-outputs.
+Inputs or outputs whose rows sum to one over the keys are recorded. Inputs have priority, because dropout changes
+the outputs.
 """
 
 import dataclasses
@@ -22,13 +22,15 @@ from regard.external.torch_attention import self_attention_kind
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether the user named modules."""
+    """Return whether the user gave a name pattern of modules."""
     return session.modules is not None
 
 
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
-    """Capture weights that pass the modules whose names match; raises `InputError` if none matches."""
+    """Capture weights that pass through the modules with matching names; raises `InputError` if no module
+    matches.
+    """
     pattern, modules = session.modules or "", session.tracker.modules
     matching = {name for name in modules if fnmatchcase(name, pattern) or fnmatchcase(short_name(name), pattern)}
     if not matching:
@@ -41,7 +43,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 
 
 class WeightsHook:
-    """Hook that records or changes the weights that pass a module."""
+    """Hook that records or changes the weights in the inputs or outputs of a module."""
 
     def __init__(self, session: CaptureSession) -> None:
         self.session, self.foldings = session, Foldings(session.tracker)
@@ -67,8 +69,8 @@ class WeightsHook:
         weights = next(filter(are_attention_weights, [*args, *kwargs.values(), *outputs]), None)
         if weights is None:
             warnings.warn(
-                f"module {layer!r} receives and returns no rows that sum to one: name the softmax, or the module"
-                " right after it",
+                f"module {layer!r} neither receives nor returns rows that sum to one: name the softmax, or the "
+                f"module right after it",
                 stacklevel=4,
             )
         else:

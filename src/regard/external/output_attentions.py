@@ -1,10 +1,10 @@
 """Capture transformers models that compute attention in their own code, through the weights that they return.
 
-Inside the block the models are asked for `output_attentions`; the caller still gets only what it asked for. The
-first module that returned a tensor of weights names its layer. Such a model does not report its mask: a key to
-which no head of a query gives weight counts as masked. A row whose keys are all masked has equal weights on them,
-because its scores are all the same. If those keys are padding, the row is recorded with zero weights and a mask
-that allows no key.
+Inside the block the models run with `output_attentions`; the caller still receives only the outputs that it
+requested. The first module that returned a tensor of weights names its layer. These models do not return their
+masks: a key to which no head of a query gives weight counts as masked. A row whose keys are all masked has equal
+weights, because all its scores are the same. If those keys are padding, the row is recorded with zero weights and
+a mask that allows no key.
 
 Longformer and LED (Beltagy et al. 2020) return the weights of a window and of a few global keys.
 `LongformerWindows` expands them into rows over all keys.
@@ -42,7 +42,9 @@ GLOBAL = "is_index_global_attn"
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether some part of the model computes attention in its own code, and nothing is to be changed."""
+    """Return whether any part of the model computes attention in its own code, and the session changes no
+    weights.
+    """
     return not session.intervenes and any(map(_computes_attention, session.tracker.modules.values()))
 
 
@@ -70,7 +72,7 @@ def _computes_attention(model: Any) -> bool:
 
 
 def _computes_softmax(module: nn.Module) -> bool:
-    """Return whether a class named attention, which does not use the interface, calls a softmax."""
+    """Return whether a class with "attention" in its name calls a softmax and does not use the interface."""
     if uses_interface(module) or "att" not in type(module).__name__.lower():
         return False
     cls: Any = type(module)
@@ -90,7 +92,7 @@ def names_in_code(cls: Any) -> set[str]:
 
 
 class OutputAttentionsHook:
-    """Hooks that ask the outermost model for its weights and record them."""
+    """Hooks that request the weights from the outermost model and record them."""
 
     def __init__(self, session: CaptureSession) -> None:
         self.session, self.depth = session, 0
@@ -105,7 +107,7 @@ class OutputAttentionsHook:
         """Tensors that can be weights, returned by layers with a softmax, with the layer."""
 
     def begin(self, model: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        """Ask the outermost model for its weights, in an output with names."""
+        """Request the weights from the outermost model, in an output with named fields."""
         self.depth += 1
         if self.depth > 1:
             return None
@@ -137,7 +139,7 @@ class OutputAttentionsHook:
             if isinstance(value, Tensor) and value.dim() > 2 and value.is_floating_point():
                 if _computes_softmax(module) and are_attention_weights(value):
                     self.candidates.append((name, value))
-                # By storage, because a model may return a view of the weights that its layer returned.
+                # Compare storages, because a model may return a view of the weights that its layer returned.
                 address = value.untyped_storage().data_ptr()
                 inner = self.returned.get(address)
                 if inner is None or not inner[0].startswith(f"{name}." if name else ""):
@@ -145,7 +147,7 @@ class OutputAttentionsHook:
                     self.returned[address] = name, value
 
     def end(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-        """Record the returned weights, and return what the caller asked for."""
+        """Record the returned weights, and return the outputs that the caller requested."""
         del args, kwargs
         self.depth -= 1
         if self.depth or not hasattr(output, "to_tuple"):
@@ -192,7 +194,7 @@ class OutputAttentionsHook:
 
 
 def _check_weights(returned: Tensor, model: nn.Module, tracker: ForwardTracker, layer: str) -> Tensor | None:
-    """Return weights, also for a model that returns scores; None if they are something else.
+    """Return weights, also for a model that returns scores; None for other tensors.
 
     Returned scores do not include an intervention, so the changed weights take their place.
     """
@@ -202,14 +204,15 @@ def _check_weights(returned: Tensor, model: nn.Module, tracker: ForwardTracker, 
         if changed is not None and changed.shape == returned.shape:
             return changed
         returned = returned if are_attention_weights(returned) else returned.softmax(-1)
-    # In training, dropout keeps rows from summing to one.
+    # In training, the rows do not sum to one because of dropout.
     in_training = model.training and not (returned < 0).any()
     return returned if are_attention_weights(returned) or not returned.any() or in_training else None
 
 
 def _split_streams(layer: str, weights: Tensor, count: int) -> Iterator[tuple[str, Tensor]]:
-    """Yield weights (B, H, Tq, Tk) with their name: one, or one for each predicting stream of ProphetNet, from
-    (B, N, H, Tq, Tk) or (B, H, N Tq, Tk)."""
+    """Yield weights (B, H, Tq, Tk) with their name; for ProphetNet, yield the weights of each predicting stream,
+    from (B, N, H, Tq, Tk) or (B, H, N Tq, Tk).
+    """
     if weights.dim() == 4:
         for number, stream in enumerate(weights.chunk(count, dim=2)):
             yield f"{layer}.stream{number}" if number else layer, stream
@@ -219,7 +222,7 @@ def _split_streams(layer: str, weights: Tensor, count: int) -> Iterator[tuple[st
 
 
 def _weights_in(output: Any) -> Iterator[tuple[str, int, Tensor]]:
-    """Yield all weights in a model's output, with the names of their fields and their numbers there."""
+    """Yield all weights in a model's output, with the names of their fields and their positions in the fields."""
     for key, value in output.items():
         if hasattr(value, "to_tuple"):
             yield from _weights_in(value)
@@ -237,7 +240,7 @@ def _flatten(value: Any) -> Iterator[Tensor]:
 
 
 def _without_fields(output: Any, ending: str) -> Any:
-    """Return a model's output without the fields whose names have an ending."""
+    """Return a model's output without the fields whose names end with `ending`."""
     fields = {
         key: _without_fields(value, ending) if hasattr(value, "to_tuple") else value
         for key, value in output.items()
@@ -260,7 +263,7 @@ def _padding(inputs: dict[str, Any], key: str, weights: Tensor) -> Tensor | None
 def _zero_even_rows(weights: Tensor, padding: Tensor) -> Tensor:
     """Return weights (B, H, Tq, Tk) with zeros in rows that spread evenly over keys that include padding (B, Tk).
 
-    A model returns such rows if all keys are masked.
+    A model returns evenly spread rows if all keys are masked.
     """
     on_padding = (weights * padding[:, None, None]).any(-1)
     if not on_padding.any():

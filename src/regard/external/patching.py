@@ -1,5 +1,5 @@
 """Activation patching (Vig et al. 2020, section 3; Meng et al. 2022, section 2.1): find the heads and layers that
-make a model give one answer and not the other.
+make a model prefer one of two answers.
 
     result = regard.patch(subject, "The doctor said he", "The nurse said he", answers=("doctor", "nurse"))
 
@@ -9,7 +9,8 @@ context of a single head (or of all heads of a layer) replaced by that of the cl
     effect = (difference patched - difference corrupted) / (difference clean - difference corrupted)
 
 The effect is 0 if the head restores nothing, and 1 if it restores the whole difference. The difference is that of
-the logits of two answers at the last step. Patched is each head's context, before the output projection.
+the logits of two answers at the last step. The patch replaces the context of a head, before the output
+projection.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,12 +39,12 @@ from regard.viz import Layer
 from regard.viz.attention_map import PICTURES, check_extension
 
 MIN_DIFFERENCE = 1e-6
-"""Smallest change of the logit difference, in nats, that can be divided into effects."""
+"""Smallest logit difference between the clean and the corrupted run, in nats, for which effects are computed."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PatchingResult(Result):
-    """The share of the difference between two inputs that each head and each layer restores."""
+    """The effect of each head and each layer: its share of the difference between two inputs."""
 
     clean: str
     corrupted: str
@@ -53,9 +54,9 @@ class PatchingResult(Result):
     """Logit of the first answer minus that of the second, for the clean input."""
     difference_corrupted: float
     heads: dict[str, list[float]]
-    """By layer: the effect of each head, patched alone."""
+    """By layer: the effect of patching each head alone."""
     layers: dict[str, float]
-    """By layer: the effect of all its heads together."""
+    """By layer: the effect of patching all heads of the layer together."""
 
     def summary(self) -> str:
         """Return the head with the largest effect, in one line."""
@@ -96,17 +97,17 @@ def patch(
     answers: tuple[str, str] | None = None,
     metric: Callable[[Tensor], Tensor] | None = None,
 ) -> PatchingResult:
-    """Patch each head's context from a clean run into a corrupted run, and return what each restores.
+    """Patch each head's context from a clean run into a corrupted run, and return the effects.
 
     `clean`, `corrupted`: inputs with the same number of tokens. `answers`: two texts, whose first tokens' logits
     are compared at the last step (None: the model's answers to the inputs). `metric`: a function of the logits
     (T, C), or of the first tensor (T, ...) that a custom model returns, instead of the logit difference. Raises
-    `InputError` for inputs of different lengths, if both runs answer alike, or if the heads of the model cannot
-    be separated.
+    `InputError` for inputs of different lengths, if both runs give the same answer, or if the heads of the model
+    cannot be separated.
     """
     _check_arguments(subject, answers)
     if not isinstance(subject.adapter, CausalLMAdapter | Seq2SeqAdapter) and metric is None:
-        raise InputError(f"{subject.name} generates nothing whose logits could be compared: give metric")
+        raise InputError(f"{subject.name} has no answers whose logits could be compared: give metric=")
     runs = [_arguments(subject, value) for value in (clean, corrupted)]
     _check_lengths(runs)
     contexts = find_contexts(subject.model, subject.layers)
@@ -125,7 +126,10 @@ def patch(
         measure = metric or (lambda values: values[-1, tokens[0]] - values[-1, tokens[1]])
         difference_clean, difference_corrupted = (float(measure(values)) for values in logits)
         if abs(difference_clean - difference_corrupted) < MIN_DIFFERENCE:
-            raise InputError("both inputs are answered alike: there is no difference to restore")
+            raise InputError(
+                "both inputs have the same answer, so there is no difference to restore: give"
+                " inputs with different answers"
+            )
 
         def effect(name: str, heads: Sequence[int]) -> float:
             layer = contexts[name]
@@ -154,7 +158,7 @@ def _store(contexts: dict[str, Tensor], name: str, states: Tensor) -> Tensor:
 
 def _check_arguments(subject: object, answers: object) -> None:
     if not isinstance(subject, ExternalModel):
-        raise InputError(f"{shorten(str(subject))} is no model to patch: give what look() returns")
+        raise InputError(f"{shorten(str(subject))} is not a model to patch: pass a result of look()")
     texts = answers if isinstance(answers, tuple | list) else [answers]
     if answers is not None and (len(texts) != 2 or not all(isinstance(text, str) for text in texts)):
         raise InputError(
@@ -197,7 +201,7 @@ def _answer_tokens(
         return int(logits[0][-1].argmax()), int(logits[1][-1].argmax())
     texts = getattr(subject.adapter, "texts", None)
     if texts is None:
-        raise InputError(f"{subject.name} has no tokenizer for answers: give metric")
+        raise InputError(f"{subject.name} has no tokenizer for answers: give metric=")
     first, second = (_first_token(texts, text) for text in answers)
     return first, second
 
@@ -206,14 +210,15 @@ def _first_token(texts: Any, text: str) -> int:
     """Return the first token of a text that is not special."""
     ids = texts.target_ids(text)
     if not ids:
-        raise InputError(f"answer {text!r} has no token: give another")
+        raise InputError(f"answer {text!r} has no token: give another answer")
     return int(ids[0])
 
 
 class HeadContexts:
     """The contexts of a layer's heads side by side, before the output projection.
 
-    `is_torch`: the projection is a `nn.MultiheadAttention`, which never calls its output projection as a module.
+    `is_torch`: whether the layer is a `nn.MultiheadAttention`, which never calls its output projection as a
+    module.
     """
 
     def __init__(self, projection: nn.Module, heads: int, *, is_torch: bool) -> None:
@@ -262,8 +267,9 @@ def find_contexts(model: nn.Module, layers: Sequence[Layer]) -> dict[str, HeadCo
 
 @contextmanager
 def _identity_projection(layer: Any) -> Iterator[nn.Module]:
-    """Let a `nn.MultiheadAttention` return its contexts, by an identity as projection; yields the real
-    projection."""
+    """Replace the output projection of a `nn.MultiheadAttention` by an identity, so that the layer returns its
+    contexts; yields the real projection.
+    """
     projection = layer.out_proj
     identity = nn.Linear(projection.in_features, projection.in_features).to(projection.weight)
     nn.init.eye_(identity.weight)

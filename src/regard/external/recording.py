@@ -3,8 +3,8 @@
     with regard.record(model) as records:
         model(inputs)
 
-Read this module first. The mechanisms below see the weights, and all of them report to one `CaptureSession`.
-Where two of them see the same call, the one with the lower priority number captures it.
+Read this module first. Several mechanisms capture weights, and all of them report to one `CaptureSession`.
+If two mechanisms see the same call, the mechanism with the lower priority number captures it.
 
     priority  mechanism            which models                      why
     1         Regard's own hooks   Regard's attention layers         they hand over exact weights
@@ -52,7 +52,7 @@ MIXER = re.compile(
 """Endings of class names whose modules mix the steps of a sequence."""
 SOFTMAX = re.compile(r"softmax|scaled_dot_product|multi_head_attention|attention_forward|flex_attention", re.I)
 NO_SOFTMAX = "without softmax attention"
-HIDDEN_WEIGHTS = "with weights that no hook sees: name the module that they pass through with modules="
+HIDDEN_WEIGHTS = "with weights that no hook sees: with modules=, name the module through which the weights pass"
 
 
 class Mechanism(Protocol):
@@ -62,13 +62,13 @@ class Mechanism(Protocol):
         """Return whether the session's model needs the mechanism."""
 
     def capture(self, session: CaptureSession) -> AbstractContextManager[set[str]]:
-        """Report calls to the session inside the block; yields the names of layers that certainly attend."""
+        """Report calls to the session inside the block; yields the names of known attention layers."""
 
 
 SELECTIVE: tuple[Mechanism, ...] = (output_attentions, named_modules, torch_calls)
-"""Mechanisms that need to know which module runs, of all modules."""
-# Hooks run in the order of registration: output_attentions reads an output before generation ends the pass. And
-# torch_calls leaves out the modules that named_modules found.
+"""Mechanisms that track every module of the model."""
+# Hooks run in the order of registration: output_attentions reads an output before generation ends the pass.
+# torch_calls leaves out the modules that named_modules captures.
 MECHANISMS: tuple[Mechanism, ...] = (
     attention_interface,
     output_attentions,
@@ -94,19 +94,20 @@ def record(
     """Record the attention of any model; yields a mapping from layer name to `Record`.
 
     The mapping fills as the model runs. A new pass replaces the records of its layers. A pass that continues the
-    same sequences (generation with a cache, beam search included) extends them; in a beam search each row belongs
-    to the returned hypothesis. A layer that runs several times in a pass is `name`, `name#1`, ...
+    same sequences (generation with a cache, including beam search) extends the records; in a beam search each row
+    belongs to the returned hypothesis. A layer that runs several times in a pass is `name`, `name#1`, ...
 
-    `model`: a module, a run, or the result of `regard.look`. `layers`, `heads` and `rows` (query steps) limit
-    what is computed: a few rows of a long input cost a few rows. `inside`: also keep queries, keys, values,
-    scores and contexts of Regard's own layers, in `Record.inside`. `modules`: name pattern of modules through
-    which weights pass that no other mechanism sees, such as `blocks.*.attn_drop`. `tokenizer`: label every layer
-    of a transformers model with its own tokens. `query_labels`, `key_labels`: labels for every record.
+    `model`: a module, a run, or the result of `regard.look`. `layers`, `heads` and `rows` (query steps) select
+    what is computed: a few rows of a long input cost little. `inside`: also keep queries, keys, values, scores
+    and contexts of Regard's own layers, in `Record.inside`. `modules`: name pattern of modules, such as
+    `blocks.*.attn_drop`, through which otherwise invisible weights pass. `tokenizer`: a tokenizer that labels the
+    steps of each layer of a transformers model with their tokens. `query_labels`,
+    `key_labels`: labels of the queries and keys in every record.
 
-    The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. A
-    warning names each layer whose weights times values differ from its output, and warns if the model ran and
-    nothing was recorded. Only passes in the recording thread are recorded. Raises `InputError` for an unknown
-    layer or module, and, while the model runs, for a head or row out of range.
+    The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. Warns of
+    each layer whose weights times values differ from its output, and if the model ran and nothing was recorded.
+    Only passes in the recording thread are recorded. Raises `InputError` for an unknown layer or module, and,
+    while the model runs, for a head or row out of range.
 
         >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
         >>> with record(layer) as records:
@@ -152,11 +153,11 @@ def intervene(
         with regard.intervene(model, "encoder.layer.0.attention.self", heads=[2], to="uniform"):
             model(inputs)
 
-    `model`: a module, a run, or the result of `regard.look`. `layer`: its name as in records; `.layers` may be
-    left out. `to`: "off", "uniform", or, with `query` and `key`, the weight (0 to 1) of that query on that key;
-    the other weights of the row keep their proportions. The change applies to every input of a batch and every
-    hypothesis of a search. In generation with a cache, `query` is the step. `modules`: as in `record`; `layer` is
-    then one of the matching modules.
+    `model`: a module, a run, or the result of `regard.look`. `layer`: the name of the layer as in records;
+    `.layers` may be left out. `to`: "off", "uniform", or, with `query` and `key`, the weight (0 to 1) of that
+    query on that key; the other weights of the row keep their proportions. The change applies to every input of a
+    batch and every hypothesis of a search. In generation with a cache, `query` is the step in the whole sequence.
+    `modules`: as in `record`; `layer` is then one of the matching modules.
 
     Records show the changed weights, in any nesting order of the blocks. Gradients flow as usual. Raises
     `InputError` for an unknown layer, and, while the model runs, for a head or step out of range. Warns if the
@@ -182,16 +183,17 @@ def intervene(
         yield
     if tracker.ran and not session.applied:
         warnings.warn(
-            f"{type(model).__name__} ran, and {layer} did not attend, so nothing was changed: record the model to"
-            " see which layers do",
+            f"{type(model).__name__} ran without attention in {layer}, so nothing was changed: record the model "
+            f"to list its attention layers",
             stacklevel=3,
         )
 
 
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
-    """Install every mechanism that the session's model needs, except Regard's own hooks; yields layers that
-    certainly attend."""
+    """Install every mechanism that the session's model needs, except Regard's own hooks; yields the names of
+    known attention layers.
+    """
     modules = session.tracker.modules.values()
     # Tracking every module costs time. If only the interface captures, its layers and their parents are enough.
     track_all = any(mechanism.applies(session) for mechanism in SELECTIVE)
@@ -208,7 +210,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 
 @contextmanager
 def recorded_path(model: nn.Module) -> Iterator[None]:
-    """Run a model inside the block on the code path that recording uses, where submodules call their hooks."""
+    """Make the model use the code path of a recording inside the block, where submodules call their hooks."""
     with capture(CaptureSession(Recorder(), ForwardTracker(model), layers=())):
         yield
 
@@ -225,7 +227,7 @@ def check_layer_list(layers: Collection[str] | None) -> None:
 
 
 def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely: set[str]) -> None:
-    """Raise `InputError` for names of no module; suggests near names among layers that attend."""
+    """Raise `InputError` for names that match no module, with similar names of attention layers."""
     known = {alias for name in tracker.names.values() for alias in (name, short_name(name))}
     attending = likely | {name for name in known if "att" in name.lower()}
     for name in layers or ():
@@ -235,7 +237,8 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
 
 def is_sequence_mixer(module: nn.Module) -> bool:
     """Return whether a module mixes the steps of a sequence, judged by the name of its class."""
-    # By the name, because code does not show it: a linear attention is products and sums, as any other layer.
+    # Decide by the class name, because the code does not show it: linear attention consists of products and sums,
+    # like any other layer.
     cls = type(module)
     return MIXER.search(cls.__name__) is not None and not cls.__module__.startswith(("torch.", "regard."))
 
@@ -243,9 +246,9 @@ def is_sequence_mixer(module: nn.Module) -> bool:
 def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> dict[str, str]:
     """Return the layers that ran and were not recorded: by name, the class and the reason.
 
-    `recorded`: names of records. A layer inside a recorded one, or around one, counts as recorded. Two kinds are
-    missing: layers without a softmax (Mamba, gated delta rules, short convolutions, linear attention), and
-    attention whose weights no hook sees.
+    `recorded`: names of records. A layer inside a recorded one, or around one, counts as recorded. Two kinds of
+    layers are not recorded: layers without a softmax (Mamba, gated delta rules, short convolutions, linear
+    attention), and attention layers whose weights no hook sees.
     """
     names = {name.split("#")[0].rpartition(".stream")[0] or name.split("#")[0] for name in recorded}
     if not names <= session.tracker.modules.keys():  # the model returned weights without naming the layer
@@ -275,45 +278,48 @@ def _inherited_names(cls: Any) -> set[str]:
 
 
 def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded: Collection[str]) -> None:
-    """Warn if a model ran and recording missed all requested layers, or attention that cannot be seen."""
+    """Warn if a model ran and no requested layer was recorded, or if it has attention that hooks cannot see."""
     if session.layers is not None and not session.layers:
         return
     if not session.tracker.ran or _warn_of_invisible_attention(session, recorded) or recorded:
         return
     name = type(model).__name__
     if session.layers is not None:
-        message = f"{', '.join(session.layers)} did not attend: record without layers to see which do"
+        message = (
+            f"{', '.join(session.layers)} computed no attention: record without layers= to list the"
+            " attention layers"
+        )
     else:
         message = (
-            "nothing was recorded: it calls no attention that is known; name the module through which its weights"
-            " pass, as in record(model, modules='blocks.*.attn_drop')"
+            "nothing was recorded: the model calls no known attention; name the module through which "
+            "its weights pass, as in record(model, modules='blocks.*.attn_drop')"
         )
     warnings.warn(f"{name} ran, and {message}", stacklevel=4)
 
 
 def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[str]) -> bool:
-    """Warn of modules outside the recorded ones whose attention cannot be seen; returns whether there are any."""
+    """Warn of unrecorded modules whose attention hooks cannot see; returns whether there are any."""
     warned = False
     for name, module in session.tracker.modules.items():
         cause = _invisible_attention(module)
         if cause and session.wants(name) and not any(layer.startswith(name) for layer in recorded):
-            warnings.warn(f"{name or type(module).__name__} attends by {cause}", stacklevel=5)
+            warnings.warn(f"{name or type(module).__name__} computes attention with {cause}", stacklevel=5)
             warned = True
     return warned
 
 
 def _invisible_attention(module: Any) -> str:
-    """Return the kind of attention of a module that cannot be seen, with the remedy; "" without one."""
+    """Return the kind of attention of a module that hooks cannot see, with the remedy; "" for other modules."""
     if isinstance(module, torch.jit.ScriptModule):
         if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
-            return "compiled TorchScript, which is not seen: record the module that it was made of"
+            return "compiled TorchScript code, which cannot be recorded: record the original module"
         return ""
     cls: Any = type(module)
     if cls.__module__.startswith(("torch.", "transformers.", "regard.")):
         return ""
     if "flex_attention" in names_in_code(cls):
         return (
-            "flex_attention, which is not seen: name the module that its weights pass through with modules=, or"
-            " use scaled_dot_product_attention while recording"
+            "flex_attention, which cannot be recorded: with modules=, name the module through which its weights "
+            "pass, or use scaled_dot_product_attention while recording"
         )
     return ""

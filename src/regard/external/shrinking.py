@@ -1,7 +1,7 @@
 """Attention layers with fewer heads: remove rows of the projections, and columns of the output projection.
 
-This file imports only PyTorch: a copy of it is written into the folder of a pruned model, where transformers runs
-it.
+This file imports only PyTorch, because a copy is written into the folder of a pruned model, where transformers
+runs the copy.
 """
 
 import copy
@@ -16,7 +16,7 @@ KEYS = ("k_proj", "key", "k_lin", "k", "key_proj")
 VALUES = ("v_proj", "value", "v_lin", "v", "value_proj")
 OUTPUTS = ("o_proj", "out_proj", "out_lin", "o", "dense", "output.dense", "c_proj", "output")
 FUSED = "c_attn"
-"""Queries, keys and values side by side, in this order, as in GPT-2."""
+"""Names of projections that hold queries, keys and values side by side, in this order, as in GPT-2."""
 HEAD_COUNTS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads")
 GROUP_COUNTS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads")
 WIDTHS = ("all_head_size", "inner_dim", "embed_dim", "split_size")
@@ -25,12 +25,13 @@ BIASES, HAS_BIASES, COMPUTES_BIASES = (
     "has_relative_attention_bias",
     "biases_are_its_own",
 )
-"""In T5: the embedding of distances, a number a head; whether a layer has one; whether it uses no other
-layer's."""
+"""Attributes of T5: the embedding of distances (one number per head), whether a layer has an embedding, and
+whether it computes its own bias.
+"""
 
 
 def find_part(layer: nn.Module, names: Sequence[str]) -> Any:
-    """Return the first submodule with weights that has one of these names; None without one."""
+    """Return the first submodule with weights that has one of these names; None if there is no such submodule."""
     parts = dict(layer.named_modules())
     return next((parts[name] for name in names if name in parts and hasattr(parts[name], "weight")), None)
 
@@ -46,7 +47,7 @@ def projection_width(projection: nn.Module, side: int) -> int:
 
 
 def shrink(layer: nn.Module, output: nn.Module, heads: int, kept: Sequence[int]) -> None:
-    """Keep only some of the `heads` heads of a layer; `output`: the projection after them.
+    """Keep only some of the `heads` heads of a layer; `output`: the output projection.
 
     Heads that share keys must be kept or removed together.
     """
@@ -96,7 +97,8 @@ def _keep(projection: Any, parts: Sequence[int], width: int, side: int) -> None:
 def give_own_biases(model: nn.Module) -> None:
     """Let each layer of T5 compute its own position biases, so that each may have its own heads.
 
-    T5 computes them in the first layer only, and passes them on. The outputs of the model do not change.
+    T5 computes position biases in the first layer only, and passes them to the other layers. The outputs of the
+    model do not change.
     """
     owner: Any = None
     for name, layer in model.named_modules():
@@ -116,7 +118,9 @@ def _drop_passed_biases(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> 
 
 
 def shrink_model(model: nn.Module, kept: dict[str, dict[str, Any]]) -> None:
-    """Keep in each layer, by its name, the heads `kept` of `heads`, before the projection `output`."""
+    """Remove heads of layers. By layer name, an entry holds the number of `heads`, the `kept` ones, and the name
+    of the `output` projection.
+    """
     give_own_biases(model)
     for name, entry in kept.items():
         shrink(model.get_submodule(name), model.get_submodule(entry["output"]), entry["heads"], entry["kept"])

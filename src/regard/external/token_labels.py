@@ -1,9 +1,9 @@
 """Label the queries and keys of every layer with the tokens that it reads or writes.
 
-Which tokens a layer reads follows from the inputs of the model around it, not from its name.
+The tokens that a layer reads follow from the inputs of the enclosing model, not from the layer's name.
 
-Tokenizers mark the pieces of words in different ways (`▁`, `Ġ` of byte-level BPE, `##`, `</w>`). Labels use one:
-a label that begins a word begins with `▁`.
+Tokenizers mark the pieces of words in different ways (`▁`, `Ġ` of byte-level BPE, `##`, `</w>`). Labels use one
+mark: a label that begins a word begins with `▁`.
 """
 
 from functools import cached_property
@@ -31,7 +31,7 @@ class TokenLabeler:
 
     @cached_property
     def mark(self) -> str:
-        """The mark of pieces that most entries of the vocabulary have; empty if none has one."""
+        """The most frequent mark of pieces in the vocabulary; empty if no piece has a mark."""
         counts = dict.fromkeys((WORD_START, BYTE_LEVEL, CONTINUATION, WORD_END), 0)
         for token in self.tokenizer.get_vocab():
             for mark in (WORD_START, BYTE_LEVEL, CONTINUATION):
@@ -42,7 +42,7 @@ class TokenLabeler:
 
     @cached_property
     def special(self) -> set[str]:
-        """Special tokens, which are no text."""
+        """Special tokens, which are not text."""
         return set(getattr(self.tokenizer, "all_special_tokens", None) or ())
 
     def labels(self, ids: list[int], present: list[bool] | None = None) -> list[str]:
@@ -70,7 +70,7 @@ class TokenLabeler:
         return [f"[{number}]" if token is None else str(token) for number, token in pairs]
 
     def _label(self, token: str, begins: bool) -> str:
-        """Return the label of a piece; `begins`: whether it begins a word unless its mark says otherwise."""
+        """Return the label of a piece; `begins`: whether a piece without a mark begins a word."""
         if self.mark == CONTINUATION:
             return token.removeprefix(CONTINUATION) if token.startswith(CONTINUATION) else WORD_START + token
         if self.mark == WORD_END:
@@ -102,7 +102,7 @@ _BYTES = _byte_by_character()
 
 
 def is_inside(name: str, model: str) -> bool:
-    """Return whether a module is a model, or inside it.
+    """Return whether a module is a given model, or inside this model.
 
     >>> is_inside("encoder.layer.0", "encoder"), is_inside("encoder_norm", "encoder")
     (True, False)
@@ -111,10 +111,10 @@ def is_inside(name: str, model: str) -> bool:
 
 
 def _padding_mask(mask: Any, count: int, start: int) -> Tensor | None:
-    """Return which of `count` tokens are no padding, (B, T); None if the mask does not show it.
+    """Return which of `count` tokens are not padding, (B, T) bool; None if the mask does not show it.
 
-    `mask` may be one by query, or one for each kind of layers, as generation builds for a static cache. In later
-    steps such masks show nothing, because their window moves.
+    `mask` may have a row for each query, or be a dict by kind of layer, as generation builds for a static cache.
+    In later steps such masks do not show the padding, because their window moves.
     """
     if isinstance(mask, dict):
         mask = next((part for part in mask.values() if isinstance(part, Tensor)), None)
@@ -124,11 +124,11 @@ def _padding_mask(mask: Any, count: int, start: int) -> Tensor | None:
 
 
 class TokenLabels:
-    """The tokens that each inner model reads, by its name, and what it writes at each step.
+    """The tokens that each inner model reads and writes at each step, by its name.
 
-    The decoder of an encoder-decoder reads one token at each step and writes the next one. Its rows are labelled
-    with the written token: the next one of the sequence, or, at the last step, the label or the most likely
-    token.
+    The decoder of an encoder-decoder reads one token at each step and writes the next one. Rows of the decoder
+    are labelled with the written token: the next token of the sequence, or, at the last step, the label or the
+    most likely token.
     """
 
     def __init__(self, labeler: TokenLabeler | None, prompt_steps: int = 0) -> None:
@@ -138,13 +138,13 @@ class TokenLabels:
         self.tokens: dict[str, Tensor] = {}
         """(B, T), by the name of the model that reads them."""
         self.present: dict[str, Tensor] = {}
-        """(B, T), which of the tokens are no padding."""
+        """(B, T), which of the tokens are not padding."""
         self.kinds: dict[str, str | None] = {}
         """The kind of each recorded layer."""
         self.writers: set[str] = set()
         """Models that write the token after each token that they read."""
         self.targets: Tensor | None = None
-        """(B, T), the tokens to write; or -100."""
+        """(B, T), the target tokens, or -100 where there is no target."""
         self.likely: Tensor | None = None
         """(B, T), the most likely token at each step."""
         self.padding: int | None = None
@@ -170,7 +170,7 @@ class TokenLabels:
             self.present[name] = present
 
     def cut(self, model: str, count: int) -> None:
-        """Drop the tokens of a model, and of those inside it, from step `count` on: they were rejected."""
+        """Drop the rejected tokens of a model and of the models inside it, from step `count` on."""
         for name in self.continued:
             if is_inside(name, model):
                 self.tokens[name] = self.tokens[name][:, :count]
@@ -188,7 +188,11 @@ class TokenLabels:
         self.likely = likely
 
     def add_result(self, sequences: Tensor, *, beams: bool) -> None:
-        """Add generated sequences (B, T). With `beams` they replace the read tokens: hypotheses change places."""
+        """Add generated sequences (B, T).
+
+        With `beams`, the results replace the tokens that were read, because a beam search reorders its
+        hypotheses.
+        """
         for name in self.continued | self.writers:
             tokens = self.tokens[name]
             extends = sequences.shape[0] == len(tokens) and sequences.shape[1] == tokens.shape[1] + 1
@@ -205,12 +209,12 @@ class TokenLabels:
     ) -> tuple[Labels | None, Labels | None, bool]:
         """Return the labels of a layer's queries and keys, and whether the queries' are written tokens.
 
-        Labels are None if no tokens have this length.
+        Labels are None if no sequence of tokens has this length.
         """
         around = [name for name in self.tokens if is_inside(layer, name)]
         around.sort(key=len, reverse=True)
         query_model, query_prompt = self._find_reader(around, queries)
-        # A layer that attends to another sequence does not read its own.
+        # A layer that attends to another sequence does not read the tokens of its own sequence as keys.
         others = [name for name in self.tokens if name not in around]
         readers = [*others, *(name for name in around if name != query_model)] if kind == "cross" else around
         written = kind in ("cross", "decoder") and query_model is not None and self._writes(query_model)
@@ -222,12 +226,14 @@ class TokenLabels:
         return self._add_prompt(query_prompt, rows), self._add_prompt(key_prompt, columns), is_written
 
     def _writes(self, name: str) -> bool:
-        """Return whether a model writes next tokens: it is causal, and also attends to another sequence."""
+        """Return whether a model is a decoder that writes next tokens: a causal model that also attends to
+        another sequence.
+        """
         kinds = {kind for layer, kind in self.kinds.items() if is_inside(layer, name)}
         return name in self.writers or {"cross", "decoder"} <= kinds
 
     def _find_reader(self, names: list[str], count: int) -> tuple[str | None, int]:
-        """Return the innermost model that has read `count` steps, and how many prompt steps these begin with."""
+        """Return the innermost model that has read `count` steps, and the number of prompt steps among them."""
         for prompt in sorted({0, len(self.prompt)}):
             for name in names:
                 most = count - prompt + (name in self.continued)
@@ -266,7 +272,7 @@ class TokenLabels:
         present = present.to(tokens.device) != 0
         following = torch.where(present, tokens, UNKNOWN)[:, 1 : count + 1]
         following = F.pad(following, (0, count - following.shape[1]), value=UNKNOWN)
-        # Targets replace the tokens that follow; likely tokens only fill what is unknown.
+        # Targets replace the next tokens; the most likely tokens are used only where the next token is unknown.
         for known, replaces in ((self.targets, True), (self.likely, False)):
             if known is not None and len(known) == len(following):
                 missing = max(count - known.shape[1], 0)

@@ -1,6 +1,6 @@
 """Weights of PyTorch's own attention: `F.scaled_dot_product_attention` and `F.multi_head_attention_forward`.
 
-Both functions run unchanged. Their weights are computed beside them, unless they return them.
+Both functions run unchanged. If a call returns no weights, they are computed separately.
 `nn.MultiheadAttention` calls the second one. See `torch_calls` for how calls are intercepted.
 """
 
@@ -26,17 +26,19 @@ from regard.external.capture_session import (
 )
 
 MASKED = -9000.0
-"""A bias up to this masks a score. Models add -inf, the least number, or -10000."""
+"""A bias up to this value masks a score. Models add -inf, the least number, or -10000."""
 MASKED_PER_HEAD = -50.0
-"""The same for a bias that differs by head: Swin adds -100 to a learned bias, and exp(-50) is below rounding."""
+"""The largest masking value of a bias that differs by head: Swin adds -100 to a learned bias, and exp(-50) is
+below rounding.
+"""
 FORBIDDEN = torch.finfo(torch.float32).min / 4
-"""A bias in float32 that masks a score; the sum of two of them is finite."""
+"""The float32 bias that masks a score; the sum of two such biases is finite."""
 FORWARD = inspect.signature(F.multi_head_attention_forward)
 POSITIONAL = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 """Positional parameters of `F.scaled_dot_product_attention`."""
 
 Requests = Sequence[tuple[CaptureSession, str]]
-"""The sessions that record a call, and the name of the call in each."""
+"""The sessions that record a call, with the name of the call in each session."""
 
 
 def mask_from_bias(bias: Tensor) -> Tensor:
@@ -97,7 +99,7 @@ class SDPACall:
         return None if self.mask is None else mask_from_bias(self.mask)
 
     def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-        """Return the weights of some queries, and their mask; a row that may attend to nothing is zero."""
+        """Return the weights of some queries, and their mask; a row that may attend to no key is zero."""
         query = self.query[:, :, rows]
         with torch.autocast(query.device.type, enabled=False):
             scores = _float32(query) @ _float32(self.key).transpose(-2, -1) * self.scale
@@ -107,7 +109,8 @@ class SDPACall:
             mask = steps <= torch.arange(self.queries, device=query.device)[rows].unsqueeze(-1)
         if mask is None:
             return scores.softmax(-1), None
-        # A finite number instead of -inf: a fully masked row is then no NaN, in the backward pass too.
+        # A finite number instead of -inf, so that a fully masked row does not become NaN in the forward or
+        # backward pass.
         allowed, least = mask_from_bias(mask), torch.finfo(scores.dtype).min / 4
         if mask.dtype == torch.bool:
             scores = scores.masked_fill(~mask, least)
@@ -144,13 +147,16 @@ def _change(requests: Requests, weights: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def record_sdpa(requests: Requests, *args: Any, **kwargs: Any) -> Tensor:
-    """Run `F.scaled_dot_product_attention`, and record its weights; intervened rows are computed from them."""
+    """Run `F.scaled_dot_product_attention` and record its weights; changed rows are computed from the changed
+    weights.
+    """
     unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
     inputs = dict(zip(POSITIONAL, args, strict=False)) | kwargs
     if any(inputs[name].is_nested for name in POSITIONAL[:3]):
         names = ", ".join(repr(name) for _, name in requests)
         warnings.warn(
-            f"attention of {names} is over jagged tensors, which are not recorded: pad them, and give a mask",
+            f"attention of {names} uses jagged tensors, which cannot be recorded: pad the tensors, and give"
+            " a mask",
             stacklevel=3,
         )
         return unchanged()
@@ -184,10 +190,10 @@ def _after_dropout(call: SDPACall, output: Tensor, random_state: Tensor) -> tupl
 
 
 def record_multi_head(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-    """Run `F.multi_head_attention_forward` as its caller asked, and record its weights.
+    """Run `F.multi_head_attention_forward` with the caller's arguments, and record its weights.
 
-    A caller that asks for no weights gets the fused kernel; then the weights before dropout are computed beside
-    it.
+    If the caller requests no weights, the fused kernel runs, and the weights before dropout are computed
+    separately.
     """
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
@@ -251,7 +257,7 @@ def combine_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[i
     """Return the masks of a PyTorch layer as one for SDPA, of `shape` (B, H, Tq, Tk) or broadcasting to it.
 
     In the layer's masks True or a large negative number forbids. In the result True allows, or a number is added
-    to the scores. Keys that the layer itself appends come last, and may be attended.
+    to the scores. Keys that the layer itself appends come last, and every query may attend to them.
     """
     masks = []
     if padding is not None:
@@ -302,4 +308,4 @@ CAPTURED: dict[Any, Any] = {
     F.scaled_dot_product_attention: record_sdpa,
     F.multi_head_attention_forward: record_multi_head,
 }
-"""By function: what runs in its place while it is recorded."""
+"""By function: its replacement during a recording."""

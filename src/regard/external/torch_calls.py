@@ -1,4 +1,4 @@
-"""Intercept PyTorch's attention functions and softmaxes, whichever module calls them.
+"""Intercept the calls of PyTorch's attention functions and softmaxes in all modules.
 
 A `TorchFunctionMode` also sees functions that a module imported by name, which replacing `F.softmax` would miss.
 
@@ -7,9 +7,9 @@ A `TorchFunctionMode` also sees functions that a module imported by name, which 
 - The result of a softmax in a layer that computes attention itself can be changed. Such layers are recorded by
   `output_attentions` or `named_modules`.
 - Without gradients, PyTorch's encoder layers take a fast path, one call that returns no weights. A recorded or
-  intervened pass takes the slow path instead. Both agree within rounding, with two exceptions that
+  intervened pass takes the slow path instead. The two paths agree within rounding, with two exceptions that
   `match_fast_path` corrects: `nn.TransformerEncoder` drops padded steps and returns zeros for them, and a row
-  that may attend to nothing is NaN.
+  that may attend to no key is NaN.
 """
 
 import inspect
@@ -34,7 +34,7 @@ from regard.external.hooks import ThreadList
 from regard.external.torch_attention import CAPTURED, combine_masks, mask_from_bias
 
 LIBRARIES = ("torch.", "transformers.", "regard.")
-"""Beginnings of modules that are not a user's code."""
+"""Prefixes of the names of modules that are not a user's code."""
 SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
 WINDOW_ATTRIBUTE = "one_sided_attn_window_size"
 """Attribute of Longformer's layers, whose weights have heads after steps (see `output_attentions`)."""
@@ -43,9 +43,9 @@ WINDOW_ATTRIBUTE = "one_sided_attn_window_size"
 def applies(session: CaptureSession) -> bool:
     """Return whether the model may call PyTorch's attention, judged by the code of its classes.
 
-    Intercepting every PyTorch call costs time. Regard's own models do not need it, nor do transformers models
-    whose source names none of the functions and uses none of PyTorch's layers. Interventions always need it,
-    because they change the softmax of layers that compute attention in their own code.
+    Intercepting every PyTorch call costs time. Regard's own models do not need interception, nor do transformers
+    models whose source contains none of the function names and uses none of PyTorch's layers. Interventions
+    always need interception, because they change the softmax of layers that compute attention in their own code.
     """
     return session.intervenes or any(map(_may_call, set(map(type, session.tracker.modules.values()))))
 
@@ -75,7 +75,10 @@ def _may_call(cls: Any) -> bool:
 
 
 class TorchCallMode(TorchFunctionMode):
-    """Sees every PyTorch call inside the block. Of several modes, the first to see a call serves all."""
+    """Sees every PyTorch call inside the block.
+
+    If several modes are active, the first mode that sees a call handles it for all.
+    """
 
     def __init__(self, session: CaptureSession) -> None:
         super().__init__()
@@ -89,9 +92,9 @@ class TorchCallMode(TorchFunctionMode):
             for name, module in modules.items()
             if self._changes(name) and not type(module).__module__.startswith(LIBRARIES)
         }
-        """Modules of the user's code in whose softmax weights are changed."""
+        """Modules of the user's code whose softmax results are changed."""
         self.changed: dict[int, Tensor] = {}
-        """By the id of a layer that computes its own softmax: the weights that were changed last."""
+        """The last changed weights, by id of a layer that computes its own softmax."""
 
     def __enter__(self) -> "TorchCallMode":
         _modes.active.append(self)
@@ -106,12 +109,12 @@ class TorchCallMode(TorchFunctionMode):
 
     @property
     def captures(self) -> bool:
-        """Whether a call of the running module is to be captured."""
+        """Whether a call of the running module is captured."""
         tracker = self.session.tracker
         return bool(tracker.running) and not tracker.captured_elsewhere and tracker.running[-1] not in self.own
 
     def _changes(self, layer: str) -> bool:
-        """Return whether the softmax of a layer is to be changed."""
+        """Return whether the session changes the softmax of a layer."""
         session = self.session
         is_layer = isinstance(session, InterventionSession) and session.intervenes_on(layer)
         return is_layer and layer not in session.named_modules
@@ -164,7 +167,7 @@ _modes = ThreadList[TorchCallMode]()
 
 
 def last_changed_weights(layer: nn.Module) -> Tensor | None:
-    """Return the weights that an intervention left in a layer that computes its own softmax; None without one."""
+    """Return the changed weights of a layer that computes its own softmax; None without an intervention."""
     changed = [mode.changed[id(layer)] for mode in _modes.active if id(layer) in mode.changed]
     return changed[-1] if changed else None
 
@@ -214,7 +217,7 @@ FAST_PATH_LAYERS = {
 
 @contextmanager
 def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
-    """Make PyTorch's layers return on the slow path what their fast path would return."""
+    """Make PyTorch's layers return the same results on the slow path as on their fast path."""
     functions = {*FAST_PATH_LAYERS, nn.TransformerEncoder.forward}
     if not any(_forward_function(module) in functions for module in tracker.modules.values()):
         yield
@@ -224,7 +227,7 @@ def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
         yield
     finally:
         hook.remove()
-        # PyTorch 2.13 does not remove this entry, and later behaves as if there were global hooks.
+        # PyTorch 2.13 does not remove this entry, and would later behave as if there were global hooks.
         getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
 
 
@@ -285,15 +288,15 @@ def _zero_padded_steps(encoder: Any, inputs: dict[str, Any], output: Tensor) -> 
 
 
 class _NoLayers(list[nn.Module]):
-    """Layers of which the first can be inspected and none runs."""
+    """A list of encoder layers whose first layer can be inspected, and which runs no layer."""
 
     def __iter__(self) -> Iterator[nn.Module]:
         return iter(())
 
 
 def _restore_masked_rows(module: Any, args: Any, kwargs: Any, inputs: dict[str, Any], output: Any) -> Any:
-    """Return the output (B, T, D) of a layer with fully masked rows as they are without recording."""
-    # Only if a row is fully masked, because the layer runs a second time for it.
+    """Return the output (B, T, D) of a layer, with the values that fully masked rows have without recording."""
+    # Run the layer a second time only if a row is fully masked.
     queries, keys, padding, mask = (inputs.get(name) for name in FAST_PATH_LAYERS[_forward_function(module)])
     attention = getattr(module, "self_attn", module)
     if queries is None or keys is None or queries.dim() != 3 or not attention.batch_first:

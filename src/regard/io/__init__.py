@@ -1,4 +1,4 @@
-"""Files and folders that are written atomically, by one process at a time."""
+"""Read and write files and folders; writing is atomic, and one process at a time changes a folder."""
 
 from typing import TYPE_CHECKING
 

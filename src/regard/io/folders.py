@@ -1,5 +1,4 @@
-"""Folders that appear, are replaced and disappear in one step, and files in folders that are filled over
-hours."""
+"""Create, replace and remove folders in one step, and write files into the folder of a running training."""
 
 import ctypes
 import errno
@@ -69,10 +68,10 @@ def _sync(folder: Path) -> None:
 
 
 def _move_into_place(building: Path, path: Path) -> None:
-    """Move a folder to `path`. An existing folder exchanges places with it.
+    """Move a folder to `path`. An existing folder and the new folder exchange their names.
 
     If the file system cannot exchange names, the existing folder is moved away first. If this process dies before
-    the new one is in place, `tidy` moves the old one back.
+    the new folder is in place, `tidy` moves the old folder back.
     """
     if not os.path.lexists(path):
         building.rename(path)
@@ -93,7 +92,10 @@ def _move_into_place(building: Path, path: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> None:
-    """Exchange two paths in one step. Raises `OSError` if the system cannot. Python has no function for this."""
+    """Exchange two paths in one step.
+
+    Raises `OSError` if the system does not support the exchange. Python has no function for this.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
     if sys.platform == "darwin":
@@ -124,8 +126,10 @@ def write_inside(folder: Path, path: Path, content: bytes) -> None:
 
 
 def append_inside(folder: Path, path: Path, content: bytes) -> None:
-    """Append to the file at `path` in `folder`. Raises the errors of `write_inside`, also if the file is a
-    link."""
+    """Append to the file at `path` in `folder`.
+
+    Raises the same errors as `write_inside`, and also `InputError` if the file is a link.
+    """
     with explain_missing_folder(folder):
         try:
             with open_regular(path, "ab") as file:
@@ -151,7 +155,7 @@ def explain_missing_folder(folder: Path) -> Iterator[None]:
 def state_folder() -> Path:
     """Return the folder for a user's state that belongs to no run: `regard` in $XDG_STATE_HOME or ~/.local/state.
 
-    It follows the XDG Base Directory Specification, and need not exist.
+    The folder follows the XDG Base Directory Specification, and need not exist.
     """
     base = os.environ.get("XDG_STATE_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "regard"

@@ -1,9 +1,10 @@
 """Locks: one process at a time changes a folder.
 
-    .NAME.lock    beside the folder NAME: locked while a process changes it, and naming that process
+    .NAME.lock beside the folder NAME: locked while a process changes the folder, contains the name of this
+    process
 
-The lock is the operating system's (`flock`, which Linux supports on NFS), so it ends with its process. File
-systems without locks get none.
+The lock is a lock of the operating system (`flock`, which Linux supports on NFS), so it ends with its process. On
+file systems without locks, no lock is taken.
 
 Not the library filelock: older versions empty the file when another process tries the lock, which would lose the
 holder's name; it accepts hard links and leaves the lock file behind.
@@ -35,11 +36,12 @@ NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class BusyError(InputError):
-    """Another process is changing a path."""
+    """The error that another process is changing a path."""
 
     def __init__(self, path: Path, holder: str) -> None:
         super().__init__(
-            f"{str(path)!r} is being written by {holder}: wait until it has ended, or choose another folder"
+            f"{str(path)!r} is being written by {holder}: wait until that process has ended, or choose"
+            " another folder"
         )
         self.holder = holder
 
@@ -48,8 +50,8 @@ class BusyError(InputError):
 def hold_lock(path: Path) -> Iterator[None]:
     """Prevent all other processes from changing the folder at `path`, which need not exist.
 
-    Raises `InputError` if another process is changing it, with its number and machine, or if the lock file cannot
-    be written.
+    Raises `InputError` with the number and the machine of another process that is changing the folder, or if the
+    lock file cannot be written.
 
     >>> with hold_lock(Path("models/counting")):
     ...     pass
@@ -72,7 +74,7 @@ def hold_lock(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Remove the file while it is locked: afterwards it may be the lock of another process.
+        # Remove the lock file while it is locked: afterwards the file may be the lock of another process.
         file.unlink(missing_ok=True)
         os.close(descriptor)
         with suppress(OSError):  # a folder that is not empty stays
@@ -102,7 +104,7 @@ def wait_for_lock(path: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
 
 
 def _acquire(file: Path, path: Path) -> int:
-    """Return the descriptor of the locked lock file. Raises `BusyError` if another process holds it."""
+    """Return the descriptor of the locked lock file. Raises `BusyError` if another process holds the lock."""
     while True:
         descriptor = _open(file)
         try:
@@ -128,11 +130,13 @@ def _acquire(file: Path, path: Path) -> int:
 
 
 def _open(file: Path) -> int:
-    """Open a lock file. Raises `InputError` if it is a symbolic or hard link."""
+    """Open a lock file. Raises `InputError` if the lock file is a symbolic or hard link."""
     refuse_links(file)
     with open_regular(file, "a+b") as opened:
         if os.fstat(opened.fileno()).st_nlink > 1:
-            raise InputError(f"lock file {str(file)!r} is a link to another file: remove it, no process holds it")
+            raise InputError(
+                f"lock file {str(file)!r} is a link to another file, and no process holds it: remove the link"
+            )
         return os.dup(opened.fileno())
 
 

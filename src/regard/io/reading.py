@@ -1,7 +1,7 @@
-"""Read and check files that may be missing, damaged, or no regular files.
+"""Read and check files that may be missing, damaged, or not regular files.
 
-Every problem is one `InputError` with the file, the problem, and the way out. Callers add what they know:
-`read_json` takes the expected type, and `remedy` says what to do if the content has another one.
+Every problem raises an `InputError` with the file, the problem, and the way out. Callers add what they know:
+`read_json` takes the expected type, and `remedy`, the way out if the content has another type.
 """
 
 import errno
@@ -49,18 +49,20 @@ TYPES = {
 
 
 class DamageError(ValueError):
-    """A problem in the content of a file, in a few words. Callers turn it into an `InputError` with the file's
-    name."""
+    """A problem in the content of a file, in a few words.
+
+    Callers convert a `DamageError` to an `InputError` with the file's name.
+    """
 
 
 def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
-    """Return an error of one line: the path that could not be read, the reason, and the way out."""
+    """Return a one-line error with the path that could not be read, the reason, and the way out."""
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.EACCES, errno.EPERM):
         return InputError(f"cannot read {str(path)!r}: permission denied; change its permissions, or use a copy")
     if number == errno.ENAMETOOLONG:
         name = str(path)
-        return InputError(f"cannot read {name[:80] + '…'!r}: a name of {len(name)} characters is too long")
+        return InputError(f"cannot read {name[:80] + '…'!r}: its name of {len(name)} characters is too long")
     if number is None:
         return InputError(f"cannot read {str(path)!r}: no file can have that name; choose another")
     reason = error.strerror if isinstance(error, OSError) else None
@@ -68,8 +70,10 @@ def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return the status of a path, or None if it does not exist. Raises `InputError` if it cannot be
-    determined."""
+    """Return the status of a path, or None if it does not exist.
+
+    Raises `InputError` if the status cannot be determined.
+    """
     try:
         return path.stat()
     except OSError as error:
@@ -81,19 +85,19 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether `path` is a regular file. Raises `InputError` without permission to look."""
+    """Return whether `path` is a regular file. Raises `InputError` without permission."""
     status = _status(path)
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether `path` is a folder. Raises `InputError` without permission to look."""
+    """Return whether `path` is a folder. Raises `InputError` without permission."""
     status = _status(path)
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def check_file(path: Path) -> int:
-    """Return the size of a regular file. Raises `InputError` if it is missing or cannot be read."""
+    """Return the size of a regular file. Raises `InputError` if the file is missing or cannot be read."""
     status = _status(path)
     if status is None:
         raise InputError(f"file {str(path)!r} does not exist: check its name")
@@ -136,7 +140,7 @@ def list_steps(folder: Path, suffix: str = ".safetensors") -> list[Path]:
 def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file of at most `most` bytes.
 
-    Raises `InputError` if it is missing, larger, unreadable, or not a regular file. Opening a pipe does not
+    Raises `InputError` if the file is missing, larger, unreadable, or not a regular file. Opening a pipe does not
     block.
     """
     try:
@@ -154,19 +158,21 @@ def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
         if error.errno in MISSING:
             raise InputError(f"file {str(path)!r} does not exist: check its name, or restore a copy") from None
         if error.errno == errno.EISDIR:
-            raise InputError(f"{str(path)!r} is a folder, not a file: remove it, or choose another") from error
+            raise InputError(
+                f"{str(path)!r} is a folder, not a file: remove the folder, or choose another path"
+            ) from error
         raise cannot_read(path, error) from error
     except ValueError as error:
         raise cannot_read(path, error) from error
 
 
 def damaged_file(path: Path, problem: object, remedy: str) -> InputError:
-    """Return an error of one line: the file, the problem, and the remedy."""
+    """Return a one-line error with the file, the problem, and the remedy."""
     return InputError(f"{str(path)!r} is damaged: {problem}; {remedy}")
 
 
 def read_text(path: Path, remedy: str, *, most: int = MAX_BYTES) -> str:
-    """Return the content of a UTF-8 file. Raises `InputError` for another encoding, with the `remedy`."""
+    """Return the content of a UTF-8 file. Raises `InputError` with the `remedy` for another encoding."""
     try:
         return _decode(read_bytes(path, most=most))
     except DamageError as error:
@@ -178,8 +184,8 @@ def read_json(
 ) -> Shape:
     """Return the content of a JSON file as `shape`, a type that `msgspec` supports.
 
-    Raises the errors of `read_bytes`, and `InputError` with the `remedy` for content of another shape. `finite`
-    is explained at `parse_json`.
+    Raises the same errors as `read_bytes`, and `InputError` with the `remedy` for content of another type.
+    `finite` is explained at `parse_json`.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -282,7 +288,7 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _parse_integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise DamageError(f"it contains a number of {len(digits)} digits")
+        raise DamageError(f"it contains a number with {len(digits)} digits")
     return int(digits)
 
 

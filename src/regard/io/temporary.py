@@ -1,11 +1,12 @@
-"""Names of unfinished files. They identify the writing process, so what a dead process left can be recognized.
+"""Names of unfinished files. Temporary names identify the writing process, so the leftovers of a dead process can
+be recognized.
 
     .NAME~HOST-PID-LIFE-COUNT.new    will become NAME
-    .NAME~HOST-PID-LIFE-COUNT.old    was NAME, until the new one is in place
+    .NAME~HOST-PID-LIFE-COUNT.old    was NAME, until the new content is in place
 
-HOST is a digest of the machine's name. Whether a process of another machine is alive is unknown here, so its
-files stay until a process there removes them. LIFE distinguishes a process from an earlier one with the same
-number.
+HOST is a digest of the machine's name. This machine cannot tell whether a process of another machine is alive, so
+the files of that process stay until a process of its machine removes them. LIFE distinguishes a process from an
+earlier one with the same number.
 """
 
 import hashlib
@@ -39,7 +40,9 @@ def temporary_path(path: Path, state: str = "new") -> Path:
 
 
 def tidy(folder: Path) -> None:
-    """Remove the unfinished files of dead processes in `folder`, and move back what they had moved away."""
+    """Remove the unfinished files of dead processes in `folder`, and move back the files that they had moved
+    away.
+    """
     for leftover, original in find_leftovers(folder):
         if original is not None and not original.exists():
             with suppress(OSError):  # the next process tries again
@@ -49,7 +52,7 @@ def tidy(folder: Path) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file or a folder. What cannot be removed stays, to be removed later."""
+    """Remove a file or a folder. Files that cannot be removed stay, and a later call tries again."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -60,7 +63,8 @@ def remove_quietly(path: Path) -> None:
 def find_leftovers(folder: Path) -> list[tuple[Path, Path | None]]:
     """Return the unfinished files of dead processes of this machine, each with its original path.
 
-    The path is None for a new file, and if the name was shortened. An unreadable folder has no leftovers.
+    The original path is None for a new file, and if the name was shortened. For an unreadable folder, the result
+    is empty.
     """
     try:
         names = [entry.name for entry in os.scandir(folder) if entry.name.startswith(".")]

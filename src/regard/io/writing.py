@@ -25,11 +25,11 @@ USER_ERRORS = {
     errno.EPERM,
     errno.EROFS,
 }
-"""Errors that another path solves. All others are errors of the machine."""
+"""Errors that another path solves. All other codes are errors of the machine."""
 
 
 def cannot_write(path: Path, error: OSError) -> RegardError:
-    """Return an error of one line: the path that could not be written, the reason, and the way out."""
+    """Return a one-line error with the path that could not be written, the reason, and the way out."""
     reason = error.strerror or str(error)
     if error.errno == errno.ENXIO:
         reason = "no process reads from it"
@@ -37,17 +37,18 @@ def cannot_write(path: Path, error: OSError) -> RegardError:
         return _link_error(path)
     if error.errno in USER_ERRORS:
         return InputError(f"cannot write {str(path)!r}: {reason}; choose another path")
-    return MachineError(f"cannot write {str(path)!r}: {reason}; what was saved before is intact")
+    return MachineError(f"cannot write {str(path)!r}: {reason}; earlier content is intact")
 
 
 def _link_error(path: Path) -> InputError:
     return InputError(
-        f"{str(path)!r} is a link, and nothing is written through links there: remove it, or choose another path"
+        f"{str(path)!r} is a link, and Regard does not write through links there: remove the link, or"
+        " choose another path"
     )
 
 
 def resolve_parent(path: Path) -> Path:
-    """Resolve links in the parents of a path. The last part may be a link itself."""
+    """Resolve links in the parents of a path. The last part of the path may be a link itself."""
     if path.name in ("", ".."):
         return Path(os.path.realpath(path))
     return Path(os.path.realpath(path.parent)) / path.name
@@ -62,7 +63,7 @@ def refuse_links(path: Path, *, below: Path | None = None) -> None:
 
 
 def make_folder(folder: Path, *, below: Path | None = None) -> None:
-    """Create a folder if it is missing. Raises `InputError` if it is a link, see `refuse_links`."""
+    """Create a folder if it is missing. Raises `InputError` if the folder is a link, see `refuse_links`."""
     refuse_links(folder, below=below)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +87,8 @@ def open_regular(path: Path, mode: str) -> BinaryIO:
 def check_name(path: Path) -> None:
     """Raise `InputError` if no file can have this name.
 
-    Such a name contains NUL or an unpaired surrogate, or leads up (`..`) from a folder that does not exist.
+    An impossible name contains NUL or an unpaired surrogate, or leads up (`..`) from a folder that does not
+    exist.
     """
     try:
         if b"\0" in os.fsencode(path):
@@ -99,7 +101,7 @@ def check_name(path: Path) -> None:
         parent = Path(*path.parts[:index])
         if not os.path.isdir(parent):  # noqa: PTH112 (Path.is_dir raises PermissionError)
             raise InputError(
-                f"cannot write {str(path)!r}: there is no folder {str(parent)!r}; choose another path"
+                f"cannot write {str(path)!r}: folder {str(parent)!r} does not exist; choose another path"
             )
 
 
@@ -140,7 +142,7 @@ def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
     for path in contents:
         check_name(path)
         if os.path.lexists(path):
-            raise InputError(f"file {str(path)!r} exists and is not overwritten: choose another folder")
+            raise InputError(f"file {str(path)!r} exists already: choose another folder")
         check_folder(path.parent)
     for path, content in contents.items():
         try:
@@ -154,8 +156,8 @@ def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
 def write_file(path: Path, content: bytes) -> None:
     """Replace the file at `path` atomically: temporary file, flush, fsync, rename.
 
-    A link at `path` is replaced, not its target. A device, a pipe or a socket is written to. Raises `InputError`
-    or `MachineError` (see `cannot_write`); then the file is unchanged.
+    A link at `path` is replaced, not its target. A device, a pipe or a socket is written to directly. On failure,
+    raises `InputError` or `MachineError` (see `cannot_write`) and leaves the file unchanged.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -176,8 +178,8 @@ def write_file(path: Path, content: bytes) -> None:
 def write_json(path: Path, content: Any, *, indent: int = 2, allow_nan: bool = True) -> None:
     """Replace the file at `path` by `content` as JSON, as `write_file` does.
 
-    NaN and infinity are written as Python's `json` writes them. Without `allow_nan` they raise `ValueError`, and
-    the file is unchanged.
+    NaN and infinity are written as Python's `json` writes them. Without `allow_nan`, NaN and infinity raise
+    `ValueError`, and the file is unchanged.
     """
     write_file(path, (json.dumps(content, indent=indent, allow_nan=allow_nan) + "\n").encode())
 
@@ -231,7 +233,7 @@ def _replace(path: Path, content: bytes) -> None:
         # The new file has the permissions of the old one.
         if path.exists() and not path.is_symlink():
             building.chmod(stat.S_IMODE(path.stat().st_mode))
-        # Flush the rename, too, or a power failure may undo it.
+        # Flush the rename, too: a power failure could undo it otherwise.
         building.replace(path)
         sync_folder(path.parent)
     except BaseException:

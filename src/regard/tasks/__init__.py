@@ -1,4 +1,4 @@
-"""Tasks: synthetic ones with known answers and known relevance, and translation from parallel text.
+"""Synthetic tasks with known answers and known relevance, and translation from parallel text.
 
 The module of a task is imported on first use, because Dates needs an additional library.
 """
@@ -47,7 +47,7 @@ TASKS = {
 }
 """Name and class of every task."""
 _copies: dict[str, Path] = {}
-"""Local copies of task files that exist only on another machine."""
+"""Local copies of task files from another machine, by their name there."""
 
 
 def find_task(name: str) -> type[AnyTask]:
@@ -56,9 +56,9 @@ def find_task(name: str) -> type[AnyTask]:
         >>> find_task("counting").__name__
         'Counting'
 
-    A file must define exactly one subclass of `Task` or `PairTask`. It is executed once per process, and again if
-    it changes. Raises `InputError` for an unknown name and for a file that is missing, fails, or does not define
-    one task.
+    A file must define exactly one subclass of `Task` or `PairTask`. A task file is executed once per process, and
+    again if it changes. Raises `InputError` for an unknown name and for a file that is missing, fails, or does
+    not define one task.
     """
     if not isinstance(name, str):
         raise InputError(f"expected the name of a task or a Python file, got {name!r}: choose {', '.join(TASKS)}")
@@ -89,7 +89,7 @@ def _load_task_file(path: Path, changed: int) -> type[AnyTask]:
         with plugin_imports(path.parent, spec.name):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's file can fail in any way
-        raise PluginError(f"task file {str(path)!r} failed: {describe_error(error)}; correct it") from error
+        raise PluginError(f"task file {str(path)!r} failed: {describe_error(error)}; correct the file") from error
     classes = [
         value
         for value in vars(module).values()

@@ -23,10 +23,12 @@ from regard.tasks.batch import Batch, BatchContext, BatchSettings, BatchSource, 
 PAST_END = -1
 """Index at steps after the end of a sequence."""
 MAX_LETTERS_DRAWN = 1 << 16
-"""Maximum number of letters drawn in one call for several batches. One call for many batches costs about as much
-as for one."""
+"""Maximum number of letters drawn in one call for several batches.
+
+One call for many batches costs about as much as one call for a single batch.
+"""
 NULL = " "
-"""The null character. `_` is accepted too, as a space is inconvenient in a shell."""
+"""The null character. `_` is accepted too, because a space is inconvenient in a shell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class TaskConfig:
 
 
 class Defaults(TypedDict, total=False):
-    """Flags of `regard train` whose default a task can set. See `regard train --help` for their meaning."""
+    """Flags of `regard train` whose defaults a task can set. See `regard train --help` for their meaning."""
 
     model: str
     steps: int
@@ -86,12 +88,14 @@ class AnyTask(ABC):
     answers: ClassVar[Literal["numbers", "text"]]
     """Type of the answers: one number per output step, or a sequence."""
     draws: ClassVar[bool] = True
-    """Whether the task generates its samples; otherwise they come from text."""
+    """Whether the task generates its samples; otherwise the samples come from text."""
     texts: ClassVar[tuple[str, ...]] = ()
     """Config fields that name text."""
     loose: ClassVar[tuple[str, ...]] = ()
-    """Further config fields that may differ when a run starts from another run's parameters. They do not change
-    the meaning of the parameters."""
+    """Further config fields that may differ when a run starts from another run's parameters.
+
+    These fields do not change the meaning of the parameters.
+    """
 
     config: Any
     """An instance of `config_class`."""
@@ -104,7 +108,7 @@ class AnyTask(ABC):
 
     @classmethod
     def digests(cls, config: Any, *, progress: bool = True) -> dict[str, list[TextDigest]]:
-        """Return digests of the training's text, by flag; {} without text."""
+        """Return digests of the training text, by flag; {} without text."""
         del config, progress
         return {}
 
@@ -142,7 +146,7 @@ class Task(AnyTask):
     """A synthetic task over letters whose answers are numbers, by default counts from 0 to `max_len`.
 
     Subclasses set `name`, `summary` and `defaults`, and define `outputs`, `answer` and `relevance`. For another
-    vocabulary or other classes, they also override `config_class`, the constructor and the properties.
+    vocabulary or other classes, subclasses also override `config_class`, the constructor and the properties.
     """
 
     config_class: ClassVar[type] = TaskConfig
@@ -186,7 +190,7 @@ class Task(AnyTask):
         }
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> "SampleBatches":
-        """Return batches drawn one after the other."""
+        """Return batches that are drawn one after the other."""
         return SampleBatches(self, settings, beginning)
 
     @abstractmethod
@@ -198,7 +202,7 @@ class Task(AnyTask):
         """Return which input steps each output step depends on: (B, To, T) bool for inputs (B, T)."""
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Return a name of each output step for one input (T,), for plots."""
+        """Return a name of each output step for one input (T,), as used in plots."""
         return [f"output {step}" for step in range(self.outputs)]
 
     def sample(
@@ -213,8 +217,8 @@ class Task(AnyTask):
         """Draw `batch` samples, with each step uniform over the vocabulary.
 
         Samples have `sample_len` letters (default: `max_len`); with `vary_len` the length is uniform from 1 to
-        `sample_len`. `signal` fixes the signals: one letter for each, or one for all. Equal generator states give
-        equal samples. Raises `InputError` for arguments that do not fit the task.
+        `sample_len`. `signal` fixes the signals: one letter for each signal, or one letter for all. Equal
+        generator states give equal samples. Raises `InputError` for arguments that do not fit the task.
         """
         letters = self.config.max_len if sample_len is None else sample_len
         check_range("sample_len", letters, 1, self.config.max_len)
@@ -268,7 +272,7 @@ class Task(AnyTask):
         return ", ".join("'_' (null)" if known == NULL else known for known in self.vocabulary)
 
     def render(self, inputs: Tensor) -> str:
-        """Return one sequence (T,) as text, the inverse of `parse`. Steps after the end are omitted."""
+        """Return one sequence (T,) as text; this is the inverse of `parse`. Steps after the end are omitted."""
         return "".join(self.vocabulary[index] for index in inputs.tolist() if index != PAST_END)
 
     def _index(self, letter: str, step: int) -> int:
@@ -290,7 +294,7 @@ class SampleBatches:
     """Batches of a training from a task's sampler, many drawn in one call to save time.
 
     The generator keeps the state before the current group of batches, and `place` counts the batches already
-    used. A resumed training redraws the same group from both.
+    used. A resumed training redraws the same group from the state and `place`.
     """
 
     def __init__(self, task: Task, settings: BatchSettings, beginning: BatchContext) -> None:
@@ -299,7 +303,7 @@ class SampleBatches:
         self.together = max(1, MAX_LETTERS_DRAWN // (settings.batchsize * task.input_len)) if equal_lengths else 1
         self.taken, self.ahead = 0, list[Batch]()
         self.place: Position = (0, 0, 0)
-        """The last of the three numbers counts the used batches of the current group."""
+        """The last of the three numbers of `place` counts the used batches of the current group."""
         self.after = self.generator.clone_state()
         if beginning.place[2] > 0 and self.together > 1:
             self._draw_ahead()
@@ -319,7 +323,7 @@ class SampleBatches:
         return self.ahead[self.taken - 1]
 
     def _draw_ahead(self) -> None:
-        """Draw a group of batches, and keep the generator at the state before them."""
+        """Draw a group of batches, and keep the generator state from before the draw."""
         self.after, size = self.generator.clone_state(), self.settings.batchsize
         inputs, targets, _ = self.task.sample(size * self.together, self.after)
         self.taken = 0

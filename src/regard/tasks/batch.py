@@ -30,7 +30,7 @@ class Batch(NamedTuple):
         return self.targets.numel()
 
     def share(self, rank: int, size: int) -> "Batch":
-        """Return the whole batch for every process: these batches are too small to be split."""
+        """Return the whole batch for every process: batches of synthetic tasks are too small to be split."""
         del rank, size
         return self
 
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
 
 
 class BatchSettings(Protocol):
-    """Training settings that determine the batches."""
+    """The training settings that determine the batches."""
 
     @property
     def seed(self) -> int:
@@ -49,7 +49,7 @@ class BatchSettings(Protocol):
 
     @property
     def batchsize(self) -> int:
-        """Samples per batch. For a corpus: maximum number of sentences, 0 for no limit."""
+        """Samples per batch; for a corpus, the maximum number of sentences (0 for no limit)."""
 
     @property
     def vary_len(self) -> bool:
@@ -66,7 +66,7 @@ class BatchSettings(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """Where and how a training continues with its batches."""
+    """The position and the options with which a training draws its batches."""
 
     generator: torch.Generator
     """Generator of the samples."""

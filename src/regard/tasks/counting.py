@@ -8,7 +8,7 @@ from regard.tasks.base import Task, TaskConfig
 
 
 class Counting(Task):
-    """`max_len` steps, letters or null; output step i is the count of letter i.
+    """An input has `max_len` steps, letters or null; output step i is the count of letter i.
 
     "AB BC" has the answer 1, 2, 1. Output step i depends on the steps that hold letter i.
     """
@@ -31,7 +31,7 @@ class Counting(Task):
         return self._occurrences(inputs)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Name each output step by what it counts."""
+        """Name each output step by the letter or difference that it returns."""
         return [f"count {letter}" for letter in self.vocabulary[1:]]
 
     def _occurrences(self, inputs: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class Counting(Task):
 
 
 class Difference(Counting):
-    """Counting with one more output step: the absolute difference of the first two counts.
+    """Counting with an additional output step, the absolute difference of the first two counts.
 
     "AB BC" has the answer 1, 2, 1, 1. The last step depends on every A and every B.
     """
@@ -68,10 +68,10 @@ class Difference(Counting):
         return torch.cat([counts, (counts[:, :1] - counts[:, 1:2]).abs()], dim=1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """The last output step depends on every A and every B; the others as in Counting."""
+        """The last output step depends on every A and every B; the other steps are those of Counting."""
         occurrences = super().relevance(inputs)
         return torch.cat([occurrences, occurrences[:, :1] | occurrences[:, 1:2]], dim=1)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Name each output step by what it counts."""
+        """Name each output step by the letter or difference that it returns."""
         return [*super().output_labels(inputs), "|A - B|"]

@@ -5,7 +5,8 @@ style without the month's name, such as 05/03/1979, is ambiguous, so its source 
 5/3/1979", "fr 03/05/1979".
 
 Alignment: a digit derives from the digit it copies if the style writes all digits of that field. A month derives
-from all characters of its name, and both digits of "05" from a single "5". Hyphens and the weekday are unaligned.
+from all characters of its name, and both digits of "05" from a single "5". Hyphens and the weekday have no
+alignment.
 """
 
 import datetime
@@ -60,7 +61,7 @@ class Style(NamedTuple):
 
     locale: str
     pieces: tuple[tuple[bool, str], ...]
-    """In order: whether a piece is a field, and the field's CLDR letters or literal text."""
+    """The pieces in order: whether the piece is a field, and the field's CLDR letters or the literal text."""
 
     @property
     def numeric(self) -> bool:
@@ -85,7 +86,7 @@ class Dates(PairTask):
 
     @cached_property
     def _year(self) -> list[str]:
-        """The dates of a year in all styles: they have every month and every weekday name."""
+        """Write the dates of one year in all styles: these dates contain every month and every weekday name."""
         days = [FIRST + datetime.timedelta(days=day) for day in range(366)]
         return [write_date(style, day).source for styles in self.styles for style in styles for day in days]
 
@@ -113,7 +114,7 @@ class Dates(PairTask):
         return write_date(styles[style % len(styles)], FIRST + datetime.timedelta(days=day))
 
     def check_sample_len(self, sample_len: int | None) -> None:
-        """Raise `InputError` for any length: dates have no adjustable length."""
+        """Raise `InputError` for any length, because dates have no adjustable length."""
         if sample_len is not None:
             raise InputError(f"sample_len {sample_len} does not apply: dates have no adjustable length")
 
@@ -164,7 +165,7 @@ def write_date(style: Style, date: datetime.date) -> Pair:
 
 
 _DIGITS = {"y": (0, 4), "M": (5, 2), "L": (5, 2), "d": (8, 2)}
-"""First position and number of the answer's digits, by the first letter of a field."""
+"""Position and number of the answer's digits, by the first letter of a field."""
 
 
 def _value(field: str, date: datetime.date) -> int:
@@ -174,7 +175,7 @@ def _value(field: str, date: datetime.date) -> int:
 
 @cache
 def _render(locale: str, field: str, value: int) -> str:
-    """Write one field of a date; `value` comes from `_value`, with weekdays counted from Monday, 0."""
+    """Write one field of a date; `value` is the result of `_value`, where Monday is weekday 0."""
     day = {
         "y": lambda: datetime.date(value, 1, 1),
         "M": lambda: datetime.date(2000, value, 1),

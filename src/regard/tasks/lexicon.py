@@ -1,6 +1,6 @@
 """Vocabulary of Phrases: English and German words with their German inflection.
 
-Nouns with an accusative ending and verbs with another case than the accusative are omitted.
+The lists omit nouns with an accusative ending, and verbs whose object is not in the accusative.
 """
 
 from typing import NamedTuple

@@ -27,7 +27,7 @@ class Pair(NamedTuple):
     source: str
     target: str
     alignment: tuple[tuple[int, ...], ...]
-    """Source positions of each target character; empty if it derives from none."""
+    """Source positions of each target character; empty for a character without a source."""
 
 
 class SequenceTask(AnyTask):
@@ -42,7 +42,7 @@ class SequenceTask(AnyTask):
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
     shared = False
-    """Whether both vocabularies are one, so that a model shares one embedding."""
+    """Whether source and target share one vocabulary, so that a model shares one embedding."""
 
     @property
     @abstractmethod
@@ -56,7 +56,7 @@ class SequenceTask(AnyTask):
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Sizes of both vocabularies, maximum number of steps, and whether the vocabularies are one."""
+        """Sizes of both vocabularies, maximum numbers of steps, and whether the sides share a vocabulary."""
         return {
             "source_symbols": len(self.source_vocabulary),
             "target_symbols": len(self.target_vocabulary),
@@ -65,7 +65,7 @@ class SequenceTask(AnyTask):
         }
 
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source with the true answer; None if the task does not know it."""
+        """Return the pair of a source with the true answer; None if the task does not know the answer."""
         del source
         return None
 
@@ -114,11 +114,11 @@ class PairTask(SequenceTask):
 
     @abstractmethod
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Draw one pair; with `unseen`, one that training never draws, if the task holds some out."""
+        """Draw one pair; with `unseen`, a pair that training never draws, if the task holds out pairs."""
 
     @abstractmethod
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source with the true answer; None if the source is not one of the task."""
+        """Return the pair of a source with the true answer; None if the source does not belong to the task."""
 
     @property
     def longest_source(self) -> int:

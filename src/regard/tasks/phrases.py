@@ -1,7 +1,7 @@
 """Phrases: translate sentences of a small English grammar to German, with known word alignment.
 
-The task needs no download. It has several hundred words per language and sentences of 3 to 16 words, with gender,
-case and verb-final or inverted word order, so that the alignment is not monotonic.
+The task needs no download. The grammar has several hundred words per language and sentences of 3 to 16 words,
+with gender, case and verb-final or inverted word order, so that the alignment is not monotonic.
 
     the old dog has seen a red house        der alte Hund hat ein rotes Haus gesehen
     today the wolf does not find my key     heute findet der Wolf meinen Schlüssel nicht
@@ -81,7 +81,7 @@ class Phrases(PairTask):
         return WordVocabulary(german_words())
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Draw one sentence; with `unseen`, one that is held out from training."""
+        """Draw one sentence; with `unseen`, a sentence that is held out from training."""
 
         def pick(choices: Sequence[str]) -> str:
             return choices[int(torch.randint(len(choices), (), generator=generator))]
@@ -94,7 +94,7 @@ class Phrases(PairTask):
         return pair
 
     def check_sample_len(self, sample_len: int | None) -> None:
-        """Raise `InputError` for any length: sentences have no adjustable length."""
+        """Raise `InputError` for any length, because sentences have no adjustable length."""
         if sample_len is not None:
             raise InputError(f"sample_len {sample_len} does not apply: sentences have no adjustable length")
 

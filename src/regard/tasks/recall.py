@@ -1,8 +1,8 @@
 """Recall: key-value pairs at the start of a sequence, then noise, then a key; the answer is the value of that
 key.
 
-Information about the pairs must survive the noise. Longer sequences are harder for a recurrent state, but not for
-attention.
+A recurrent state has to keep the pairs during the noise. Longer sequences are harder for a recurrent state, but
+not for attention.
 """
 
 import string
@@ -38,9 +38,9 @@ class RecallTaskConfig:
 
 
 class Recall(Task):
-    """`pairs` keys, each followed by its value, then noise, then one of these keys.
+    """An input consists of `pairs` keys, each followed by its value, then noise, then one of these keys.
 
-    "C7A0dbaC" has the answer 7. It depends on the key's first step and on the value after it.
+    "C7A0dbaC" has the answer 7. The answer depends on the first step of the key and on the value after it.
     """
 
     name = "recall"

@@ -18,7 +18,7 @@ class SequenceConfig:
     max_len: int = 20
     """Maximum number of symbols in a sequence; lengths are uniform from 1 to this."""
     vocab_size: int = 26
-    """Number of different symbols (1 to 26; for sort, digits, 1 to 10)."""
+    """Number of different symbols: 1 to 26 letters, or 1 to 10 digits for sort."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
@@ -31,7 +31,8 @@ class _Reordering(PairTask):
 
     config_class = SequenceConfig
     symbols = string.ascii_uppercase
-    # To tell repeated symbols apart, the decoder needs its last position: its cell also reads the context.
+    # The cell of the decoder also reads the context, because the decoder needs its last position to tell repeated
+    # symbols apart.
     defaults = {"context": "both", "steps": 3500}
 
     def __init__(self, config: SequenceConfig | None = None) -> None:
@@ -73,7 +74,7 @@ class Copy(_Reordering):
     summary = "write the sequence again"
 
     def order(self, source: str) -> list[int]:
-        """Return the positions from first to last."""
+        """Return the source positions from first to last."""
         return list(range(len(source)))
 
 
@@ -84,7 +85,7 @@ class Reverse(_Reordering):
     summary = "write the sequence backwards"
 
     def order(self, source: str) -> list[int]:
-        """Return the positions from last to first."""
+        """Return the source positions from last to first."""
         return list(range(len(source)))[::-1]
 
 

@@ -10,7 +10,7 @@ from regard.tasks.base import Task
 
 
 class Signal(Task):
-    """One signal, then `max_len` letters. The output is the count of the signal's letter after it.
+    """One signal, then `max_len` letters. The output is the number of later steps with the letter of the signal.
 
     "BBABC" has the answer 2: the signal itself is not counted. The output depends on the signal and on the
     letters equal to it.
@@ -61,6 +61,6 @@ class Signal2(Signal):
 
 
 def _ordinal(letters: list[str], step: int) -> str:
-    """Return the ordinal of a letter among equal ones: 1st, 2nd, ..."""
+    """Return the ordinal of a letter among equal letters: 1st, 2nd, ..."""
     number = letters[: step + 1].count(letters[step])
     return {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")

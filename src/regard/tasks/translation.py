@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Part = Literal["train", "valid", "test"]
 HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": "test"}
-"""What the parts of a data set are called on the Hub."""
+"""Names of the parts of a data set on the Hub."""
 MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000
 PROGRESS_BYTES = 200_000_000
 """Number of bytes of text above which a progress bar is shown."""
@@ -34,13 +34,13 @@ class TranslationTaskConfig:
 
     train: tuple[str, ...] = ()
     """Training text: a source and a target file with one sentence per line, or one file of tab-separated pairs;
-    plain or .gz. With --weights: several such texts, all in the same format."""
+    plain or .gz. With --weights, give several texts, all in the same format."""
     weights: tuple[float, ...] = ()
-    """Sampling weights of several training texts, such as: --train a.tsv b.tsv --weights 1 4, for four pairs of
-    b.tsv per pair of a.tsv, whatever their sizes. Small texts are repeated. Vocabularies are learned from all
+    """Sampling weights of several training texts: --train a.tsv b.tsv --weights 1 4 draws four pairs of b.tsv per
+    pair of a.tsv, for any sizes of the files. Small texts are repeated. Vocabularies are learned from all
     texts."""
     valid: tuple[str, ...] = ()
-    """Validation text to select the best model, in the same format. Default: the last model is kept."""
+    """Validation text to select the best model, in the same format. Default: keep the last model."""
     test: tuple[str, ...] = ()
     """Test text for `regard test`, in the same format."""
     hub: str | None = None
@@ -49,15 +49,15 @@ class TranslationTaskConfig:
     languages: tuple[str, ...] = ()
     """Source and target column of the data set, such as: de en."""
     guide: str | None = None
-    """Word alignment of the training text, one line in Moses format (0-0 1-2) per pair. It supervises an
-    attention head (Garg et al. 2019): the first head of the penultimate layer."""
+    """Word alignment of the training text, one line in Moses format (0-0 1-2) per pair. The first
+    head of the penultimate layer learns this alignment (Garg et al. 2019)."""
     tokenizer: TokenizerKind = "bpe"
-    """Tokenizer: subwords (bpe or unigram), words, or characters. sentencepiece and codes are the vocabularies of
-    imported models."""
+    """Tokenizer: subwords (bpe or unigram), words, or characters. Only imported models use sentencepiece
+    and codes."""
     vocab_size: int = 12_000
     """Maximum vocabulary size."""
     joint: bool = True
-    """Share one vocabulary and one embedding between both languages; --no-joint: separate ones."""
+    """Share one vocabulary and one embedding between both languages; --no-joint: separate vocabularies."""
     lowercase: bool = False
     """Lowercase all text."""
     max_len: int = 256
@@ -72,14 +72,13 @@ class TranslationTaskConfig:
     instead of stopping."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range, and make all paths absolute: runs are used from any
-        directory."""
+        """Raise `InputError` if a value is out of range, and make all paths absolute for use in any folder."""
         check_range("vocab_size", self.vocab_size, 5, 10**7)
         check_range("max_len", self.max_len, 1, 100_000)
         if self.bleu_tokenize is not None:
             check_bleu_tokenizer(self.bleu_tokenize, installed=False)
         if self.strict and self.lenient:
-            raise InputError("strict stops at a broken line, lenient skips it: choose one")
+            raise InputError("strict stops at a broken line, but lenient skips broken lines: choose one of them")
         for name, paths in (("train", self.train), ("valid", self.valid), ("test", self.test)):
             if len(paths) > 2 and not (name == "train" and self.weights):
                 hint = "; for several texts add --weights" if name == "train" else ""
@@ -113,7 +112,7 @@ class TranslationTaskConfig:
 
     @property
     def corpora(self) -> list[tuple[str, ...]]:
-        """Files of each training text; one text unless there are weights."""
+        """Files of each training text; without weights, there is a single text."""
         files = len(self.train) // (len(self.weights) or 1)
         return [self.train[begin : begin + files] for begin in range(0, len(self.train), files or 1)]
 
@@ -121,7 +120,7 @@ class TranslationTaskConfig:
         """Return the training, validation or test text, with several training texts concatenated; None without
         text.
 
-        Raises `InputError` if it cannot be read.
+        Raises `InputError` if the text cannot be read.
         """
         from regard.data.parallel import ConcatenatedText
 
@@ -150,14 +149,14 @@ class TranslationTaskConfig:
         return digests
 
     def training_text(self) -> "PairSource":
-        """Return the training text; raises `InputError` without any."""
+        """Return the training text; raises `InputError` if no text is given."""
         text = self.text("train")
         if text is None:
             raise InputError("translation needs training text: give --train SOURCE TARGET, or --train PAIRS.tsv")
         return text
 
     def training_texts(self) -> "list[PairSource]":
-        """Return the training texts, one per weight; raises `InputError` without any."""
+        """Return the training texts, one per weight; raises `InputError` if no text is given."""
         self.training_text()
         return self._texts("train")
 
@@ -165,7 +164,7 @@ class TranslationTaskConfig:
         """Raise `InputError` if validation or test text is broken, or if the word alignment does not fit the
         text.
 
-        Test text may be missing: it is read later.
+        Test text may be missing, because it is read later.
         """
         for part in (self.valid, self.test if all(Path(path).exists() for path in self.test) else ()):
             if part and not self.lenient:
@@ -320,10 +319,10 @@ class Translation(SequenceTask):
 
     @property
     def longest_source(self) -> int:
-        """Four times the training length, so that slightly longer lines are accepted."""
+        """Four times the maximum length in training, so that longer lines are accepted."""
         return 4 * self.config.max_len
 
     @property
     def longest_target(self) -> int:
-        """The same number of tokens as for a source."""
+        """Maximum number of tokens of a translation, the same as for a source."""
         return self.longest_source

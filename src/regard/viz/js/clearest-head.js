@@ -1,6 +1,6 @@
 // The head that is opened of many.
 
-import { sinks } from "./scale.js";
+import { sampledRows, sinks } from "./scale.js";
 
 /** @import { LayerData, ViewData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
@@ -18,7 +18,7 @@ export function clearestHead({ importance }, { name }, matrix) {
     if (known) return known[head]?.added ?? 0;
     const left = new Set(sinks(matrix, head));
     let sum = 0;
-    for (let query = 1; query < matrix.rows; query += 1) {
+    for (const query of sampledRows(matrix).slice(1)) {
       let largest = 0;
       matrix.row(slice, query).forEach((weight, key) => {
         if (weight > largest && !left.has(key)) largest = weight;

@@ -5,7 +5,8 @@ import { node, svg } from "./dom.js";
 import { headName } from "./labels.js";
 import { shortNames } from "./layer-names.js";
 import { chosenMeasure } from "./measures.js";
-import { headCount, posterRows } from "./poster.js";
+import { headCount } from "./packing.js";
+import { posterRows } from "./poster.js";
 import { fitLabel } from "./labels.js";
 import { textWidth, widestText } from "./text-width.js";
 

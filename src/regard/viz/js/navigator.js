@@ -3,7 +3,8 @@
 import { clamp } from "./arithmetic.js";
 import { node, Part, select } from "./dom.js";
 import { availableMeasures, chosenMeasure, MEASURES } from "./measures.js";
-import { headCount, markTiles, poster } from "./poster.js";
+import { headCount } from "./packing.js";
+import { markTiles, poster } from "./poster.js";
 
 /** @import { InterventionData } from "./data.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
@@ -14,6 +15,7 @@ const LARGEST_TILE = 52; // pixels of a picture
 const SMALLEST_TILE = 14;
 const MOST_WIDE = 0.28; // of the view's width
 const LEAST_WIDE = 196; // pixels
+export const TABS = 900; // pixels of a view below which its panes are tabs, as in style.js
 
 /**
  * The pixels of a picture and of the whole navigator.
@@ -24,10 +26,11 @@ const LEAST_WIDE = 196; // pixels
  */
 export function navigatorSize({ map }, width, factor) {
   const heads = Math.max(...map.layers.map(headCount), 1);
-  const room = width * MOST_WIDE - AROUND_TILES * factor;
+  const most = width > TABS ? width * MOST_WIDE : width; // a tab has the whole width
+  const room = most - AROUND_TILES * factor;
   const side = Math.floor(clamp(room / heads - TILE_GAP, SMALLEST_TILE, LARGEST_TILE * factor));
   const wanted = AROUND_TILES * factor + heads * (side + TILE_GAP);
-  return { side, width: Math.round(clamp(wanted, LEAST_WIDE * factor, Math.max(width * MOST_WIDE, LEAST_WIDE))) };
+  return { side, width: Math.round(clamp(wanted, LEAST_WIDE * factor, Math.max(most, LEAST_WIDE))) };
 }
 
 export class Navigator {

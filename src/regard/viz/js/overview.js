@@ -3,7 +3,8 @@
 import { buttonGroup, checkbox, node } from "./dom.js";
 import { chosenMeasure } from "./measures.js";
 import { measureBars, measureMatrix, measureTable } from "./measure-charts.js";
-import { headCount, poster, posterRows } from "./poster.js";
+import { headCount } from "./packing.js";
+import { poster, posterRows } from "./poster.js";
 
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 

@@ -8,6 +8,15 @@ import { Matrix } from "./matrix.js";
 /** @import { LayerData, NumbersData, PackedWeights } from "./data.js" */
 
 /**
+ * The number of heads of a layer, without unpacking it.
+ *
+ * @param {Pick<LayerData, "weights">} layer
+ */
+export function headCount({ weights }) {
+  return Array.isArray(weights) ? weights.length : weights.heads;
+}
+
+/**
  * The weights of a layer, ready to draw.
  *
  * @param {LayerData} layer

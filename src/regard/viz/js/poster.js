@@ -6,6 +6,7 @@ import { layerTitle, shortNames } from "./layer-names.js";
 import { headImportance, shortImportance } from "./importance.js";
 import { chosenMeasure } from "./measures.js";
 import { headRole, roleSentence, shortRole } from "./roles.js";
+import { headCount } from "./packing.js";
 import { Scale } from "./scale.js";
 import { thumbPixels } from "./thumbs.js";
 
@@ -14,7 +15,8 @@ import { thumbPixels } from "./thumbs.js";
 
 const TEXT_FROM = 54; // pixels of a picture below which nothing is written under it
 const NUMBERS_FROM = 15; // pixels of a picture below which only each fourth head is numbered
-const AT_ONCE = 3_000_000; // weights; of more, the layers are drawn one after the other
+const AT_ONCE = 250_000; // weights; of more, the heads are drawn after the picture, so that a page opens quickly
+const SLICE = 12; // milliseconds of drawing without a pause
 const KIND_NAMES = { encoder: "encoder", decoder: "decoder", cross: "cross" };
 
 /** @typedef {{ layer: LayerData, head: number }} Small */
@@ -34,11 +36,6 @@ export function posterRows({ map, data, state }) {
   /** @param {Small} small */
   const added = ({ layer, head }) => headImportance(data, layer.name, head)?.added ?? 0;
   return [rows.flat().sort((first, second) => added(second) - added(first))];
-}
-
-/** @param {LayerData} layer */
-export function headCount({ weights }) {
-  return Array.isArray(weights) ? weights.length : weights.heads;
 }
 
 /**
@@ -194,11 +191,16 @@ function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
     flat.forEach((_, index) => fill(index));
     return finish();
   }
-  /** @param {number} index */
-  const go = (index) => {
-    if (!buttons[0].isConnected && index > 0) return; // replaced meanwhile
-    fill(index);
-    if (index + 1 < flat.length) setTimeout(() => go(index + 1));
+  /** @param {number} first */
+  const go = (first) => {
+    if (!buttons[0].isConnected) return; // replaced meanwhile
+    const end = performance.now() + SLICE;
+    let index = first;
+    while (index < flat.length && performance.now() < end) {
+      fill(index);
+      index += 1;
+    }
+    if (index < flat.length) setTimeout(() => go(index));
     else finish();
   };
   setTimeout(() => go(0));
@@ -213,9 +215,11 @@ function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
  * @param {string} kind
  */
 export function markTiles(box, { layer, state }, interventions, kind) {
-  const changed = new Set(
-    interventions.flatMap((change) => change.heads.map((head) => `${kind}-${change.layer}-${head}`)),
-  );
+  /** @type {Map<string, string>} */
+  const changed = new Map();
+  for (const { layer: name, heads, to } of interventions)
+    for (const head of heads)
+      changed.set(`${kind}-${name}-${head}`, to === "off" ? "×" : to === "uniform" ? "≡" : "•");
   for (const element of box.querySelectorAll(`.${kind}`)) {
     if (!(element instanceof HTMLElement)) continue;
     const name = element.dataset.name ?? "";
@@ -223,6 +227,7 @@ export function markTiles(box, { layer, state }, interventions, kind) {
     const on = own && (state.head === null || name === `${kind}-${layer.name}-${state.head}`);
     element.classList.toggle("on", on);
     element.classList.toggle("changed", changed.has(name));
+    element.dataset.change = changed.get(name) ?? "";
     if (on && state.head !== null) element.setAttribute("aria-current", "true");
     else element.removeAttribute("aria-current");
   }

@@ -24,6 +24,7 @@ export const SCALES = {
 };
 export const SCALE_NAMES = /** @type {ScaleName[]} */ (Object.keys(SCALES));
 
+const WEIGHED = 250_000; // weights of a head that are looked at to choose its scale: of more, every n-th row
 const FEW = 8; // in a head of fewer rows or columns, no column is a sink
 const SINK = 0.25; // mean weight of a column from which it is a sink
 const FLOOR = 0.25; // multiple of the mean weight that always gets the strongest colour: noise beside a sink stays pale
@@ -96,6 +97,16 @@ export function ownRange({ matrix, scale, changes, state }, head) {
 }
 
 /**
+ * Rows that are looked at to describe a head: all, or every n-th of many.
+ *
+ * @param {Pick<Matrix, "rows" | "columns">} matrix
+ */
+export function sampledRows({ rows, columns }) {
+  const every = Math.max(1, Math.ceil((rows * columns) / WEIGHED));
+  return Array.from({ length: Math.ceil(rows / every) }, (_, index) => index * every);
+}
+
+/**
  * The columns that receive a quarter of the weight or more on average, such as the first token or a separator.
  *
  * @param {Matrix} matrix
@@ -107,9 +118,12 @@ export function sinks(matrix, head) {
   if (rows < FEW || columns < FEW) return [];
   return cached(matrix, `sinks ${head}`, () => {
     const means = new Float32Array(columns);
-    matrix.slices[head].forEach((weight, index) => {
-      means[index % columns] += weight / rows;
-    });
+    const sample = sampledRows(matrix);
+    for (const row of sample) {
+      matrix.row(matrix.slices[head], row).forEach((weight, column) => {
+        means[column] += weight / sample.length;
+      });
+    }
     return [...means.keys()].filter((column) => means[column] >= SINK);
   });
 }
@@ -194,15 +208,16 @@ export function chooseScale(matrices, largest) {
  * @param {number} head
  */
 function visibleWeight(scale, matrix, head) {
-  const { columns } = matrix;
   const left = new Set(sinks(matrix, head));
   const { share } = scale.of(matrix, head);
   let [all, seen, total] = [0, 0, 0];
-  matrix.slices[head].forEach((weight, index) => {
-    total += weight;
-    if (left.has(index % columns)) return;
-    all += weight;
-    if (share(weight) >= VISIBLE) seen += weight;
-  });
+  for (const row of sampledRows(matrix)) {
+    matrix.row(matrix.slices[head], row).forEach((weight, column) => {
+      total += weight;
+      if (left.has(column)) return;
+      all += weight;
+      if (share(weight) >= VISIBLE) seen += weight;
+    });
+  }
   return all < 0.03 * total || all === 0 ? 1 : seen / all;
 }

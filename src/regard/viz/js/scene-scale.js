@@ -1,13 +1,14 @@
 // The colour scale of a drawing: which layers, snapshots and maps share it.
 
 import { cached } from "./cache.js";
+import { headCount } from "./packing.js";
 import { chooseScale } from "./scale.js";
 
 /** @import { LayerData, MapData, ViewData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Weights } from "./weights.js" */
 
-const MOST_WEIGHED = 1_500_000; // weights from which the scale is chosen
+const MOST_WEIGHED = 200_000; // weights from which the scale is chosen: of more, those of every n-th layer
 
 /**
  * The scale that shows most heads of an input; the same for all its layers, snapshots and interventions.
@@ -20,16 +21,14 @@ export function usualScale({ maps, original }, input, weights) {
   const map = original ?? maps[input];
   // By the outputs, which stay the same when whole layers replace thumbnails: so do the colours.
   return cached(map.outputs, "scale", () => {
-    /** @type {Matrix[]} */
-    const matrices = [];
-    let left = MOST_WEIGHED;
-    for (const layer of map.layers) {
-      const size = layer.queries.length * layer.keys.length;
-      if (left < MOST_WEIGHED && left < size) break;
-      const matrix = weights.of(layer, false);
-      left -= size * matrix.heads;
-      matrices.push(matrix);
-    }
+    const largest = Math.max(
+      ...map.layers.map((layer) => layer.queries.length * layer.keys.length * headCount(layer)),
+    );
+    const wanted = Math.max(1, Math.floor(MOST_WEIGHED / Math.max(largest, 1)));
+    const every = Math.ceil(map.layers.length / wanted);
+    const matrices = map.layers
+      .filter((_, index) => index % every === 0)
+      .map((layer) => weights.of(layer, false));
     return chooseScale(matrices, Math.max(...matrices.map((matrix) => matrix.scale)));
   });
 }

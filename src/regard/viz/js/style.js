@@ -73,7 +73,7 @@ const STYLE = `
 .regard-view :is(.thumb, .tile):hover .seat { outline: 2px solid var(--accent); }
 .regard-view :is(.thumb, .tile).on .seat { outline: 2px solid var(--focus); outline-offset: 0; }
 .regard-view :is(.thumb, .tile).changed .seat { opacity: 0.35; }
-.regard-view :is(.thumb, .tile).changed::after { content: "×"; position: absolute; inset: 0 auto auto 1px; color: var(--focus); font-weight: 700; line-height: 1; }
+.regard-view :is(.thumb, .tile).changed::after { content: attr(data-change); position: absolute; inset: 0 auto auto 1px; color: var(--focus); font-weight: 700; line-height: 1; }
 .regard-view .measure { display: block; width: 100%; height: 3px; background: var(--line); }
 .regard-view .measure i { display: block; height: 100%; background: var(--focus); forced-color-adjust: none; print-color-adjust: exact; }
 .regard-view .measure i.unsure { opacity: 0.45; }

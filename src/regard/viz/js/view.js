@@ -6,7 +6,7 @@ import { Drawing } from "./drawing.js";
 import { textFactor } from "./design-tokens.js";
 import { keyboardHelp } from "./keyboard-help.js";
 import { clearestHead } from "./clearest-head.js";
-import { navigatorSize } from "./navigator.js";
+import { navigatorSize, TABS } from "./navigator.js";
 import { Player } from "./playback.js";
 import { previewScene } from "./preview.js";
 import { currentMode, makeScene } from "./scene.js";
@@ -39,7 +39,6 @@ import { Weights } from "./weights.js";
 
 const PAPER = 680; // width of a printed page in pixels
 const LEAST_STAGE = 240; // pixels of a drawing
-const TABS = 900; // pixels of a view below which its panes are tabs, as in style.js
 
 export class View {
   /**
