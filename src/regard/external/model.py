@@ -27,7 +27,7 @@ from regard.errors import InputError, check_range, shorten
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput
 from regard.external.comparison import ModelComparison, compare_models
-from regard.external.examples import Examples, example_arguments, find_examples
+from regard.external.example_inputs import Examples, example_arguments, find_examples
 from regard.external.head_pruning import PrunedExternalModel, prunable_heads, prune_model, remove_heads
 from regard.external.layer_maps import find_layers, map_layers
 from regard.external.model_input import (

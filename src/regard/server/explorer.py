@@ -28,7 +28,7 @@ from regard.server.messages import (
 from regard.viz import AcceptsImages, GeneratesSequences, Subject
 from regard.viz.data import BesideData, LayerData, RowData, WorthData
 from regard.viz.maps import Map
-from regard.viz.serialization import first_data, layer_data, map_data, row_data
+from regard.viz.serialization import SERVED, first_data, layer_data, map_data, row_data
 
 
 class Explorer:
@@ -133,7 +133,9 @@ class Explorer:
                 raise unknown_choice("layer", name, attention.layers)
         maps = {"map": attention, "original": attention.original}
         return {
-            part: [layer_data(shown.layers[name]) for name in request.layers if name in shown.layers]
+            part: [
+                layer_data(shown.layers[name], level=SERVED) for name in request.layers if name in shown.layers
+            ]
             for part, shown in maps.items()
             if shown is not None
         }

@@ -22,6 +22,8 @@ from regard.viz.maps import LayerMap, Map, finite
 from regard.viz.thumbnails import head_measures, pool, thumbnail_side
 
 LARGEST_KEYS = 12  # keys that are listed for a row of a long input
+STORED = 6  # level of compression of a page, which is stored
+SERVED = 1  # level of an answer of many weights: half the time for 1 % more bytes
 EXACT = 20_000  # weights of a map up to which a served page gets exact numbers: at most 0.2 MB
 WHOLE = 400_000  # weights of a map up to which it gets all layers whole: at most 1.1 MB
 LEVELS = 65535  # 16 bits: a rounding error that no display resolves, in half the bytes of float32
@@ -75,6 +77,7 @@ def map_data(attention: Map, *, packed: bool = False, whole: str | None = None) 
 
     `whole`: the only layer that is no thumbnail; None for all.
     """
+    level = STORED if whole is None else SERVED
     aligned, selected = attention.aligned_head, attention.selected_head
     data: MapData = {
         "task": attention.task,
@@ -84,7 +87,7 @@ def map_data(attention: Map, *, packed: bool = False, whole: str | None = None) 
         "outputs": attention.outputs,
         "probabilities": [_json_number(probability) for probability in attention.probabilities],
         "layers": [
-            layer_data(layer, packed, thumbnail=whole not in (None, name))
+            layer_data(layer, packed, thumbnail=whole not in (None, name), level=level)
             for name, layer in attention.layers.items()
         ],
         "opens": None if aligned is None else aligned.layer.name,
@@ -126,11 +129,16 @@ def _pack_numbers(numbers: np.ndarray) -> NumbersData:
     return {"numbers": packed, "shape": list(numbers.shape)}
 
 
-def layer_data(layer: LayerMap, packed: bool = True, *, thumbnail: bool = False) -> LayerData:
-    """Return a layer as plain values; `packed` as in `map_data`. A thumbnail has the measures of its heads."""
+def layer_data(
+    layer: LayerMap, packed: bool = True, *, thumbnail: bool = False, level: int = STORED
+) -> LayerData:
+    """Return a layer as plain values; `packed` as in `map_data`, `level` as in `pack`.
+
+    A thumbnail has the measures of its heads.
+    """
     named = layer.head_names is not None or layer.head_numbers is not None
     side = thumbnail_side(layer) if thumbnail else 1
-    weights = pack(layer.weights, side) if packed else layer.weights
+    weights = pack(layer.weights, side, level) if packed else layer.weights
     return {
         "name": layer.name,
         "title": layer.title,
@@ -175,17 +183,23 @@ def image_url(pixels: np.ndarray) -> str:
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def pack(weights: np.ndarray, side: int = 1) -> PackedWeights:
+def pack(weights: np.ndarray, side: int = 1, level: int = STORED) -> PackedWeights:
     """Pack weights (H, Tq, Tk) from 0 to 1, or the maxima of their squares, as the module's docstring describes.
+
+    `level`: of the compression, from 1 (fast) to 9 (small).
 
     >>> pack(np.array([[[0.25, 0.75]]]))["largest"]
     0.75
     """
     weights = pool(weights, side) if side > 1 else weights
     usable = np.isfinite(weights)
-    levels = LEVELS if usable.all() else LEVELS - 1
+    complete = bool(usable.all())
+    levels = LEVELS if complete else LEVELS - 1
+    values = weights if complete else finite(weights)
     # Of the whole layer, so that heads share one colour scale; never 0, which could not be divided by.
-    largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
-    whole = np.where(usable, np.rint(finite(weights) / largest * levels), LEVELS).astype("<u2")
-    packed = base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode()
+    largest = max(float(values.max(initial=0.0)), 1e-9)
+    whole = np.rint(values / largest * levels).astype("<u2")
+    if not complete:
+        whole[~usable] = LEVELS
+    packed = base64.b64encode(zlib.compress(whole.tobytes(), level)).decode()
     return {"packed": packed, "largest": largest, "levels": levels, "heads": len(weights), "side": side}

@@ -37,7 +37,7 @@ def head_measures(layer: LayerMap) -> dict[str, list[float]]:
     Entropy: the mean over rows, from 0 (one key) to 1 (uniform). Distance: of query and key, the mean in tokens;
     none for encoder-decoder attention.
     """
-    weights = finite(layer.weights)
+    weights = layer.weights if np.isfinite(layer.weights).all() else finite(layer.weights)
     heads, rows, columns = weights.shape
     measures = {"entropy": _entropy(weights)}
     if layer.kind != CROSS:
