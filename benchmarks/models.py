@@ -29,7 +29,7 @@ HEADER = """# Checks of recorded architectures
 `make models` tests `regard.record` on small random models of {count} Hugging Face architectures
 (transformers {transformers}, PyTorch {torch}). No model is downloaded. A copy of each model reports its own
 attention (`attn_implementation="eager"`, `output_attentions=True`), and the records must equal it. {right} of
-{count} pass every check; the others are named below the table. Some models always compute attention by hand.
+{count} pass every check; the others are named below the table. Some models use their own attention code.
 Their records come from the same report, so the checks cover names, masks and generation only.
 
 | column | check |

@@ -8,9 +8,10 @@
 Each message is one line with the value, the expected values and the way out.
 """
 
+import copyreg
 import re
 from collections.abc import Iterable
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 MAX_LISTED = 12
 """With more choices, a message names only the nearest one."""
@@ -20,6 +21,11 @@ class RegardError(Exception):
     """Base class of all errors that Regard raises on purpose. `exit_status` is that of the command line."""
 
     exit_status = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Processes send errors to each other. By default, unpickling calls the class with the message alone,
+        # which fails for subclasses that take other arguments.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class InputError(RegardError):

@@ -24,8 +24,6 @@ Built = TypeVar("Built")
 _FORM = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):[^\W\d]\w*")
 IMPORT_SYSTEM = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
 """The modules of Python's import system."""
-_extra_folders: list[Path] = []
-"""Folders of code that another machine sent to this process."""
 
 
 class PluginError(InputError):
@@ -42,16 +40,11 @@ def plugin_module(name: str) -> str | None:
     return None if match is None else match["module"]
 
 
-def add_plugin_folders(folders: Iterable[Path]) -> None:
-    """Also search `folders` for user code in this process."""
-    _extra_folders.extend(folders)
-
-
 class _Finder:
-    """Finds modules in folders, but only for imports by user code and by this module."""
+    """Finds modules in a folder, but only for imports by user code and by this module."""
 
-    def __init__(self, folders: Iterable[Path], names: Iterable[str]) -> None:
-        self.folders = [str(folder) for folder in folders]
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        self.folder = str(folder)
         self.names = {__name__, *names}
         """The top-level modules whose imports are served."""
 
@@ -64,23 +57,20 @@ class _Finder:
         importer = frame.f_globals.get("__name__", "")
         if path is not None or not {importer, importer.partition(".")[0]} & self.names:
             return None
-        spec = _find_in_folders(name, self.folders)
+        spec = _find_in_folder(name, self.folder)
         if spec is not None:
             self.names.add(name)
         return spec
 
 
-def _find_in_folders(name: str, folders: list[str]) -> ModuleSpec | None:
-    """Find a top-level module in folders. Python's cached listings of the folders are dropped before and
-    after."""
+def _find_in_folder(name: str, folder: str) -> ModuleSpec | None:
+    """Find a top-level module in a folder. Python's cached listing of the folder is dropped before and after."""
     try:
-        for folder in folders:
-            sys.path_importer_cache.pop(folder, None)
-        return PathFinder.find_spec(name, folders)
+        sys.path_importer_cache.pop(folder, None)
+        return PathFinder.find_spec(name, [folder])
     finally:
-        for folder in folders:
-            if folder not in sys.path:
-                sys.path_importer_cache.pop(folder, None)
+        if folder not in sys.path:
+            sys.path_importer_cache.pop(folder, None)
 
 
 @contextmanager
@@ -89,7 +79,7 @@ def plugin_imports(folder: Path, *names: str) -> Iterator[None]:
 
     This includes modules that they import from there.
     """
-    finder = _Finder([folder, *_extra_folders], names)
+    finder = _Finder(folder, names)
     sys.meta_path.append(finder)
     try:
         yield
@@ -104,7 +94,7 @@ def find_plugin(name: str) -> ModuleSpec | None:
         spec = find_spec(name)
     except ValueError:  # a module without a __spec__
         return None
-    return spec or _find_in_folders(name, [str(folder) for folder in (Path.cwd(), *_extra_folders)])
+    return spec or _find_in_folder(name, str(Path.cwd()))
 
 
 def import_plugin(what: str, name: str) -> object:
@@ -142,7 +132,7 @@ def import_plugin(what: str, name: str) -> object:
 def _find_hidden(module_name: str) -> str | None:
     """Return the file in the current directory that an installed module of the same name hides, or None."""
     top = module_name.partition(".")[0]
-    spec = _find_in_folders(top, [str(Path.cwd())])
+    spec = _find_in_folder(top, str(Path.cwd()))
     loaded = getattr(sys.modules[top], "__file__", None)
     return spec.origin if spec is not None and spec.origin != loaded else None
 

@@ -139,7 +139,7 @@ def test_gradients_flow_while_recording(inputs: tuple[Tensor, Tensor, Tensor]) -
         else:
             with record(model, **limits) as records:
                 model(*inputs).square().sum().backward()
-            assert not any(each.weights.requires_grad for each in records.values())
+            assert not any(layer.weights.requires_grad for layer in records.values())
         assert model.second.query.weight.grad is not None
         grads.append(model.second.query.weight.grad.clone())
     torch.testing.assert_close(grads[1], grads[0], atol=1e-5, rtol=1e-4)

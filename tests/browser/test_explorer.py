@@ -20,7 +20,7 @@ def _type(page: Any, address: str, text: str = INPUT) -> None:
 
 
 def _prediction(page: Any) -> list[int]:
-    return [int(each) for each in page.inner_text(".prediction").split()]
+    return [int(word) for word in page.inner_text(".prediction").split()]
 
 
 def test_typed_input_is_answered(page: Any, address: str, learned: regard.AnswerRun) -> None:

@@ -65,7 +65,7 @@ def test_run_without_attention_layers_is_not_compared(
     assert (
         (status, err.count("\n")) == (2, 1)
         and "no attention layers" in err
-        and "choose a model with such layers" in err
+        and "choose a model with matching layers" in err
     )
 
 

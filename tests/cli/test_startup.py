@@ -1,5 +1,6 @@
 """Commands import only the modules that they need."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -26,9 +27,9 @@ HEAVY = {
     "uvicorn",
 }
 """Libraries that only some commands need. PyTorch's compiler imports SymPy, which takes seconds."""
-ROOMS = {
-    *("comparison", "course", "exchange.export", "exchange.ctranslate2", "foreign", "serving"),
-    *("examination.examination", "inspection.picture"),
+PARTS = {
+    *("sweep", "course", "convert.export", "convert.ctranslate2", "external", "server"),
+    *("interpret.examination", "viz.plots"),
 }
 """Packages and modules that only some commands need."""
 LIGHT = {
@@ -36,15 +37,15 @@ LIGHT = {
     ("train", "signal2", "--steps", "1"): set(),
     ("train", "dates", "--model", "transformer", "--steps", "1"): {"babel"},
     ("test", "RUN", "--samples", "5"): set(),
-    ("examine", "RUN", "--samples", "2"): {"examination.examination", "scipy"},
+    ("examine", "RUN", "--samples", "2"): {"interpret.examination", "scipy"},
     ("explain", "RUN"): set(),
-    ("show", "RUN", "--help"): {"serving"},
-    ("translate", "PAIRS", "3. Mai 1979"): {"babel", "exchange.ctranslate2", "tokenizers"},
+    ("show", "RUN", "--help"): {"server"},
+    ("translate", "PAIRS", "3. Mai 1979"): {"babel", "convert.ctranslate2", "tokenizers"},
     ("score", "PAIRS", "--input", "pairs.tsv"): {"babel"},
-    ("export", "PAIRS", "--help"): {"exchange.export", "exchange.ctranslate2"},
-    ("compare", "counting", "--help"): {"comparison"},
-    ("look", "--help"): {"foreign", "serving"},
-    ("learn", "--help"): {"course", "serving"},
+    ("export", "PAIRS", "--help"): {"convert.export", "convert.ctranslate2"},
+    ("compare", "counting", "--help"): {"sweep"},
+    ("look", "--help"): {"external", "server"},
+    ("learn", "--help"): {"course", "server"},
     ("clean", "--help"): set(),
     ("data", "--help"): set(),
     ("train", "TRANSLATION"): {"sacrebleu", "lxml", "tokenizers"},
@@ -77,14 +78,20 @@ def test_commands_import_only_what_they_need(
     done = subprocess.run([sys.executable, "-c", CODE, *words], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.splitlines()[-1].split())
-    unasked = {name for name in HEAVY if name in loaded} | {name for name in ROOMS if _in_room(name, loaded)}
-    assert unasked - LIGHT[argv] == set()
+    unneeded = {name for name in HEAVY if name in loaded} | {name for name in PARTS if _is_loaded(name, loaded)}
+    assert unneeded - LIGHT[argv] == set()
 
 
-def _in_room(name: str, loaded: set[str]) -> bool:
+def test_all_parts_exist() -> None:
+    assert all(importlib.util.find_spec(f"regard.{name}") for name in PARTS)
+
+
+def _is_loaded(name: str, loaded: set[str]) -> bool:
     """Return whether a module of Regard has been loaded; a package without loaded modules only has lazy
     exports.
     """
     return (
-        f"regard.{name}" in loaded if "." in name else any(each.startswith(f"regard.{name}.") for each in loaded)
+        f"regard.{name}" in loaded
+        if "." in name
+        else any(module.startswith(f"regard.{name}.") for module in loaded)
     )

@@ -59,8 +59,8 @@ def test_changed_parameters_are_converted_again(run: regard.TranslationRun) -> N
     translate(run)
     before = kept(run)
     with torch.no_grad():
-        for each in run.model.parameters():
-            each.add_(0.02)
+        for parameter in run.model.parameters():
+            parameter.add_(0.02)
     assert translate(run) == run.translate(SOURCES)
     assert len(kept(run)) == 1 and kept(run) != before
     assert translate(loaded(run.folder.parent)) == loaded(run.folder.parent).translate(SOURCES)

@@ -156,7 +156,7 @@ def test_translator(german: regard.TranslationRun, tmp_path: Path) -> None:
     weights = records["decoder.layers.0.cross"].weights[0].mean(0)[: len(best.tokens)]
     pieces = [*german.task.source_vocabulary.pieces(texts[0]), "</s>"]
     expected = [pieces[step] for step in weights.argmax(-1).tolist()]
-    assert [each.rpartition("<-")[2] for each in seen[0].split()] == expected
+    assert [word.rpartition("<-")[2] for word in seen[0].split()] == expected
 
 
 @pytest.mark.slow

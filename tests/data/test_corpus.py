@@ -58,7 +58,7 @@ def test_long_sentences_are_skipped_or_refused(tmp_path: Path) -> None:
         build_corpus(tmp_path / "other", PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 9 too long"):
         build_corpus(tmp_path / "other", PairList(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
-    assert [each.name for each in tmp_path.iterdir()] == ["corpus"]
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_prepared_corpus_is_reused_until_the_text_changes(tmp_path: Path) -> N
         vocabularies = learn_vocabularies(found, cutting, root, progress=False)
         assert vocabularies[0] is vocabularies[1]
         corpus = prepare_corpus(found, vocabularies, root, max_len=50, progress=False)
-        return corpus, {each.name for each in root.iterdir()}
+        return corpus, {path.name for path in root.iterdir()}
 
     first, names = prepare()
     stamp = (first.folder / TOKENS).stat().st_mtime_ns
@@ -155,8 +155,8 @@ def test_a_prepared_corpus_is_reused_until_the_text_changes(tmp_path: Path) -> N
     file.write_text(file.read_text() + "aj\tbk\n")
     third, more = prepare()
     assert len(third) == 51 and len(more) == len(names) == 3 and not more & names
-    for each in sorted(root.glob("vocabulary-*")):
-        each.write_text(each.read_text().replace("a", "b", 1))
+    for path in sorted(root.glob("vocabulary-*")):
+        path.write_text(path.read_text().replace("a", "b", 1))
     with pytest.raises(
         InputError, match="vocabulary-.*' is damaged: .*; delete the file to prepare the text again"
     ):

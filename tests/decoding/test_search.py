@@ -219,7 +219,9 @@ def test_invalid_temperature_is_refused(temperature: float) -> None:
 @pytest.mark.parametrize("scored", [True, False])
 def test_probabilities_that_are_not_finite_at_a_later_step_are_an_error(scored: bool) -> None:
     model, source = make(0), collate([[4]])
-    embedding = [each for each in model.modules() if isinstance(each, nn.Embedding)][-1]  # of targets
+    embedding = [module for module in model.modules() if isinstance(module, nn.Embedding)][
+        -1
+    ]  # the target embedding
     with torch.no_grad():  # the first step reads only BOS
         embedding.weight[torch.arange(len(embedding.weight)) != BOS] = float("nan")
     for width in (2, 3):

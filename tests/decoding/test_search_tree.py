@@ -35,10 +35,10 @@ def test_probabilities_equal_those_of_attend(translator: regard.PairRun) -> None
 def test_probability_of_a_prefix_is_the_product_of_its_tokens(translator: regard.PairRun) -> None:
     found = translator.tree(TEXT, beam=4)
     assert len(found.branches) > len(found.best)
-    for each in found.branches:
-        before = 0.0 if each.parent is None else found.branches[each.parent].log_probability
-        assert each.log_probability - before == pytest.approx(math.log(each.probability), abs=1e-4)
-        assert each.parent is None or found.branches[each.parent].step == each.step - 1
+    for branch in found.branches:
+        before = 0.0 if branch.parent is None else found.branches[branch.parent].log_probability
+        assert branch.log_probability - before == pytest.approx(math.log(branch.probability), abs=1e-4)
+        assert branch.parent is None or found.branches[branch.parent].step == branch.step - 1
     assert str(found).startswith(TEXT) and set(found.json()) == {"input", "beam", "begin", "branches", "best"}
 
 

@@ -29,7 +29,7 @@ def test_documented_calls_next_to_other_tools(tmp_path: Path, monkeypatch: pytes
     for block in blocks("from-other-tools.md"):
         exec(block, names)
     assert {"page.html", "two-heads.pdf", "pair.html", "pattern.png", "cross.png"} <= {
-        each.name for each in tmp_path.iterdir()
+        path.name for path in tmp_path.iterdir()
     }
     assert names["maps"].words().layers["layer.0"].key_labels == ["[CLS]", "the", "cat", "sat", "[SEP]"]
     np.testing.assert_array_equal(names["maps"].layers["layer.1"].weights, names["layers"][1][0].numpy())

@@ -250,7 +250,7 @@ def test_transformers_loads_a_pruned_folder(
         torch.testing.assert_close(subject.model(**given)[0], expected, atol=1e-4, rtol=1e-4)
     again = regard.look(tmp_path / "less")
     assert torch.equal(again.model(**given)[0], expected)
-    assert [each.heads for each in again.layers] == [each.heads for each in report.subject.layers]
+    assert [layer.heads for layer in again.layers] == [layer.heads for layer in report.subject.layers]
     automatic = {
         "t5": "AutoModelForSeq2SeqLM",
         "bart": "AutoModelForSeq2SeqLM",

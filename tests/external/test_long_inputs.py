@@ -192,7 +192,7 @@ def test_short_input_has_all_rows(words: Any, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(layer_maps, "LONG", 40)
     found = Client(app.make_app(app.Explorer(words))).post("/api/row", {"input": "long", "layer": "attention"})
-    assert found.status_code == 422 and "the map already contains every row" in found.json()["error"]
+    assert found.status_code == 422 and "already contains every row" in found.json()["error"]
 
 
 def test_dropped_steps_of_a_generation_give_a_warning(small: Any) -> None:

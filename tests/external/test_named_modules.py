@@ -54,7 +54,7 @@ def test_weights_are_recorded_at_the_named_module(drop: float) -> None:
     torch.testing.assert_close(records["blocks.0.attn_drop"].weights, expected(states))
     with record(model, modules="blocks.1.attn_drop", heads=[1], rows=[3]) as records:
         model(states)
-    assert [each.weights.shape for each in records.values()] == [(2, 1, 1, 5)]
+    assert [layer.weights.shape for layer in records.values()] == [(2, 1, 1, 5)]
     assert not any(module._forward_hooks for module in model.modules())
 
 

@@ -21,7 +21,7 @@ class FixedTokenizer:
         return {token: place for place, token in enumerate(self.tokens)}
 
     def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-        return [self.tokens[each] for each in ids]
+        return [self.tokens[token_id] for token_id in ids]
 
 
 KINDS: dict[str, tuple[str, list[str], list[list[int]] | None]] = {
@@ -67,7 +67,7 @@ def test_tokenizers_library() -> None:
 def test_unknown_token_id_is_its_own_label() -> None:
     class Small(FixedTokenizer):
         def convert_ids_to_tokens(self, ids: list[int]) -> list[Any]:
-            return [self.tokens[each] if each < len(self.tokens) else None for each in ids]
+            return [self.tokens[token_id] if token_id < len(self.tokens) else None for token_id in ids]
 
     assert TokenLabeler(Small("ein kleiner Hund")).labels([0, 7]) == ["ein", "[7]"]
     words = Tokenizer(models.WordLevel({"ein": 0}, unk_token="ein"))

@@ -204,7 +204,7 @@ def test_gradients_are_unchanged(name: str, mask: str) -> None:
     def gradients() -> list[Tensor]:
         model.zero_grad()
         model(states, mask).square().sum().backward()
-        return [each.grad.clone() for each in model.parameters() if each.grad is not None]
+        return [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
 
     plain = gradients()
     for way in ways_of(model, layer).values():

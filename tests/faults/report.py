@@ -103,11 +103,11 @@ def _cut(trial: Trial) -> str:
 def table(reports: list[dict[str, Any]]) -> str:
     """Return the Markdown table of several campaigns, from the data of `json`."""
     rows = ["| what | seed | tried | faults | how they ended |", "| --- | ---: | ---: | ---: | --- |"]
-    for each in reports:
-        counts = dict(each["counts"])
+    for report in reports:
+        counts = dict(report["counts"])
         faults = counts.pop("a fault", 0)
         ended = ", ".join(f"{outcome} {number:,}" for outcome, number in counts.items())
-        rows.append(f"| {each['name']} | {each['seed']} | {each['tried']:,} | {faults:,} | {ended} |")
+        rows.append(f"| {report['name']} | {report['seed']} | {report['tried']:,} | {faults:,} | {ended} |")
     return "\n".join(rows)
 
 

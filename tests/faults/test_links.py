@@ -28,7 +28,7 @@ def test_writing_through_a_link_is_detected() -> None:
     def through(path: Path, content: bytes) -> None:
         real(Path(os.path.realpath(path)), content)
 
-    one = [each for each in scenes() if each.name == "examine"]
+    one = [scene for scene in scenes() if scene.name == "examine"]
     few = mock.patch.multiple(links, scenes=lambda: one, WAYS=("link",))
     with mock.patch.object(writing, "_replace", through), few:
         report = links.main(None, seed=0)

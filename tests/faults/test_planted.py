@@ -81,7 +81,7 @@ def run(program: list[str], line: str, folder: Path) -> tuple[int, str]:
 
 def judge(folder: Path, line: str, found: tuple[int, str], expected: tuple[int, str] | None = None) -> None:
     status, said = found
-    executed = sorted(each.name for each in folder.rglob(f"{RAN}*"))
+    executed = sorted(path.name for path in folder.rglob(f"{RAN}*"))
     assert not executed, (line, executed[:5])
     assert "Traceback" not in said and "internal error" not in said, (line, said[-500:])
     if expected is not None:

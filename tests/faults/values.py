@@ -123,7 +123,7 @@ def hostile(flag: Flag, random: Random) -> list[str]:
 
 
 def _of_type(hint: Any, name: str, default: Any, random: Random) -> list[str]:
-    given = [each for each in get_args(hint) if each not in (type(None), Ellipsis)]
+    given = [part for part in get_args(hint) if part not in (type(None), Ellipsis)]
     if hint is bool:
         return [random.choice(BOOLEANS)]
     if hint is int:

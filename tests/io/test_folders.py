@@ -51,7 +51,7 @@ def test_a_link_is_replaced_and_its_target_is_unchanged(tmp_path: Path, target: 
     filled(tmp_path / "link", "two")
     assert not (tmp_path / "link").is_symlink() and content_of(tmp_path / "link") == "two"
     assert content_of(tmp_path / "run") == "one" and (tmp_path / "file").read_text() == "precious"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "link", "run"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link", "run"]
 
 
 def test_a_path_up_from_a_missing_folder_creates_nothing(tmp_path: Path) -> None:

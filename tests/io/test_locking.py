@@ -114,5 +114,5 @@ def test_the_lock_is_beside_a_link_and_not_beside_its_target(tmp_path: Path) -> 
     (tmp_path / "top").mkdir()
     (tmp_path / "top" / "run").symlink_to("../elsewhere")
     with hold_lock(tmp_path / "top" / "run"):
-        assert [each.name for each in tmp_path.rglob("*.lock")] == [".run.lock"]
+        assert [path.name for path in tmp_path.rglob("*.lock")] == [".run.lock"]
         assert (tmp_path / "top" / ".run.lock").exists()

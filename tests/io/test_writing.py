@@ -55,7 +55,7 @@ def test_unwritable_paths_are_detected_before(tmp_path: Path) -> None:
     for right in ("file", "new", "../new"):
         check_writable(tmp_path / right)
     check_writable(Path(os.devnull))
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("target", ["real", "nowhere", "pipe", "folder", "link"])
@@ -68,7 +68,7 @@ def test_a_link_is_replaced_and_its_target_is_unchanged(tmp_path: Path, target: 
     write_file(link, b"two")
     assert not link.is_symlink() and link.read_bytes() == b"two"
     assert (tmp_path / "real").read_bytes() == b"one" and not any((tmp_path / "folder").iterdir())
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "link", "pipe", "real"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "link", "pipe", "real"]
 
 
 def test_a_file_keeps_its_mode(tmp_path: Path) -> None:

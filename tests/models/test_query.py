@@ -95,8 +95,8 @@ def test_rows_of_weights_sum_to_one(config: QueryModelConfig, seed: int) -> None
     model = model_of(config, seed=seed)
     with record(model) as records:
         model(torch.randint(5, (2, 7), generator=torch.Generator().manual_seed(seed)))
-    for each in records.values():
-        torch.testing.assert_close(each.weights.sum(-1), torch.ones(each.weights.shape[:-1]))
+    for layer in records.values():
+        torch.testing.assert_close(layer.weights.sum(-1), torch.ones(layer.weights.shape[:-1]))
 
 
 @pytest.mark.parametrize("enc_layers", [0, 1])

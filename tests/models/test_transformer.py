@@ -54,7 +54,7 @@ def test_output_layer_can_be_separate_with_biases(generator: torch.Generator) ->
     assert new == {"output.weight", "output_bias"} | {
         name for name in new if name.endswith(("query.bias", "key.bias", "value.bias", "output.bias"))
     }
-    assert all(each.eps == 0.1 for each in model.modules() if isinstance(each, torch.nn.LayerNorm))
+    assert all(module.eps == 0.1 for module in model.modules() if isinstance(module, torch.nn.LayerNorm))
 
 
 def test_projections_have_pytorchs_initial_range() -> None:

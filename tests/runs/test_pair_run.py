@@ -15,7 +15,7 @@ SMALL: dict[str, Any] = {"hidden": 8, "batchsize": 6, "steps": 40, "progress": F
 
 
 def files(run: regard.Run) -> dict[str, bytes]:
-    return {str(each.relative_to(run.folder)): each.read_bytes() for each in run.folder.rglob("*.*")}
+    return {str(path.relative_to(run.folder)): path.read_bytes() for path in run.folder.rglob("*.*")}
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_playback_of_a_translation_uses_the_last_answer(tmp_path: Path) -> None:
     assert isinstance(run, regard.TranslationRun)
     found = run.playback("Heute läuft der alte Hund.")
     labels = [frame.cross.query_labels for frame in found.frames]
-    assert len({tuple(each) for each in labels}) == 1 and found.steps == [0, 1, 3, 12]
+    assert len({tuple(label) for label in labels}) == 1 and found.steps == [0, 1, 3, 12]
     assert len({str(frame.prediction) for frame in found.frames}) > 1
 
 

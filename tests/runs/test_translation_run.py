@@ -26,7 +26,7 @@ FEW: dict[str, Any] = {**TINY, "steps": 12, "validate_every": 5, "progress": Fal
 
 
 def files(run: regard.Run) -> dict[str, bytes]:
-    return {str(each.relative_to(run.folder)): each.read_bytes() for each in run.folder.rglob("*.*")}
+    return {str(path.relative_to(run.folder)): path.read_bytes() for path in run.folder.rglob("*.*")}
 
 
 def test_translation_beats_chance(german: regard.TranslationRun) -> None:

@@ -156,7 +156,7 @@ def test_refuses_a_measurement_with_other_flags(tmp_path: Path) -> None:
         (("--vary", "score"), "vary 'score' has no values"),
         (("--vary", "score=dot,dto"), "score 'dto' is unknown"),
         (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean score?"),
-        (("--vary", "score=dot,dot"), "give each value once"),
+        (("--vary", "score=dot,dot"), "each value once"),
         (("--vary", "hidden=4,x"), "hidden"),
         (("--vary", "seed=1,2"), "seed cannot be set"),
         (("--vary", "context=cell,output", "--query", "current"), "query current does not fit context cell"),
@@ -177,7 +177,7 @@ def test_refuses_translation_without_a_test_text(command: Command, tmp_path: Pat
     flags = [word for name in ("train", "valid") for word in (f"--{name}", *map(str, text[name]))]
     kept = tmp_path / "kept"
     status, _, err = command("compare", "translation", *flags, "--vary", "hidden=8,16", "--savepath", kept)
-    assert status == 2 and err == "regard: translation has no text to test on: give one with --test\n"
+    assert status == 2 and err == "regard: translation has no test text: give a text with --test\n"
     assert not kept.exists()
 
 

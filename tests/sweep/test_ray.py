@@ -1,9 +1,10 @@
-"""The Ray backend: transferred files, lost machines and messages."""
+"""The Ray backend: shared storage, lost machines and messages."""
 
 import contextlib
 import importlib.util
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -13,6 +14,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,118 +24,92 @@ import pytest
 
 import regard
 from regard.errors import InputError, MachineError
-from regard.sweep import Ray, compare, ray
-from regard.sweep.file_transfer import Code, Files, measure_with_code, pack, read_last_step
-from regard.sweep.job import Job
-from regard.sweep.trainer import TrainingUpdate
-from regard.training import RunFolder
-from tests.sweep.cluster import LostError, lose_at, short_checkpoints
+from regard.io import hold_lock
+from regard.sweep import Ray, compare
+from regard.sweep.job import Job, measure
+from regard.sweep.ray import Driver, measure_on_machine
+from regard.training import code_digests
+from regard.version import __version__
+from tests.sweep.cluster import LostError, job, lose_at, short_checkpoints
 
 Command = Callable[..., tuple[int, str, str]]
 SMALL: dict[str, Any] = {"steps": 30, "hidden": 4, "batchsize": 8, "seeds": 2, "progress": False}
 
 
-class Machine:
-    """A trainer in this process.
+class FakeRay:
+    """The used part of Ray's interface; all tasks run at once in this process.
 
-    `ends`: the step at which each started trainer is lost; 0: before the first reply, None: never.
+    `ends`: the step at which each started training is lost; 0: before it begins, None: never.
     """
+
+    class exceptions:  # noqa: N801
+        """Ray's exceptions."""
+
+        RayError = type("RayError", (Exception,), {})
+        RayTaskError = type("RayTaskError", (RayError,), {"cause": None})
+        TaskCancelledError = type("TaskCancelledError", (RayError,), {})
 
     ends: list[int | None]
     begun: list[list[str]]
-    stopped: int
-    fails: Exception | None
-    folder: Path
+    """Names of the training states at the start of each training."""
+    cancelled: int
+    free: float
 
-    def begin(
-        self, version: str, stored: dict[str, Any], files: Files, code: Code, threads: int
-    ) -> TrainingUpdate:
-        end = Machine.ends.pop(0) if Machine.ends else None
-        Machine.begun.append(sorted(Path(name).name for name in files if "trainer" in name))
-        if end == 0:
-            raise FakeRay.exceptions.RayError
-        self.job = Job(stored, Machine.folder / str(len(Machine.begun)))
-        for name, content in files.items():
-            (self.job.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.job.folder / name).write_bytes(content)
-        self.updates: list[TrainingUpdate | Exception] = []
+    @staticmethod
+    def remote(work: Callable[..., Any]) -> Any:
+        def options(num_cpus: int, max_retries: int) -> Any:
+            assert max_retries == 0
+            return SimpleNamespace(remote=lambda *args: FakeRay.start(work, *args))
+
+        return SimpleNamespace(options=options)
+
+    @staticmethod
+    def start(work: Callable[..., Any], driver: Driver, job: Job, *args: Any) -> Any:
+        end = FakeRay.ends.pop(0) if FakeRay.ends else None
+        FakeRay.begun.append([path.name for path in (job.run.path / "trainer").glob("*")])
+        outcome: Any = FakeRay.exceptions.RayError("lost")
         with pytest.MonkeyPatch.context() as patch:
-            if end is not None:
+            if end:
                 lose_at(end, patch)
-            try:
-                measured = measure_with_code(([], None), self.job)
-            except LostError:
-                self.updates = [
-                    TrainingUpdate(files=pack(self.job.folder, {})[0]),
-                    FakeRay.exceptions.RayError(),
-                ]
-            else:
-                self.updates = [TrainingUpdate(files=pack(self.job.folder, {})[0], measured=measured)]
-        if Machine.fails is not None:
-            self.updates = [TrainingUpdate(error=Machine.fails)]
-        return TrainingUpdate()
-
-    def poll(self, seconds: float) -> TrainingUpdate:
-        update = self.updates.pop(0)
-        if isinstance(update, Exception):
-            raise update
-        return update
-
-    def stop(self) -> TrainingUpdate:
-        Machine.stopped += 1
-        return TrainingUpdate(files=pack(self.job.folder, {})[0], ended=True)
-
-
-class FakeRay:
-    """The used part of Ray's interface; all calls run at once in this process."""
-
-    exceptions = SimpleNamespace(
-        RayError=type("RayError", (Exception,), {}), RayTaskError=type("No", (Exception,), {})
-    )
-    held = 0
+            if end != 0:
+                with contextlib.suppress(LostError):
+                    outcome = FakeRay.call(work, driver, job, *args)
+        return Reference(outcome)
 
     @staticmethod
-    def remote(cls: type) -> Any:
-        def make() -> Any:
-            FakeRay.held += 1
-            made = cls()
-
-            def call(name: str) -> Any:
-                return SimpleNamespace(remote=lambda *args: FakeRay.done(getattr(made, name), *args))
-
-            return SimpleNamespace(**{name: call(name) for name in ("begin", "poll", "stop")})
-
-        return SimpleNamespace(options=lambda num_cpus: SimpleNamespace(remote=make))
-
-    @staticmethod
-    def done(method: Callable[..., Any], *args: Any) -> Any:
+    def call(work: Callable[..., Any], *args: Any) -> Any:
         try:
-            value = method(*args)
-        except Exception as error:
-            return SimpleNamespace(error=error)
-        return SimpleNamespace(error=None, value=value)
+            return work(*pickle.loads(pickle.dumps(args)))
+        except InputError as error:
+            failure = FakeRay.exceptions.RayTaskError("a traceback")
+            failure.cause = pickle.loads(pickle.dumps(error))
+            return failure
 
     @staticmethod
-    def get(answer: Any, timeout: float | None) -> Any:
-        if answer.error is not None:
-            raise answer.error
-        return answer.value
+    def get(reference: "Reference") -> Any:
+        if isinstance(reference.outcome, Exception):
+            raise reference.outcome
+        return reference.outcome
 
     @staticmethod
-    def wait(answers: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
-        return answers, []
+    def wait(references: list[Any], num_returns: int = 1, timeout: float = 0.0) -> tuple[list[Any], list[Any]]:
+        return references, []
 
     @staticmethod
-    def kill(trainer: Any) -> None:
-        FakeRay.held -= 1
+    def cancel(reference: Any) -> None:
+        FakeRay.cancelled += 1
 
     @staticmethod
     def cluster_resources() -> dict[str, float]:
         return {"CPU": 1.0}
 
     @staticmethod
-    def nodes() -> list[dict[str, bool]]:
-        return [{"Alive": True}, {"Alive": False}]
+    def available_resources() -> dict[str, float]:
+        return {"CPU": FakeRay.free} if FakeRay.free else {}
+
+    @staticmethod
+    def nodes() -> list[dict[str, Any]]:
+        return [{"Alive": True, "Resources": {"CPU": 1.0}}, {"Alive": False, "Resources": {"CPU": 8.0}}]
 
     @staticmethod
     def get_runtime_context() -> Any:
@@ -143,20 +120,19 @@ class FakeRay:
         return True
 
 
-@pytest.fixture(autouse=True)
-def _fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    Machine.ends, Machine.begun, Machine.stopped, Machine.fails = [], [], 0, None
-    Machine.folder = tmp_path / "there"
-    FakeRay.held = 0
-    short_checkpoints(monkeypatch)
-    monkeypatch.setattr(ray, "Trainer", Machine)
-    yield
-    assert FakeRay.held == 0  # all machines are released
+@dataclass(eq=False)
+class Reference:
+    """A reference to the outcome of a task."""
+
+    outcome: Any
 
 
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeRay.ends, FakeRay.begun, FakeRay.cancelled, FakeRay.free = [], [], 0, 1.0
+    short_checkpoints(monkeypatch)
     monkeypatch.setitem(sys.modules, "ray", FakeRay)
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 def losses(comparison: regard.Comparison) -> list[tuple[float, float]]:
@@ -164,16 +140,14 @@ def losses(comparison: regard.Comparison) -> list[tuple[float, float]]:
 
 
 @pytest.mark.usefixtures("faked")
-def test_trainings_of_a_lost_machine_resume(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Machine.ends = [20, None, None]
+def test_trainings_of_a_lost_machine_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    FakeRay.ends = [20, None, None]
     flags = {**SMALL, "progress": True}
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "ray", on=Ray(), **flags)
     err = capsys.readouterr().err
-    assert "Ray cluster at 10.0.0.1:6379: 1 machine, 1 core" in err
+    assert "Ray cluster at 10.0.0.1:6379: 1 machine, 1 core" in err and "trainings wait" not in err
     assert "score=dot, seed-0: process or machine lost; resumes from step 20" in err
-    assert Machine.begun[:2] == [[], []] and "step-20.safetensors" in Machine.begun[2]
+    assert FakeRay.begun[:2] == [[], []] and FakeRay.begun[2] == ["step-20.safetensors"]
     assert err.splitlines()[-1] == "compare: 2 of 2 done"
     here = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "here", on=_InThisProcess(), **SMALL)
     assert losses(result) == losses(here)
@@ -183,40 +157,100 @@ def test_trainings_of_a_lost_machine_resume(
 
 class _InThisProcess:
     def run(self, jobs: Any, tell: Any) -> Iterator[Any]:
-        for job in jobs:
-            yield job, measure_with_code(([], None), job)
+        for training in jobs:
+            yield training, measure(training)
+
+
+@pytest.mark.usefixtures("faked")
+@pytest.mark.parametrize(("free", "cpus"), [(0.0, 1), (1.0, 2)])
+def test_reports_that_trainings_wait_for_cores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], free: float, cpus: int
+) -> None:
+    FakeRay.free = free
+    flags = {**SMALL, "progress": True}
+    compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(cpus=cpus), **flags)
+    assert f"has {cpus} free cores yet: trainings wait" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("faked")
 def test_gives_up_after_repeated_losses(tmp_path: Path) -> None:
-    Machine.ends = [0, None, 0, 0]
+    FakeRay.ends = [0, None, 10, 0, 0, 0]  # two losses at step 0, which is saved first, then at step 10
     with pytest.raises(MachineError, match="1 of 2 trainings were lost 3 times without a new checkpoint"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
+    assert len(FakeRay.begun) == 5
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
-    assert len(Machine.begun) == 5 and len(losses(result)) == 2
+    assert len(losses(result)) == 2
 
 
 @pytest.mark.usefixtures("faked")
-def test_stopping_fetches_saved_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    Machine.ends = [10, 20]
-    with monkeypatch.context() as patch:
-        patch.setattr(ray, "read_last_step", stop)
-        with pytest.raises(KeyboardInterrupt):
-            compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
-    assert Machine.stopped == 1
-    folders = [tmp_path / "counting" / "score=dot" / f"seed-{seed}" / "counting" for seed in range(2)]
-    assert [read_last_step(RunFolder(folder)) for folder in folders] == [10, 20]
-    assert not [path for path in tmp_path.rglob(".*") if path.is_file()]  # no run is locked
-
-
-@pytest.mark.usefixtures("faked")
-def test_errors_of_trainings_are_raised(tmp_path: Path) -> None:
-    Machine.fails = InputError("on node-7: file '/data/de.txt' does not exist")
-    with pytest.raises(InputError, match="on node-7: file"):
+def test_errors_of_trainings_are_raised_and_stop_the_others(tmp_path: Path) -> None:
+    run = tmp_path / "counting" / "score=dot" / "seed-0" / "counting"
+    with hold_lock(run), pytest.raises(InputError, match=f"on {socket.gethostname()}: .* is being written by"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
+    assert FakeRay.cancelled == 1
+    assert not [path for path in tmp_path.rglob(".*") if path.is_file()]  # neither a lock nor the marker
+
+
+@pytest.mark.usefixtures("faked")
+def test_a_lost_training_waits_for_its_former_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine that holds it may not know yet that the cluster has lost it."""
+    training = job(tmp_path / "seed-0")
+    with ExitStack() as lock:
+        lock.enter_context(hold_lock(training.run.path))
+        monkeypatch.setattr(time, "sleep", lambda seconds: lock.close())
+        assert measure_on_machine(driver(tmp_path), training, {}, True).parameters > 0
+
+
+def driver(folder: Path, **changes: Any) -> Driver:
+    """Return the driver of a comparison in a folder."""
+    (folder / "marker").touch()
+    return replace(Driver(__version__, "head", folder / "marker", folder, [], 1), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": "0.0.1"}, f"Regard {__version__} is installed, but 0.0.1 is required: install that"),
+        (
+            {"marker": Path("/no/such/marker")},
+            "the folder '/no/such' of head is not visible: start the command on",
+        ),
+        (
+            {"working_folder": Path("/no/such")},
+            "the folder '/no/such' of head is not visible: start the command on",
+        ),
+    ],
+)
+def test_refuses_a_machine_without_the_version_or_the_disk(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(f"on {socket.gethostname()}: {message}")):
+        measure_on_machine(driver(tmp_path, **changes), job(tmp_path / "seed-0"), {}, False)
+    assert not (tmp_path / "seed-0").exists()
+
+
+@pytest.mark.usefixtures("faked")
+@pytest.mark.parametrize(
+    ("example", "task", "flags", "named"),
+    [
+        ("doubles.py", "./doubles.py", {}, "task file '.*doubles.py'"),
+        ("lookback.py", "reverse", {"model": "lookback:LookBack"}, "model 'lookback:LookBack'"),
+    ],
+)
+def test_a_machine_needs_the_same_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str, task: str, flags: dict[str, Any], named: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / example
+    own.write_text((Path(__file__).parents[2] / "examples" / example).read_text())
+    training = job(tmp_path / "seed-0", task, steps=10, **flags)
+    digests = code_digests(training.stored)
+    assert [re.fullmatch(named, name) is not None for name in digests] == [True]
+    monkeypatch.chdir("/")  # the task changes to the folder of the command
+    assert measure_on_machine(driver(tmp_path), training, digests, False).parameters > 0
+    own.write_text(own.read_text() + "\n")
+    with pytest.raises(InputError, match=f"{named} is missing, or differs from that of head"):
+        measure_on_machine(driver(tmp_path), training, digests, False)
 
 
 @pytest.mark.parametrize(
@@ -252,8 +286,11 @@ def test_without_ray(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def cluster() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Start a cluster of two single-core nodes; yield its address and the process of the worker node."""
+    monkeypatch.setenv(
+        "RAY_AUTH_MODE", "disabled"
+    )  # otherwise the head uses a token of ~/.ray, the node does not
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -286,37 +323,53 @@ def cluster() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
-def test_a_killed_machine_loses_only_the_steps_since_the_checkpoint(
-    tmp_path: Path, cluster: tuple[str, subprocess.Popen[bytes]]
-) -> None:
-    address, other = cluster
-    # Slow steps, so that the machine can be killed before the training ends.
-    (tmp_path / "slow.py").write_text(SLOW)
-    argv = ["compare", "slow.py", "--vary", "lr=0.01", "--seeds", "2", "--steps", "1000", "--hidden", "4"]
+def start_slow(folder: Path, address: str, steps: int) -> tuple[list[str], subprocess.Popen[str], list[Job]]:
+    """Start a comparison on a cluster with slow steps, so that it can be stopped before its end.
+
+    Return the command without flags of the cluster, the process, and its two jobs.
+    """
+    own = folder / "slow.py"
+    own.write_text(SLOW)
+    argv = ["compare", "slow.py", "--vary", "lr=0.01", "--seeds", "2", "--steps", str(steps), "--hidden", "4"]
     command = [sys.executable, "-m", "regard", *argv]
     process = subprocess.Popen(
         [*command, "--on", "ray", "--address", address, "--savepath", "ray"],
-        cwd=tmp_path,
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    kept = tmp_path / "ray" / "slow" / "lr=0.01"
-    runs = [RunFolder(kept / f"seed-{seed}" / "slow") for seed in range(2)]
+    runs = [folder / "ray" / "slow" / "lr=0.01" / f"seed-{seed}" for seed in range(2)]
+    return command, process, [job(run, str(own)) for run in runs]
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until a condition holds while a process runs."""
+    deadline = time.monotonic() + 180
+    while not condition():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+
+
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+
+
+@pytest.mark.slow
+@needs_ray
+def test_a_killed_machine_loses_only_the_steps_since_the_checkpoint(
+    tmp_path: Path, cluster: tuple[str, subprocess.Popen[bytes]]
+) -> None:
+    address, other = cluster
+    command, process, jobs = start_slow(tmp_path, address, 2000)
     try:
-        deadline = time.monotonic() + 180
-        while not all(run.exists() and read_last_step(run) >= 500 for run in runs):
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.1)
+        wait_until(lambda: all(training.run.exists() and training.last_step >= 500 for training in jobs), process)
         os.killpg(other.pid, signal.SIGKILL)
         out, _ = process.communicate(timeout=240)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == 0, out
-    assert re.search(r"seed-[01]: process or machine lost; resumes from step 500\b", out), out
+    assert re.search(r"seed-[01]: process or machine lost; resumes from step (500|1000|1500)\b", out), out
     assert "compare: 2 of 2 done" in out and "Traceback" not in out
     subprocess.run([*command, "--savepath", "here"], cwd=tmp_path, capture_output=True, check=True, timeout=240)
     summaries = [
@@ -325,10 +378,39 @@ def test_a_killed_machine_loses_only_the_steps_since_the_checkpoint(
     for summary in summaries:
         del summary["means"][0]["seconds"]
     assert summaries[0] == summaries[1]
-    for run in runs:
+    for run in [training.run for training in jobs]:
         same = tmp_path / "here" / run.path.relative_to(tmp_path / "ray")
         assert run.model_file.read_bytes() == (same / "model.safetensors").read_bytes()
         assert run.metrics_file.read_bytes() == (same / "metrics.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+@needs_ray
+def test_a_stopped_comparison_saves(tmp_path: Path, cluster: tuple[str, subprocess.Popen[bytes]]) -> None:
+    steps = [0, 0]
+    # Ray replaces the status of an exit while it waits by 1.
+    for sent, status in ((signal.SIGINT, 130), (signal.SIGTERM, 1)):
+        _, process, jobs = start_slow(tmp_path, cluster[0], 1_000_000)
+
+        def further(jobs: list[Job] = jobs, steps: list[int] = steps) -> bool:
+            return all(
+                training.run.exists() and (training.run.read_metrics() or [{"step": 0}])[-1]["step"] > step + 50
+                for training, step in zip(jobs, steps, strict=True)
+            )
+
+        try:
+            wait_until(further, process)
+            process.send_signal(sent)
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+        assert process.returncode == status and "Traceback" not in out, out
+        for index, training in enumerate(jobs):
+            metrics = training.run.known_metrics()[-1]
+            assert 0 <= training.last_step - metrics["step"] < 10 and training.last_step > steps[index] + 50
+            steps[index] = training.last_step
+        assert not [path for path in tmp_path.rglob(".*") if path.is_file()]  # neither a lock nor the marker
 
 
 SLOW = """

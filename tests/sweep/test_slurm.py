@@ -16,7 +16,6 @@ import pytest
 import regard
 from regard.errors import InputError, MachineError
 from regard.sweep import Slurm, compare, slurm
-from regard.sweep.file_transfer import read_last_step
 from regard.sweep.job import Job, measure
 from tests.sweep.cluster import job
 
@@ -214,7 +213,7 @@ def test_the_time_limit_saves_and_requeues(tmp_path: Path) -> None:
                 training(long_job)
     finally:
         timer.join()
-    step = read_last_step(long_job.run)
+    step = long_job.last_step
     assert step > 0 and step == regard.load(long_job.run.path).step
     [submission] = submissions
     again: Any = pickle.loads(pickle.dumps(submission.function))

@@ -69,12 +69,12 @@ def test_unknown_task_is_reported(tmp_path: Path, name: str, content: str | None
 
 
 def test_examples_are_parsed_and_answered() -> None:
-    assert [each.task for each in examples()] == [name for name in TASKS if name != "translation"]
-    for each in examples():
-        task = find_task(each.task).restore(None, {})
+    assert [example.task for example in examples()] == [name for name in TASKS if name != "translation"]
+    for example in examples():
+        task = find_task(example.task).restore(None, {})
         if isinstance(task, PairTask):
-            known = task.known(each.input)
-            assert known is not None and known.target == each.answer
+            known = task.known(example.input)
+            assert known is not None and known.target == example.answer
         else:
             assert isinstance(task, Task)
-            assert " ".join(map(str, task.answer(task.parse(each.input))[0].tolist())) == each.answer
+            assert " ".join(map(str, task.answer(task.parse(example.input))[0].tolist())) == example.answer

@@ -16,7 +16,7 @@ FLAGS: dict[str, Any] = {"hidden": 8, "heads": 2, "steps": 60, "batchsize": 7, "
 
 
 def files(run: regard.Run) -> dict[str, bytes]:
-    return {str(each.relative_to(run.folder)): each.read_bytes() for each in run.folder.rglob("*.*")}
+    return {str(path.relative_to(run.folder)): path.read_bytes() for path in run.folder.rglob("*.*")}
 
 
 def test_run_depends_on_the_seed_only(tmp_path: Path) -> None:

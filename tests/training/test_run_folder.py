@@ -168,9 +168,9 @@ def test_folder_that_is_not_a_run_is_not_replaced(tmp_path: Path) -> None:
 def test_truncated_last_line_of_metrics_is_ignored(run: RunFolder) -> None:
     with run.metrics_file.open("a") as file:
         file.write('{"step": 20, "lo')
-    assert [each["step"] for each in run.read_metrics()] == [10, 12]
+    assert [metrics["step"] for metrics in run.read_metrics()] == [10, 12]
     run.cut_metrics(10)
-    assert [each["step"] for each in run.read_metrics()] == [10]
+    assert [metrics["step"] for metrics in run.read_metrics()] == [10]
 
 
 def test_run_of_format_5_is_read(run: RunFolder) -> None:

@@ -71,7 +71,7 @@ def test_code_runs_only_for_its_trainer(tmp_path: Path, name: str) -> None:
     (tmp_path / "ran").unlink()
     for words in (["test", name], ["examine", name], ["prune", name], ["show", name], ["translate", name, "A"]):
         assert refused(command(tmp_path, *words, state="other"), tmp_path), words
-    assert refused(command(tmp_path, "positions", "--run", name, state="other"), tmp_path)
+    assert refused(command(tmp_path, "plot", "positions", name, state="other"), tmp_path)
     trusting = command(tmp_path, "test", name, "--samples", "2", "--trust_code", state="other")
     assert trusting.returncode == 0 and (tmp_path / "ran").exists()
     (tmp_path / "ran").unlink()

@@ -28,9 +28,9 @@ def in_javascript(kind: Any) -> str:
     """Return the JSDoc type of a Python one; of a union, in alphabetical order."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
-        return union(f'"{each}"' for each in parts)
+        return union(f'"{part}"' for part in parts)
     if origin in (typing.Union, types.UnionType):
-        return union(in_javascript(each) for each in parts)
+        return union(in_javascript(part) for part in parts)
     if origin is list:
         return f"{in_javascript(parts[0])}[]"
     if origin is dict:

@@ -131,4 +131,4 @@ def test_caption_mentions_omitted_labels(tmp_path: Path) -> None:
         return found.save(tmp_path / "a.svg").read_text(encoding="utf-8")
 
     assert "steps is labelled" not in saved(12) and "␣w3" in saved(12) and "▁" not in saved(12)
-    assert "1 in 2 steps is labelled for lack of room" in saved(330)
+    assert "1 in 2 steps is labelled for lack of space" in saved(330)

@@ -49,7 +49,7 @@ class CompareFlags:
     """Directory of the comparisons. This one is stored in a subfolder named after its task."""
     on: Literal["here", "ray", "slurm"] = "here"
     """Machines that run the trainings: here (in parallel on the cores of this machine), a Ray cluster, or a Slurm
-    cluster."""
+    cluster. The machines of a cluster must share the disk of --savepath."""
     address: str | None = None
     """For ray: host:port of the head node. Default: $RAY_ADDRESS, or the cluster of this machine."""
     cpus: int | None = None

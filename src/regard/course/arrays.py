@@ -11,12 +11,12 @@ from regard.course.exercises.exercise import Array, Case, RandomLanguageModel, T
 
 Library = Literal["torch", "numpy"]
 Outputs = Sequence[Array]
-# Learners' code runs in 32 bits. Right solutions differ from the reference by up to about 1e-5 of the largest
-# number; the mistakes of the catalogue differ by more than 50 times this tolerance (a test checks it).
+# Learners' code computes in 32 bits. Right solutions differ from the reference by up to about 1e-5 of the largest
+# number; known mistakes differ by more than 50 times this tolerance (a test checks this).
 ROUNDING = 2e-4
 """Largest difference that counts as rounding, relative to the largest number or to 1."""
 GRADIENT_ROUNDING = 5e-3
-"""The same for gradients, which add up many rounding errors."""
+"""Largest difference of gradients that counts as rounding; gradients add up many rounding errors."""
 
 
 def loaded_torch() -> Any:
@@ -153,7 +153,8 @@ def equal_outputs(case: Case, outputs: Outputs, expected: Outputs) -> bool:
 def equal_gradients(gradient: float | None, expected: tuple[float, float]) -> bool:
     """Return whether a gradient lies between the two one-sided measurements, up to rounding.
 
-    At the kink of a ReLU the two differ, and rounding decides on which side the learner's numbers are.
+    At the kink of a ReLU the two measurements differ, and rounding decides on which side the learner's numbers
+    are.
 
     >>> equal_gradients(1.5, (1.0, 2.0)), equal_gradients(3.0, (1.0, 2.0)), equal_gradients(None, (1.0, 2.0))
     (True, False, False)

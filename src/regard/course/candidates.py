@@ -1,6 +1,7 @@
 """Find the functions and classes in a learner's file that answer an exercise, and the library code that they use.
 
-Only code that is written in the file counts as an answer. An imported function does not, whatever its name is.
+Only code that is written in the file counts as an answer. An imported function does not count as an answer,
+whatever its name is.
 """
 
 import ast
@@ -28,14 +29,17 @@ WRAPPED = (
 )
 """Attributes in which decorators, partial functions, methods and compilers keep the original function."""
 MAX_DEPTH = 4
-"""Levels of wrappers that are opened."""
+"""Number of nested wrappers that are unwrapped."""
 SOLVES_EXERCISE = re.compile(
     r"attention|\btransformer(encoder|decoder)?(layer)?\b|sinusoid|masked.?softmax|beam.?search|greedy", re.I
 )
 """Names of library functions that do the work of an exercise. Softmax and matmul do not."""
 COURSE = Path(__file__).parent
 SOLUTIONS = ("reference", "mistakes")
-"""Folders of the course with solutions. Its other code runs whenever an answer is called."""
+"""Folders of the course that contain solutions.
+
+The other code of the learner's file runs whenever an answer is called.
+"""
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
 
 
@@ -46,7 +50,7 @@ class Candidates:
     names: Mapping[str, Any]
     """All names of the file's module."""
     own: dict[str, Any]
-    """Callable objects that are written in the file, by name."""
+    """Callable objects whose code is in the file, by name."""
     exercises: dict[str, str] = field(default_factory=dict)
     """Name of the answer to each exercise."""
     passed_over: dict[str, list[str]] = field(default_factory=dict)
@@ -86,7 +90,7 @@ class Candidates:
 
 
 def find_candidates(names: Mapping[str, Any], exercise: Exercise | None) -> Candidates:
-    """Find the answers among the names of a module, to one exercise or to all of them.
+    """Find the answers to one exercise or to all exercises among the names of a module.
 
     The exercise's own name has priority over its aliases. If one exercise is given and no name fits, its answer
     is the file's only function or class, not counting helpers that others use.
@@ -126,7 +130,7 @@ def _rank(name: str, value: Any, exercise: Exercise) -> tuple[int, bool]:
 
 
 def fits(candidate: Any, exercise: Exercise) -> bool:
-    """Return whether a function accepts the inputs of an exercise, or a class can be built from its sizes."""
+    """Return whether a function accepts the inputs of an exercise, or whether a class accepts its sizes."""
     try:
         own = [p for p in inspect.signature(candidate).parameters.values() if p.kind in POSITIONAL]
     except (TypeError, ValueError):
@@ -248,7 +252,7 @@ class CallMonitor:
         self._library_frame = None
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        # Only the outermost library function counts: what it calls is the library's business.
+        # Record only the outermost library function, not the functions that it calls.
         outermost = self._library_frame is None
         if event == "call":
             code = frame.f_code

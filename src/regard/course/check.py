@@ -19,8 +19,8 @@ from regard.io import write_new
 def check(object: str | Path | Callable[..., Any], exercise: str | None = None) -> CheckReport:
     """Check a learner's own code: a Python file, or a function or class.
 
-    The code runs in a separate process with limits of time and memory. Its results are compared with a reference
-    on many inputs. If they are wrong, they are compared with the results of known mistakes.
+    The code runs in a separate process with limits of time and memory. The results are compared with a reference
+    on many inputs. Wrong results are compared with the results of known mistakes.
 
     object: path of a file, or a function, class or module instance.
     exercise: the exercise that it answers; default: found from the names in the file, or the object's name.
@@ -65,7 +65,7 @@ def check_file(path: Path, exercise: Exercise | None = None, *, seconds: float =
         names = exercise.name if exercise else ", ".join(item.name for item in EXERCISES)
         defined = ", ".join(result.names) or "nothing"
         raise InputError(
-            f"{path.name} does not answer an exercise: it defines {defined}; use one of the names {names}"
+            f"{path.name} contains no answer to an exercise: it defines {defined}; use one of the names {names}"
         )
     return _report(path.name, result, result.exercises or {})
 
@@ -75,7 +75,7 @@ def _find_by_name(name: str) -> Exercise:
         if exercise.matches(name):
             return exercise
     choices = ", ".join(exercise.name for exercise in EXERCISES)
-    raise InputError(f"no exercise has the name {name!r}: choose one with exercise=, one of {choices}")
+    raise InputError(f"no exercise has the name {name!r}: choose one of these with exercise=: {choices}")
 
 
 def _source_file(object: Any) -> str:
@@ -95,7 +95,10 @@ def _truncate(prints: str) -> str:
 
 
 def _report(name: str, result: JobResult, exercises: dict[str, str]) -> CheckReport:
-    """Return the report on a job. `exercises` has the name of the answer to each exercise."""
+    """Return the report on the answers in a file or an object.
+
+    `exercises` has the name of the answer to each exercise.
+    """
     reports = []
     if NO_EXERCISE in result.failures:
         words, lines = result.failures[NO_EXERCISE]
@@ -141,7 +144,7 @@ def _exercise_report(exercise: Exercise, name: str, result: JobResult) -> Exerci
 
 
 def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: JobResult) -> ExerciseReport:
-    """Return the report of a helper as such: a wrong answer that another answer uses.
+    """Return the report of a wrong answer as that of a helper, if another answer uses it.
 
     The other answer must be right, or the helper must fail on every input because it takes other arguments.
     """
@@ -165,7 +168,7 @@ def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: 
 
 
 def build_stubs(folder: Path) -> dict[Path, bytes]:
-    """Return the path and content of the file to start each exercise from."""
+    """Return the path and content of the start file of each exercise."""
     return {
         folder / f"{number:02d}_{exercise.name}.py": exercise.stub.encode()
         for number, exercise in enumerate(EXERCISES, 1)
@@ -173,7 +176,7 @@ def build_stubs(folder: Path) -> dict[Path, bytes]:
 
 
 def write_stubs(folder: Path) -> list[Path]:
-    """Write a file to start each exercise from.
+    """Write the start file of each exercise.
 
     Raises `InputError` if one of the files exists already.
     """

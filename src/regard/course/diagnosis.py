@@ -1,8 +1,9 @@
 """Find the known mistakes that give the same answers as a learner's code.
 
-Each mistake in `mistakes/` is a solution with one wrong step. It is run on the same inputs, and its outputs are
-compared with the learner's. If no single mistake explains them, pairs are tried, then sets of three. The inputs
-are random numbers, so a set of mistakes that gives the same outputs computes the same as the learner's code.
+Each mistake in `mistakes/` is a solution with one wrong step. The solution with the mistake runs on the same
+inputs, and its outputs are compared with the learner's. If no single mistake explains the answers, pairs are
+tried, then sets of three. The inputs are random numbers, so a set of mistakes that gives the same outputs
+computes the same as the learner's code.
 """
 
 import functools
@@ -24,15 +25,15 @@ Answers = Sequence[Outputs | None]
 MAX_SHOWN = 12
 """Largest number of values that an example shows in full."""
 # The decoder layer has 80 relevant mistakes and the Transformer 115, so more than 82,000 sets of three. These
-# limits keep the search within seconds for the other exercises, and end it early for those two.
+# limits keep the search within seconds for most exercises, and end it early for these two.
 FEW_MISTAKES = 36
 """Number of mistakes up to which every set of three is tried on each input."""
 MAX_SETS = 40_000
 """Number of sets after which the search for three mistakes ends."""
 CACHE_SIZE = 1 << 16
-"""Cached outputs: those of all mistakes for all inputs, and as many of pairs."""
+"""Number of cached outputs: enough for all mistakes on all inputs, and as many for pairs."""
 ATTRIBUTES = ("instead", "paper", "companion", "broken")
-"""Attributes of a mistake that are not steps."""
+"""Attributes of the class of a mistake that are not steps of the solution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class SmallExample:
 
 
 def run_solution(solution: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
-    """Return the outputs of a solution; None if it fails. They are cached and must not be changed."""
+    """Return the outputs of a solution; None if it fails. The outputs are cached and must not be changed."""
     hashable: Any = solution  # mypy does not treat classes as hashable
     return _run_cached(hashable, exercise, case)
 
@@ -66,7 +67,7 @@ def explains(
     """Return whether a mistake gives the answers of all cases, and fails where the learner's code failed.
 
     Without `strict`, cases that only one of them fails are ignored, because shapes that do not fit stop one
-    library and not another. At least one wrong answer must then agree.
+    library and not another. In this case, the mistake must give at least one of the wrong answers.
     """
     agrees = False
     for case, answer in zip(cases, answers, strict=True):
@@ -85,7 +86,7 @@ def explains(
 
 @functools.cache
 def relevant_mistakes(name: str) -> list[Mistake]:
-    """Return the mistakes that give a wrong output in an exercise, and do not only fail."""
+    """Return the mistakes that give a wrong output in an exercise, not only an error."""
     exercise = next(exercise for exercise in EXERCISES if exercise.name == name)
     cases = [case for case in exercise.cases(0) if case.diagnose]
     return [
@@ -127,7 +128,8 @@ def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
 
 @functools.cache
 def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
-    # The outputs of a pair are cached by its class, so each pair needs one class. Triples are too many to keep.
+    # The outputs of a pair are cached by its class, so each pair must always have the same class. Sets of three
+    # are too many to cache.
     return combine(pair)
 
 
@@ -145,8 +147,8 @@ def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
 def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
     """Return every pair of mistakes that explains the answers.
 
-    A companion may show only together with another mistake. If it changes no output of this exercise by itself,
-    it is not named.
+    A companion is a mistake that may have an effect only together with another mistake. A companion that changes
+    no output of this exercise by itself is not named.
     """
     relevant = relevant_mistakes(exercise.name)
     companions = [mistake for mistake in MISTAKES if mistake.companion and mistake not in relevant]
@@ -174,9 +176,10 @@ class TripleSearch:
 def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> TripleSearch:
     """Return the sets of three mistakes that explain the answers.
 
-    The search takes the cases one by one, first those that few mistakes affect. Each case keeps the sets that
-    explain it. The next case extends them by mistakes that affect it and no earlier case. If an exercise has more
-    than FEW_MISTAKES, a mistake that does not affect a case by itself is assumed not to affect it with others.
+    The search takes the cases one by one, and begins with the cases that few mistakes affect. Each case keeps the
+    sets of mistakes that explain its answers. The next case extends these sets by mistakes that affect this case
+    and no earlier one. If an exercise has more than FEW_MISTAKES, a mistake that does not affect a case by itself
+    is assumed not to affect it with others.
     """
     relevant = relevant_mistakes(exercise.name)
     few = len(relevant) <= FEW_MISTAKES
@@ -222,7 +225,7 @@ def _explains_case(mistakes: Sequence[Mistake], exercise: Exercise, case: Case, 
 
 
 def _order_cases(cases: Sequence[Case], answers: Answers) -> tuple[list[Case], list[Any]]:
-    """Return the cases with the smallest answers first: they reject a mistake at the least cost."""
+    """Return the cases with the smallest answers first, because comparing small answers costs the least."""
     pairs = sorted(
         zip(cases, answers, strict=True),
         key=lambda pair: (pair[1] is None, pair[1][0].size if pair[1] else 0),
@@ -231,9 +234,9 @@ def _order_cases(cases: Sequence[Case], answers: Answers) -> tuple[list[Case], l
 
 
 def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
-    """Return the first small input of this exercise, or of an earlier one, on which a mistake shows.
+    """Return the first small input, of this exercise or an earlier one, on which a mistake changes the output.
 
-    If no input is small enough to be shown, the example is one number of a larger one.
+    If no input is small enough to be shown, the example is one number of the output for a larger input.
     """
     last = next(index for index, item in enumerate(EXERCISES) if item.name == exercise.name)
     small = [(item, case, True) for item in EXERCISES[: last + 1] for case in _small_cases(item)]
@@ -267,7 +270,7 @@ def _show_outputs(exercise: Exercise, outputs: Outputs) -> str:
 
 
 def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) -> SmallExample:
-    """Return the first wrong output, or the number of it that differs most."""
+    """Return the first wrong output, or the number in this output that differs most."""
     number = next(
         n for n, (a, b) in enumerate(zip(wrong, right, strict=True)) if not equal_arrays(a, b, case.valid_steps)
     )

@@ -18,7 +18,7 @@ NO_GRADIENT = (
 )
 NAN_GRADIENT = (
     "the gradient of {names} is NaN: a NaN that you overwrite disappears from the result, but not from the "
-    "gradient. Avoid it: no row of a softmax may consist only of -inf"
+    "gradient. Make sure that no row of a softmax consists only of -inf"
 )
 START_HERE = "The first ✗ line says which input fails: start there."
 UNKNOWN_MISTAKE = f"None of the known mistakes gives these numbers. {START_HERE}"
@@ -27,10 +27,11 @@ SEARCH_LIMIT = (
     f"tried). {START_HERE}"
 )
 NOTE_FIRST = (
-    "Fix the problem in the note first. If the result is still wrong, start with the input of the first ✗ line."
+    "Fix the problem in the note first. If the result is still wrong afterwards, start with the input of"
+    " the first ✗ line."
 )
 MAX_TOKENS = 8
-"""Tokens of a sequence that are shown."""
+"""Largest number of tokens of a sequence that are shown."""
 Answer = Mapping[str, Any]
 
 
@@ -74,7 +75,7 @@ def _select_attempt(
 ) -> tuple[Sequence[Answer], list[list[Mistake]], bool]:
     """Return an attempt, the sets of mistakes that explain it, and whether the search was complete.
 
-    A right attempt has priority, then one that a single mistake explains, then the first.
+    A right attempt has priority, then an attempt that a single mistake explains, then the first attempt.
     """
     for answers in attempts:
         reports = _grade_cases(exercise, cases, answers, expected)
@@ -119,7 +120,7 @@ def _grade_case(exercise: Exercise, case: Case, answer: Answer, expected: Output
 def _any_difference(
     exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], expected: Sequence[Outputs]
 ) -> bool:
-    """Return whether any answer has wrong outputs. Errors and wrong gradients do not count."""
+    """Return whether any answer has wrong outputs. Errors and wrong gradients do not count as wrong outputs."""
     return any(
         _first_difference(exercise, case, answer, outputs)
         for case, answer, outputs in zip(cases, answers, expected, strict=True)
@@ -127,7 +128,9 @@ def _any_difference(
 
 
 def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> str:
-    """Return the first wrong output and its difference; empty if all are right, or if the answer is an error."""
+    """Return the first wrong output and its difference; empty if all outputs are right, or if the answer is an
+    error.
+    """
     outputs = decode_outputs(answer) or []
     for name, output, right in zip(case.outputs or exercise.outputs, outputs, expected, strict=False):
         if not equal_arrays(output, right, case.valid_steps):
@@ -201,7 +204,7 @@ def _show_shape(array: Array) -> str:
 
 
 def describe_mistakes(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagnosis:
-    """Return mistakes in words, each with a small input on which it shows."""
+    """Return mistakes in words, each with a small input on which the mistake changes the output."""
     findings = [
         Finding(
             name=spaced_name(mistake.__name__),

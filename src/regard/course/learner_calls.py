@@ -29,9 +29,9 @@ from regard.course.module_parameters import find_hidden_modules, find_parameters
 from regard.course.weight_matching import CopiedWeights, WeightLayout, copy_weights, possible_layouts
 
 TRACEBACK_LINES = 3
-"""Lines of the learner's code that are shown with an error, the innermost ones."""
+"""Number of innermost lines of the learner's code that are shown with an error."""
 MAX_ATTEMPTS = 4
-"""Combinations of library and layout that are answered in full, if none gives the right outputs."""
+"""Number of combinations of library and layout that are run on all cases, if none gives the right outputs."""
 CONSTRUCTOR_NAMES = {
     name: aliases.split()
     for name, aliases in {
@@ -46,7 +46,7 @@ CONSTRUCTOR_NAMES = {
 """Names that learners use for a constructor's arguments."""
 Answer = dict[str, Any]
 Note = tuple[bool, str]
-"""Whether the note alone makes the answer wrong, and its text."""
+"""The text of a note, and whether the note alone makes the answer wrong."""
 NOT_REPEATABLE = (
     "two calls with the same input give different results: is dropout always active? "
     "Pass training=self.training, or use nn.Dropout, which eval() disables"
@@ -70,8 +70,8 @@ def collect_answers(
     An answer is `{"attempt": 0, "case": 0, "outputs": [...]}`, or has an error instead of outputs.
 
     Arrays may be NumPy's or PyTorch's, and parameters may have several layouts. The first case is tried with each
-    combination. The first one that gives the `expected` outputs is used for all cases. If none does, up to
-    `MAX_ATTEMPTS` of them are.
+    combination of library and layout. The first combination that gives the `expected` outputs is used for all
+    cases. If no combination does, up to `MAX_ATTEMPTS` combinations are used.
 
     monitor: a context in which the first case is called.
     """
@@ -155,14 +155,14 @@ def _call_solution(
 
 
 def _call_arguments(exercise: Exercise, case: Case) -> dict[str, Any]:
-    """Return the arguments that a module is called with, without those that it has itself."""
+    """Return the arguments that a module is called with, without those that it holds as attributes."""
     return {name: value for name, value in case.arguments.items() if name not in exercise.module_arguments}
 
 
 def initialize(exercise: Exercise, cls: type, case: Case) -> Any:
     """Return an instance of a learner's class with the sizes of the case, in evaluation mode.
 
-    Lazy layers of PyTorch are called once, because they know the shapes of their parameters only then.
+    Lazy layers of PyTorch are called once, because their parameters have no shapes before the first call.
     """
     module, torch = cls(**_constructor_arguments(exercise, cls, case)), loaded_torch()
     if hasattr(module, "eval"):
@@ -176,7 +176,7 @@ def initialize(exercise: Exercise, cls: type, case: Case) -> Any:
 
 
 def _constructor_arguments(exercise: Exercise, cls: type, case: Case) -> dict[str, int]:
-    """Return the constructor's arguments: first those known by name, then the required ones in order."""
+    """Return the constructor's arguments: first those with known names, then the other required ones in order."""
     parameters = [
         parameter
         for parameter in inspect.signature(cls).parameters.values()
@@ -196,7 +196,10 @@ def _constructor_arguments(exercise: Exercise, cls: type, case: Case) -> dict[st
 
 
 def call_function(function: Any, arguments: Mapping[str, Any]) -> Any:
-    """Call a function or module with positional arguments. A mask that it does not accept is left out."""
+    """Call a function or module with positional arguments.
+
+    A mask that the function does not accept is left out.
+    """
     values = list(arguments.values())
     target = function
     if not callable(function) and hasattr(function, "forward"):
@@ -221,7 +224,7 @@ def _accepts(signature: inspect.Signature, values: Sequence[Any]) -> bool:
 
 
 def _weight_notes(copied: CopiedWeights, hidden: Sequence[str]) -> list[Note]:
-    """Return notes on weights and parameters without a counterpart."""
+    """Return notes on weights without a parameter and parameters without a weight."""
     if hidden:
         return [(True, HIDDEN_MODULES.format(names=", ".join(hidden)))]
     notes: list[Note] = []
@@ -259,7 +262,7 @@ def _gradients(
     gradients: dict[str, Any] = dict.fromkeys(case.gradients)
     if not hasattr(first, "backward") or not first.requires_grad:
         return gradients
-    # The sum is taken in 64 bits, so that its rounding does not add to that of the learner's numbers.
+    # Sum in 64 bits, so that the sum adds no rounding error to the learner's numbers.
     weights = torch.tensor(case.output_weights(tuple(first.shape)), dtype=first.dtype)
     first.double().mul(weights.double()).sum().backward()
     directions = case.directions()

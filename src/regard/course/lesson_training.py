@@ -1,6 +1,6 @@
 """Train and test the run of a lesson.
 
-The server starts this module in a separate process, so that its page can show the progress meanwhile.
+The server starts this module in a separate process, so that the page of the lesson can show the progress.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run_folder(lesson: Lesson, home: Path) -> Path:
 def load_run(lesson: Lesson, home: Path) -> AnyRun:
     """Load the trained run of a lesson.
 
-    Raises `InputError` if the run was not trained yet, or if its files were edited.
+    Raises `InputError` if the run does not exist yet, or if its files were edited.
     """
     folder = run_folder(lesson, home)
     try:
@@ -68,7 +68,9 @@ def forget_result(lesson: Lesson, home: Path) -> None:
 
 
 def training_state(lesson: Lesson, home: Path) -> dict[str, Any]:
-    """Return the progress of a lesson's run: `step`, `steps`, `loss`, and `words` (None until it has ended)."""
+    """Return the progress of a lesson's run: `step`, `steps`, `loss`, and `words` (None until the training has
+    ended).
+    """
     try:
         words = json.loads((home / lesson.name / RESULT).read_text(encoding="utf-8"))["words"]
     except (OSError, ValueError, KeyError):

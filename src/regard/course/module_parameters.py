@@ -1,4 +1,4 @@
-"""The parameters of a learner's module, or the arrays of a class without PyTorch, and what their names show."""
+"""Find the parameters of a learner's module, or the arrays of a class without PyTorch; interpret their names."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ decoder layer calls its two attentions self_attn and multihead_attn."""
 
 
 def find_parameters(module: Any) -> dict[str, tuple[Any, str]]:
-    """Return all parameters of a module, or float arrays of any other object, each with the kind of its owner.
+    """Return all parameters of a module, or float arrays of any other object, with the kind of their owners.
 
     A parameter that several modules share is listed once.
     """
@@ -99,7 +99,8 @@ def split_name(name: str) -> list[str]:
 def name_features(name: str) -> dict[str, str]:
     """Return the features that a parameter's name shows.
 
-    The last matching piece counts, since it is the most specific; for the side it is the first.
+    The last matching piece counts, because it is the most specific; for the side (encoder or decoder), the first
+    piece counts.
 
     >>> name_features("decoder.layers.1.src_attn.w_k")
     {'letter': 'k', 'block': 'cross', 'side': 'decoder', 'layer': '1'}

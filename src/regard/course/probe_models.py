@@ -44,8 +44,8 @@ class RecordingModel(nn.Module):
 def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Array, ...]:
     """Return the first decoder input, the normalized first gradient, and three flags (1 or 0).
 
-    The flags: gradients were reset before each batch; the parameters changed; all batches were used.
-    Raises `ValueError` if the loop never calls the model.
+    The flags say whether gradients were reset before each batch, the parameters changed, and all batches were
+    used. Raises `ValueError` if the loop never calls the model.
     """
     model = RecordingModel(table)
     tokens = torch.as_tensor(target)

@@ -16,7 +16,7 @@ Verdict = Literal["right", "wrong", "failed", "not compared"]
 State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported"]
 """A helper is a function that another answer uses and that does not answer the exercise with its name."""
 UNDECIDED = ("not begun", "helper", "imported")
-"""States that do not affect whether a file is right."""
+"""States of answers that do not count as errors of a file."""
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
 STYLES = {
     "right": "green",
@@ -28,7 +28,7 @@ STYLES = {
 }
 NUMBERS = {2: "Two", 3: "Three"}
 MAX_LINES, MAX_CHARACTERS = 10, 1_000
-"""Limits of the learner's own output that is shown."""
+"""Limits of the output of the learner's code in the report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Finding:
     paper: str
     """The line of the paper that the code departs from."""
     example: SmallExample | None
-    """A small input on which the mistake shows."""
+    """A small input on which the mistake changes the output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +73,14 @@ class ExerciseReport:
     state: State
     cases: list[CaseReport] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
-    """All possible explanations. If there are several, they give the same answers on all inputs."""
+    """All possible explanations. Several explanations give the same answers on all inputs."""
     notes: list[str] = field(default_factory=list)
     trouble: str = ""
-    """Why the code was stopped, or does not count as an answer."""
+    """The reason why the code was stopped, or does not count as an answer."""
     lines: list[str] = field(default_factory=list)
     """The learner's own lines where an error occurred."""
     ending: str = ""
-    """Where to look for a mistake that no diagnosis explains."""
+    """Advice for a mistake that no diagnosis explains."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

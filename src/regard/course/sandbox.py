@@ -1,6 +1,6 @@
 """Run a learner's code in a separate process with limits, and collect its answers.
 
-The limits keep mistakes from doing harm. They are no protection against malicious code.
+The limits keep mistakes from doing harm. The limits are no protection against malicious code.
 """
 
 import contextlib
@@ -26,7 +26,10 @@ SECONDS = 20.0
 MAX_OUTPUT = 1 << 20
 """Bytes that the code may print."""
 PATIENCE = 6
-"""Multiple of the time limit without an event after which a process is killed. It has blocked its own limit."""
+"""A process without an event is killed after this multiple of its time limit.
+
+The process has blocked its own limit.
+"""
 SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "crashed (segmentation fault)",
     signal.SIGABRT: "crashed (aborted)",
@@ -63,17 +66,19 @@ class ForkedProcess:
 
 
 Start = Callable[[dict[str, Any], int], Process]
-"""Starts a process for a job. It prints into the file descriptor of a pipe."""
-EXITED = "ended its own process, for example with os._exit: remove that"
-BROKE_CHECKER = "broke the checker: does it replace a function of Python, or close files that it did not open?"
+"""Starts a process for a job. The process writes its output to the file descriptor of a pipe."""
+EXITED = "ended its own process, for example with os._exit: remove that call"
+BROKE_CHECKER = (
+    "made the checker fail: does the code replace a function of Python, or close files that it did not open?"
+)
 NO_EXERCISE = ""
-"""Stands for the time when no exercise is running."""
-CHANGED_ANSWERS = "writes into the file with its own answers: remove that"
+"""Key for the time when no exercise is running."""
+CHANGED_ANSWERS = "writes into the file that contains its answers: remove that code"
 
 
 @dataclass
 class JobResult:
-    """The events that a process sent, and how it ended."""
+    """The events that a process sent, and the reason for its end."""
 
     exercises: dict[str, str] | None = None
     """Name of the answer to each exercise; None if the code was never loaded."""
@@ -168,7 +173,7 @@ def _read_text(file: IO[bytes]) -> str:
 
 
 def _run_process(start: Start, job: dict[str, Any], result: JobResult, seconds: float) -> str:
-    """Run one process to its end. Return why it ended, in case its events do not show it."""
+    """Run one process to its end. Return the reason for its end, for the case that no event shows it."""
     reading, writing = os.pipe()
     try:
         process = start(job, writing)

@@ -1,15 +1,15 @@
-"""Copy the weights of an exercise into a learner's module: which parameter receives which weight?
+"""Copy the weights of an exercise into the matching parameters of a learner's module.
 
 The problem. An exercise gives its weights by name (`w_q`, `encoder.0.w_1`, ...) and applies them as `x @ w`, with
 adjacent columns for each head. A learner's class creates its own parameters, under its own names and in its own
 layout. Before the class is called, each weight has to be in the right parameter.
 
-Why the checker does not ask for attribute names. Of the 28 classes in tests/course/learners, 4 name all their
-parameters like the exercise, and 24 do not. Five of these contain layers of PyTorch, whose names are fixed.
+The checker does not require attribute names. Of the 28 classes in tests/course/learners, 4 name all
+their parameters like the exercise, and 24 do not. Five of these contain layers of PyTorch, whose names are fixed.
 
 The idea. Shapes exclude most parameters, names decide between most of the rest, and the order of definition
 decides between equal names. A wrong choice cannot make a wrong solution right, because the weights are random.
-So the caller tries every possible layout until the outputs of one input are right.
+So the checker tries every possible layout until the outputs of one input are right.
 
 An example. `self.attn.to_keys = nn.Linear(15, 15)` has the parameter `attn.to_keys.weight`, of shape (15, 15).
 The four weights w_q, w_k, w_v and w_o have this shape. "keys" is among the `WORDS` for the letter k, so w_k has
@@ -18,15 +18,16 @@ parameter receives the transpose of w_k.
 
 The steps, and how many of the 28 classes are read wrongly without each of them:
 
-1. `name_features` (in `module_parameters`): what does the name of a parameter show? Without names: 7.
-2. `find_slots`: a packed parameter (query, key and value side by side) holds two or three weights. Without: 8.
-3. `possible_layouts`: a square `nn.Parameter` may be meant as `x @ w` or as `w @ x`, a packed one may be ordered
+1. `name_features` (in `module_parameters`): extract side, layer, block and letter from the name of a parameter.
+Without names: 7. 2. `find_slots`: a packed parameter (query, key and value side by side) holds two or three
+weights. Without: 8. 3. `possible_layouts`: a square `nn.Parameter` may be meant as `x @ w` or as `w @ x`, a
+packed one may be ordered
    by head, a head may be every h-th column. Shapes cannot show this. With the usual layout only: 5.
-4. `find_view`: can a slot hold a weight, and how does the weight lie in it? Shapes decide, and the test inputs
-   have prime sizes, so that most weights differ in shape.
+4. `find_view`: find whether a slot can hold a weight, and the view of the weight in the slot. Shapes decide, and
+   the test inputs have prime sizes, so that most weights differ in shape.
 5. `rearrange_heads`: bring the columns of heads into the order of the module, or split them. Without: 3.
 6. `match_weights`: assign all weights to slots with the smallest total cost (Hungarian method). Choosing the best
-   slot for one weight after the other could leave no slot for the last one. Without the order of definition: 1.
+slot for one weight after the other could leave no slot for the last weight. Without the order of definition: 1.
 7. `copy_weights`: write the weights. Biases without a weight become 0, because the exercises do not have them.
    Other parameters without a weight, and weights without a parameter, are reported to the learner.
 """
@@ -46,7 +47,10 @@ from regard.course.module_parameters import find_parameters, name_features, spli
 IMPOSSIBLE = 1e6
 """Cost of a slot that a weight does not fit into."""
 MAX_VECTOR_COST = 60.0
-"""Largest name cost at which a slot may hold a bias, gain or shift. All vectors of one length fit by shape."""
+"""Largest name cost at which a slot may hold a bias, gain or shift.
+
+All vectors of the same length fit by shape.
+"""
 
 
 @dataclass
@@ -62,11 +66,14 @@ class Slot:
     part: tuple[int, int] | None = None
     """Number of this part and number of parts, for packed parameters."""
     features: dict[str, str] = field(default_factory=dict)
-    """What its name shows, see `name_features`."""
+    """The features of its name, see `name_features`."""
 
 
 def find_slots(parameters: Mapping[str, tuple[Any, str]], width: int) -> list[Slot]:
-    """Return the slots of the parameters. One that packs two or three projections has as many slots."""
+    """Return the slots of the parameters.
+
+    A parameter that packs two or three projections has two or three slots.
+    """
     slots = []
     for name, (value, owner) in parameters.items():
         shape, features = tuple(value.shape), name_features(name)
@@ -93,7 +100,7 @@ class WeightLayout:
     by_head: bool = False
     """A packed projection stores query, key and value of head 1 first, then those of head 2."""
     strided: int = 0
-    """Heads take every h-th column: 1 when they are split and joined, 2 only when they are split."""
+    """Whether heads take every h-th column: 1 when heads are split and joined, 2 only when they are split."""
     order: str = "qkvo"
     """Order of query, key, value and output among projections whose names do not show it."""
 
@@ -122,7 +129,10 @@ def possible_layouts(
 
 
 View = Callable[[Array], Array]
-"""Returns the part of a parameter that holds a weight, as a view. Its numbers are in the weight's order."""
+"""Returns the part of a parameter that holds a weight, as a view.
+
+The numbers of the view are in the order of the weight.
+"""
 
 
 def _whole(parameter: Array) -> Array:
@@ -214,14 +224,14 @@ class CopiedWeights:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Shapes of the parameters."""
     rearrange: Callable[[Mapping[str, Array]], dict[str, Array]] = dict
-    """Brings weights into the module's layout of heads."""
+    """Function that rearranges weights to the module's layout of heads."""
     missing: list[str] = field(default_factory=list)
     """Weights of the exercise without a slot."""
     unused: list[str] = field(default_factory=list)
     """Parameters without a weight, which keep their initial values."""
 
     def buffers(self, weights: Mapping[str, Array]) -> dict[str, Array]:
-        """Return weights, or directions of the same shapes, in the form of the parameters."""
+        """Return weights, or directions of the same shapes, in the layout of the parameters."""
         buffers: dict[str, Array] = {}
         for name, weight in self.rearrange(weights).items():
             if name in self.matches:
@@ -283,7 +293,7 @@ def _cost(features: Mapping[str, str], slot: Slot) -> float:
         if feature == "norm":
             cost += _norm_cost(value, slot)
         elif feature in slot.features:
-            # Side and layer are rarely ambiguous in a name, block and letter often are ("out", "first").
+            # In a name, side and layer are rarely ambiguous, but block and letter often are ("out", "first").
             weight = 40.0 if feature in ("side", "layer") else 10.0
             cost += -weight if slot.features[feature] == value else weight
     if slot.owner == "norm" and "norm" not in features:
@@ -304,7 +314,7 @@ def _norm_cost(kind: str, slot: Slot) -> float:
 def copy_weights(
     weights: Mapping[str, Array], module: Any, width: int, heads: int, layout: WeightLayout
 ) -> CopiedWeights:
-    """Write the weights into the parameters of a module, and return where they are."""
+    """Write the weights into the parameters of a module, and return their slots and views."""
     parameters = find_parameters(module)
     slots = find_slots(parameters, width)
     copied = CopiedWeights(shapes={name: tuple(value.shape) for name, (value, _) in parameters.items()})

@@ -1,7 +1,8 @@
 """The process that runs a learner's code: a new Python for a file, or a fork for an object in memory.
 
 It writes events as lines of JSON into an open file, because its standard output belongs to the learner's code.
-The functions that write are looked up before the learner's code is loaded, which may replace any of them.
+The functions for writing are looked up before the learner's code is loaded, because the code may replace any of
+them.
 """
 
 import contextlib
@@ -39,7 +40,9 @@ _timer = {"active": False}
 
 
 class StopError(BaseException):
-    """Stops the learner's code. It is no `Exception`, so that the code's own handlers do not catch it."""
+    """Stops the learner's code. This class does not derive from `Exception`, so that handlers in the learner's
+    code do not catch it.
+    """
 
 
 def format_limit(seconds: float) -> str:
@@ -83,7 +86,7 @@ def restrict_process(memory: int) -> None:
         if event in PROCESS_EVENTS:
             raise StopError(f"starts a process ({event}): remove that, the checker runs your code in one process")
         if event in ("os.kill", "os.killpg") and arguments[0] != _getpid():
-            raise StopError(f"sends a signal to another process ({event}): remove that")
+            raise StopError(f"sends a signal to another process ({event}): remove that call")
 
     def refuse_spawning(*arguments: Any) -> NoReturn:
         raise StopError(
@@ -175,7 +178,10 @@ def _describe(error: BaseException, folder: str) -> dict[str, Any]:
 
 
 def explain_error(error: BaseException) -> str:
-    """Return in a few words why the code was stopped. The sentence continues the name of the file or function."""
+    """Return the reason why the code was stopped, in a few words.
+
+    The sentence continues the name of the file or function.
+    """
     if isinstance(error, KeyboardInterrupt):
         return "raises KeyboardInterrupt: remove that"
     if isinstance(error, StopError):

@@ -1,8 +1,9 @@
-"""Access control of the server: hosts, origins and tokens, security headers, and a last handler for errors.
+"""Access control of the server by host, origin and token, security headers, and a last handler for errors.
 
-A server on this machine answers only under this machine's names. Otherwise a web page elsewhere could reach it
-through a domain name that resolves to this machine (DNS rebinding). A server for other machines requires a token,
-as Jupyter does: in the address at first, then in a cookie. Requests from pages of other origins are rejected.
+A server on this machine answers only under this machine's names. Otherwise a web page of another site could reach
+the server through a domain name that resolves to this machine (DNS rebinding). A server for other machines
+requires a token, like Jupyter: first in the address, then in a cookie. Requests from pages of other origins are
+rejected.
 """
 
 import asyncio
@@ -55,10 +56,13 @@ def make_token() -> str:
 
 
 class AccessControl:
-    """Middleware that rejects requests without access, and answers those for which the application fails."""
+    """Middleware that rejects requests without access, and sends an error response if the application fails."""
 
     def __init__(self, app: ASGIApp, *, hosts: Sequence[str] | None, token: str | None = None) -> None:
-        """`hosts`: accepted names of the server, None for any. `token`: the required token; None for none."""
+        """`hosts`: accepted names of the server; None accepts any name.
+
+        `token`: the required token; None requires no token.
+        """
         self.app = app
         self._hosts = hosts
         self._token = token
@@ -113,7 +117,7 @@ class AccessControl:
             return 403, f"origin {origins[0][:SHOWN]!r} is not this page: send requests from {host[:SHOWN]}"
         site = request.headers.get("sec-fetch-site", "none")
         if request.scope["path"].startswith("/api/") and site not in ("same-origin", "none"):
-            return 403, f"a page of another site ({site[:SHOWN]}) has no access: send from {host[:SHOWN]}"
+            return 403, f"a page of another site ({site[:SHOWN]}) has no access: use a page from {host[:SHOWN]}"
         if self._token is not None and not (self._token_in_url(request) or self._token_in_cookie(request)):
             return 401, "the token is missing or wrong: open the address, with ?token=, that regard show printed"
         return None
@@ -132,7 +136,7 @@ class AccessControl:
 
 
 def _equal(candidate: str | None, token: str) -> bool:
-    # A comparison in constant time: its duration does not reveal how many characters are right.
+    # Compare in constant time, so that the duration does not reveal the number of right characters.
     return candidate is not None and secrets.compare_digest(candidate.encode(errors="replace"), token.encode())
 
 

@@ -61,7 +61,7 @@ MAX_PICTURE = 12 * 1024 * 1024  # bytes of a body with an image: 9 MiB in base64
 BODY_SECONDS = 10.0  # for the body to arrive
 MAX_WAITING = 256  # requests that wait for an answer
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-"""Host names of this machine; a page under any other name would be another site."""
+"""Host names of this machine; a page under any other host name belongs to another site."""
 
 PAGES = {
     "/": ("regard.server", "page/explorer.html", "text/html"),
@@ -160,11 +160,11 @@ def _encode(result: Any) -> bytes:
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
-    """Return the body of a request; raises `RequestError` as soon as it is too large or late."""
+    """Return the body of a request; raises `RequestError` as soon as the body is too large or late."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # browsers let pages of other sites send simpler types without asking first
         raise RequestError(415, f"content type {kind[:SHOWN] or 'none'!r} is not accepted: send application/json")
-    too_large = RequestError(413, f"body is larger than {limit:,} bytes: send less")
+    too_large = RequestError(413, f"body is larger than {limit:,} bytes: send a smaller body")
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > len(str(limit)) or int(length) > limit:
         raise too_large

@@ -49,7 +49,7 @@ class TrainingProcesses:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, lesson: Lesson) -> None:
-        """Train the run of a lesson, unless it is being trained."""
+        """Train the run of a lesson, unless its training is running."""
         if self.busy(lesson):
             return
         self.home.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ class TrainingProcesses:
             )
 
     def busy(self, lesson: Lesson) -> bool:
-        """Return whether the run of a lesson is being trained."""
+        """Return whether the training of a lesson's run is running."""
         process = self.processes.get(lesson.name)
         return process is not None and process.poll() is None
 
@@ -126,7 +126,7 @@ def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: s
 
 
 class _LessonExplorer:
-    """The explorer for a lesson's run, loaded on the first request and again after each training."""
+    """The explorer for a lesson's run, which is loaded on the first request and again after each training."""
 
     def __init__(self, lesson: Lesson, home: Path) -> None:
         self.lesson, self.home = lesson, home

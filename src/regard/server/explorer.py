@@ -1,4 +1,4 @@
-"""The questions that the explorer's page asks about a subject."""
+"""Answers to the requests of the explorer's page about a subject."""
 
 import copy
 import dataclasses
@@ -32,7 +32,7 @@ from regard.viz.serialization import SERVED, first_data, layer_data, map_data, r
 
 
 class Explorer:
-    """Answers questions about a subject, one at a time.
+    """Answers requests about a subject, one at a time.
 
     `beside`: other subjects whose attention is shown for comparison. `back`: title and relative URL of the page
     that links to the explorer.
@@ -85,7 +85,7 @@ class Explorer:
     def attend(self, request: AttendRequest) -> dict[str, Any]:
         """Answer an input: return its `map`, with interventions also the `original` map.
 
-        Maps of the other subjects are in `beside`, and reasons for missing ones in `left_out`. Raises
+        Maps of the other subjects are in `beside`, and reasons for missing maps in `left_out`. Raises
         `InputError` if a value does not fit the subject.
         """
         text, attention = self._attend(request)
@@ -150,7 +150,7 @@ class Explorer:
     def picture(self, request: PictureRequest) -> dict[str, str]:
         """Add an image as an input; return its name as `input`.
 
-        Raises `InputError` if the subject does not accept images, or not this one.
+        Raises `InputError` if the subject does not accept images, or does not accept this image.
         """
         if not isinstance(self.subject, AcceptsImages):
             raise InputError(f"{self.subject.name} does not accept images: type an input")
@@ -175,13 +175,14 @@ class Explorer:
         return explanation.json()
 
     def tree(self, request: TreeRequest) -> dict[str, Any]:
-        """Return the search tree of an answer: `tree`, `maps` of its leaves, and `shown`, a map for each branch.
+        """Return the search tree of an answer: `tree`, `maps` of the leaves of the tree, and `shown`, a map for
+        each branch.
 
         Raises `InputError` if the subject does not generate sequences.
         """
         subject = self.subject
         if not isinstance(subject, GeneratesSequences):
-            raise InputError(f"{subject.name} answers all steps at once: it has no search to show")
+            raise InputError(f"{subject.name} predicts all steps at once, so there is no search to show")
         text = self._input(request.input, request.seed)
         with self._interventions(request.interventions):
             tree = subject.tree(text, beam=request.beam)
@@ -234,7 +235,9 @@ class Explorer:
         return samples.json()
 
     def progress(self) -> dict[str, list[int]]:
-        """Return the progress of running computations by name: the number of finished steps, and of all."""
+        """Return the progress of running computations by name: the number of finished steps, and the number of
+        all steps.
+        """
         return dict(self._progress)
 
     @contextmanager

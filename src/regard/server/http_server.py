@@ -58,7 +58,7 @@ class Protocol(H11Protocol):
             self._start_timer("head", HEAD_SECONDS, self._reject_late_head)
 
     def on_response_complete(self) -> None:
-        """Continue with the next request; limit the time for the rest of a rejected one."""
+        """Continue with the next request; limit the time for the rest of a rejected request."""
         if self.conn.their_state is h11.SEND_BODY:
             self._start_timer("linger", LINGER_SECONDS, self.transport.abort)
         super().on_response_complete()
@@ -83,7 +83,7 @@ class Protocol(H11Protocol):
         self._reject(400, "this is not an HTTP/1.1 request: open the address in a browser")
 
     def shutdown(self) -> None:
-        """Close the connection, after the current response if there is one."""
+        """Close the connection, after the end of the current response, if any."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
         else:
@@ -117,9 +117,10 @@ class Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Serves until `signals` contains a signal; running requests do not delay the end.
+    """A server that runs until `signals` contains a signal; running requests do not delay its end.
 
-    Errors of clients are reported to the client only. With REGARD_DEBUG=1 they are also logged on standard error.
+    Errors caused by a client are reported only to this client. With REGARD_DEBUG=1, client errors are also logged
+    on standard error.
     """
 
     def __init__(self, app: Starlette, signals: Sequence[int]) -> None:

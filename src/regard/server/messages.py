@@ -70,7 +70,7 @@ Interventions = Annotated[
 
 
 class PlaybackRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `/api/playback`; without an input, one is drawn with the seed."""
+    """Body of `/api/playback`; without an input, an input is drawn with the seed."""
 
     input: Input = None
     seed: Seed = 0
@@ -168,7 +168,8 @@ Body = TypeVar("Body", bound=Struct)
 def read_request(body: bytes, body_type: type[Body]) -> Body:
     """Parse the body of a request.
 
-    Raises `RequestError`: status 400 if it is not a JSON object, 422 if it does not match the type.
+    Raises `RequestError`, with status 400 if the body is not a JSON object, and 422 if it does not match the
+    type.
 
     >>> read_request(b'{"input": "ABBA"}', PlaybackRequest)
     PlaybackRequest(input='ABBA', seed=0)

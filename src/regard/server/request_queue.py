@@ -36,20 +36,22 @@ class RequestQueue:
 
     @property
     def busy(self) -> bool:
-        """Whether a job is running, including cancelled ones."""
+        """Whether a job is running, including cancelled jobs."""
         return any(worker.busy for worker in self._workers)
 
     async def run(self, job: Job) -> bytes:
         """Wait for a free slot, run `job` and return its result; errors of the job propagate.
 
-        A cancelled call leaves the queue, or stops the job and waits up to `STOP_SECONDS` until it has stopped. A
-        second cancellation does not wait.
+        A cancelled call leaves the queue, or stops the job and waits up to `STOP_SECONDS` until it has stopped.
+        After a second cancellation, the call does not wait.
         """
         async with self._slots:
             self._idle += [worker for worker in self._abandoned if not worker.busy]
             self._abandoned = [worker for worker in self._abandoned if worker.busy]
             if len(self._abandoned) >= MAX_ABANDONED:
-                raise RequestError(503, f"{MAX_ABANDONED} requests never ended: restart the explorer")
+                raise RequestError(
+                    503, f"{MAX_ABANDONED} cancelled requests are still running: restart the explorer"
+                )
             worker = self._idle.pop() if self._idle else self._add_worker()
             result = worker.start(job)
             try:
@@ -71,7 +73,7 @@ class RequestQueue:
 class _Worker:
     """A thread with its own explorer that runs one job after the other.
 
-    It is a daemon thread, so that a running model does not delay the end of the process. The threads of
+    The thread is a daemon thread, so that a running model does not delay the end of the process. The threads of
     `concurrent.futures` would be joined at exit.
     """
 

@@ -37,7 +37,7 @@ def show(
 ) -> None:
     """Serve a page that shows the attention of a model, until interrupted.
 
-    `port`: 1 to 65535; None for 8137, or any free one if that is taken. `host`: the address to listen on. Other
+    `port`: 1 to 65535; None for 8137, or any free port if 8137 is in use. `host`: the address to listen on. Other
     machines can reach the page only if `host` is not a loopback address, and only with the token in the printed
     address: the value of the environment variable REGARD_TOKEN, or a random one. `browser`: open the page in a
     browser. `beside`: other models whose attention on the same inputs can be compared.
@@ -89,7 +89,8 @@ def _serve(make: Callable[..., Any], title: str, host: str, port: int | None, *,
             webbrowser.open(address)
         Server(app, signals).run(sockets=[listener])
     ended_by = signals[0] if signals else signal.SIGINT
-    # A model that still runs in a thread would delay the end of the process, or crash it during finalisation.
+    # A model that still runs in a thread would delay the end of the process, or crash the process during
+    # finalisation.
     atexit.register(_exit_if_busy, app.state.queues, 128 + ended_by)
     if ended_by != signal.SIGINT:
         exit_by_signal(ended_by)
@@ -108,7 +109,7 @@ def check_port(port: int | None) -> None:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether an address to listen on can be reached from this machine only.
+    """Return whether only this machine can reach an address to listen on.
 
     >>> is_this_machine("127.0.0.1"), is_this_machine("0.0.0.0")
     (True, False)

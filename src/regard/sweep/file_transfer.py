@@ -21,7 +21,7 @@ from regard.training.checkpoint import remove_older_states
 
 Files = dict[str, bytes]
 Stamps = dict[str, tuple[int, int, int]]
-"""By name: inode, modification time and size of a file, to detect changes."""
+"""By file name: inode, modification time and size, to detect changes."""
 LARGEST = 1 << 20
 """Largest size in bytes of a Python file that is sent."""
 
@@ -29,14 +29,14 @@ LARGEST = 1 << 20
 def pack(folder: Path, before: Mapping[str, tuple[int, int, int]]) -> tuple[Files, Stamps]:
     """Return the files of a job's folder that changed since the stamps `before`, and the stamps of all files.
 
-    Raises `FileNotFoundError` if a file is replaced at the same moment: try again later.
+    Raises `FileNotFoundError` if a file is replaced at the same moment; the caller should try again later.
     """
     names = [
         path.relative_to(folder)
         for path in folder.rglob("*")
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
-    # Read states first: all other files are then at least as new, which a resumed training needs.
+    # Read the training states first: all other files are then at least as new, as a resumed training requires.
     names.sort(key=lambda name: ("trainer" not in name.parts, name))
     files, stamps = Files(), Stamps()
     for name in names:
@@ -73,7 +73,7 @@ def _write(files: Files, folder: Path) -> None:
 def claim_run(job: Job) -> Iterator[None]:
     """Lock a job's run in the block, while another machine trains it.
 
-    Raises `InputError` if another process holds the lock, or if its path holds something else.
+    Raises `InputError` if another process holds the lock, or if the path holds something else than a run.
     """
     with hold_lock(job.run.path):
         if not job.interrupted() and job.run.path.exists():
@@ -126,11 +126,11 @@ def _find_code(module: str | None) -> list[Path]:
 
 
 SentCode = tuple[list[Path], tuple[str, Path] | None]
-"""The written folders of code, and the path of the task's file with that of its copy."""
+"""The written folders of code, and the path of the task's file with the path of its copy."""
 
 
 def write_code(code: Code, folder: Path) -> SentCode:
-    """Write code into subfolders of `folder`; return these, and the task's file with its copy."""
+    """Write code into subfolders of `folder`; return these subfolders, and the task's file with its copy."""
     folders = [folder / f"code-{number}" for number in range(len(code.folders))]
     for files, target in zip(code.folders, folders, strict=True):
         _write(files, target)
@@ -138,7 +138,7 @@ def write_code(code: Code, folder: Path) -> SentCode:
 
 
 def measure_with_code(sent: SentCode, job: Job) -> Measured:
-    """Measure a job with code that was sent to this machine; its sender trusts it."""
+    """Measure a job with code that a trusted sender transferred to this machine."""
     folders, copy = sent
     add_plugin_folders(folders)
     if copy is not None:

@@ -50,7 +50,7 @@ class Measurements:
         return [value for value in values if value is not None]
 
     def metrics(self, variant: Variant) -> list[list[dict[str, Any]]]:
-        """Return the training metrics of each seed; raises `InputError` if they are missing."""
+        """Return the training metrics of each seed; raises `InputError` if metrics are missing."""
         return [RunFolder(run).known_metrics() for run in self.folders(variant)]
 
     def folders(self, variant: Variant) -> list[Path]:
@@ -71,7 +71,9 @@ def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise InputError(f"vary {name}={values!r} is not a list of values: give a list such as [{values!r}]")
         if not values or len(set(values)) < len(values):
-            raise InputError(f"vary {name}={','.join(map(str, values))}: give each value once, and at least one")
+            raise InputError(
+                f"vary {name}={','.join(map(str, values))}: give at least one value, and each value once"
+            )
     return [Variant(dict(zip(vary, values, strict=True))) for values in product(*vary.values())]
 
 
@@ -105,7 +107,7 @@ def _check_tested(config: RunConfig) -> None:
     """Raise `InputError` for a task that has neither drawn samples nor a test text."""
     task, task_config = find_task(config.on), cast("Any", config.task)
     if not task.draws and task_config.text("test") is None:
-        raise InputError(f"{task.name} has no text to test on: give one with --test")
+        raise InputError(f"{task.name} has no test text: give a text with --test")
 
 
 def folder_name(variant: Variant) -> str:
@@ -114,7 +116,7 @@ def folder_name(variant: Variant) -> str:
 
 
 def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measured]:
-    """Measure the jobs that have no measurement yet; return the measurements of all."""
+    """Measure the jobs that have no measurement yet; return the measurements of all jobs."""
     measurements = {job.folder: job.read() for job in jobs}
     missing = [job for job in jobs if measurements[job.folder] is None]
     if missing:

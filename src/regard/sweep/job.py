@@ -20,7 +20,7 @@ import msgspec
 
 from regard.errors import EditedError, InputError
 from regard.io import write_json
-from regard.io.reading import is_file, read_json
+from regard.io.reading import is_file, list_steps, read_json
 from regard.runs import Figures, train, train_seeds
 from regard.training import RunConfig, RunFolder, config_from_json, upgrade_config
 
@@ -43,9 +43,9 @@ class Measured(Figures):
     """Training steps until 99 % exact match of training batches (mean of ten lines of metrics); None if never."""
     parameters: int
     seconds: float | None
-    """CPU time of the training; None if it was interrupted."""
+    """CPU time of the training; None if the training was interrupted."""
     loss: float
-    """Mean over the last ten lines of metrics."""
+    """The value for training batches, as the mean over the last ten lines of metrics."""
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
@@ -78,8 +78,14 @@ class Job:
         """The variant and the seed, for messages."""
         return f"{self.folder.parent.name}, {self.folder.name}"
 
+    @property
+    def last_step(self) -> int:
+        """The step of the last saved training state; 0 without one."""
+        states = list_steps(self.run.path / "trainer")
+        return int(states[-1].stem.removeprefix("step-")) if states else 0
+
     def read(self) -> Measured | None:
-        """Return the saved measurement, or None; raises `InputError` if it belongs to other flags."""
+        """Return the saved measurement, or None; raises `InputError` if its flags differ."""
         file = self.folder / MEASURED
         if not is_file(file):
             return None
@@ -91,7 +97,7 @@ class Job:
         return stored.measured
 
     def interrupted(self, *, trust_code: bool = False) -> bool:
-        """Return whether there is a run to resume; raises `InputError` if it has other flags."""
+        """Return whether there is a run to resume; raises `InputError` if the run has other flags."""
         if not self.run.exists():
             return False
         try:

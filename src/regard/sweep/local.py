@@ -22,7 +22,7 @@ class Local:
 
 
 def _group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Group jobs that can be trained as one stacked model, if there is a GPU; on a CPU this is not faster.
+    """Group jobs that can be trained as one stacked model, if there is a GPU; on a CPU, stacking is not faster.
 
     The jobs of a group differ in their seed only. Interrupted jobs and models that cannot be stacked stay alone
     (measured in docs/dev/benchmarks.md).

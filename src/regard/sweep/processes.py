@@ -126,20 +126,33 @@ def run_in_processes(work: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> I
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Delay signals until the end of the block, so that none leaves a worker that is not registered yet."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
-    handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in STOPPING}
+def handle_signals(handler: Callable[[int, object], object], numbers: Sequence[int]) -> Iterator[None]:
+    """In the block, handle signals with `handler`, except in a thread, which cannot, and ignored ones (`nohup`).
+
+    >>> with handle_signals(exit_on_signal, [signal.SIGTERM]):
+    ...     signal.getsignal(signal.SIGTERM) is exit_on_signal
+    True
+    """
+    main = threading.current_thread() is threading.main_thread()
+    handled = [number for number in numbers if main and signal.getsignal(number) is not signal.SIG_IGN]
+    before = [(number, signal.signal(number, handler)) for number in handled]
     try:
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler or signal.SIG_DFL)
-        for pending in received:
-            signal.raise_signal(pending)
+        for number, former in before:
+            signal.signal(number, former or signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Delay signals until the end of the block, so that none leaves a worker that is not registered yet."""
+    received: list[int] = []
+    try:
+        with handle_signals(lambda number, _: received.append(number), STOPPING):
+            yield
+    finally:
+        for number in received:
+            signal.raise_signal(number)
 
 
 def _run_jobs(work: Callable[[JobT], ResultT], pipe: Connection, threads: int) -> None:

@@ -1,8 +1,8 @@
 """Run trainings on a Ray cluster, in parallel on all its cores.
 
-A Ray actor supervises each training on its machine. The machines need no shared disk: every few seconds the saved
-files are fetched and written to the job's folder on this machine. If a machine is lost, its trainings resume on
-another machine from the files here and lose only the steps since their last checkpoint.
+Each training is a Ray task that writes to its own folder, so all machines must share the disk of that folder. If
+a process or a machine is lost, its training starts again on another machine and loses only the steps since its
+last checkpoint.
 """
 
 import logging
@@ -10,42 +10,43 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, chdir, contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
+from contextlib import chdir, contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from regard.errors import InputError, MachineError, check_range
+import torch
+
+from regard.errors import InputError, MachineError, RegardError, check_range
+from regard.io import make_folder, remove_quietly, write_file
+from regard.io.locking import BusyError
 from regard.io.reading import is_file, read_text
+from regard.io.temporary import temporary_path
 from regard.libraries import import_library, library_errors
-from regard.sweep.file_transfer import claim_run, collect_code, pack, read_last_step, unpack
-from regard.sweep.job import Job, Measured
-from regard.sweep.processes import exit_on_signal
-from regard.sweep.trainer import Trainer, TrainingUpdate
+from regard.sweep.job import Job, Measured, measure
+from regard.sweep.processes import exit_on_signal, handle_signals
+from regard.training import code_digests, trust
 from regard.version import __version__
 
-POLL_INTERVAL = 2.0
-"""Seconds between two requests for the saved files of a training."""
-QUEUED = 4
-"""Trainings submitted beyond the number of cores, so that no core is idle between two trainings."""
-PATIENCE = 15.0
-"""Seconds without any started training after which the user gets a message."""
 GRACE = 60.0
-"""Seconds in which stopped trainings save and return their files."""
+"""Seconds in which stopped trainings save."""
 ATTEMPTS = 3
 """Times that a training may be lost without a new checkpoint."""
 WAIT = 0.5
-"""Seconds to wait for replies in one loop."""
+"""Seconds to wait for results in one loop."""
+LEASE = 120.0
+"""Seconds to wait for the lock of a lost training. NFS frees the locks of a lost machine after 90 seconds (the
+default lease of Linux)."""
+SHARE = "start the command on storage that all machines share, with --savepath there"
 START = "start one with `ray start --head`, or give its address by --address"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ray:
-    """A running Ray cluster."""
+    """A running Ray cluster whose machines share the disk of the comparison."""
 
     address: str | None = None
     """host:port of the cluster's head; default $RAY_ADDRESS, else the cluster of this machine."""
@@ -58,40 +59,45 @@ class Ray:
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
         """Yield each job with its measurement (see `Backend`)."""
-        left, busy, lost = deque(_RemoteTraining(job) for job in jobs), list[_RemoteTraining](), 0
-        with _connected(self.address) as ray, ExitStack() as stack:
-            stack.callback(_stop, ray, busy)
-            tell(_describe_cluster(ray))
-            idle_since, warned = time.monotonic(), False
-            while left or busy:
-                cores = int(ray.cluster_resources().get("CPU", 0))
-                while left and len(busy) < cores // self.cpus + QUEUED:
-                    busy.append(left.popleft())
-                    busy[-1].begin(ray, self.cpus)
-                if any(training.started for training in busy):
-                    idle_since = time.monotonic()
-                elif time.monotonic() > idle_since + PATIENCE and not warned:
-                    tell(f"no machine of the cluster has {self.cpus} free cores yet: trainings wait")
-                    warned = True
-                pending = [training.reply for training in busy]
-                ready, _ = ray.wait(pending, num_returns=len(pending), timeout=WAIT)
-                for training in [training for training in busy if training.reply in ready]:
-                    update = training.receive(ray)
-                    if update.error is not None:
-                        raise update.error
-                    if update.measured is None and not update.ended:
-                        training.request_update()
-                        continue
-                    busy.remove(training)
-                    training.release(ray)
-                    if update.measured is not None:
-                        yield training.job, update.measured
-                    elif training.losses < ATTEMPTS:
-                        step = read_last_step(training.job.run)
-                        tell(f"{training.job.label}: process or machine lost; resumes from step {step}")
-                        left.appendleft(training)
-                    else:
-                        lost += 1
+        running: dict[Any, Job] = {}
+        losses: Counter[tuple[Path, int]] = Counter()
+        """How often a job was lost at a checkpoint, by the job's folder and the step."""
+        marker = temporary_path(jobs[0].folder.parent.parent / "ray").absolute()
+        with _connected(self.address) as ray:
+            try:
+                make_folder(marker.parent)
+                write_file(marker, b"")
+                _describe_cluster(ray, self.cpus, tell)
+                # Ray's own retries stay off: it does not report them, and it retries tasks that were killed for
+                # lack of memory without a limit.
+                task = ray.remote(measure_on_machine).options(num_cpus=self.cpus, max_retries=0)
+                driver = Driver(__version__, socket.gethostname(), marker, Path.cwd(), sys.path, self.cpus)
+
+                def submit(job: Job, *, again: bool) -> None:
+                    trust(job.stored)  # naming code counts as trust, as for a local training
+                    there = replace(job, folder=job.folder.absolute())
+                    running[task.remote(driver, there, code_digests(job.stored), again)] = job
+
+                for job in jobs:
+                    submit(job, again=False)
+                while running:
+                    for reference in ray.wait(list(running), timeout=WAIT)[0]:
+                        job = running.pop(reference)
+                        if (measured := _result(ray, reference)) is not None:
+                            yield job, measured
+                            continue
+                        step = job.last_step
+                        losses[job.folder, step] += 1
+                        if losses[job.folder, step] < ATTEMPTS:
+                            tell(f"{job.label}: process or machine lost; resumes from step {step}")
+                            submit(job, again=True)
+            finally:
+                remove_quietly(marker)
+                for reference in running:
+                    ray.cancel(reference)  # acts like Ctrl-C in the task: the training saves
+                if running:
+                    ray.wait(list(running), num_returns=len(running), timeout=GRACE)
+        lost = sum(count == ATTEMPTS for count in losses.values())
         if lost:
             raise MachineError(
                 f"{lost} of {len(jobs)} trainings were lost {ATTEMPTS} times without a new checkpoint, for "
@@ -99,70 +105,74 @@ class Ray:
             )
 
 
-class _RemoteTraining:
-    """A training that runs on the cluster, or waits there."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.started = False
-        """Whether it runs on a machine."""
-        self.losses = 0
-        """How often it was lost since its last checkpoint."""
-        self._claims = ExitStack()
-        self._trainer: Any = None
-
-    def begin(self, ray: Any, cpus: int) -> None:
-        """Submit the training with its saved files."""
-        self.started = False
-        self._claims.enter_context(claim_run(self.job))
-        files, _ = pack(self.job.folder, {})
-        self._trainer = ray.remote(Trainer).options(num_cpus=cpus).remote()
-        self.reply = self._trainer.begin.remote(__version__, self.job.stored, files, collect_code(self.job), cpus)
-
-    def request_update(self) -> None:
-        """Request the next update."""
-        self.reply = self._trainer.poll.remote(POLL_INTERVAL)
-
-    def stop(self) -> Any:
-        """Ask the training to stop; return a reference to its last update."""
-        return self._trainer.stop.remote()
-
-    def receive(self, ray: Any, seconds: float | None = None) -> TrainingUpdate:
-        """Return the requested update and write its files; `ended` if the machine does not reply."""
-        try:
-            update: TrainingUpdate = ray.get(self.reply, timeout=seconds)
-        except ray.exceptions.RayTaskError as error:
+def _result(ray: Any, reference: Any) -> Measured | None:
+    """Return the measurement of a task, or raise its error; None if its process or machine was lost."""
+    try:
+        measured: Measured = ray.get(reference)
+        return measured
+    except ray.exceptions.RayError as error:
+        if "failed to import on the worker" in str(error):
+            reason = str(error).strip().splitlines()[-1]
+            raise InputError(
+                f"a machine of the cluster cannot import Regard {__version__} ({reason}): install it there"
+            ) from None
+        # A task that was cancelled from outside counts as lost, too.
+        lost = isinstance(error, ray.exceptions.TaskCancelledError)
+        if isinstance(error, ray.exceptions.RayTaskError) and not lost:
             raise error.cause from None
-        except ray.exceptions.RayError as error:
-            if "No module named 'regard" in str(error):
-                raise InputError(
-                    f"a machine of the cluster lacks Regard {__version__}: install it there"
-                ) from None
-            update = TrainingUpdate(ended=True)
-        self.started = True
-        unpack(update.files, self.job)
-        self.losses = 0 if update.files else self.losses + update.ended
-        return update
-
-    def release(self, ray: Any) -> None:
-        """Free the cores and the lock of the training."""
-        if self._trainer is not None:
-            ray.kill(self._trainer)
-        self._claims.close()
+        return None
 
 
-def _stop(ray: Any, busy: Sequence[_RemoteTraining]) -> None:
-    """Stop running trainings, which save first, and fetch their files; drop waiting ones."""
-    until = time.monotonic() + GRACE
-    running = [training for training in busy if training.started]
-    last_replies = [training.stop() for training in running]
-    for training, reply in zip(running, last_replies, strict=True):
-        with suppress(Exception):  # an error of one training must not keep the others from saving
-            training.receive(ray, max(until - time.monotonic(), 0))
-            training.reply = reply
-            training.receive(ray, max(until - time.monotonic(), 0))
-    for training in busy:
-        training.release(ray)
+@dataclass(frozen=True)
+class Driver:
+    """The process that submits the tasks. Other machines compare themselves with it."""
+
+    version: str
+    host: str
+    marker: Path
+    """A file with a unique name in the folder of the comparison; a machine that shares the folder sees it."""
+    working_folder: Path
+    path: list[str]
+    """Python's path, which leads to the user's modules."""
+    threads: int
+    """PyTorch threads of each training."""
+
+
+def measure_on_machine(driver: Driver, job: Job, code: dict[str, str], again: bool) -> Measured:
+    """Measure a job in a task of Ray.
+
+    `code`: digests of the user's code. `again`: whether another process with this job was lost. Raises
+    `InputError`, with the name of this machine, if its Regard, its disk or its code is not the driver's.
+    """
+    try:
+        if driver.version != __version__:
+            raise InputError(f"Regard {__version__} is installed, but {driver.version} is required: install that")
+        for folder, path in ((driver.marker.parent, driver.marker), (driver.working_folder,) * 2):
+            if not path.exists():
+                raise InputError(f"the folder {str(folder)!r} of {driver.host} is not visible: {SHARE}")
+        sys.path += [entry for entry in driver.path if entry not in sys.path]
+        torch.set_num_threads(driver.threads)
+        with chdir(driver.working_folder):  # relative paths of text and code start there
+            here = code_digests(job.stored)
+            for name in code:
+                if here.get(name) != code[name]:
+                    raise InputError(f"{name} is missing, or differs from that of {driver.host}: {SHARE}")
+            return _measure_unlocked(job, LEASE if again else 0)
+    except RegardError as error:
+        error.args = (f"on {socket.gethostname()}: {error}",)
+        raise
+
+
+def _measure_unlocked(job: Job, patience: float) -> Measured:
+    """Measure a job; if another process has locked its run, wait for that for `patience` seconds."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return measure(job, trust_code=True)  # the driver trusts the code
+        except BusyError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(WAIT)
 
 
 @contextmanager
@@ -185,25 +195,11 @@ def _connected(address: str | None) -> Iterator[Any]:
     except ConnectionError:
         raise InputError(f"no Ray cluster runs on this machine: {START}") from None
     try:
-        with redirect_stdout(sys.stderr), _exit_on_signals():  # Ray reports lost machines on stdout
+        # Ray reports lost machines on stdout, and its handlers of signals abort the process.
+        with redirect_stdout(sys.stderr), handle_signals(exit_on_signal, (signal.SIGTERM, signal.SIGHUP)):
             yield ray
     finally:
         ray.shutdown()
-
-
-@contextmanager
-def _exit_on_signals() -> Iterator[None]:
-    """Stop trainings cleanly on SIGTERM and SIGHUP: Ray's own handlers abort the process."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
-    handlers = {number: signal.signal(number, exit_on_signal) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def _last_address() -> str | None:
@@ -225,9 +221,12 @@ def _check_reachable(address: str) -> None:
         raise InputError(f"no Ray cluster answers at {address} ({error}): {START}") from None
 
 
-def _describe_cluster(ray: Any) -> str:
-    """Return the address and the size of the cluster."""
-    machines = sum(node["Alive"] for node in ray.nodes())
+def _describe_cluster(ray: Any, cpus: int, tell: Callable[[str], None]) -> None:
+    """Report the address and the size of the cluster, and whether trainings have to wait for cores."""
+    machines = [node for node in ray.nodes() if node["Alive"]]
     cores = int(ray.cluster_resources().get("CPU", 0))
-    size = f"{machines} machine{'s' * (machines != 1)}, {cores} core{'s' * (cores != 1)}"
-    return f"Ray cluster at {ray.get_runtime_context().gcs_address}: {size}"
+    size = f"{len(machines)} machine{'s' * (len(machines) != 1)}, {cores} core{'s' * (cores != 1)}"
+    tell(f"Ray cluster at {ray.get_runtime_context().gcs_address}: {size}")
+    largest = max((node["Resources"].get("CPU", 0) for node in machines), default=0)
+    if min(ray.available_resources().get("CPU", 0), largest) < cpus:
+        tell(f"no machine of the cluster has {cpus} free cores yet: trainings wait")

@@ -20,7 +20,7 @@ from regard.sweep.statistics import LEVEL, Interval, differences, mean
 from regard.viz.report_page import Links, Part, Plot, render_page
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
     "bleu": ("BLEU", "{:.2f}".format),
@@ -38,7 +38,9 @@ SHARES = {"exact_match", "relevance", "uniform", "alignment_error"}
 
 
 def format_mean(values: Sequence[float], form: Callable[[float], str], *, share: bool = False) -> str:
-    """Format the mean of values with its 95 % interval, if they differ; `share`: limit it to 0 to 1."""
+    """Format the mean of values, with a 95 % interval if the values differ; `share`: limit the interval to 0 to
+    1.
+    """
     return format_interval(mean(values, share=share), form) if values else ""
 
 
@@ -51,8 +53,9 @@ def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
 
 
 def tables(comparison: Measurements) -> RenderableType:
-    """Return a table with one row for each variant; with several varied flags, exact match by the last one
-    too."""
+    """Return a table with one row for each variant; with several varied flags, also a table of exact match by the
+    last flag.
+    """
     seeds = len(next(iter(comparison.measured.values())))
     names = list(comparison.variants[0].varied)
     parts: list[RenderableType] = []
@@ -74,17 +77,17 @@ def tables(comparison: Measurements) -> RenderableType:
 
 
 def _tokenizers(comparison: Measurements) -> str:
-    """Return the tokenizer of BLEU, or a warning if the variants have different ones."""
+    """Return the tokenizer of BLEU, or a warning if the variants have different tokenizers."""
     tokenizers = sorted(
         {str(seed.bleu_tokenizer) for seeds in comparison.measured.values() for seed in seeds} - {"None"}
     )
     if len(tokenizers) > 1:
-        return f"; BLEU is not comparable, its tokenizers are {', '.join(tokenizers)}"
+        return f"; BLEU is not comparable, because its tokenizers are {', '.join(tokenizers)}"
     return f"; BLEU with tokenizer {tokenizers[0]}" if tokenizers else ""
 
 
 def main_quantity(comparison: Measurements) -> str:
-    """Return the quantity that variants are compared by: BLEU if there is one, else exact match."""
+    """Return the quantity that variants are compared by: BLEU if it was measured, else exact match."""
     return "bleu" if any(comparison.values(variant, "bleu") for variant in comparison.variants) else "exact_match"
 
 
@@ -249,44 +252,36 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
 
     Each line is the smoothed mean over the seeds, with a band for its 95 % interval.
     """
-    figure = _empty_figure(11, 4.2)
+    from regard.viz.figure import figure_bytes
+    from regard.viz.matrix_plots import new_figure  # matplotlib is slow to import
+
+    figure = new_figure(11, 4.2)
     for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
         for variant in comparison.variants:
             lines = comparison.metrics(variant)
             steps = sorted(set.intersection(*({line["step"] for line in seed} for seed in lines)))
             values = np.array([[line[quantity] for line in seed if line["step"] in set(steps)] for seed in lines])
             smooth = _running_mean(values)
-            (line,) = axes.plot(steps, smooth.mean(0), label=variant.name or comparison.task)
-            if len(lines) > 1:
-                intervals = [mean(column, share=quantity in SHARES) for column in smooth.T.tolist()]
-                low = [interval.low or 0.0 for interval in intervals]
-                high = [interval.high or 0.0 for interval in intervals]
-                axes.fill_between(steps, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
+            intervals = [mean(column, share=quantity in SHARES) for column in smooth.T.tolist()]
+            _plot_band(axes, steps, intervals, label=variant.name or comparison.task)
         axes.set(xlabel="training step", ylabel=QUANTITIES.get(quantity, (quantity,))[0])
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylim(-0.02, 1.02)
     figure.axes[1].set_yscale("log")
     figure.axes[0].legend(fontsize=8)
-    return _render(figure, format)
+    return figure_bytes(figure, format)
 
 
 WINDOW = 10
 """Number of lines of metrics, up to and including its own, over which a point of a learning curve is averaged."""
 
 
-def _empty_figure(width: float, height: float) -> "Figure":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _render(figure: "Figure", format: str) -> bytes:
-    from regard.viz.figure import figure_bytes
-
-    return figure_bytes(figure, format)
+def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Interval], **style: Any) -> None:
+    """Plot values as a line with a band for their intervals, if they have any."""
+    (line,) = axes.plot(positions, [interval.value for interval in intervals], **style)
+    low = [interval.value if interval.low is None else interval.low for interval in intervals]
+    high = [interval.value if interval.high is None else interval.high for interval in intervals]
+    axes.fill_between(positions, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
@@ -299,22 +294,20 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
 def curves(comparison: Measurements, format: str) -> bytes:
     """Draw exact match by the last flag: for each series the mean over the seeds, with a band for its
     interval."""
+    from regard.viz.figure import figure_bytes
+    from regard.viz.matrix_plots import new_figure
+
     last = list(comparison.variants[0].varied)[-1]
-    figure = _empty_figure(7, 4.5)
+    figure = new_figure(7, 4.5)
     axes = figure.subplots()
     values = _flag_values(comparison, last)
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     positions = values if numeric else list(range(len(values)))
     for others, variants in _series(comparison).items():
-        shares = [comparison.values(variant, "exact_match") for variant in variants]
-        means = [mean(values, share=True) for values in shares]
-        middle = [interval.value for interval in means]
-        (line,) = axes.plot(positions, middle, marker="o", label=", ".join(map(str, others)) or comparison.task)
-        low = [interval.value if interval.low is None else interval.low for interval in means]
-        high = [interval.value if interval.high is None else interval.high for interval in means]
-        axes.fill_between(positions, low, high, alpha=0.2, color=line.get_color())
+        means = [mean(comparison.values(variant, "exact_match"), share=True) for variant in variants]
+        _plot_band(axes, positions, means, marker="o", label=", ".join(map(str, others)) or comparison.task)
     axes.set(xlabel=last, ylabel="exact match (mean, 95 % interval)", ylim=(-0.02, 1.02))
     axes.set_xticks(positions, [str(value) for value in values])
     axes.legend()
     axes.grid(alpha=0.3)
-    return _render(figure, format)
+    return figure_bytes(figure, format)

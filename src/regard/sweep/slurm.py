@@ -28,13 +28,13 @@ from regard.sweep.processes import EndedError, Worker
 LARGEST_ARRAY = 1000
 """Largest number of tasks of an array; Slurm's default limit is 1001."""
 RESTARTS = 1000
-"""Times that a training may reach its time limit."""
+"""Number of times that a training may reach its time limit."""
 POLL_INTERVAL = 2.0
 """Seconds between two queries of the queue and the results."""
 GRACE = 120.0
-"""Seconds within which Slurm ends a job after the signal to stop."""
+"""Seconds from the stop signal of Slurm to the end of a job."""
 NOTE = "slurm-job"
-"""File in a job's folder with its Slurm job number, as long as it is queued or running."""
+"""Name of the file with a job's Slurm number, which is in the job's folder while the job is queued or running."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ class Slurm:
 
 
 def _submitit(executor: str) -> Any:
-    """Return the submitit module; raises `InputError` if it or the commands of Slurm are missing."""
+    """Return the submitit module; raises `InputError` if submitit or the commands of Slurm are missing."""
     submitit = import_library("submitit", "training on Slurm", "cluster")
     if executor == "slurm" and (shutil.which("srun") is None or shutil.which("sbatch") is None):
         raise InputError("this machine has no sbatch and srun: use a machine that can submit jobs to Slurm")
@@ -160,8 +160,9 @@ def _submitit(executor: str) -> Any:
 
 
 class _Training:
-    """The function that submitit calls on the machine; it trains in a child process, so that it can be
-    stopped."""
+    """The function that submitit calls on the machine; the training runs in a child process, so that it can be
+    stopped.
+    """
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -174,8 +175,8 @@ class _Training:
         try:
             return None, self._worker.result()
         except EndedError:
-            # Slurm signals all processes of a job before it ends them. Wait for that, so that the task does not
-            # count as finished.
+            # Slurm signals all processes of a job before it ends them. Wait for the signal, so that the task does
+            # not count as finished.
             if self._worker.join() == 128 + signal.SIGTERM:
                 time.sleep(GRACE)
             raise

@@ -2,7 +2,7 @@
 
 Intervals are Student's for a mean and Welch's (1947) for a difference of two means, computed with SciPy. Two
 variants are called different only if the interval of their difference excludes zero. For several pairs, each
-interval is widened so that all of them hold at once with 95 % confidence (Bonferroni).
+interval is widened so that all intervals hold at once with 95 % confidence (Bonferroni).
 """
 
 import itertools
@@ -45,7 +45,7 @@ class Contrast:
 def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) -> Interval:
     """Return the mean and its interval at `level`.
 
-    The interval of a `share` stays between 0 and 1, that of non-negative values is not negative.
+    The interval of a `share` stays between 0 and 1, and the interval of non-negative values is not negative.
 
     >>> mean([14.0, 15.0, 19.0]).value
     16.0

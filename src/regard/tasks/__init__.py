@@ -46,8 +46,6 @@ TASKS = {
     "translation": "Translation",
 }
 """Name and class of every task."""
-_copies: dict[str, Path] = {}
-"""Local copies of task files from another machine, by their name there."""
 
 
 def find_task(name: str) -> type[AnyTask]:
@@ -67,15 +65,10 @@ def find_task(name: str) -> type[AnyTask]:
         return task
     if not name.endswith(".py"):
         raise unknown_choice("task", name, TASKS, other="a Python file")
-    path = _copies.get(name, Path(name))
+    path = Path(name)
     if not is_file(path):
         raise PluginError(f"task file {name!r} does not exist: give the path of a Python file")
     return _load_task_file(path.resolve(), path.stat().st_mtime_ns)
-
-
-def use_task_copy(name: str, copy: Path) -> None:
-    """Use the file `copy` in place of the task file `name` in this process."""
-    _copies[name] = copy
 
 
 @functools.cache
@@ -157,5 +150,4 @@ __all__ = [
     "alignment_mask",
     "examples",
     "find_task",
-    "use_task_copy",
 ]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from regard.training.stored_config import config_from_json, upgrade_config, vocabulary_digest
     from regard.training.tensor_file import digest_tensors, pack_tensors, tensor_specs
     from regard.training.trainer import Learner, SingleLearner, train_steps
-    from regard.training.trust_code import trust
+    from regard.training.trust_code import code_digests, trust
 
 late(__name__)
 
@@ -83,6 +83,7 @@ __all__ = [
     "changed_config",
     "changed_flags",
     "check_run_path",
+    "code_digests",
     "config_from_json",
     "create_run",
     "digest_tensors",

@@ -56,6 +56,15 @@ def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> 
         )
 
 
+def code_digests(stored: Mapping[str, Any]) -> dict[str, str]:
+    """Return the SHA-256 digest of each file of code that a config (as plain data) names, by its description.
+
+    >>> code_digests({"on": "counting", "kind": "attention", "model": {}})
+    {}
+    """
+    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file, _ in _named_code(stored)}
+
+
 def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
     """Yield each piece of code that a config names: its description, its file, and whether it is already loaded.
 

@@ -1,8 +1,8 @@
 """The graph of a model's architecture: modules, data flow between them, shapes and parameter counts.
 
 One input is passed through the model while hooks record the inputs and outputs of every module. The connections
-are read from PyTorch's autograd graph. So sums, residual connections, arithmetic between modules and weights that
-are used without calling their module are found as well, without knowledge of any particular model.
+are read from PyTorch's autograd graph. So the graph also contains sums, residual connections, arithmetic between
+modules, and weights that are used without calling their module, for any model.
 """
 
 import inspect
@@ -48,7 +48,7 @@ class ModelGraph:
     parameters: int
     nodes: dict[str, GraphNode] = field(default_factory=dict)
     edges: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """By the names of source and target: roles of the data in attention (query, key, value)."""
+    """Roles of the data in attention (query, key, value), by the names of source and target."""
 
     def add_edge(self, source: str, target: str, role: str = "") -> None:
         """Add an edge, or a role to an existing edge; a node has no edge to itself."""
@@ -65,7 +65,7 @@ def trace_graph(
     """Run a model once and return the graph of its architecture.
 
     `forward` runs the model on `inputs` and returns its output tensor. The model is left unchanged. Without
-    `inputs`, all data of unknown origin belongs to a single input.
+    `inputs`, all data of unknown origin is assigned to a single input.
     """
     graph = ModelGraph(title, sum(parameter.numel() for parameter in model.parameters()))
     owners = _node_names(model)
@@ -80,7 +80,7 @@ def trace_graph(
         with _FunctionObserver(tracer):
             answer = forward()
         tracer.connect(ANSWER, answer)
-        # Added last, since nodes are kept in the order of the forward pass.
+        # Add the output last, because nodes are stored in the order of the forward pass.
         graph.nodes[ANSWER] = GraphNode(ANSWER, ANSWER, 0, False, tuple(answer.shape), tuple(answer.shape))
     return graph
 
@@ -179,7 +179,7 @@ class _Tracer:
         return hook
 
     def connect(self, target: str, tensor: Tensor, role: str = "") -> None:
-        """Add edges to `target` from all nodes of which `tensor` is computed."""
+        """Add edges to `target` from all nodes that `tensor` is computed from."""
         if tensor.grad_fn is None:
             if not tensor.requires_grad and tensor.dtype != torch.bool:  # neither a weight nor a mask
                 for source in sorted(self.input_sources.get(id(tensor), self.inputs[:1])):
@@ -210,7 +210,9 @@ class _Tracer:
     def _pass_through(
         self, user: str, step: Any, target: str, role: str, below: list[Any], shape: Shape
     ) -> list[Any]:
-        """Treat an operation on a module's weights outside of the module as a call; return its other inputs."""
+        """Treat an operation on a module's weights outside the module as a call of the module; return its other
+        inputs.
+        """
         self.graph.add_edge(user, target, role)
         self.origins[step] = user
         below = [source for source in below if self._weight_user(source) is None]
@@ -266,7 +268,7 @@ class _Tracer:
 
 
 def _node_names(model: nn.Module) -> dict[str, str]:
-    """Map the name of each computing module to the name of its node."""
+    """Map the name of each module with computations to the name of its node."""
     nodes: dict[str, str] = {}
     for name, module in model.named_modules():
         parent = next((parent for parent in _parents(name) if nodes.get(parent) == parent), None)
@@ -287,7 +289,7 @@ def _parents(name: str) -> Iterable[str]:
 
 
 def _parameter_names(module: nn.Module) -> list[str]:
-    """Return the parameter names of `forward`; the last is repeated, since it may take several arguments."""
+    """Return the parameter names of `forward`; the last name is repeated for variadic arguments."""
     names = list(inspect.signature(module.forward).parameters)
     return names + names[-1:] * 8
 

@@ -1,8 +1,8 @@
 """Layout of an architecture graph: a lane for each input, nodes from bottom to top, and lines between them.
 
-Nodes that depend on one input alone are in the lane of this input, such as the encoder of a translator. All
-others are in the last lane. Within a lane, each node is above its sources. All lengths are in inches, measured
-from the lower left corner.
+A node that depends on a single input, such as the encoder of a translator, is in the lane of this input. All
+other nodes are in the last lane. Within a lane, each node is above its sources. All lengths are in inches,
+measured from the lower left corner.
 """
 
 import dataclasses
@@ -221,8 +221,8 @@ def _route_around(
 ) -> tuple[Point, ...]:
     """Return the points of a line on a track beside the boxes of a lane.
 
-    It ends on the left (`side` -1) or right (1) side of the target, `above` its centre, or from below if the
-    target has neighbours in its row.
+    The line ends at the left (`side` -1) or right (1) side of the target, `above` its centre, or at the bottom if
+    the target has neighbours in its row.
     """
     begin = [(source.x + source.width / 2, source.y)]
     if not source.alone:  # leave through the top and above the neighbours

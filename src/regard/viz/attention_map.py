@@ -1,10 +1,10 @@
-"""Results that display attention as text, a figure, a page or a notebook widget.
+"""Attention maps that display themselves as text, a figure, a page or a notebook widget.
 
     print(attention)                 text
     attention.save("attention.html") a self-contained page; .png, .svg and .pdf are figures
     attention.view()                 a widget for a notebook
 
-`AttentionMap` is one input, `Maps` several, `Playback` one input at several steps of training.
+`AttentionMap` holds one input, `Maps` several inputs, and `Playback` one input at several steps of training.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ def check_extension(path: Path, extensions: Sequence[str] = (*PICTURES, PAGE)) -
 class AttentionMap(Map, Result):
     """One input, its prediction and truth, and the attention of every layer.
 
-    `print` shows it as text. A notebook shows it as a figure.
+    `print` shows it as text. A notebook shows the map as a figure.
     """
 
     def words(self) -> Self:
@@ -47,7 +47,7 @@ class AttentionMap(Map, Result):
         return dataclasses.replace(self, layers=layers, sums=None)
 
     def select(self, *, layers: Sequence[str] | None = None, heads: Sequence[int] | None = None) -> Self:
-        """Return the map of some layers and heads only; raises `InputError` for an unknown_choice one."""
+        """Return the map of some layers and heads only; raises `InputError` for an unknown layer or head."""
         names = list(self.layers) if layers is None else list(layers)
         for name in names:
             if name not in self.layers:
@@ -190,7 +190,7 @@ class Playback(Result):
     frames: list[AttentionMap]
     """The map of each snapshot."""
     losses: list[tuple[int, float]]
-    """Training step and loss of training batches."""
+    """The training step and the loss of training batches at that step."""
 
     def table(self) -> "RenderableType":
         """Return a line for each frame: its step, its prediction, and the largest weight of each layer."""
@@ -217,7 +217,7 @@ class Playback(Result):
         return view(self.frames[-1:], playback=self.data())
 
     def to_html(self, path: str | Path) -> Path:
-        """Write one page with a slider over training that opens offline."""
+        """Write one page with a slider over the training steps, which opens offline."""
         from regard.viz.page import write_page
 
         return write_page(path, self.frames[-1:], playback=self.data())

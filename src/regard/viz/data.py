@@ -143,7 +143,9 @@ class InterventionData(TypedDict):
 
 
 class StrengthData(TypedDict):
-    """How purely a head has a role: 0 for uniform attention, 1 for the role alone; 95 % interval."""
+    """The strength of a head's role, from 0 for uniform attention to 1 for the role alone, with its 95 %
+    interval.
+    """
 
     mean: float
     low: float

@@ -26,8 +26,9 @@ INVISIBLE = ("Cc", "Cs", "Cn", "Zl", "Zp")
 """Unicode categories without glyphs: control, surrogate, unassigned, line and paragraph separators."""
 BLOCK = 256  # consecutive characters that mostly belong to one script
 LAST_CHOICE = ("bold", "italic", "oblique", "black", "light", "thin", "mono", "serif")
-"""Words in file names of fonts that are used only if no other font has the character."""
-# Compression takes half the time of a large picture at matplotlib's default level, and level 2 is little larger.
+"""Words in the file names of fallback fonts, which are used only if no other font has the character."""
+# At matplotlib's default level, compression takes half of the time for a large picture; files of level 2 are only
+# a little larger.
 SAVE_OPTIONS: dict[str, Any] = {"png": {"pil_kwargs": {"compress_level": 2}}}
 
 _fallback_fonts: dict[str, str] = {}  # file and matplotlib's name of fonts that complement the default font
@@ -52,7 +53,7 @@ def shades(count: int) -> list[tuple[float, float, float]]:
 
 
 COLOURS = ListedColormap(shades(256), name="regard").with_extremes(bad="#{:02x}{:02x}{:02x}".format(*NOT_FINITE))
-"""The colour map of weights, whose order is preserved in grey and for colour-blind readers."""
+"""The colour map of weights; the order of its colours is preserved in grey and for colour-blind readers."""
 
 
 def drawable(text: str) -> str:
@@ -79,7 +80,7 @@ def _find_font(character: str) -> bool:
     for file in sorted(findSystemFonts(), key=lambda file: (_is_last_choice(file), file)):
         if _has_glyph(file, character):
             _fallback_fonts[file] = get_font(file).family_name
-            # The entry has the default weight, or matplotlib would warn about a missing normal weight.
+            # Set the default weight, because matplotlib would warn about a missing normal weight otherwise.
             fontManager.ttflist.append(FontEntry(fname=file, name=_fallback_fonts[file]))
             return True
     _missing_blocks.add(block)
@@ -102,10 +103,10 @@ def figure_bytes(
 ) -> bytes:
     """Return a figure as the bytes of a file; `format`: png, svg or pdf.
 
-    The file has no date and no random identifiers, so equal figures give equal files. It has the size of the
-    figure, and contains its fonts: a PDF as TrueType (journals refuse Type 3), an SVG as outlines. `metadata` is
-    written as the description of the file, or the subject of a PDF. `dpi`: pixels per inch of a PNG; None: the
-    style's.
+    The file has no date and no random identifiers, so equal figures give equal files. The file has the size of
+    the figure and contains its fonts: as TrueType in a PDF (journals refuse Type 3), as outlines in an SVG.
+    `metadata` is written as the description of the file, or the subject of a PDF. `dpi`: pixels per inch of a
+    PNG; None: the style's.
     """
     file = io.BytesIO()
     if _fallback_fonts:

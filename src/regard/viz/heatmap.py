@@ -30,7 +30,7 @@ LETTER = 0.065  # width of a character of a label
 UPRIGHT = 4  # labels with more characters are rotated; wide characters count twice
 LABEL_LENGTH = 18  # characters of a label that are drawn
 LABEL_SPACING = 0.1  # distance between two labels at least
-# Up to this number of tokens and of heads, every token is labelled, even if the figure grows.
+# Up to these numbers of tokens and heads, every token is labelled, even if the figure grows.
 ALL_LABELS_TOKENS, ALL_LABELS_HEADS = 64, 8
 FEW_PANELS = 16  # up to this number, each panel has its own query labels
 MARGIN, GAP, TITLE, COLOUR_BAR, ANSWER, CAPTION_LINE = 0.2, 0.2, 0.4, 0.8, 0.45, 0.16
@@ -116,7 +116,7 @@ class _Grid:
         self.widths = [max(count * cell, MIN_PANEL) for count in keys]
         self.heights = [max(count * cell, MIN_PANEL) for count in queries]
         self.left = max(_label_room(layer.query_labels) for layer in layers)
-        # Keys are labelled below a row unless the next row has the same keys.
+        # Label keys below a row of panels unless the next row has the same keys.
         self.key_labels = [
             self.few or following is None or layer.key_labels != following.key_labels
             for layer, following in zip(layers, [*layers[1:], None], strict=True)
@@ -132,7 +132,7 @@ class _Grid:
         self.width, self.height = max(width, 5.0), self.tops[-1] + MARGIN
         sides = [*zip(keys, self.widths, strict=True), *zip(queries, self.heights, strict=True)]
         interval = max(label_interval(count, side) for count, side in sides)
-        self.omitted_labels = f"; 1 in {interval} steps is labelled for lack of room" if interval > 1 else ""
+        self.omitted_labels = f"; 1 in {interval} steps is labelled for lack of space" if interval > 1 else ""
 
     def panels(self) -> Iterator[_Panel]:
         """Yield each head with its rectangle."""
@@ -181,12 +181,12 @@ def _draw_panel(axes: Axes, panel: _Panel, colours: ScalarMappable) -> None:
 
 
 def label_interval(count: int, side: float, spacing: float = LABEL_SPACING) -> int:
-    """Return n such that every n-th of `count` labels fits along a side, with `spacing` inches for each."""
+    """Return n such that every n-th of `count` labels fits along a side, with `spacing` inches per label."""
     return max(int(np.ceil(count * spacing / side - 1e-6)), 1)
 
 
 def _visible_labels(labels: Sequence[str], side: float) -> Iterator[tuple[int, str]]:
-    """Yield index and text of the labels that fit along a side."""
+    """Yield the index and the text of each label that fits along a side."""
     for step in range(0, len(labels), label_interval(len(labels), side)):
         yield step, short_label(labels[step])
 

@@ -1,6 +1,6 @@
 """Attention over the patches of an image as a figure (matplotlib): the image once for each head.
 
-The weights are those of the class token if there is one, otherwise the mean over all patches.
+The figure shows the weights of the class token, or the mean over all patches if there is no class token.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def has_patches(attention: Map) -> bool:
 
 
 def patch_weights(layer: LayerMap) -> np.ndarray:
-    """Return the weight of each patch (H, rows, columns): of the class token, or the mean over all queries."""
+    """Return the weight of each patch (H, rows, columns) for the class token, or as the mean over all queries."""
     assert layer.patches is not None
     first, rows, columns = layer.patches
     weights = layer.weights[:, 0] if first else layer.weights.mean(1)

@@ -1,4 +1,4 @@
-"""Labels of tokens and answers: whole words, display forms, captions and metadata of figures.
+"""Labels of tokens and answers, word merging, and captions and metadata of figures.
 
 Attention between word pieces becomes attention between words as in Clark et al. 2019, section 4.1: a word
 receives the sum of the weights of its pieces and gives the mean of their rows, so every row still sums to 1.

@@ -107,15 +107,17 @@ class LayerMap:
     query_labels: list[str]
     key_labels: list[str]
     relevant: np.ndarray | None = None
-    """(Tq, Tk) bool: the keys on which each answer depends. None if the task does not define them."""
+    """(Tq, Tk) bool: the keys on which each answer depends. None if the task does not define relevant keys."""
     written: bool = False
-    """Whether query labels are the symbols that the model writes at each step, not those that it reads."""
+    """Whether query labels are the symbols that the model writes at each step, instead of the symbols that it
+    reads.
+    """
     kind_override: LayerKind | None = None
-    """Kind of the layer if the model reported it; None derives it from the name."""
+    """Kind of the layer, if the model reported it; None: derived from the name."""
     head_numbers: tuple[int, ...] | None = None
-    """Numbers in the model of the heads in this map; None if all heads are present."""
+    """The model's numbers of the heads in this map; None if all heads are present."""
     head_names: tuple[str, ...] | None = None
-    """Names of the heads if a number does not describe them, such as the mean of several heads."""
+    """Names of the heads, if numbers do not describe them, as for the mean of several heads."""
     rows: LongRows | None = None
     """Exact rows of a long input, for which each weight of this map is the maximum of a square of steps."""
     patches: Patches | None = None
@@ -153,9 +155,9 @@ class Map:
     task: str
     input: str
     prediction: list[int] | str | None
-    """The class of each output step, or a text; None if it was not recorded."""
+    """The class of each output step, or a text; None if no prediction was recorded."""
     truth: list[int] | str | None
-    """The right answer in the same form; None if unknown."""
+    """The right answer in the same form as the prediction; None if unknown."""
     layers: dict[str, LayerMap]
     """By layer name, in the order of the forward pass; empty for a model without attention."""
     outputs: list[str]
@@ -169,17 +171,17 @@ class Map:
     note: str = ""
     """Remark on the input, such as a length not seen in training; may be empty."""
     layers_selected: bool = False
-    """Whether the user selected the layers: then a static picture shows all of them."""
+    """Whether the user selected the layers; a static picture then shows all of them."""
     sums: Intermediates | None = None
-    """Intermediate values of each weight; None if they were not requested, or are too large."""
+    """Intermediate values of each weight; None if these values were not requested, or are too large."""
     model: str = ""
     """Path or name of the model; may be empty."""
     interventions: tuple[str, ...] = ()
     """Active interventions in words: `cross: head 1 off`."""
     original: "Map | None" = None
-    """The map without the interventions; None if there are none, or it was not requested."""
+    """The map without the interventions; None if there are no interventions, or if it was not requested."""
     alignment_head: tuple[str, int] | None = None
-    """Layer and head chosen for alignment over many inputs; None if none was chosen."""
+    """The layer and the head that align best over many inputs; None if no head was chosen."""
 
     def __post_init__(self) -> None:
         """Add a note about the first layer with NaN or infinite weights, or else about such probabilities."""
@@ -196,22 +198,23 @@ class Map:
         for layer in self.layers.values():
             if layer.kind == CROSS:
                 return layer
-        raise InputError(f"the run on {self.task} has no attention to show: train it with attention")
+        raise InputError(f"the run on {self.task} has no attention to show: train a model with attention")
 
     @property
     def aligned_head(self) -> AlignedHead | None:
         """The head that aligns outputs with inputs best; None without encoder-decoder attention.
 
-        This is the head chosen for alignment, if it is in this map. Otherwise, if the task defines the relevant
-        keys, it is the head with most weight on them. Otherwise it is the head with the largest sum over keys of
-        the maximal weight that any query gives the key. This sum is large if each output attends to its own
-        input, and small if all outputs attend to one input or attend evenly.
+        The result is the head chosen for alignment, if this map contains it. Otherwise, if the task defines the
+        relevant keys, the result is the head with most weight on these keys. Otherwise, the result is the head
+        with the largest sum over keys of the maximal weight that any query gives to the key. This sum is large if
+        different outputs attend to different inputs, and small if all outputs attend to one input or attend
+        evenly.
         """
         return self.selected_head or best_aligned(layer for layer in self.layers.values() if layer.kind == CROSS)
 
     @property
     def selected_head(self) -> AlignedHead | None:
-        """The head chosen for alignment; None if none was chosen, or it is not in this map."""
+        """The head chosen for alignment; None if no head was chosen, or if this map does not contain it."""
         name, number = self.alignment_head or ("", 0)
         layer = self.layers.get(name)
         for head in range(0 if layer is None else len(layer.weights)):
@@ -223,8 +226,8 @@ class Map:
     def plotted_layers(self) -> list[LayerMap]:
         """The layers of a static picture.
 
-        These are all layers, except for a model that writes symbols: then only encoder-decoder layers are drawn,
-        if there are any and the user has not selected layers.
+        The result contains all layers. For a model that writes symbols, it contains only the encoder-decoder
+        layers, if there are any and the user has not selected layers.
         """
         cross = [layer for layer in self.layers.values() if layer.kind == CROSS and not self.layers_selected]
         return cross if isinstance(self.prediction, str) and cross else list(self.layers.values())
@@ -265,7 +268,7 @@ def make_layer_map(
 ) -> LayerMap:
     """Build the map of a layer from its weights (H, Tq, Tk), with a title from its kind and number.
 
-    `labels`: of queries and keys, by kind. `written`: whether the model writes a sequence, whose symbols label
+    `labels`: of queries and keys, by kind. `written`: whether the model writes a sequence; its symbols then label
     the queries.
     """
     kind = layer_kind(name)

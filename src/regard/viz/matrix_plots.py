@@ -1,4 +1,4 @@
-"""Matrices of weights at their printed size: one with labels of its tokens, or a grid of all heads.
+"""Draw matrices of weights at their printed size: one head with labels of its tokens, or a grid of all heads.
 
 All lengths are in inches. The size of a cell is known before drawing, so that a caption can name the labels
 that do not fit.
@@ -64,13 +64,13 @@ def _pixels(weights: np.ndarray, colours: ScalarMappable, width: float, height: 
 
 
 def _thinned(weights: np.ndarray, width: float, height: float) -> str:
-    """Return a sentence on weights (..., Tq, Tk) that have no pixel; empty if all have one."""
+    """Return a sentence on weights (..., Tq, Tk) without a pixel; empty if all weights have a pixel."""
     side = -(-max(weights.shape[-2:]) // max(int(max(width, height) * PIXELS), 1))
     return f"Each pixel is the largest weight of a square of {side} steps." if side > 1 else ""
 
 
 def token_labels(labels: Sequence[str]) -> list[str]:
-    """Return the labels of a figure: a mark begins a piece that continues a word, and words have none.
+    """Return the labels of a figure, with a mark before each piece that continues a word.
 
     >>> token_labels(["▁un", "seen", "▁word", "."])
     ['un', '·seen', 'word', '.']

@@ -1,9 +1,9 @@
 """Self-contained HTML pages of attention maps, which open offline.
 
-A page is a single file, so the JavaScript modules are bundled into one script. Each module follows those that
-it imports and loses its imports and exports, except for the exports of the entry module. This requires that no
-two modules define the same name, and that imports and exports have the simple form that `IMPORT` and `EXPORT`
-describe.
+A page is a single file, so the JavaScript modules are bundled into one script. Each module follows the modules
+that it imports, and its imports and exports are removed, except for the exports of the entry module. This
+requires that no two modules define the same name, and that imports and exports have the simple form that `IMPORT`
+and `EXPORT` describe.
 """
 
 import base64
@@ -32,9 +32,10 @@ DEFAULT_EXPORT = re.compile(r"^export default ", re.MULTILINE)
 DEFINITION = re.compile(r"^(?:export )?(?:async )?(?:function\*?|class|const|let|var) (\w+)", re.MULTILINE)
 """A definition at the beginning of a line, that is, at the top level of a module."""
 COMMENT = re.compile(r"^[ \t]*(?://.*|/\*\*(?:.|\n)*?\*/)\n|^\n", re.MULTILINE)
-"""A comment on lines of its own, or an empty line: readers of a page have no use for them, and pages are stored."""
+"""A comment on lines of its own, or an empty line: readers of a page have no use for them, and pages are stored.
+"""
 UNSUPPORTED = re.compile(r"^(?:(?:import|export)\b|(?:const|let|var) \W).*", re.MULTILINE)
-"""Other forms of imports and exports, and definitions of several names at once."""
+"""Unsupported forms of imports and exports, and definitions of several names at once."""
 
 
 def page(maps: Sequence[Map], **options: Any) -> str:

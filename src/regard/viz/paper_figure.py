@@ -1,7 +1,7 @@
 """Figures for papers: a picture at its printed width, its caption, and the data that it shows.
 
-The style is the sheet `paper.mplstyle`. It is overridden by the user's own rcParams (a matplotlibrc, or values
-set in Python), and these by a style sheet that the user names.
+The style is the sheet `paper.mplstyle`. The user's own rcParams (a matplotlibrc, or values set in Python)
+override this style, and a style sheet that the user names overrides both.
 """
 
 import csv
@@ -30,7 +30,7 @@ COLUMN, PAGE_WIDTH = 3.3, 6.9
 """Width in inches of a column and of both columns of a two-column page."""
 WIDTHS = (COLUMN, PAGE_WIDTH)
 DISPLAY = ("backend", "interactive", "toolbar", "tk.", "webagg.", "savefig.", "figure.")
-"""Beginnings of names of rcParams that describe the display, not the style. A notebook sets some of them."""
+"""Prefixes of rcParams that describe the display, not the style. A notebook sets some of these rcParams."""
 
 Row = Mapping[str, str | float | None]
 
@@ -41,17 +41,17 @@ class PaperFigure(Result):
 
     kind: str
     caption: str
-    """What the figure shows, over which inputs, and what it leaves out."""
+    """A caption with the content of the figure, its inputs, and omitted parts."""
     data: Sequence[Row] | dict[str, Any]
     """The numbers of the figure: rows of a table, or a dict with matrices."""
     width: float
     """Printed width in inches."""
     draw: Callable[[], Figure]
-    """Draws the figure with matplotlib's present rcParams."""
+    """Draws the figure with the current rcParams of matplotlib."""
     style: str | Path | None = None
 
     def figure(self) -> Figure:
-        """Return the matplotlib figure, to change it by hand."""
+        """Return the matplotlib figure, which can be changed by hand."""
         with figure_style(self.style):
             return self.draw()
 
@@ -147,5 +147,5 @@ def _read_sheet(style: str | Path) -> dict[str, Any]:
         log.propagate = propagates
     if messages.buffer:
         reason = " ".join(messages.buffer[0].getMessage().split())
-        raise InputError(f"style {str(style)!r} is no matplotlib style sheet: {reason}")
+        raise InputError(f"style {str(style)!r} is not a matplotlib style sheet: {reason}")
     return {name: value for name, value in sheet.items() if not name.startswith(DISPLAY[:-2])}

@@ -33,7 +33,7 @@ class ValueInterval(NamedTuple):
 
 
 def make_panels(count: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels of a height side by side, or one below the other if it is narrow."""
+    """Return a figure with panels of a height side by side, or one below the other in a narrow figure."""
     wide = width >= NARROW
     figure = new_figure(width, height if wide else height * count)
     return figure, list(figure.subplots(*((1, count) if wide else (count, 1)), squeeze=False, **options).flat)
@@ -43,8 +43,8 @@ def draw_positions(vectors: np.ndarray, width: float, between: np.ndarray | None
     """Draw position vectors (T, D): some dimensions as curves, all as a heatmap, and similarity.
 
     `between`: vectors (N, D) at N evenly spaced places from the first position to the last, for encodings that
-    are defined between two positions. Similarity is the cosine of each pair of vectors (0 if one is zero). Curves
-    and colours end at `position_scale`.
+    are defined between two positions. Similarity is the cosine of each pair of vectors (0 if one vector is zero).
+    Curves and colours end at `position_scale`.
     """
     figure, (curves, dimensions, cosines) = make_panels(3, width, 2.1)
     largest = position_scale(vectors)
@@ -63,7 +63,9 @@ def draw_positions(vectors: np.ndarray, width: float, between: np.ndarray | None
 
 
 def position_scale(vectors: np.ndarray) -> float:
-    """Return the end of the scale of position vectors: the largest size, or that of 99.5 % if few are larger."""
+    """Return the end of the scale of position vectors: the largest absolute value, or its 99.5 % quantile if few
+    values are larger.
+    """
     sizes = np.abs(vectors)
     most, largest = float(np.percentile(sizes, 99.5)), max(float(sizes.max()), 1e-12)
     return most if largest > 1.5 * most > 0 else largest
@@ -200,7 +202,7 @@ def draw_learning(curves: Mapping[str, Sequence[tuple[int, float]]], width: floa
 
 
 def spread_labels(points: np.ndarray, labels: Mapping[int, str], width: float, height: float) -> list[int]:
-    """Return those of the points (N, 2) in `labels` whose labels do not overlap in axes of a size in inches."""
+    """Return the indices in `labels` of points (N, 2) whose labels do not overlap in axes of a size in inches."""
     letter, line = letter_size()
     low, high = points.min(0), points.max(0)
     corners = (points - low) / np.maximum(high - low, 1e-12) * (width, height)
@@ -222,7 +224,7 @@ def draw_points(
     *,
     grey: Sequence[int],
 ) -> Figure:
-    """Draw points (N, 2): those in `labels` with label unless it is empty, those in `grey` as grey dots.
+    """Draw points (N, 2), with labels for the points in `labels`, and grey dots for the points in `grey`.
 
     `shares`: part of the variance (0 to 1) along each axis.
     """

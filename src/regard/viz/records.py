@@ -27,7 +27,7 @@ _original_wanted = ContextVar("_original_wanted", default=True)
 def make_maps(records: Mapping[str, Record]) -> Maps:
     """Build an attention map for each input of the recorded batch.
 
-    Queries and keys without labels are labelled with their index. Raises `InputError` if nothing is recorded.
+    Queries and keys without labels are labelled with their index. Raises `InputError` if the records are empty.
     """
     if not records:
         raise InputError("nothing is recorded yet: run the model inside the block")
@@ -71,7 +71,7 @@ def _layer(name: str, record: Record, index: int) -> LayerMap:
 
 
 def _labels(labels: Sequence[str] | None, count: int) -> list[str]:
-    """Return the recorded labels, or indices if there are none or their number does not match."""
+    """Return the recorded labels, or indices if no labels of the right number were recorded."""
     return list(labels) if labels is not None and len(labels) == count else [str(step) for step in range(count)]
 
 
@@ -91,7 +91,7 @@ def attach_original(
     """Return the map that `attend` computes, with the active interventions and the map without them.
 
     `where`: path or name of the model. With an active intervention `attend` runs twice, except inside
-    `skip_original`, and if the original is not `wanted`.
+    `skip_original` or if the original is not `wanted`.
 
         with regard.intervene(model, "cross", heads=[1]):
             attention = attach_original(model, "models/counting", attend)

@@ -1,6 +1,6 @@
 """HTML pages of results that open offline, made of tables, figures, text and links.
 
-Tables are those that rich prints. All text is escaped.
+The tables are `rich` tables, as printed in a terminal. All text is escaped.
 """
 
 import base64

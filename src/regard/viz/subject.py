@@ -1,6 +1,6 @@
 """The interface of models that can be examined: runs of any kind, or a user's model with its tokenizer.
 
-The explorer, head importance, head pruning, the other examinations and the pages use nothing else of a model.
+The explorer, head importance, head pruning, the other examinations and the pages use only this interface.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class AcceptsImages(Protocol):
     def add_image(self, name: str, content: bytes) -> None:
         """Register an image, the bytes of a PNG or JPEG file, as an input with a name.
 
-        Raises `InputError` if the model cannot process it.
+        Raises `InputError` if the model cannot process the image.
         """
 
 
 class Subject(Protocol[Input]):
-    """A model that can be examined. `Input` is the type of its inputs."""
+    """A model that can be examined. `Input` is the type of the model's inputs."""
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class Subject(Protocol[Input]):
 
     @property
     def measure(self) -> str:
-        """The display name of the value that `loss` returns: loss, if right answers are known."""
+        """The display name of the value that `loss` returns; "loss" if right answers are known."""
 
     @property
     def unanswered(self) -> Sequence[str]:
@@ -152,11 +152,11 @@ class Subject(Protocol[Input]):
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Input]:
         """Return up to `samples` inputs not used in training; random inputs differ between purposes.
 
-        Raises `InputError` if there are none.
+        Raises `InputError` if there are no such inputs.
         """
 
     def look(self, input: Input) -> AttentionMap:
-        """Return the attention on an input, with the right answer forced for a model that generates one."""
+        """Return the attention on an input; a model that generates its answer is forced to the right answer."""
 
     def untrained(self, seed: int) -> Subject[Input]:
         """Return the same subject with initial parameters drawn with `seed`."""
@@ -165,20 +165,21 @@ class Subject(Protocol[Input]):
         """Return the mean cross-entropy of all outputs in nats, or the value that `measure` names."""
 
     def losses(self, inputs: Sequence[Input]) -> np.ndarray:
-        """Return (N, 2): for each input, the sum behind the mean of `loss`, and its number of outputs."""
+        """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs."""
 
     def trial(self, input: Input) -> ProbeInput | None:
         """Return an input for probing; None if the model does not support it."""
 
     def alignment_error(self, inputs: Sequence[Input]) -> dict[str, float]:
-        """Return the alignment error rate (0 to 1) of each layer; empty if no alignment is known."""
+        """Return the alignment error rate (0 to 1) of each layer; empty if no true alignment is known."""
 
 
 def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[str, str]:
-    """Match the layers of two models for comparison: return the name of the other layer by that of each layer.
+    """Match the layers of two models for comparison: return the name of the other model's layer by the name of
+    each layer.
 
-    Layers match by name. If no name is shared, they match by position within each kind that has the same number
-    of layers in both models. `layerBeside` in comparison.js does the same for pages.
+    Layers match by name. If the models share no layer name, layers match by position within each kind that has
+    the same number of layers in both models. `layerBeside` in comparison.js does the same for pages.
 
     >>> match_layers([Layer("first", "cross", 2)], [Layer("other", "cross", 4)])
     {'first': 'other'}
@@ -213,8 +214,9 @@ def check_comparable(subject: Subject[Any], others: Sequence[Subject[Any]]) -> N
     for other in others:
         if not match_layers(subject.layers, other.layers):
             raise InputError(
-                f"{other.name} has {_describe(other.layers)}, {subject.name} has {_describe(subject.layers)}: no"
-                " names match, nor the number of layers of one kind; choose a model with such layers"
+                f"{other.name} has {_describe(other.layers)}, {subject.name} has {_describe(subject.layers)}: "
+                f"neither the names nor the numbers of layers of a kind match; choose a model with matching "
+                f"layers"
             )
 
 

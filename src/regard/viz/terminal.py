@@ -82,15 +82,16 @@ def decimals(values: "np.ndarray | list[float]") -> str:
 def heatmap(attention: Map) -> RenderableType:
     """Draw a heatmap of characters: a row for each output step and head, a column for each key.
 
-    It is as wide as the terminal. For text answers, and if there are more rows than fit on a screen, it shows
-    only the head that aligns best and how to see the others.
+    The heatmap is as wide as the terminal. For text answers, and for more rows than fit on a screen, it shows
+    only the head that aligns best, and names ways to show the others.
     """
     lines = intervention_lines(attention)
     return Group(*map(Text, lines), _heatmap(attention)) if lines else _heatmap(attention)
 
 
 def _heatmap(attention: Map) -> RenderableType:
-    # For a run, weights of the outputs. Records have no prediction, and all layers are drawn.
+    # Draw only the layers of the outputs for a run. Draw all layers of recorded weights, which have no
+    # prediction.
     plotted = attention.plotted_layers
     answered = attention.prediction is not None
     layers = [layer for layer in plotted if layer.kind != "encoder" or not answered] or plotted
@@ -196,7 +197,7 @@ def _row_label(label: str) -> str:
 
 
 def cell(weight: float, largest: float, relevant: bool) -> Text:
-    """Return the three characters of one weight: two of its shade, and `x` for a relevant input."""
+    """Return the three characters of one weight: two for its shade, and `x` for a relevant input."""
     mark = ("x" if relevant else " ", "dim")
     if not math.isfinite(weight):
         return Text.assemble((NOT_FINITE, "bold red"), mark)

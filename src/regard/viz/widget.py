@@ -21,7 +21,7 @@ with library_errors(
     import traitlets
 
 Explain = Callable[..., dict[str, Any]]
-"""Returns the explanation of a weight as JSON, for a layer, head, output, key and temperature."""
+"""A function that returns the explanation of a weight as JSON, for a layer, head, output, key and temperature."""
 
 
 class AttentionWidget(anywidget.AnyWidget):

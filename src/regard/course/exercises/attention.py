@@ -16,7 +16,7 @@ def _draw(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
 def masks(seed: int, batch: int, queries: int, keys: int) -> Array:
     """Return a random mask (B, Tq, Tk) in which each query has some keys, and each key at least two queries.
 
-    With a single query all keys are allowed.
+    With a single query, all keys are allowed.
     """
     generator = np.random.default_rng(seed + 1)
     mask: Array = generator.random((batch, queries, keys)) < 0.4
@@ -132,7 +132,7 @@ def _concatenated(seed: int) -> list[Case]:
     small = {"states": np.array([[[5.0, 6.0], [7.0, 8.0]]]), "width": 2}
     return [
         case("prime sizes", 2, 7, 3, 10),
-        case("positions as wide as the states", 3, 5, 6, 6),
+        case("positions with the width of the states", 3, 5, 6, 6),
         case("one step", 2, 1, 3, 4),
         case("a batch of one", 1, 7, 3, 10),
         case("gradients", 2, 3, 5, 4, gradients=("states",)),

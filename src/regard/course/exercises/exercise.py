@@ -15,10 +15,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 NUDGE = 1e-5
 """Distance by which an argument is moved to measure a gradient."""
 CACHE_SIZE = 512
-"""Reference answers that are kept: those of all exercises, and as many again."""
+"""Number of cached reference answers: twice the number for all exercises."""
 
 PADDING, START, END = 0, 1, 2
-"""Tokens of the exercises on sequences."""
+"""The special tokens of the exercises on sequences."""
 COPY_VOCABULARY = 9
 """Vocabulary size of the task Copy: padding, start, end and six letters."""
 PRIMES = (2, 3, 5, 7)
@@ -26,7 +26,7 @@ PRIMES = (2, 3, 5, 7)
 
 
 def vary_sizes(seed: int, *sizes: int) -> list[int]:
-    """Return the sizes for a seed: unchanged for seed 0, else with the primes among them permuted.
+    """Return the sizes for a seed: unchanged for seed 0, otherwise with permuted primes.
 
     Equal sizes stay equal and different sizes stay different.
 
@@ -48,31 +48,34 @@ def normalize_name(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """One input of an exercise. Its arrays must not be changed, because results are cached by case."""
+    """One input of an exercise. The arrays must not be changed, because results are cached by case."""
 
     name: str
-    """What the input tests, as the report shows it."""
+    """The property that the input tests, as shown in the report."""
     arguments: Mapping[str, Any]
     """Arguments of the function, in order."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Constructor arguments of a learner's class, by name."""
     valid_steps: Array | None = None
-    """Steps of the first output that are compared, (B, T); None for all."""
+    """(B, T) bool, the steps of the first output that are compared; None for all steps."""
     gradients: tuple[str, ...] = ()
     """Arguments whose gradients are compared."""
     diagnose: bool = True
-    """Whether the input is used to find the mistake."""
+    """Whether the diagnosis of mistakes uses the input."""
     outputs: tuple[str, ...] = ()
-    """Names of the outputs, if they differ from those of the exercise."""
+    """Names of the outputs, if the names differ from those of the exercise."""
     functions_only: bool = False
-    """Whether classes skip the input, because its sizes are too alike to match weights by shape."""
+    """Whether classes skip the input, because its sizes are too similar to match weights by shape."""
 
     def directions(self) -> dict[str, Any]:
         """Return the random direction in which each argument of `gradients` is moved."""
         return {name: _random_like(self.arguments[name], name) for name in self.gradients}
 
     def output_weights(self, shape: tuple[int, ...]) -> Array:
-        """Return random weights for the first output. Gradients are taken of the weighted sum of its numbers."""
+        """Return random weights for the first output.
+
+        Gradients are those of the weighted sum of the output's numbers.
+        """
         weights: Array = _generator("pull").normal(size=shape)
         if self.valid_steps is not None:
             weights = weights * self.valid_steps[..., None]
@@ -88,19 +91,19 @@ class Exercise:
     source: str = ""
     """Paper and section that the exercise follows."""
     reference: Callable[..., Any]
-    """The right answer. Its name, signature and docstring are the stub."""
+    """The right answer. The name, the signature and the docstring of this function are the stub."""
     cases: Callable[[int], list[Case]]
-    """Returns the inputs for a seed."""
+    """A function that returns the inputs for a seed."""
     outputs: tuple[str, ...]
     """Names of the outputs."""
     aliases: tuple[str, ...] = ()
     """Other accepted names of the function or class."""
     module_arguments: tuple[str, ...] = ()
-    """Arguments that a class has itself and does not receive: weights, or the number of heads."""
+    """Arguments that a class holds as attributes instead of receiving them: weights, or the number of heads."""
     constructor_sizes: tuple[str, ...] = ()
     """Names of the constructor's arguments, in order."""
     call: Callable[[Any, Case], tuple[Any, ...]] | None = None
-    """Calls the learner's function, if it needs more than the case's arguments."""
+    """A function that calls the learner's function, if the call needs more than the case's arguments."""
     small_cases: Callable[[], list[Case]] = list
     """Further inputs that are small enough to show a mistake by hand, besides the cases named "by hand"."""
     specification: Callable[..., Any] | None = None
@@ -108,7 +111,7 @@ class Exercise:
     instruction: str = "Write it with NumPy or with PyTorch"
 
     def __post_init__(self) -> None:
-        """Cache the inputs, so that each seed has one set of `Case` objects."""
+        """Cache the inputs, so that each seed always has the same `Case` objects."""
         object.__setattr__(self, "cases", functools.lru_cache(maxsize=2)(self.cases))
 
     @property
@@ -141,7 +144,7 @@ class Exercise:
         return normalize_name(name) in {normalize_name(known) for known in (self.name, *self.aliases)}
 
     def module_weights(self, case: Case) -> dict[str, Array]:
-        """Return the weights that a class has itself, by name."""
+        """Return the weights that a class holds as attributes, by name."""
         weights: dict[str, Array] = {}
         for name in self.module_arguments:
             value = case.arguments[name]
@@ -158,8 +161,8 @@ class Exercise:
     def expected_gradients(self, case: Case) -> dict[str, tuple[float, float]]:
         """Return the directional derivative by each argument of `case.gradients`, measured on both sides.
 
-        The derivative is that of the weighted sum of the first output, along `case.directions()`. The two numbers
-        differ if a ReLU changes its sign between the two sides.
+        The derivative is that of the weighted sum of the first output, along `case.directions()`. The two
+        measurements differ if the input of a ReLU changes its sign between the sides.
         """
         return _expected_gradients(self.reference, case)
 
@@ -207,7 +210,7 @@ def _generator(name: str) -> np.random.Generator:
 
 
 class RandomLanguageModel:
-    """A random model for the exercises on search. It depends on all tokens so far."""
+    """A random model for the exercises on search. The probabilities depend on all tokens so far."""
 
     def __init__(self, seed: int, size: int) -> None:
         generator = np.random.default_rng(seed)

@@ -23,7 +23,7 @@ def train_copy(model: Any, batches: Any) -> None:
     model: a module; model(source, target) returns logits (B, T, V), of the token after each of the target's T.
     batches: a list of (source, target), tensors of token numbers: source (B, Ts); target (B, Tt), which is
     start (1), the letters, end (2) and padding (0) up to the length of the longest. The loss ignores padding.
-    Adam with a rate of 0.01 works. Return nothing: the model itself is changed.
+    Adam with a learning rate of 0.01 works. Return nothing: the loop changes the model itself.
     """
     raise NotImplementedError
 
@@ -48,7 +48,7 @@ def _expected_training(
 
 
 def _run_training(function: Any, case: Case) -> tuple[Any, ...]:
-    """Run the learner's loop on a model that records its calls, or on one that learns."""
+    """Run the learner's loop on a model that records its calls, or on a model that can learn Copy."""
     from regard.course.probe_models import record_training, score_training  # needs PyTorch, which loads slowly
 
     if case.arguments.get("batches"):

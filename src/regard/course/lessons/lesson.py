@@ -19,7 +19,7 @@ from regard.errors import unknown_choice
 HOME = Path("course")
 """Default folder of the lessons' runs, as written in the lessons' texts."""
 PARTS = ("Predict", "Answer", "By hand", "See", "Why", "Exercises")
-"""Headings of every lesson's text, in order."""
+"""Headings in the text of every lesson, in order."""
 FIGURES = {
     "exact_match": "answers without an error",
     "relevance": "attention on inputs that the answer depends on (best head or last layer)",
@@ -48,7 +48,7 @@ class LessonRun:
 def _runs(
     task: str, common: dict[str, Any], *, input: str | None = None, **variants: dict[str, Any]
 ) -> tuple[LessonRun, ...]:
-    """Return the runs of a lesson, one per variant. The learner trains the first one."""
+    """Return the runs of a lesson, one per variant. The learner trains the run of the first variant."""
     return tuple(
         LessonRun(name=name.replace("_", " "), task=task, flags={**common, **flags}, input=input)
         for name, flags in variants.items()
@@ -92,11 +92,11 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "translation": _runs("phrases", {}, input="she says that the birds can hear these good songs", phrases={}),
     "explaining": _runs("signal", {"steps": 1500}, positions={"pos_enc": True}),
 }
-"""The runs of each lesson. The order is the order of the lessons: each one needs those before it."""
+"""The runs of each lesson. The order of the lessons: each lesson needs the lessons before it."""
 
 
 def _percent(value: float) -> str:
-    """Format a share (0 to 1) with one decimal, or with two where one decimal would show 100.0%."""
+    """Format a share (0 to 1) with one decimal, or with two decimals if one decimal would show 100.0%."""
     return f"{min(value, 0.9999):.2%}" if 0.999 <= value < 1 else f"{value:.1%}"
 
 
@@ -126,8 +126,8 @@ class Range:
     def verdict(self, value: float) -> str:
         """Return a sentence that compares a run's value with the ten seeds.
 
-        The value counts as usual if it equals a limit after rounding, either to the four decimals of the stored
-        figures or to the decimals that are shown.
+        A value within the range after rounding counts as usual, both with the four decimals of the stored figures
+        and with the decimals that are shown.
         """
         value = round(value, 4)
         if value < self.low and _percent(value) != _percent(self.low):
@@ -208,7 +208,7 @@ def _all_measurements() -> dict[str, Any]:
 
 
 def _measurements(lesson: str, run: str) -> dict[str, Any]:
-    """Return the measurements of one run; empty if it was not measured yet."""
+    """Return the measurements of one run; empty if the run was not measured yet."""
     measurements: dict[str, Any] = _all_measurements().get(lesson, {}).get(run, {})
     return measurements
 

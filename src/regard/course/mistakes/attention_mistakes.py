@@ -155,7 +155,7 @@ def weights_transposed(self: Solution, weights: Array, value: Array) -> Array:
 @mistake(
     Solution.attention,
     "This exercise's stub: returns context, and the weights",
-    "Return the context, then the weights.",
+    "Return the context first, then the weights.",
 )
 def weights_first(self: Solution, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:
     """The weights are returned first and the context second."""

@@ -22,7 +22,7 @@ def wrong_view(self: Solution, states: Array, heads: int) -> Array:
 @mistake(
     Solution.join,
     MULTI_HEAD,
-    "Swap H and T first, then view as (B, T, D). This needs .contiguous() in between, or reshape.",
+    "Swap H and T first, then view as (B, T, D). Call .contiguous() in between, or use reshape.",
 )
 def wrong_join(self: Solution, states: Array) -> Array:
     """The heads are joined without swapping back: (B, H, T, D/H) is viewed as (B, T, D) directly."""
@@ -32,8 +32,8 @@ def wrong_join(self: Solution, states: Array) -> Array:
 @mistake(
     Solution.split,
     HEAD_I,
-    "View as (B, T, H, D/H): head i has the columns i D/H to (i + 1) D/H. Weights of other models need "
-    "this order.",
+    "View as (B, T, H, D/H): head i has the columns i D/H to (i + 1) D/H. The weights of other models have this "
+    "order.",
 )
 def heads_interleaved(self: Solution, states: Array, heads: int) -> Array:
     """A head uses every h-th column (a view as D/H, H) instead of adjacent columns."""

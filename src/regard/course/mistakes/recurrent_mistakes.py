@@ -90,7 +90,10 @@ def sum_over_time_only(self: Solution, weights: Array, memory: Array) -> Array:
 
 
 class OldStateThroughout(Solution, paper=LUONG_PATH):
-    """The query is the state before the cell, as in Bahdanau's model. It is also joined with the context."""
+    """The query is the state before the cell, as in Bahdanau's model.
+
+    The old state is also joined with the context.
+    """
 
     instead = "Run the cell first: the new state h_t is the query, and is joined with the context."
 
@@ -103,7 +106,10 @@ class OldStateThroughout(Solution, paper=LUONG_PATH):
 
 @mistake(Solution.luong_query, LUONG_PATH, "Run the cell first, and score the memory with the new state h_t.")
 def old_state_as_query(self: Solution, new: Array, old: Array) -> Array:
-    """The query is the state before the cell, as in Bahdanau's model. The new one is joined with the context."""
+    """The query is the state before the cell, as in Bahdanau's model.
+
+    The new state is joined with the context.
+    """
     return old
 
 

@@ -160,7 +160,7 @@ class FirstToEnd(Solution, paper=BEAM):
 @mistake(
     Solution.keep_finished,
     f"{BEAM}; this exercise's stub: it keeps competing for its place",
-    "Add it to the candidates unchanged, so that it competes for its place in the beam.",
+    "Add a finished hypothesis to the candidates unchanged, so that it competes for its place in the beam.",
 )
 def ended_dropped(self: Solution, hypothesis: Hypothesis) -> list[Hypothesis]:
     """A hypothesis that has ended is skipped in the next step, and its answer is lost."""
@@ -198,7 +198,7 @@ class OnlyEndedCount(EndedAside):
     unfinished.
     """
 
-    instead = "Leave them in the beam, and choose among all hypotheses of the beam."
+    instead = "Leave finished hypotheses in the beam, and choose among all hypotheses of the beam."
 
     def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
         return super().select_answer([] if self.aside else beam, alpha, end)

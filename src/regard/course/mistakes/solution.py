@@ -113,7 +113,7 @@ class SearchSolution(RecurrentSolution):
         return np.array(self.strip_tokens(tokens, start, end))
 
     def token_gains(self, log_probabilities: Array) -> Array:
-        """Return what each token adds to the sum of a hypothesis."""
+        """Return the value that each token adds to the sum of a hypothesis."""
         return log_probabilities
 
     def is_finished(self, tokens: list[int], end: int) -> bool:
@@ -176,17 +176,21 @@ class Solution(SearchSolution):
     """
 
     instead = ""
-    """What to do instead, as a sentence."""
+    """The correction, as a sentence."""
     paper = ""
-    """The line that a mistake departs from."""
+    """The line of a paper or of the stub that a mistake departs from."""
     companion = False
-    """Whether the mistake may show only together with another one, in exercises that it does not affect alone."""
+    """Whether the mistake may have an effect only together with another mistake, in exercises that it does not
+    affect alone.
+    """
     broken: frozenset[str] = frozenset()
-    """Names of inputs to which every answer with NaN or infinity is this mistake's. Which numbers are broken
-    depends on the order of operations and on the number of bits."""
+    """Names of inputs for which every answer with NaN or infinity is attributed to this mistake.
+
+    The positions of NaN or infinity depend on the order of operations and on the number of bits.
+    """
 
     def __init_subclass__(cls, paper: str = "", **options: Any) -> None:
-        """Set `paper`, which most mistakes share with their neighbours."""
+        """Set `paper`, which most mistakes share with related mistakes."""
         super().__init_subclass__(**options)
         if paper:
             cls.paper = paper
@@ -205,7 +209,7 @@ class Solution(SearchSolution):
         return target != padding
 
     def mean_loss(self, losses: Array, counted: Array) -> float:
-        """Return the mean over the steps that count."""
+        """Return the mean of the loss over the steps that are not padding."""
         return float(losses[counted].sum() / counted.sum())
 
     def label_smoothed_loss(
@@ -248,8 +252,8 @@ def mistake(
 ) -> Callable[[Callable[Concatenate[Any, P], R]], type[Solution]]:
     """Turn a function into a mistake: the right solution, with one step replaced by the function.
 
-    step: the method of `Solution` that the function replaces, with the same arguments. The function's docstring
-    says what is wrong. `paper`, `instead`, `companion` and `broken`: see `Solution`.
+    step: the method of `Solution` that the function replaces, with the same arguments. The docstring of the
+    function describes the error. `paper`, `instead`, `companion` and `broken`: see `Solution`.
 
     >>> @mistake(Solution.project_output, "Vaswani et al. 2017, section 3.2.2", "Multiply by W^O.")
     ... def no_output_projection(self, joined, w_o):

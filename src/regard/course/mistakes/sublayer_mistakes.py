@@ -65,7 +65,7 @@ def no_second_bias(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: A
     "Return only max(0, x W_1 + b_1) W_2 + b_2; the layer adds the residual connection.",
 )
 def residual_inside(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
-    """The feed-forward network adds its input to its output, which is the task of the layer around it."""
+    """The feed-forward network adds its input to its output, but the layer adds the residual connection."""
     return states + Solution.feed_forward(self, states, w_1, b_1, w_2, b_2)
 
 

@@ -169,7 +169,8 @@ def shifted_inside(self: Solution, target: Array) -> Array:
 @mistake(
     Solution.logits,
     OUTPUT,
-    "Use separate weights for the output layer here. (The paper shares them; elsewhere it is no mistake.)",
+    "Use separate weights for the output layer here. (The paper shares these weights, so sharing is right"
+    " in other models.)",
 )
 def tied_output(self: Solution, states: Array, parameters: Parameters) -> Array:
     """The output layer shares its weights with the target's embedding."""
@@ -179,7 +180,10 @@ def tied_output(self: Solution, states: Array, parameters: Parameters) -> Array:
 class NormAtTheEnd(Solution, paper="Vaswani et al. 2017, section 3.1 and figure 1"):
     """There is an additional norm at the end of encoder and decoder."""
 
-    instead = "Remove it: each layer already ends in a norm. An additional one belongs to pre-norm models."
+    instead = (
+        "Remove the additional norm, because each layer already ends in a norm. An additional norm"
+        " belongs to pre-norm models."
+    )
 
     def memory_for_layer(self, states: list[Array], layer: int) -> Array:
         last = super().memory_for_layer(states, layer)

@@ -73,7 +73,7 @@ class PositionSolution:
 
     base = 10_000.0
     first_index = 0
-    """Number of the first dimension or pair."""
+    """Number from which dimensions or pairs are counted."""
 
     def positions(self, length: int) -> Array:
         """Return the numbers of the positions."""
@@ -120,11 +120,11 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return [self.project(states, weight) for states, weight in zip(inputs, weights, strict=True)]
 
     def split(self, states: Array, heads: int) -> Array:
-        """Return (B, H, T, D / H) of (B, T, D)."""
+        """Split states (B, T, D) into heads (B, H, T, D / H)."""
         return states.reshape(*states.shape[:2], heads, -1).transpose(0, 2, 1, 3)
 
     def join(self, states: Array) -> Array:
-        """Return (B, T, D) of (B, H, T, D / H)."""
+        """Join heads (B, H, T, D / H) to states (B, T, D)."""
         return states.transpose(0, 2, 1, 3).reshape(len(states), states.shape[2], -1)
 
     def head_mask(self, mask: Mask, heads: int) -> Mask:
@@ -158,7 +158,7 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return np.maximum(hidden, 0)
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
-        """Return the network of section 3.3."""
+        """Return the output of the feed-forward network (section 3.3)."""
         return self.activation(states @ w_1 + b_1) @ w_2 + b_2
 
     def standard_deviation(self, states: Array) -> Array:

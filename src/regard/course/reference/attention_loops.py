@@ -1,7 +1,7 @@
 """Scores, attention weights, contexts and positions as plain loops (Vaswani et al. 2017, equation 1).
 
-Functions on rows and matrices take lists. The functions of the exercises take arrays with a batch.
-Shapes: B batch, Tq and Tk numbers of queries and keys, D width.
+Functions on rows and matrices take lists of numbers. The functions of the exercises take arrays with a batch
+dimension. Shapes: B batch, Tq and Tk numbers of queries and keys, D width.
 """
 
 import math
