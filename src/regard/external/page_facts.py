@@ -1,17 +1,12 @@
 """Facts about an external model that its page displays."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.external.model_input import input_name
 
-if TYPE_CHECKING:
-    from regard.external.model import ExternalModel
 
-
-def page_facts(subject: ExternalModel) -> dict[str, Any]:
-    """Return the facts of `Subject.about` about an external model, and the inputs with which its page begins."""
+def page_facts(subject: Any) -> dict[str, Any]:
+    """Return the facts of `Subject.about` about an `ExternalModel`, and the inputs with which its page begins."""
     own = [input_name(subject.inputs, number) for number in range(len(subject.inputs))]
     return {
         "task": subject.name,
