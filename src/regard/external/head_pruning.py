@@ -67,7 +67,7 @@ def prunable_layers(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Prun
     prunable = {}
     for layer in layers:
         name = full_names.get(layer.name)
-        if name is None or (output_name := _find_output(modules, name)) is None:
+        if name is None or (output_name := find_output(modules, name)) is None:
             continue
         module, output = modules[name], modules[output_name]
         separate = all(find_part(module, names) is not None for names in (QUERIES, KEYS, VALUES))
@@ -77,7 +77,7 @@ def prunable_layers(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Prun
     return prunable
 
 
-def _find_output(modules: Mapping[str, nn.Module], name: str) -> str | None:
+def find_output(modules: Mapping[str, nn.Module], name: str) -> str | None:
     """Return the name of a layer's output projection, which is inside the layer or next to it."""
     for parent in (name, name.rpartition(".")[0]):
         for part in OUTPUTS:

@@ -8,6 +8,10 @@
     POST /api/picture      {name, content}: add a PNG or JPEG file in base64 as an input
     POST /api/row          as attend, with layer, head, step: one exact row
     POST /api/explain      as attend, with layer, head, output, key, temperature: the computation of a weight
+    POST /api/next_tokens  as attend, with count, position, temperature, top_k, top_p, draw: the likeliest tokens
+    POST /api/logit_lens   as attend, with count: the likeliest tokens of each block's state
+    POST /api/logit_attribution  as attend, with token, position: what each head adds to a logit
+    POST /api/value_norms  {input, interventions}: the norm of each value, by layer and head
     POST /api/tree         {input, seed, interventions, beam}: the search tree of the answer
     POST /api/playback     {input}: attention at each snapshot of training
     POST /api/importance   {texts}: loss increase for each ablated head; a GET request has no texts
@@ -41,8 +45,12 @@ from regard.server.access import SHOWN, AccessControl
 from regard.server.explorer import Explorer
 from regard.server.messages import (
     AttendRequest,
+    AttributionRequest,
     ExplainRequest,
+    InterventionsRequest,
     LayersRequest,
+    LensRequest,
+    NextTokensRequest,
     PictureRequest,
     PlaybackRequest,
     RequestError,
@@ -68,7 +76,17 @@ PAGES = {
     "/explorer.css": ("regard.server", "page/explorer.css", "text/css"),
     **{
         f"/{name}.js": ("regard.server", f"page/{name}.js", "text/javascript")
-        for name in ("explorer", "tree", "samples", "texts", "tour", "whole-layers")
+        for name in (
+            "explorer",
+            "logit-pictures",
+            "predictions",
+            "samples",
+            "texts",
+            "tour",
+            "tree",
+            "value-norms",
+            "whole-layers",
+        )
     },
     **{f"/js/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
 }
@@ -91,6 +109,10 @@ ENDPOINTS = {
     "/api/layers": Endpoint(Explorer.layers, LayersRequest),
     "/api/row": Endpoint(Explorer.row, RowRequest),
     "/api/explain": Endpoint(Explorer.explain, ExplainRequest),
+    "/api/next_tokens": Endpoint(Explorer.next_tokens, NextTokensRequest),
+    "/api/logit_lens": Endpoint(Explorer.logit_lens, LensRequest),
+    "/api/logit_attribution": Endpoint(Explorer.logit_attribution, AttributionRequest),
+    "/api/value_norms": Endpoint(Explorer.value_norms, InterventionsRequest),
     "/api/tree": Endpoint(Explorer.tree, TreeRequest),
     "/api/playback": Endpoint(Explorer.playback, PlaybackRequest, parallel=4),
     "/api/importance": Endpoint(Explorer.importance, TextsRequest, also_get=True),

@@ -10,14 +10,25 @@ from typing import Any
 from torch import nn
 
 from regard.errors import InputError, unknown_choice
+from regard.external import (
+    logit_attribution,
+    logit_lens,
+    mask_token,
+    next_tokens,
+    prediction_kind,
+    weighted_values,
+)
 from regard.interpret import explain, head_importance, head_roles, head_samples
 from regard.interpret.importance import importance_by_layer
 from regard.server.messages import (
     AttendRequest,
+    AttributionRequest,
     ExplainRequest,
     InterventionRequest,
     InterventionsRequest,
     LayersRequest,
+    LensRequest,
+    NextTokensRequest,
     PictureRequest,
     PlaybackRequest,
     RowRequest,
@@ -80,7 +91,9 @@ class Explorer:
     def about(self) -> dict[str, Any]:
         """Return the facts that the page displays about the subject."""
         writes = isinstance(self.subject, GeneratesSequences)
-        return {**self.subject.about(), "writes": writes, "back": self.back}
+        predicts, mask = prediction_kind(self.subject), mask_token(self.subject)
+        more = {"writes": writes, "predicts": predicts, "mask": mask, "back": self.back}
+        return {**self.subject.about(), **more}
 
     def attend(self, request: AttendRequest) -> dict[str, Any]:
         """Answer an input: return its `map`, with interventions also the `original` map.
@@ -173,6 +186,42 @@ class Explorer:
                 temperature=request.temperature,
             )
         return explanation.json()
+
+    def next_tokens(self, request: NextTokensRequest) -> dict[str, Any]:
+        """Return the likeliest tokens at a position, as `NextTokens`; `drawn` is one drawn with `draw`."""
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            tokens = next_tokens(
+                self.subject,
+                text,
+                count=request.count,
+                position=request.position,
+                temperature=request.temperature,
+                top_k=request.top_k,
+                top_p=request.top_p,
+                seed=request.draw,
+            )
+        return tokens.json()
+
+    def logit_lens(self, request: LensRequest) -> dict[str, Any]:
+        """Return the likeliest tokens of each block's state, as `LogitLens`."""
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            return logit_lens(self.subject, text, count=request.count).json()
+
+    def logit_attribution(self, request: AttributionRequest) -> dict[str, Any]:
+        """Return what each head adds to the logit of a token, as `LogitAttribution`."""
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            parts = logit_attribution(self.subject, text, token=request.token, position=request.position)
+        return parts.json()
+
+    def value_norms(self, request: InterventionsRequest) -> dict[str, Any]:
+        """Return `norms` of values by layer, head and key, and the reasons for layers in `left_out`."""
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            values = weighted_values(self.subject, text)
+        return {"norms": values.norms, "left_out": values.left_out}
 
     def tree(self, request: TreeRequest) -> dict[str, Any]:
         """Return the search tree of an answer: `tree`, `maps` of the leaves of the tree, and `shown`, a map for

@@ -49,6 +49,10 @@ Seed = Annotated[int, Meta(ge=0, le=2**32 - 1, description="a whole number from 
 Beam = Annotated[Annotated[int, Meta(ge=1, le=20)] | None, Meta(description="a whole number from 1 to 20")]
 Flag = Annotated[bool, Meta(description="true or false")]
 Temperature = Annotated[float, Meta(ge=0.01, le=100, description="a number from 0.01 to 100")]
+Limit = Annotated[Annotated[int, Meta(ge=1, le=MAX_INDEX)] | None, Meta(description="a whole number from 1")]
+Part = Annotated[Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="a number above 0, up to 1")]
+Count = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 to 100")]
+DrawSeed = Annotated[Seed | None, Meta(description="a whole number from 0 to 4294967295")]
 Name = Annotated[str, Meta(min_length=1, max_length=200, description="a name of 1 to 200 characters")]
 Base64 = Annotated[bytes, Meta(description="the file in base64")]
 
@@ -125,6 +129,30 @@ class RowRequest(InterventionsRequest, frozen=True, kw_only=True):
     layer: LayerName
     head: Number = 0
     step: Number = 0
+
+
+class NextTokensRequest(InterventionsRequest, frozen=True):
+    """Body of `/api/next_tokens`: a position, and how tokens are chosen there."""
+
+    count: Count = 10
+    position: Step = None
+    temperature: Temperature = 1.0
+    top_k: Limit = None
+    top_p: Part = None
+    draw: DrawSeed = None
+
+
+class LensRequest(InterventionsRequest, frozen=True):
+    """Body of `/api/logit_lens`."""
+
+    count: Count = 5
+
+
+class AttributionRequest(InterventionsRequest, frozen=True):
+    """Body of `/api/logit_attribution`: a token by its number, and a position."""
+
+    token: Step = None
+    position: Step = None
 
 
 class PictureRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,10 +1,12 @@
 // The explorer: type an input, see prediction, truth and attention; change a head or a weight and see the effect.
 
+import { Predictions } from "./predictions.js";
 import { showSamples } from "./samples.js";
 import { Texts } from "./texts.js";
 import { tour } from "./tour.js";
 import { searchTree } from "./tree.js";
-import { neededLayers, withLayers } from "./whole-layers.js";
+import { neededLayers, thumbnails, withLayers } from "./whole-layers.js";
+import { weighValues } from "./value-norms.js";
 import { formatAddress, replaceAddress, readAddress } from "./js/address.js";
 import { addTokens } from "./js/style.js";
 import { oneTabStop } from "./js/dom.js";
@@ -21,9 +23,10 @@ import { currentHead } from "./js/sentence.js";
 /** @import { Which } from "./js/selected-weight.js" */
 /** @import { Sample, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
+/** @import { ValueNorms } from "./value-norms.js" */
 /** @import { View } from "./js/view.js" */
 
-/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], left_out?: string[], touched?: InterventionData[] }} Found the answer to an input, that before it was touched, why some others are not beside it, and how it was touched */
+/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], left_out?: string[], touched?: InterventionData[], values?: boolean, weighed?: { map: MapData, original?: MapData } }} Found the answer to an input, that before it was touched, why some others are not beside it, how it was touched, whether its values were asked for, and its maps with weighted values */
 
 /**
  * The explored model.
@@ -35,6 +38,8 @@ import { currentHead } from "./js/sentence.js";
  * @property {number | null} step null for a model that was not trained here
  * @property {boolean} draws whether it can draw inputs
  * @property {boolean} writes whether it generates its answer token by token
+ * @property {"next" | "masked" | null} predicts which tokens a language model predicts
+ * @property {string | null} mask the text of its mask token
  * @property {boolean} [pictures] whether its inputs are images
  * @property {boolean} snapshots whether it has snapshots of its training
  * @property {string | null} [origin] the run that it started from
@@ -62,6 +67,8 @@ import { currentHead } from "./js/sentence.js";
  * @property {boolean} draws whether the model can draw inputs
  * @property {string} accepts
  * @property {string} fetching names of the layers whose weights were requested
+ * @property {Predictions} [predictions]
+ * @property {boolean} weighed whether weights are multiplied by the norms of their values
  * @property {boolean} foreign whether it was not trained here: then weights cannot be explained
  * @property {number} seed
  * @property {number} ticket identifies the latest request
@@ -69,6 +76,7 @@ import { currentHead } from "./js/sentence.js";
  */
 
 const WORK = 300; // milliseconds after which the page says that the model is computing
+const VALUES = "Multiply each weight by the norm of the value that it weighs (Kobayashi et al. 2020)";
 const TYPING = 150; // milliseconds without a keystroke before an input is sent
 const PROGRESS = 400; // milliseconds between progress requests
 const LARGEST = 8_000_000; // bytes of an image
@@ -98,6 +106,7 @@ const state = {
   draws: false,
   accepts: "",
   fetching: "",
+  weighed: false,
 };
 
 /** @param {string} id */
@@ -171,33 +180,34 @@ function markRejected(on) {
 /** @param {Found} answered */
 function draw(answered) {
   state.found = answered;
+  if (state.weighed && answered.values === undefined) return weigh(answered);
+  const { map, original } = state.weighed && answered.weighed ? answered.weighed : answered;
   const { importance, examined, roles, playback, touched, view } = state;
   const data = {
-    maps: [answered.map],
-    original: answered.original,
+    maps: [map],
+    original,
     importance,
     examined,
     roles,
     playback,
-    beside: answered.beside,
+    beside: state.weighed ? undefined : answered.beside, // their values are not known
     interventions: touched,
     behind: answered.touched !== undefined && answered.touched !== touched,
   };
-  const notes = [answered.map.note, ...(answered.left_out ?? [])].filter(Boolean);
+  const notes = [map.note, ...(answered.left_out ?? [])].filter(Boolean);
   element("note").textContent = notes.map((note) => `Note: ${note}`).join(" "); // next to the typed input
   document.title = `${state.task}: ${revealHidden(answered.map.input)} · Regard`;
   if (view) view.update(data);
   else {
-    const chosen = () => {
-      updateAddress();
-      showWholeLayers();
-    };
-    const usual = { touch, row, exact, fits: true, state: readAddress(location.hash).state, chosen };
+    const { state: chosen } = readAddress(location.hash);
+    const usual = { touch, row, exact, fits: true, state: chosen, chosen: stateChanged };
     main.replaceChildren();
     state.view = show(main, data, state.foreign ? usual : { ...usual, explain });
-    chosen();
+    updateAddress();
+    showWholeLayers();
   }
   updateButtons();
+  if (state.view) state.predictions?.show({ input: answered.map.input, touched }, state.view);
 }
 
 /** Requests the weights that are in view, if only thumbnails of them were sent. */
@@ -207,17 +217,23 @@ async function showWholeLayers() {
   if (!found || !layers.length || state.fetching === layers.join()) return;
   state.fetching = layers.join();
   try {
-    const interventions = found.touched ?? [];
-    const whole = await ask("api/layers", { input: found.map.input, interventions, layers });
-    if (state.found !== found) return;
-    const original = found.original && withLayers(found.original, whole.original);
-    draw({ ...found, map: withLayers(found.map, whole.map), original });
+    const whole = await wholeLayers(found, layers);
+    if (state.found === found) draw({ ...found, ...whole });
   } catch (error) {
     message.textContent = error instanceof Error ? error.message : String(error);
   } finally {
     state.fetching = "";
     if (state.found !== found) showWholeLayers();
   }
+}
+
+/**
+ * @param {Found} found
+ * @param {string[]} layers
+ */
+async function wholeLayers({ map, original, touched = [] }, layers) {
+  const whole = await ask("api/layers", { input: map.input, interventions: touched, layers });
+  return { map: withLayers(map, whole.map), original: original && withLayers(original, whole.original) };
 }
 
 /** @param {Row} which */
@@ -253,6 +269,55 @@ function updateButtons() {
 function showInput(text) {
   input.value = text;
   return attend({ fresh: true });
+}
+
+function stateChanged() {
+  updateAddress();
+  showWholeLayers();
+  state.predictions?.rowChanged();
+}
+
+/**
+ * Shows an answer with weighted values; if they are not known, the button says why and cannot be pressed.
+ *
+ * @param {Found} answered
+ */
+function weigh(answered) {
+  const { input: text } = answered.map;
+  const interventions = answered.touched ?? [];
+  const long = answered.map.layers.some((layer) => layer.square > 1);
+  /** @param {object} body @returns {Promise<ValueNorms>} */
+  const norms = async (body) => (long ? { norms: {}, left_out: {} } : ask("api/value_norms", body));
+  return runRequest(async () => {
+    /** @type {MapData | string} */
+    let map;
+    /** @type {MapData | string | undefined} */
+    let original;
+    try {
+      const layers = thumbnails(answered.map.layers);
+      if (layers.length && !long) Object.assign(answered, await wholeLayers(answered, layers));
+      map = weighValues(answered.map, await norms({ input: text, interventions }));
+      original = answered.original && weighValues(answered.original, await norms({ input: text }));
+    } catch (error) {
+      map = error instanceof Error ? error.message : String(error);
+    }
+    return () => {
+      answered.values = true;
+      const reason = [map, original].find((result) => typeof result === "string");
+      if (typeof map === "string" || typeof original === "string") {
+        setWeighed(false);
+        Object.assign(element("values"), { disabled: true, title: reason });
+        message.textContent = String(reason);
+      } else answered.weighed = { map, original };
+      if (answered === state.found) draw(answered);
+    };
+  });
+}
+
+/** @param {boolean} on */
+function setWeighed(on) {
+  state.weighed = on;
+  element("values").setAttribute("aria-pressed", String(on));
 }
 
 /** @param {Which} which */
@@ -291,6 +356,7 @@ const answer = latest(() => attend());
 
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 function attend({ fresh = false, drawn = false } = {}) {
+  Object.assign(element("values"), { disabled: false, title: VALUES });
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
   state.shownText = fresh && !drawn ? input.value : null;
   element("steps").hidden = true; // it belongs to another answer
@@ -355,6 +421,14 @@ async function showSubject() {
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
     updateButtons();
+    if (about.predicts) {
+      state.predictions = new Predictions(about.predicts, about.mask, ask, async (text, touched) => {
+        input.value = text;
+        state.touched = touched;
+        await attend();
+        if (about.predicts === "next") state.view?.choose({ query: Number.MAX_SAFE_INTEGER, key: null });
+      });
+    }
     const more = [...element("more").querySelectorAll("button")].filter((option) => !option.hidden);
     oneTabStop(more, 0);
     if (readAddress(location.hash).input !== null) followAddress();
@@ -507,6 +581,10 @@ element("draw").addEventListener("click", () => {
   attend({ fresh: true, drawn: true });
 });
 element("tour").addEventListener("click", () => tour(element("guide")));
+element("values").addEventListener("click", () => {
+  setWeighed(!state.weighed);
+  if (state.found) draw(state.found);
+});
 addEventListener("hashchange", followAddress);
 onClick("importance", () => compute("importance"));
 onClick("roles", async () => {

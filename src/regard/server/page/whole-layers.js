@@ -11,7 +11,16 @@
 export function neededLayers({ map, layer, state }) {
   const all = state.mode === "overview" || state.mode === "flow" || state.words;
   const shown = all ? map.layers : map.layers.filter(({ name }) => name === layer.name);
-  return shown.filter(({ weights }) => !Array.isArray(weights) && weights.side > 1).map(({ name }) => name);
+  return thumbnails(shown);
+}
+
+/**
+ * The names of the thumbnails among layers.
+ *
+ * @param {LayerData[]} layers
+ */
+export function thumbnails(layers) {
+  return layers.filter(({ weights }) => !Array.isArray(weights) && weights.side > 1).map(({ name }) => name);
 }
 
 /**

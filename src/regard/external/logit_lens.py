@@ -1,0 +1,89 @@
+"""The logit lens (nostalgebraist 2020): what each block's state already says about the output.
+
+    logits_l = unembedding(final norm(state after block l))
+
+The norm is the model's own final one. It was trained for states after the last block only, so early rows are a
+reading of the model and not an answer of it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from regard.errors import check_range
+from regard.external.next_tokens import read_tokens
+from regard.external.output_head import read_blocks
+from regard.result import Result
+from regard.viz import Subject
+
+COUNT = 5
+"""Tokens of each state, if the user sets no number."""
+SHOWN = 8
+"""Positions in the table that is printed: the last ones."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LogitLens(Result):
+    """The likeliest tokens of each state, layers by positions."""
+
+    input: str
+    positions: list[str]
+    """Labels of the tokens of the input."""
+    layers: list[str]
+    """`embeddings`, and the name of each block; the last row is the model's own output."""
+    head: list[str]
+    """Names of the modules that turned states into logits: final norm and unembedding."""
+    tokens: list[list[list[str]]]
+    """By layer and position: the likeliest tokens."""
+    probabilities: list[list[list[float]]]
+
+    def summary(self) -> str:
+        """Return the size, and what the last position is read as."""
+        path = [row[-1][0] for row in self.tokens]
+        return f"{len(self.layers)} layers, {len(self.positions)} positions; last one: {' > '.join(path)}"
+
+    def table(self) -> Table:
+        """Return a table of the likeliest tokens: a row for each layer, the last positions as columns."""
+        first = max(len(self.positions) - SHOWN, 0)
+        table = Table("layer", *self.positions[first:], box=None, pad_edge=False)
+        table.title, table.title_justify = f"Logit lens through {', '.join(self.head)}", "left"
+        for layer, tokens, shares in zip(self.layers, self.tokens, self.probabilities, strict=True):
+            cells = zip(tokens[first:], shares[first:], strict=True)
+            table.add_row(layer, *(f"{token[0]} {share[0]:.0%}" for token, share in cells))
+        return table
+
+
+def logit_lens(subject: Subject[Any], text: str, *, count: int = COUNT) -> LogitLens:
+    """Return the `count` likeliest tokens of the state before the first block and after each block.
+
+    States (T, D) pass through the model's own final norm and unembedding (BERT: its whole output head). The
+    last row is checked against the model's logits. Works for causal and masked language models of transformers.
+
+    >>> model = regard.look("gpt2-folder")    # doctest: +SKIP
+    >>> print(regard.logit_lens(model, "The cat sat on the"))    # doctest: +SKIP
+
+    Raises `InputError` for another model, or if its output head is not known.
+    """
+    check_range("count", count, 1, 1000)
+    tokens = read_tokens(subject, text)
+    blocks = read_blocks(tokens)
+    names: dict[int, str] = {}
+    all_tokens: list[list[list[str]]] = []
+    all_shares: list[list[list[float]]] = []
+    for states in blocks.states:
+        best: Any = blocks.apply_head(states).softmax(-1)
+        best = best.topk(min(count, best.shape[-1]))
+        rows = best.indices.tolist()
+        unnamed = sorted({number for row in rows for number in row} - names.keys())
+        names |= dict(zip(unnamed, subject.called(unnamed), strict=True))
+        all_tokens.append([[names[number] for number in row] for row in rows])
+        all_shares.append(best.values.tolist())
+    return LogitLens(
+        input=text,
+        positions=tokens.labels,
+        layers=blocks.names,
+        head=[name for name, _ in blocks.after],
+        tokens=all_tokens,
+        probabilities=all_shares,
+    )

@@ -1,0 +1,141 @@
+"""The parts of a language model around its residual stream: blocks, output head, and projections of heads."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import short_name
+from regard.errors import InputError
+from regard.external.adapters import call_model
+from regard.external.head_pruning import find_output
+from regard.external.hooks import DetachableHook, remove_hooks
+from regard.external.modules import unwrap
+from regard.external.next_tokens import TokenInput
+from regard.external.shrinking import projection_width
+from regard.viz import Layer
+
+AGREEMENT = 1e-3
+"""Largest difference from the model's own logits, as a share of the largest one (of at least 1)."""
+
+
+def head_projections(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.Module]:
+    """Return, by layer, the projection after its heads; layers whose projection is not known are left out.
+
+    Its input (B, Tq, H Dv) holds the contexts of the heads side by side.
+    """
+    modules = dict(model.named_modules())
+    full_names = {short_name(name): name for name in modules}
+    projections = {}
+    for layer in layers:
+        output = find_output(modules, full_names[layer.name]) if layer.name in full_names else None
+        if output is not None and projection_width(modules[output], 1) % layer.heads == 0:
+            projections[layer.name] = modules[output]
+    return projections
+
+
+def find_blocks(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.Module]:
+    """Return the blocks of a model by name: the members of the outermost list that holds attention layers.
+
+    Raises `InputError` if there is no such list.
+    """
+    modules = dict(model.named_modules())
+    full_names = {short_name(name): name for name in modules}
+    for layer in layers:
+        parts = full_names.get(layer.name, "").split(".")
+        for end in range(1, len(parts)):
+            name = ".".join(parts[:end])
+            if isinstance(blocks := modules.get(name), nn.ModuleList):
+                return {short_name(f"{name}.{number}"): block for number, block in blocks.named_children()}
+    raise InputError(
+        f"{type(unwrap(model)).__name__} has no list of blocks: its layers cannot be read one by one"
+    )
+
+
+@dataclass
+class BlockStates:
+    """The states between the blocks in one pass, and the modules that run after the last block."""
+
+    names: list[str] = field(default_factory=list)
+    """`embeddings`, and the name of each block."""
+    states: list[Tensor] = field(default_factory=list)
+    """(T, D) before the first block, and after each block."""
+    after: list[tuple[str, nn.Module]] = field(default_factory=list)
+    """Modules that ran after the last block, without those inside others: final norm and unembedding."""
+
+    def apply_head(self, states: Tensor) -> Tensor:
+        """Return the logits (T, V) that the modules after the last block give for states (T, D)."""
+        for _, module in self.after:
+            output = module(states.unsqueeze(0))
+            states = (output if isinstance(output, Tensor) else output[0])[0]
+        return states.float()
+
+
+@torch.no_grad()
+def read_blocks(tokens: TokenInput) -> BlockStates:
+    """Run a language model; return the states of its blocks and its output head.
+
+    Raises `InputError` if the modules after the last block do not give the model's logits.
+    """
+    model, kind = tokens.subject.model, type(tokens.subject.model).__name__
+    result = BlockStates()
+    with _watch_blocks(model, find_blocks(model, tokens.subject.layers), result):
+        logits = tokens.subject.adapter.logits(call_model(model, tokens.arguments))
+    assert logits is not None
+    expected = logits[0].float()
+    try:
+        actual = result.apply_head(result.states[-1])
+        largest = float((actual - expected).abs().max())
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        names = ", ".join(name for name, _ in result.after) or "no module"
+        raise InputError(f"{kind} runs {names} after its blocks, which is no known output head") from error
+    if not largest <= AGREEMENT * max(1.0, float(expected.abs().max())):
+        raise InputError(
+            f"{kind} changes its logits after final norm and unembedding (by up to {largest:.3g}): its layers"
+            " cannot be read through them"
+        )
+    count = len(tokens.ids)
+    result.states = [states[-count:] for states in result.states]
+    return result
+
+
+@contextmanager
+def _watch_blocks(model: nn.Module, blocks: dict[str, nn.Module], result: BlockStates) -> Iterator[None]:
+    names = {id(block): name for name, block in blocks.items()}
+    after_block, level = False, 0  # level: open modules that began after the last block
+
+    def enter(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        nonlocal after_block, level
+        if id(module) in names:
+            after_block = False
+            if not result.states:
+                result.names.append("embeddings")
+                result.states.append((args[0] if args else kwargs["hidden_states"])[0].clone())
+        elif after_block:
+            if not level:
+                result.after.append((name, module))
+            level += 1
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        nonlocal after_block, level
+        if id(module) in names:
+            after_block, level, result.after = True, 0, []
+            name = names[id(module)]
+            calls = sum(known.split("#")[0] == name for known in result.names)
+            result.names.append(f"{name}#{calls}" if calls else name)
+            result.states.append((output if isinstance(output, Tensor) else output[0])[0].clone())
+        elif level:
+            level -= 1
+
+    hooks: list[Any] = []
+    for name, module in model.named_modules():
+        before = DetachableHook(lambda module, args, kwargs, name=name: enter(name, module, args, kwargs))
+        hooks += [
+            module.register_forward_pre_hook(before, with_kwargs=True),
+            module.register_forward_hook(DetachableHook(leave)),
+        ]
+    with remove_hooks(hooks):
+        yield

@@ -1,0 +1,140 @@
+// The logit lens as a table, and direct logit attribution as a grid of layers and heads.
+
+import { cssColour, luminance } from "./js/colours.js";
+import { node, oneTabStop, secondaryText, select } from "./js/dom.js";
+import { percent, tokenLabel } from "./js/labels.js";
+import { shortNames } from "./js/layer-names.js";
+
+/** @import { Colour, Palette } from "./js/colours.js" */
+/** @import { View } from "./js/view.js" */
+
+/**
+ * @typedef {object} Lens
+ * @property {string[]} positions
+ * @property {string[]} layers
+ * @property {string[]} head names of the final norm and the unembedding
+ * @property {string[][][]} tokens by layer and position, the likeliest first
+ * @property {number[][][]} probabilities
+ */
+
+/**
+ * @typedef {object} Attribution
+ * @property {string} token
+ * @property {number} token_id
+ * @property {number} logit
+ * @property {Record<string, number[]>} heads by layer
+ * @property {Record<string, number>} feed_forward
+ * @property {Record<string, number>} embeddings
+ * @property {Record<string, number>} biases
+ * @property {number} remainder
+ */
+
+/**
+ * @param {Lens} lens
+ * @param {Palette} colours
+ */
+export function lensTable(lens, colours) {
+  const table = node("table");
+  const top = node("tr");
+  top.append(node("th", { scope: "col" }, "after"));
+  for (const label of lens.positions) top.append(node("th", { scope: "col" }, tokenLabel(label)));
+  const body = node("tbody");
+  lens.layers.forEach((layer, row) => {
+    const line = node("tr");
+    line.append(node("th", { scope: "row", title: layer }, row ? `layer ${row - 1}` : layer));
+    lens.tokens[row].forEach((tokens, position) => {
+      const shares = lens.probabilities[row][position];
+      const cell = node("td", {}, tokenLabel(tokens[0]));
+      cell.title = tokens.map((token, rank) => `${tokenLabel(token)} ${percent(shares[rank])}`).join("\n");
+      paint(cell, colours.at(shares[0]));
+      line.append(cell);
+    });
+    body.prepend(line); // the last block on top, as the state flows upwards
+  });
+  const head = node("thead");
+  head.append(top);
+  table.append(head, body);
+  const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": "Logit lens" });
+  box.append(table);
+  const said =
+    `Each cell: the likeliest token if the state after a layer goes through ${lens.head.join(" and ")} at once, ` +
+    "coloured by its probability. Final norm and unembedding are the model's own, trained for the last layer only.";
+  return [node("h2", {}, "Logit lens"), node("p", { class: "quiet" }, said), box];
+}
+
+/**
+ * @param {Attribution} parts
+ * @param {{ id: number, token: string }[]} tokens that can be chosen
+ * @param {View} view
+ * @param {(token: number) => void} choose
+ */
+export function attributionGrid(parts, tokens, view, choose) {
+  const { colours } = view.surface();
+  const names = shortNames(view.map.layers);
+  const rows = Object.entries(parts.heads);
+  const most = Math.max(...rows.flatMap(([, values]) => values.map(Math.abs)), 1e-9);
+  const heads = Math.max(...rows.map(([, values]) => values.length));
+  const label = `What each head adds to the logit of ${tokenLabel(parts.token)}; rows are layers, columns are heads`;
+  const grid = node("div", { class: "parts", role: "group", "aria-label": label });
+  grid.style.gridTemplateColumns = `max-content repeat(${heads}, minmax(0, 2.2rem))`;
+  grid.append(node("span"));
+  for (let head = 0; head < heads; head += 1) grid.append(node("span", { class: "quiet" }, String(head)));
+  /** @type {HTMLElement[]} */
+  const cells = [];
+  for (const [layer, values] of rows) {
+    const name = names.get(layer) ?? layer;
+    grid.append(node("span", { class: "quiet name", title: layer }, name));
+    values.forEach((value, head) => {
+      const cell = node("button", {
+        type: "button",
+        "aria-label": `layer ${name}, head ${head}: ${signed(value)}`,
+      });
+      cell.title = `layer ${name}, head ${head}: ${signed(value)}`;
+      paint(cell, colours.change(value / most));
+      cell.addEventListener("click", () => view.open(layer, head));
+      cells.push(cell);
+      grid.append(cell);
+    });
+    for (let head = values.length; head < heads; head += 1) grid.append(node("span"));
+  }
+  oneTabStop(cells, 0, heads);
+  const list = tokens.map(({ token }) => tokenLabel(token));
+  const at = tokens.findIndex(({ id }) => id === parts.token_id);
+  const sums = [
+    total(
+      Object.fromEntries(
+        rows.flatMap(([layer, values]) => values.map((value, head) => [`${layer} ${head}`, value])),
+      ),
+    ),
+  ];
+  sums.push(total(parts.feed_forward), total(parts.embeddings), total(parts.biases));
+  const said = ["heads", "feed-forward", "embeddings", "biases"].map(
+    (name, index) => `${name} ${signed(sums[index])}`,
+  );
+  return [
+    select("Logit of", list, at, (index) => choose(tokens[index].id)),
+    grid,
+    secondaryText(
+      `${said.join(", ")}: logit ${signed(parts.logit)}. Colours: ± ${most.toFixed(2)}. Direct paths only; the scale of each norm is frozen.`,
+    ),
+  ];
+}
+
+/** @param {Record<string, number>} values */
+function total(values) {
+  return Object.values(values).reduce((sum, value) => sum + value, 0);
+}
+
+/** @param {number} value */
+function signed(value) {
+  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {Colour} colour
+ */
+function paint(element, colour) {
+  element.style.background = cssColour(colour);
+  element.style.color = luminance(colour) > 0.45 ? "#000" : "#fff";
+}
