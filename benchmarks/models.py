@@ -88,8 +88,8 @@ OTHERS = """
 ## Checked against every softmax
 
 All {count} config types of transformers were built with small sizes where possible. A hook on every softmax and
-every call of PyTorch's fused kernel gives the reference, independently of Regard. {wrong} types
-are recorded wrongly, and these {exact} exactly:
+every call of PyTorch's fused kernel gives the reference, independently of Regard. Regard records {wrong} types
+wrongly, and these {exact} types exactly:
 
 """
 LISTS = {

@@ -1,4 +1,4 @@
-"""Regard: train attention models, inspect what they attend to, and test whether it is meaningful.
+"""Regard: train attention models, inspect what they attend to, and test whether their attention is meaningful.
 
     run = regard.train("signal2")
     print(run.test())

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 MAX_LISTED = 12
-"""With more choices, a message names only the nearest one."""
+"""With more choices, a message names only the nearest choice."""
 
 
 class RegardError(Exception):
-    """Base class of all errors that Regard raises on purpose. `exit_status` is that of the command line."""
+    """Base class of all errors that Regard raises on purpose. `exit_status` is the exit status of the command."""
 
     exit_status = 1
 
@@ -29,7 +29,7 @@ class RegardError(Exception):
 
 
 class InputError(RegardError):
-    """An invalid value, flag or file, or an invalid combination of them."""
+    """An invalid value, flag or file, or an invalid combination of flags."""
 
     exit_status = 2
 
@@ -77,9 +77,9 @@ def check_choices(config: object) -> None:
 
 
 def unknown_choice(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:
-    """Return an error for an unknown name, with the choices or the nearest one.
+    """Return an error for an unknown name; its message lists the choices, or names the nearest choice.
 
-    `what`: the kind of thing, such as "score". `other`: another form that is accepted, such as "module:Class".
+    `what`: the kind of thing, such as "score". `other`: a further accepted form, such as "module:Class".
 
     >>> print(unknown_choice("score", "dott", ["dot", "additive"]))
     score 'dott' is unknown: choose dot, additive; did you mean dot?

@@ -5,10 +5,11 @@
 
     late(__name__)
 
-With this, `from regard.decoding import beam_search` imports only that module of the package.
+Then `from regard.decoding import beam_search` imports only the module `search` of the package.
 
-Not the library lazy-loader: type checkers do not see its `attach`, and its `attach_stub` needs a second list of
-the names in a `.pyi` file. Here the block for type checkers is the only list.
+The library lazy-loader is not used, because type checkers do not see its `attach`, and its `attach_stub` needs a
+second list of the names in a `.pyi` file. With this module, the block for type checkers is the only list of
+names.
 """
 
 import ast
@@ -27,13 +28,14 @@ class _LazyPackage(ModuleType):
         if name not in self._exports:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         module, original = self._exports[name]
-        # Not importlib.import_module: -X importtime reports only __import__.
+        # importlib.import_module is not used, because -X importtime reports only __import__.
         value = getattr(__import__(module, fromlist=[original]), original)
         vars(self)[name] = value
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
-        # Python sets an imported module as an attribute of its package. If an export has the same name, it wins.
+        # Python sets an imported module as an attribute of its package. If an export has the same name as its
+        # module, the export replaces the module.
         if not (isinstance(value, ModuleType) and name in self._exports):
             super().__setattr__(name, value)
 

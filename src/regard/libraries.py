@@ -1,4 +1,5 @@
-"""Calls of other libraries. Their errors become one line, and usage reports and network access are switched off.
+"""Calls of other libraries. Errors of these libraries become one line, and their usage reports and network access
+are switched off.
 
 transformers = import_library("transformers", "models of Hugging Face", "hub")
 with library_errors("transformers", f"{str(folder)!r} cannot be loaded", "copy the folder anew"), offline():
@@ -23,18 +24,20 @@ from regard.errors import InputError, MachineError, RegardError, one_line
 MAX_MESSAGE = 250
 """The maximal number of characters of a library's message."""
 MACHINE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-"""Errors of the machine, not of a file."""
+"""Error numbers of a failure of the machine, not of a file."""
 NO_TELEMETRY = {
     "ORT_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Variables that stop libraries from sending usage reports. They must be set before the library is imported."""
+"""Variables that stop libraries from sending usage reports. The variables must be set before the library is
+imported."""
 OFFLINE_SWITCH = "HF_HUB_OFFLINE"
 HUB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-"""An owner or a name on the Hub."""
+"""Pattern of an owner or of a name on the Hub."""
 OUT_OF_MEMORY = re.compile("memory|failed to map segment|bad_alloc|can't start new thread")
-"""Messages of libraries for lack of memory. They raise various exceptions for it."""
+"""Pattern of the messages with which libraries report a lack of memory. Libraries raise various exceptions for a
+lack of memory."""
 
 
 def is_panic(error: BaseException) -> bool:
@@ -43,7 +46,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 def is_memory(error: BaseException | None) -> bool:
-    """Return whether an error, or one that caused it, reports a lack of memory."""
+    """Return whether an error, or an error that caused it, reports a lack of memory."""
     while error is not None:
         reported = isinstance(error, ImportError | RuntimeError | SystemError) and OUT_OF_MEMORY.search(
             str(error)
@@ -92,8 +95,8 @@ def library_errors(library: str, what: str, advice: str, *, prints: bool = False
     """Turn any error of a library into one line: `what: library says ...; advice`.
 
     `what`: the file and the failed action, such as `'folder' cannot be loaded`. `prints`: show the library's
-    output, such as a progress bar, at once instead of at the end. Raises `InputError` for errors and panics of
-    the library, and `MachineError` for lack of memory or disk space. Errors of Regard pass.
+    output, such as a progress bar, immediately instead of at the end. Raises `InputError` for errors and panics
+    of the library, and `MachineError` for lack of memory or disk space. Errors of Regard pass.
     """
     try:
         with nullcontext() if prints else _hide_panics():
@@ -114,13 +117,13 @@ def library_errors(library: str, what: str, advice: str, *, prints: bool = False
 def import_library(module: str, purpose: str, extra: str) -> Any:
     """Import a module of an optional dependency. `extra`: the extra of Regard that installs it.
 
-    Raises `InputError`: the command to install a missing library, or the error of a broken one.
+    Raises `InputError` with the command that installs a missing library, or with the error of a broken library.
     """
     os.environ.update({name: os.environ.get(name, value) for name, value in NO_TELEMETRY.items()})
     root = module.partition(".")[0]
     install = f"pip install 'regard[{extra}]'"
-    advice = f"install it anew, pip install --force-reinstall {root}"
-    with library_errors(root, f"{purpose} cannot be used, importing {root} fails", advice):
+    advice = f"reinstall it with pip install --force-reinstall {root}"
+    with library_errors(root, f"{purpose} cannot be used, because importing {root} fails", advice):
         try:
             return import_module(module)
         except ModuleNotFoundError as error:
@@ -150,7 +153,8 @@ def offline() -> Iterator[None]:
 def _hide_panics() -> Iterator[None]:
     """Suppress the backtrace that Rust prints for a panic. Other output to standard error appears at the end.
 
-    This acts only in a process with one thread, because the file descriptor belongs to the whole process.
+    In a process with several threads this function does nothing, because the file descriptor belongs to all
+    threads.
     """
     if threading.active_count() > 1:
         yield
@@ -182,14 +186,16 @@ def _hide_panics() -> Iterator[None]:
 def check_hub_name(name: str) -> None:
     """Raise `InputError` if `name`, which is not a local folder, cannot be a name on the Hub.
 
-    If a folder `models` exists, `models/gpt` is refused, too. So a misspelled path is not sent to another
+    If a folder `models` exists, `models/gpt` is refused, too. A misspelled path is therefore not sent to another
     machine.
     """
     path, parts = Path(name), name.split("/")
     if len(parts) > 2 or not all(map(HUB_NAME.fullmatch, parts)):
-        raise InputError(f"folder {name!r} does not exist, and nothing on the Hub has such a name: check it")
+        raise InputError(
+            f"folder {name!r} does not exist, and it cannot be a name on the Hugging Face Hub: check the name"
+        )
     if len(parts) == 2 and path.parent.exists():
         raise InputError(
-            f"folder {name!r} does not exist, {parts[0]!r} does: check the name (the Hub was not asked for "
-            f"{name!r}; to download that, change to a folder without {parts[0]!r})"
+            f"folder {name!r} does not exist, {parts[0]!r} does: check the name (Regard did not ask the Hub for "
+            f"{name!r}; to download that model, change to a folder without {parts[0]!r})"
         )

@@ -1,8 +1,8 @@
 """Classes of the user's own code, named as `module:Class`.
 
 A module is searched on Python's path first, then in the current directory, which is not on `sys.path`. While a
-user's module is imported, only its own imports also search its folder. An import inside a function
-runs later and does not: write it at the top of the file.
+user's module is imported, only its own imports also search its folder. An import inside a function runs later and
+does not search this folder: write imports at the top of the file.
 """
 
 import importlib
@@ -27,7 +27,7 @@ IMPORT_SYSTEM = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
 
 
 class PluginError(InputError):
-    """User code that is not found or fails. A run that names it may be intact."""
+    """User code was not found, or failed. A run that names the code may be intact."""
 
 
 def plugin_module(name: str) -> str | None:
@@ -41,12 +41,12 @@ def plugin_module(name: str) -> str | None:
 
 
 class _Finder:
-    """Finds modules in a folder, but only for imports by user code and by this module."""
+    """Import finder for modules in a folder, used only for imports by user code and by this module."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         self.folder = str(folder)
         self.names = {__name__, *names}
-        """The top-level modules whose imports are served."""
+        """The top-level modules whose imports this finder handles."""
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Find a top-level module, or return None if other code imports it."""
@@ -77,7 +77,7 @@ def _find_in_folder(name: str, folder: str) -> ModuleSpec | None:
 def plugin_imports(folder: Path, *names: str) -> Iterator[None]:
     """In the block, let imports by the top-level modules `names` also search `folder`, after all other places.
 
-    This includes modules that they import from there.
+    Modules that are imported from `folder` search it too.
     """
     finder = _Finder(folder, names)
     sys.meta_path.append(finder)
@@ -100,7 +100,8 @@ def find_plugin(name: str) -> ModuleSpec | None:
 def import_plugin(what: str, name: str) -> object:
     """Import `module:Class`. `what`: the kind of class for messages, such as "score".
 
-    Raises `PluginError` if the name has another form, or if the module is not found, fails, or has no such class.
+    Raises `PluginError` if the name is not of the form `module:Class`, if the module is not found or fails, or if
+    it does not have the class.
     """
     module_name = plugin_module(name)
     if module_name is None:
@@ -117,7 +118,7 @@ def import_plugin(what: str, name: str) -> object:
             raise _import_error(what, name, error) from error
         raise PluginError(
             f"{what} {name!r} is not found: there is no module {module_name!r} in {str(Path.cwd())!r} nor on "
-            f"Python's path; change to its folder, or add that to PYTHONPATH"
+            f"Python's path; change to the module's folder, or add that folder to PYTHONPATH"
         ) from None
     except (Exception, SystemExit) as error:  # a user's module can fail in any way
         hidden = _find_hidden(module_name) if module is not None else None
@@ -165,7 +166,7 @@ def build_plugin(what: str, name: str, build: Callable[[], Built], sizes: str, t
         raise
     except Exception as error:
         raise PluginError(
-            f"{what} {name!r} cannot be built for {sizes}: {describe_error(error)}; it takes {takes}"
+            f"{what} {name!r} cannot be built for {sizes}: {describe_error(error)}; its constructor takes {takes}"
         ) from error
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_STEPS = 500
-"""Training steps between two lines without a terminal."""
+"""Training steps between two printed lines when there is no terminal."""
 LINE_SECONDS = 10.0
-"""Seconds between two lines of a preparation without a terminal."""
+"""Seconds between two printed lines of a preparation when there is no terminal."""
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
 def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable[..., None]]:
     """Show the progress of reading `size` bytes. Yields a function to call with the number of bytes read.
 
-    If `size` is unknown at first, the function takes it as second argument.
+    If `size` is unknown at first, the function takes the size as second argument.
     """
     console = _find_console() if show else None
     if console is None:
@@ -117,8 +117,8 @@ def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int
 
 @contextmanager
 def counting_bar(name: str, done: int, total: int, *, show: bool) -> Iterator[Callable[[], None]]:
-    """Show the progress of `total` parts of which `done` are finished. Yields a function to call after each
-    part."""
+    """Show the progress of work in `total` parts, of which `done` are finished. Yields a function to call after
+    each part."""
     console = _find_console() if show else None
     if console is None:
         numbers = count(done + 1)
@@ -133,7 +133,7 @@ def counting_bar(name: str, done: int, total: int, *, show: bool) -> Iterator[Ca
 
 
 def _find_console() -> "Console | None":
-    """Return the terminal or notebook that can show a bar, or None."""
+    """Return the terminal or notebook that can show a progress bar, or None."""
     from rich.console import Console
 
     console = Console(stderr=True)

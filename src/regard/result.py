@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDTH = 110
-"""Columns of a table that is printed as text."""
+"""Width in columns of a table that is printed as text."""
 
 
 class Result:

@@ -44,7 +44,7 @@ def test_heads_are_selected_reported_stored_and_used(
 ) -> None:
     source, target, links = texts
     status, out, err = command("align", own, source, target)
-    assert status == 0 and "no alignment heads were chosen for this run, so all are averaged" in err
+    assert status == 0 and "this run has no chosen alignment heads, so all heads are averaged" in err
     assert len(out.splitlines()) == len(PAIRS)
     status, out, err = command("align", own, source, target, "--links", links)
     assert (status, err) == (0, "")
@@ -74,7 +74,7 @@ def test_stored_selection_is_replaced_with_a_notice(
     assert status == 0 and "Stored in" not in out and (own / "alignment.json").read_text() == before
     status, out, _ = command(*asked)
     assert (
-        "This replaces the earlier choice, decoder.0.cross" in out
+        "These heads replace the earlier choice, decoder.0.cross" in out
         and "--no-keep evaluates without storing" in out
     )
     command("align", own, source, target, "--links", links)
@@ -168,7 +168,7 @@ def test_markup_is_transferred(own: Path, command: Command, monkeypatch: pytest.
     assert "old</b>" in lines[0] and lines[0].endswith("</p>")
     assert (lines[1], lines[3]) == ("<br/>", "")
     assert "<" not in lines[2]
-    assert "line 3: markup is not well-formed: '< b' is not a tag; write &lt;; it is read as text" in err
+    assert "line 3: markup is not well-formed: '< b' is not a tag; write &lt;; the line is read as text" in err
     assert command("translate", own, "<b>Heute</b> singt", "--tags")[1].count("<b>") == 1
 
 
@@ -180,12 +180,12 @@ def test_markup_is_transferred(own: Path, command: Command, monkeypatch: pytest.
         (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no counterpart"),
         (["a.de", "a.en", "--links", "a.en"], "which is not a link"),
         (["a.de", "a.en", "--links", "short.en"], "has links for 1 pairs, but the text has 88"),
-        (["--links", "a.links"], "--links needs the sentences that it links: give"),
+        (["--links", "a.links"], "--links needs the linked sentences: give"),
         (["a.de", "--links", "a.links"], "line 1 has no tab"),
         (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),
         (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
         (["a.de", "a.en", "--plot", "x.y"], "plot 'x.y' has no known extension"),
-        (["a.de", "a.en", "--samples", "12", "--links", "a.links"], "12 pairs are too few to choose heads by"),
+        (["a.de", "a.en", "--samples", "12", "--links", "a.links"], "12 pairs are too few to choose heads"),
         (
             ["a.de", "a.en", "--links", "a.links", "--plot", "x.png"],
             "--plot draws a pair and cannot be combined with choosing",
@@ -218,8 +218,8 @@ def test_way_without_selected_heads_is_refused(
     german: regard.TranslationRun, texts: tuple[Path, Path, Path], command: Command
 ) -> None:
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
-    assert status != 0 and "has no chosen heads to align by" in err
-    with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give as many"):
+    assert status != 0 and "has no chosen alignment heads" in err
+    with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give links for every pair"):
         german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 
 
@@ -232,7 +232,7 @@ def test_selection_of_an_earlier_step_is_ignored(
     kept = json.loads((own / "alignment.json").read_text())
     (own / "alignment.json").write_text(json.dumps(kept | {"step": 1}))
     with pytest.raises(
-        regard.InputError, match=r"alignment\.json: it has changed since it was written; delete it"
+        regard.InputError, match=r"alignment\.json: the file has changed since it was written; delete it"
     ):
         run.kept_heads()
     run.files.write_derived("alignment.json", {**kept, "step": 1})

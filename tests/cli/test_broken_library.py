@@ -31,4 +31,4 @@ def test_a_broken_library_is_named(tmp_path: Path, library: str, way: str) -> No
     )
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
     assert f"importing {library} fails: " in ended.stderr
-    assert ended.stderr.endswith(f"; install it again, pip install --force-reinstall {library}\n")
+    assert ended.stderr.endswith(f"; reinstall it with pip install --force-reinstall {library}\n")

@@ -26,11 +26,14 @@ def test_invalid_input_is_one_line(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "a.tsv"
     file.write_text("a\tb\n")
     for words, told in (
-        ((), "no text: name a source and a target file first"),
+        ((), "the text is missing: name a source and a target file first"),
         ((tmp_path / "none.tsv",), "does not exist"),
         ((file, "--min_score", "2"), "min_score 2"),
         ((file, "--runs", tmp_path / "no"), "no run 'no'"),
-        ((file, "--runs", "a", "b", "c"), "3 runs: give one from source to target, and optionally one back"),
+        (
+            (file, "--runs", "a", "b", "c"),
+            "3 runs: give one from source to target, and optionally one from target to source",
+        ),
     ):
         status, _, err = command("clean", *words, "--savepath", tmp_path / "out")
         assert status != 0 and told in err and err.count("\n") == 1, err

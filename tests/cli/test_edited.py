@@ -73,7 +73,7 @@ def test_commands_refuse_an_edited_run(
         return
     status, _, err = command(*words, *where, "--trust-edited")
     told = [line for line in err.splitlines() if "was edited" in line]
-    assert status == 0 and len(told) == 1 and "it is used unchanged (--trust-edited)" in told[0]
+    assert status == 0 and len(told) == 1 and "the file is used unchanged (--trust-edited)" in told[0]
 
 
 def test_show_refuses_an_edited_examination(edited: Path, tmp_path: Path, command: Command) -> None:
@@ -82,4 +82,4 @@ def test_show_refuses_an_edited_examination(edited: Path, tmp_path: Path, comman
     file = tmp_path / "signal2" / "examined.json"
     file.write_text(file.read_text().replace("cross", "Cross", 1))
     status, out, err = command("show", tmp_path / "signal2", "--no-browser")
-    assert (status, out, err.count("\n")) == (2, "", 1) and "examined.json: it has changed since" in err
+    assert (status, out, err.count("\n")) == (2, "", 1) and "examined.json: the file has changed since" in err

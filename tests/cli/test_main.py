@@ -146,7 +146,7 @@ def test_unexpected_error_is_one_line_and_a_report_file(
     monkeypatch.setattr(tasks, "run", broken)
     status, out, err = command("tasks")
     assert (status, out) == (1, "") and err.count("\n") == 1 and "Traceback" not in err
-    assert err.startswith("regard: internal error, ZeroDivisionError: by \\udce9 zero; its traceback is in ")
+    assert err.startswith("regard: internal error, ZeroDivisionError: by \\udce9 zero; the traceback is in ")
     file = Path(err.split(" is in ")[1].split(": please")[0])
     assert "ZeroDivisionError" in file.read_text() and "'tasks'" in file.read_text()
     file.unlink()

@@ -75,7 +75,7 @@ def test_bad_input_is_one_line_and_status_2(
 @pytest.mark.parametrize(
     ("kind", "flags", "message"),
     [
-        ("importance", ["--text", "BCCCBAABACCCA"], "measured on inputs that it draws: leave the text out"),
+        ("importance", ["--text", "BCCCBAABACCCA"], "measured on inputs that the run draws: leave out --text"),
         ("induction", [], "induction needs layers of self-attention, and counting has none"),
         ("rollout", [], "rollout needs two or more layers that attend to each other's states"),
         ("positions", [], "has no positions: train it with --pos_enc"),
@@ -103,7 +103,7 @@ def test_all_positions_of_transformers_are_drawn(command: Command, tmp_path: Pat
         assert figure.read_text().startswith("<?xml")
     assert command("train", "reverse", "--hidden", "8", "--steps", "1", "--savepath", tmp_path)[0] == 0
     status, _, err = command("plot", "positions", "reverse", "--savepath", tmp_path)
-    assert status == 2 and "it reads step by step, and needs none" in err
+    assert status == 2 and "the model reads step by step, and needs no positions" in err
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,10 @@ BAD = {
     "samples": (["--samples", "0"], "samples 0 is out of range"),
     "ending": (["--plot", "a.doc"], "plot 'a.doc' has no known extension: choose one of .png"),
     "nowhere": (["--plot", "/nowhere/at/all.png"], "cannot write '/nowhere/at/all.png': No such file"),
-    "its own": (["--multihead=False"], "was trained with multihead True, not False: train another one with that"),
+    "its own": (
+        ["--multihead=False"],
+        "was trained with multihead True, not False: train another run with False",
+    ),
     "its size": (["--heads", "4"], "was trained with heads 2, not 4: train another"),
     "its size, impossible": (["--heads", "3"], "was trained with heads 2, not 3: train another"),
     "its width, impossible": (["--hidden=7"], "was trained with hidden 8, not 7: train another"),
@@ -116,7 +119,7 @@ def test_missing_run_is_refused(command: Command, tmp_path: Path) -> None:
     status, _, err = command("test", "counting", "--savepath", tmp_path)
     assert status == 2
     assert err == (
-        f"regard: no run 'counting' in '{tmp_path}': train it with `regard train`, or give its --savepath\n"
+        f"regard: no run 'counting' in '{tmp_path}': train the run with `regard train`, or give its --savepath\n"
     )
 
 

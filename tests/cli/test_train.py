@@ -72,7 +72,7 @@ def test_help_explains_every_flag_with_the_tasks_defaults(command: Command, task
     text = " ".join(out.replace("│", " ").split())
     for flag in FLAGS:
         assert f"{flag} " in text or f"{flag}," in text, flag
-    heads_on = "otherwise one head without projections. (default: True)" in text
+    heads_on = "without this flag, one head without projections. (default: True)" in text
     assert heads_on == (task == "signal2")
 
 
@@ -110,7 +110,7 @@ BAD = {
     "heads": (["signal2", "--heads", "5"], "hidden 64 cannot be split into 5 heads: choose a multiple of 5"),
     "recipe": (["counting", "--recipe", "my"], "invalid choice 'my' for argument '--recipe'"),
     "boolean": (["counting", "--pos_enc=maybe"], "--pos_enc 'maybe' is not a boolean: give --pos_enc=True"),
-    "nothing to resume": (["counting", "--resume"], "train one first, or name its folder"),
+    "nothing to resume": (["counting", "--resume"], "train a run first, or name its folder"),
     "one letter": (["difference", "--vocab_size=1"], "vocab_size 1 is too small: difference needs 2 letters"),
     "nan": (["counting", "--lr", "nan"], "lr nan is out of range: a finite number above 0"),
     "diverges": (["counting", "--lr", "1e30", "--steps", "50"], "lower --lr; the run keeps its last"),

@@ -118,7 +118,7 @@ def test_plot_draws_the_alignment(command: Command, translator: regard.PairRun, 
     [
         (("x", "--plot", "a.gif"), "plot 'a.gif' has no known extension"),
         (("--plot", "a.png"), "--plot draws one text"),
-        (("x", "--input", "y"), "text 'x' and --input are both given"),
+        (("x", "--input", "y"), "text 'x' and --input exclude each other"),
         (("--input", "nowhere.txt"), "cannot read 'nowhere.txt': No such file or directory"),
         (("--input", "."), "cannot read '.': Is a directory"),
         (("x", "--beam", "0"), "beam 0 is out of range: choose from 1 to 1000"),

@@ -123,7 +123,7 @@ def test_auto_answers_on_a_full_disk(
     with pytest.raises(MachineError, match="cannot write .*: No space left on device"):
         translate(run)
     assert translate(run, engine="auto") == run.translate(SOURCES) and kept(run) == []
-    assert "using Regard's own search: cannot write" in capsys.readouterr().err
+    assert "using Regard's own search, because cannot write" in capsys.readouterr().err
 
 
 def test_auto_uses_ctranslate2_and_reports_it(
@@ -155,8 +155,8 @@ def test_auto_uses_regards_search_for_unsupported_options(
     drawn = run.search(SOURCES, temperature=1.0, seed=3)
     assert run.search(SOURCES, temperature=1.0, seed=3, engine="auto") == drawn
     assert capsys.readouterr().err == (
-        "regard: using Regard's own search: temperature 1 samples with Regard's seeds, which CTranslate2 does "
-        "not support\n"
+        "regard: using Regard's own search, because temperature 1 samples with Regard's seeds, which "
+        "CTranslate2 does not support\n"
     )
     with regard.record(run.model) as records:
         translate(run, engine="auto", beam=1)
@@ -168,7 +168,7 @@ def test_auto_uses_regards_search_for_unsupported_options(
     right = ctranslate2._array
     monkeypatch.setattr(ctranslate2, "_array", lambda tensor: right(tensor) * 1.01)
     assert translate(run, engine="auto") == run.translate(SOURCES)
-    assert "using Regard's own search: log-probabilities differ by" in capsys.readouterr().err
+    assert "using Regard's own search, because log-probabilities differ by" in capsys.readouterr().err
     assert kept(run) == []
 
 
@@ -230,7 +230,7 @@ def test_on_the_command_line(run: regard.TranslationRun, command: Command, tmp_p
 def test_plots_use_regards_search(run: regard.TranslationRun, command: Command, tmp_path: Path) -> None:
     picture = ("--plot", tmp_path / "a.html")
     status, _, err = command("translate", run.folder, SOURCES[0], *picture)
-    assert status == 0 and err == "regard: using the engine regard, as --plot needs its attention\n"
+    assert status == 0 and err == "regard: using the engine regard, because --plot needs attention weights\n"
     status, out, err = command("translate", run.folder, SOURCES[0], *picture, "--engine", "ctranslate2")
     assert (status, out) == (2, "") and "--plot needs the engine regard" in err and err.count("\n") == 1
     assert not (run.folder / "engines").exists()

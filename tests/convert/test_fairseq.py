@@ -128,10 +128,10 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path: Path) -> None:
         torch.save({**stored, "model": {**stored["model"], **parts}}, file)
         refused(message)
 
-    refused_with("cannot be read as weights .it holds .*, which was not run", trap=Trap(tmp_path / "ran"))
+    refused_with("cannot be read as weights .the file holds .*, which was not run", trap=Trap(tmp_path / "ran"))
     assert not (tmp_path / "ran").exists()
     refused_with(
-        "has encoder.layers.0.gate: Regard's Transformer has no such part",
+        "has encoder.layers.0.gate: Regard's Transformer does not have this part",
         **{"encoder.layers.0.gate": torch.ones(2)},
     )
     refused_with(
@@ -143,7 +143,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path: Path) -> None:
     refused("cannot be read as weights")
     file.rename(folder / "one.pt")
     (folder / "two.pt").touch()
-    refused("has one.pt, two.pt: give a folder with one")
+    refused("has one.pt, two.pt: give a folder with one checkpoint")
 
 
 def test_dictionaries_of_named_languages_are_read(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
     german.write_text(one.replace("madeupword0000 0\n", ""), encoding="utf-8")
     refused("the checkpoint's matrices .* give the dictionaries of its training")
     german.write_text(one.replace("madeupword0000 0", "madeupword0000"), encoding="utf-8")
-    refused("dict.de.txt' is damaged: its line .* is not a symbol with a count")
+    refused("dict.de.txt' is damaged: line .* of the file is not a symbol with a count")
     german.write_text(one.replace("madeupword0000", one.split(" ")[0]), encoding="utf-8")
     refused("dict.de.txt' is damaged: .* occurs twice")
     german.write_text(one, encoding="utf-8")

@@ -154,7 +154,7 @@ def test_damaged_and_unsupported_folders_are_refused(tmp_path: Path) -> None:
     refused("pretokenizer moses is not supported", tokenizer_cfg={"pretokenizer": "moses"})
     refused("tokenizer_type subword-nmt is not supported", level="bpe", tokenizer_type="subword-nmt")
     refused("special_symbols.lang_tags .* is not supported", special_symbols={"lang_tags": ["<de>"]})
-    refused("its symbol 9 is not </s>", special_symbols={"eos_id": 9})
+    refused("symbol 9 of the file is not </s>", special_symbols={"eos_id": 9})
     state = torch.load(folder / "best.ckpt", weights_only=False)
     torch.save({"model_state": {**state["model_state"], "trap": Trap(tmp_path / "ran")}}, folder / "3.ckpt")
     refused("cannot be read as weights")

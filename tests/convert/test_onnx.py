@@ -239,7 +239,9 @@ def test_untraceable_model_is_refused_by_name(
     )
     assert isinstance(run, regard.PairRun)
     capfd.readouterr()
-    with pytest.raises(InputError, match="score peeking_score:Peeking: PyTorch cannot write it as ONNX") as told:
+    with pytest.raises(
+        InputError, match="score peeking_score:Peeking: PyTorch cannot write this model as ONNX"
+    ) as told:
         export(run, tmp_path / "out", to="onnx", progress=False)
     assert "\n" not in str(told.value) and not (tmp_path / "out").exists()
     assert capfd.readouterr() == ("", "")  # otherwise PyTorch lists everything it has traced

@@ -121,7 +121,9 @@ def test_weights_that_are_not_finite(folder: Path, command: Command, value: floa
             status, out, _ = command("look", folder, "--text", "the cat sat", "--plot", folder / f"a.{ending}")
         assert status == 0
         assert "Note: weights of " in out and "not finite" in out
-        assert value == 1e30 or told == [f"{name} of {str(folder)!r} is not finite, the first such parameter"]
+        assert value == 1e30 or told == [
+            f"{name} of {str(folder)!r} is the first parameter with values that are not finite"
+        ]
     texts = ["the cat sat on", "the dog ran on"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.warn", lambda *_, **__: None)
@@ -135,5 +137,7 @@ def test_missing_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     pytest.importorskip("transformers")
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="'models/gpt' does not exist, 'models' does: .*the Hub was not asked"):
+    with pytest.raises(
+        InputError, match="'models/gpt' does not exist, 'models' does: .*Regard did not ask the Hub"
+    ):
         regard.look("models/gpt")

@@ -136,7 +136,7 @@ def test_a_run_with_a_known_alignment(translator: regard.PairRun) -> None:
     result = translator.examine(samples=10)
     assert set(result.alignment_error) == {"decoder.cross"} and result.uniform is not None
     assert 0 <= result.alignment_error["decoder.cross"] <= 1
-    assert any("what a symbol was made from" in sentence for sentence in result.sentences)
+    assert any("to a symbol's origin" in sentence for sentence in result.sentences)
 
 
 def test_a_run_on_text_has_no_relevance(german: regard.TranslationRun) -> None:
@@ -178,5 +178,5 @@ def test_a_report_by_command(
     path = tmp_path / "page.html"
     status, out, err = command("examine", trained.folder, "--samples", "10", "--html", path)
     (trained.folder / "examined.json").unlink()
-    assert (status, err) == (0, "") and "What each head does" in out and f"Saved {path}" in out
+    assert (status, err) == (0, "") and "What each head attends to" in out and f"Saved {path}" in out
     assert "What the attention of signal2 means" in path.read_text(encoding="utf-8")

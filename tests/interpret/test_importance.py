@@ -48,7 +48,7 @@ def test_keep_heads_preserves_the_remaining_heads() -> None:
 def test_keep_heads_refuses_invalid_heads(heads: list[int]) -> None:
     with pytest.raises(regard.InputError, match="cannot stay"):
         keep_heads(MultiHeadAttention(8, 4), heads)
-    with pytest.raises(regard.InputError, match="only be taken out of multi-head attention"):
+    with pytest.raises(regard.InputError, match="only multi-head attention in which each head has its own keys"):
         keep_heads(MultiHeadAttention(8, 4, groups=2), [0])
 
 

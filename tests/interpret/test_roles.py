@@ -35,7 +35,7 @@ def _look(role: str, letters: list[str]) -> np.ndarray:
                 "the same relative position from the end of the input": key
                 == length - 2 - round(query * (length - 2) / (OUTPUTS - 1)),
                 "what the answer depends on": letters[key] == LETTERS[query % 2] or key == query,
-                "the input with the output's index": key == query,
+                "the input at the output's index": key == query,
                 "everything alike": True,
                 "no role found": False,
             }[role]
@@ -57,7 +57,7 @@ ENCODER_ROLES = [
 ]
 CROSS_ROLES = [
     "what the answer depends on",
-    "the input with the output's index",
+    "the input at the output's index",
     "the same relative position in the input",
     "the same relative position from the end of the input",
     "the symbol 'B', at any step",

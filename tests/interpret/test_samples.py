@@ -29,7 +29,7 @@ def test_searches_for_a_token(trained: regard.AnswerRun) -> None:
         assert sample.weight == pytest.approx(
             np.max(trained.attend(sample.input).cross.weights[0][:, columns]), abs=1e-6
         )
-    with pytest.raises(InputError, match="token 'Q' is in none of 30 inputs: choose one such as"):
+    with pytest.raises(InputError, match="token 'Q' is in none of 30 inputs: choose another token, such as"):
         trained.samples("cross", 0, token="Q", samples=30)
 
 

@@ -47,7 +47,7 @@ def test_ignores_a_file_older_than_a_model_of_an_earlier_format(
 @pytest.mark.parametrize("content", ["", "{", "[]", "[" * 10**5])
 def test_refuses_a_damaged_file(run: RunFolder, content: str) -> None:
     (run.path / "examined.json").write_text(content)
-    with pytest.raises(regard.InputError, match="is damaged: .*; delete it, or examine the run again"):
+    with pytest.raises(regard.InputError, match="is damaged: .*; delete the file, or examine the run again"):
         load_examination(run)
 
 
@@ -58,21 +58,21 @@ def test_refuses_an_edited_file_and_that_of_another_run(
     stored = json.loads(file.read_text())
     file.write_text(json.dumps({**stored, "words": ["the head is worth nothing"]}))
     with pytest.raises(
-        regard.InputError, match=r"examined\.json: it has changed since it was written; delete it"
+        regard.InputError, match=r"examined\.json: the file has changed since it was written; delete the file"
     ):
         load_examination(run)
     del stored["digest"]
     file.write_text(json.dumps(stored))
     with pytest.raises(
-        regard.InputError, match=r"examined\.json: it has changed since it was written; delete it"
+        regard.InputError, match=r"examined\.json: the file has changed since it was written; delete the file"
     ):
         regard.load(run.path).about()
     file.write_text(json.dumps(add_digest({**stored, "of": {**stored["of"], "config": "another"}})))
-    with pytest.raises(regard.InputError, match=r"examined\.json: it is of another run; delete it"):
+    with pytest.raises(regard.InputError, match=r"examined\.json: it is of another run; delete the file"):
         load_examination(run)
-    assert "it is of another run; it is used unchanged" not in capsys.readouterr().err
+    assert "it is of another run; the file is used unchanged" not in capsys.readouterr().err
     load_examination(RunFolder(run.path, trust_edited=True))
-    assert "it is of another run; it is used unchanged" in capsys.readouterr().err
+    assert "it is of another run; the file is used unchanged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_all_layers_are_recorded_under_their_names() -> None:
     ("options", "message"),
     [
         ({"hidden": 9}, "hidden 9 cannot be split into 2 heads"),
-        ({"hidden": 6, "positions": "rotary"}, "heads of width 3 cannot turn pairs"),
+        ({"hidden": 6, "positions": "rotary"}, "head width 3 is odd"),
         ({"hidden": 5, "heads": 1, "positions": "concatenated"}, "hidden 5 is odd"),
         ({"dropout": 1.0}, "dropout 1.0 is out of range"),
         ({"dec_layers": 0}, "dec_layers 0 is out of range"),

@@ -151,9 +151,9 @@ def change(name: str) -> Callable[[Path], None]:
     ("edit", "message"),
     [
         (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a resumed run needs the text"),
-        (change("train.a"), r"train '.*train\.a' has changed: it has 60 lines as before, but not the same ones"),
-        (change("valid.b"), r"valid '.*valid\.b' has changed: it has 9 lines as before, but not the same ones"),
-        (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but not the same ones"),
+        (change("train.a"), r"train '.*train\.a' has changed: it has 60 lines as before, but different ones"),
+        (change("valid.b"), r"valid '.*valid\.b' has changed: it has 9 lines as before, but different ones"),
+        (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but different ones"),
     ],
 )
 def test_changed_text_is_refused(root: Path, edit: Callable[[Path], None], message: str) -> None:
@@ -188,7 +188,7 @@ def test_missing_text_is_refused_with_a_remedy(begun: Path, root: Path, command:
     finally:
         (begun / "away").rename(begun / "text")
     assert (status, err.count("\n")) == (2, 1)
-    assert "train.a' does not exist" in err and "give its new place: --resume --train ..." in err
+    assert "train.a' does not exist" in err and "give its new path: --resume --train ..." in err
     train = [str(path) for path in places(root / "text")["train"]]
     valid = [str(path) for path in places(root / "text")["valid"]]
     argv = ("--train", *train, "--valid", *valid, "--guide", root / "text/links", "--savepath", root / "runs")

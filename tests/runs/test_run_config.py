@@ -137,7 +137,7 @@ def test_run_can_be_replaced_by_one_that_starts_from_it(
         ({"tokenizer": "words"}, "tokenizer words differs from bpe of run"),
         ({"lowercase": True}, "lowercase True differs from False of run"),
         ({"model": "recurrent"}, "model recurrent differs from transformer of run"),
-        ({"preset": "small"}, "preset 'small' is for a new model.*: leave it out"),
+        ({"preset": "small"}, "preset 'small' sets the sizes of a new model.*: leave preset out"),
         ({"hiden": 3}, "flag 'hiden' is unknown"),
         ({"train": ()}, "translation needs training text"),
         (
@@ -166,7 +166,7 @@ def test_number_of_learned_positions_is_fixed(other: Path, tmp_path: Path) -> No
     before = regard.train("translation", **flags, savepath=tmp_path / "before")
     asked: dict[str, Any] = {**OTHER, "steps": 1, "train": other, "start_from": before.folder}
     with pytest.raises(
-        InputError, match=r"parameter source_positions.weight is float32 \(121, 8\) in the run to"
+        InputError, match=r"parameter source_positions.weight is float32 \(121, 8\) in the earlier run"
     ):
         regard.train("translation", **asked, max_len=31, savepath=tmp_path)
     assert regard.train("translation", **asked, savepath=tmp_path).step == 1
@@ -177,7 +177,9 @@ def test_start_from_a_damaged_run_is_refused(german: regard.TranslationRun, othe
     content = bytearray((folder / "model.safetensors").read_bytes())
     content[-1] ^= 1
     (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(InputError, match="another run: model.safetensors: it has changed since it was written"):
+    with pytest.raises(
+        InputError, match="another run: model.safetensors: the file has changed since it was written"
+    ):
         regard.train("translation", start_from=folder, train=other, **OTHER, savepath=tmp_path / "models")
 
 

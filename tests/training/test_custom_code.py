@@ -153,7 +153,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ("Turned", r"gives scores of shape \(2, 3, 7, 5\): expected \(2, 3, 5, 7\)"),
         ("Listed", r"gives scores of type list: expected a tensor \(2, 3, 5, 7\)"),
         ("Raises", "fails on queries .*: RuntimeError: the moon is full"),
-        ("Narrow", "cannot be built for widths .*: TypeError: .*; it takes the widths"),
+        ("Narrow", "cannot be built for widths .*: TypeError: .*; its constructor takes the widths"),
         ("Picky", "cannot be built for widths .*: ValueError: not today"),
     ],
 )
@@ -168,13 +168,17 @@ def test_broken_score_is_refused(score: str, message: str, task: str) -> None:
     ("flag", "name", "message"),
     [
         ("positions", "Short", r"gives states of shape \(2, 4, 8\): expected \(2, 5, 8\)"),
-        ("positions", "Bare", "cannot be built for width 8 and 7 steps: TypeError: .*; it takes a width"),
+        (
+            "positions",
+            "Bare",
+            "cannot be built for width 8 and 7 steps: TypeError: .*; its constructor takes a width",
+        ),
         ("positions", "Unmoved", r"fails when it is called with states \(2, 5, 8\) and offset 2: TypeError: "),
         ("positions", "Plain", "is not a class derived from regard.attention.Positions"),
         (
             "layer",
             "Single",
-            "cannot be built for width 8, 2 heads, inner width 11: TypeError: .*; it takes these",
+            "cannot be built for width 8, 2 heads, inner width 11: TypeError: .*; its constructor takes these",
         ),
         ("layer", "Inner", r"gives states of shape \(2, 5, 11\): expected \(2, 5, 8\)"),
         (
@@ -232,7 +236,7 @@ def test_broken_model_is_refused(model: str, message: str) -> None:
         (
             "inputs.sum(1, keepdim=True) + 99",
             "None",
-            "gives answers that are no classes: expected int64 from 0 to 10",
+            "gives answers that are not classes: expected int64 from 0 to 10",
         ),
         ("inputs[:, :1]", "None", "gives relevance of type NoneType: expected a tensor"),
         ("1 / 0", "None", "fails on a batch of 2: ZeroDivisionError"),

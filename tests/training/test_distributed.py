@@ -96,7 +96,10 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
     content = part.read_bytes()
     part.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     done = resume(tmp_path, 1, "--trust-edited")
-    assert "step-12: its files have changed since they were written; it is used unchanged" in done.stderr
+    assert (
+        "step-12: the checkpoint's files have changed since they were written; the file is used unchanged"
+        in done.stderr
+    )
     assert done.returncode == 0, done.stderr
     assert [step for step, _ in losses(tmp_path)] == [6, 10, 12, 18]
 
@@ -131,7 +134,7 @@ def test_restarted_processes_continue_at_the_last_checkpoint(tmp_path: Path) -> 
     assert train(whole, 2, overwrite=True, seed=1).returncode == 0
     assert losses(broken) == losses(whole)
     assert done.stdout.count("Trained translation for 12 steps") == 1
-    assert "regard: process 0 of 2 lost the connection to another one, which ended" in done.stderr
+    assert "regard: process 0 of 2 lost the connection to another process, which ended" in done.stderr
     assert "pair.cc" not in done.stderr
 
 

@@ -125,12 +125,15 @@ EDITS: dict[str, tuple[Edit, str]] = {
         config({"format": "regard-run/6", "digest": None}),
         "model.safetensors: format is regard-run/6 in config.json, regard-run/7 in model.safetensors",
     ),
-    "names": (header(MODEL, exchange), "model.safetensors: it has changed since it was written"),
-    "step": (header(MODEL, about(step="7")), "model.safetensors: it has changed since it was written"),
-    "config inside": (header(MODEL, about(config="{}")), "model.safetensors: it has changed since it was wr"),
+    "names": (header(MODEL, exchange), "model.safetensors: the file has changed since it was written"),
+    "step": (header(MODEL, about(step="7")), "model.safetensors: the file has changed since it was written"),
+    "config inside": (
+        header(MODEL, about(config="{}")),
+        "model.safetensors: the file has changed since it was wr",
+    ),
     "no digest": (header(MODEL, about(sha256=None)), "model.safetensors: its digest is missing"),
     "an old file": (without_digests, "model.safetensors: its digest is missing"),
-    "a value": (flip(MODEL), "model.safetensors: it has changed since it was written"),
+    "a value": (flip(MODEL), "model.safetensors: the file has changed since it was written"),
     "model of another seed": (take(MODEL, "seed"), "model.safetensors: seed is 0 in config.json, 1 in model"),
     "model with other heads": (take(MODEL, "heads"), "model.safetensors: heads is 2 in config.json, 4 in mod"),
     "config of another run": (take("config.json", "heads"), "model.safetensors: heads is 4 in config.json, 2 in"),
@@ -158,14 +161,14 @@ def test_edited_run_is_refused_unless_trusted(
     capsys.readouterr()
     assert regard.load(run, trust_edited=True).step in (6, 7)
     [line] = capsys.readouterr().err.splitlines()
-    assert message in line and line.endswith("it is used unchanged (--trust-edited)")
+    assert message in line and line.endswith("the file is used unchanged (--trust-edited)")
 
 
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
         (take(TRAINER, "seed"), "step-6.safetensors: seed is 0 in config.json, 1 in step-6.safetensors"),
-        (header(TRAINER, exchange), "step-6.safetensors: it has changed since it was written"),
+        (header(TRAINER, exchange), "step-6.safetensors: the file has changed since it was written"),
         (header(TRAINER, about(sha256=None)), "step-6.safetensors: its digest is missing"),
     ],
 )
@@ -181,7 +184,7 @@ def test_edited_training_state_is_refused(run: Path, whole: Path, edit: Edit, me
     ("edit", "message"),
     [
         (take(SNAPSHOT, "seed"), "step-6.safetensors: seed is 0 in config.json, 1 in step-6.safetensors"),
-        (header(SNAPSHOT, exchange), "step-6.safetensors: it has changed since it was written"),
+        (header(SNAPSHOT, exchange), "step-6.safetensors: the file has changed since it was written"),
         (lambda run: shutil.copy(run / "snapshots/step-1.safetensors", run / SNAPSHOT), "it is of step 1"),
     ],
 )
@@ -218,7 +221,7 @@ def test_run_of_format_6_loads_and_resumes(whole: Path, run: Path, tmp_path: Pat
     )
     assert regard.train("signal2", savepath=run.parent, resume=True, progress=False).step == 6
     config({"heads": 4}, "model")(run)  # which the training state detects by its checksum
-    with pytest.raises(InputError, match=r"step-6\.safetensors: it was trained with another config\.json"):
+    with pytest.raises(InputError, match=r"step-6\.safetensors: the file was written with another config\.json"):
         regard.train("signal2", savepath=run.parent, resume=True, progress=False)
 
 

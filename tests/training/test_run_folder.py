@@ -39,11 +39,11 @@ def test_files_of_a_run(run: RunFolder) -> None:
         ("config.json", None, "no run "),
         ("config.json", b"", "is damaged: config.json: it is not JSON at line 1, column 1"),
         ("config.json", b"\xff\xfe", "is damaged: config.json: it is not UTF-8 at byte 0"),
-        ("config.json", b"[]", "config.json names no format, this version of Regard reads regard-run/7"),
+        ("config.json", b"[]", "config.json names no format, but this version of Regard reads regard-run/7"),
         (
             "config.json",
             b'{"format": "other"}',
-            "config.json names format 'other', this version of Regard reads regard-run/7",
+            "config.json names format 'other', but this version of Regard reads regard-run/7",
         ),
         (
             "config.json",
@@ -52,11 +52,11 @@ def test_files_of_a_run(run: RunFolder) -> None:
             "origin, task, text, tokenizer, training",
         ),
         ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
-        ("model.safetensors", b"", "is damaged: model.safetensors: it is cut short, or no file of tensors"),
+        ("model.safetensors", b"", "is damaged: model.safetensors: the end of the file is missing"),
         (
             "model.safetensors",
             b"\x80\x04cposix\nsystem\n",
-            "is damaged: model.safetensors: it is cut short, or no file of",
+            "is damaged: model.safetensors: the end of the file is missing, or the",
         ),
     ],
 )
@@ -76,7 +76,9 @@ def test_damaged_files_are_refused_in_one_line(
 @pytest.mark.parametrize("keep", [1, 100, 1000])
 def test_truncated_model_is_refused(run: RunFolder, keep: int) -> None:
     run.model_file.write_bytes(run.model_file.read_bytes()[:keep])
-    with pytest.raises(InputError, match="is damaged: model.safetensors: it (is cut short|holds)"):
+    with pytest.raises(
+        InputError, match="is damaged: model.safetensors: the (end of the file is missing|file holds)"
+    ):
         regard.load(run.path)
 
 

@@ -3,12 +3,12 @@
 A mechanism has one part per slot, in this order:
 
     score        scores  = score(Q, K)                 `Score`; positions that rotate Q and K act before it
-    mask         scores of keys that may not be attended are lowered
+    mask         scores of masked keys become very low
     normalizer   weights = softmax(scores)             `attention_weights`
     sharing      keys and values of a group serve several heads, `repeat_groups`
     context      context = weights V                   `weighted_sum`
 
-`attention_forward` selects the fused kernel, and nothing else does. Letters as in `functional`.
+Only `attention_forward` selects the fused kernel. Letters as in `functional`.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
 
 SHORT = 128
-"""Keys up to which bfloat16 weights are computed explicitly on a CPU."""
+"""Largest number of keys for which a CPU computes bfloat16 weights explicitly."""
 
 
 def attention_forward(
@@ -44,8 +44,8 @@ def attention_forward(
     """Return the context (B, H, Tq, Dv) of query (B, H, Tq, D) over value (B, G, Tk, Dv).
 
     `key` (B, G, Tk, any) comes from `score.prepare`. `mask` broadcasts to (B, H, Tq, Tk). `dropout`: share of
-    weights that is set to zero. `step`, for the hook: the step of all queries, None if they are all steps from
-    the first on. Raises `InputError` for a mask with another number of heads.
+    weights that is set to zero. `step`, for the hook: the step of the queries if there is one step, None if the
+    queries are all steps from the first on. Raises `InputError` for a mask with another number of heads.
 
     >>> states = torch.ones(1, 2, 3, 4)
     >>> attention_forward(states, states, states, score=ScaledDot(4)).shape
@@ -78,9 +78,9 @@ def _hooked_forward(
     dropout: float,
     step: int | None,
 ) -> Tensor:
-    """Return the context (B, H, Tq, Dv), and let a hook change and record the weights (B, H, Tq, Tk)."""
-    # float32, so that recorded weights are neither NaN nor rounded to half precision. A score with parameters
-    # keeps the dtype of these.
+    """Return the context (B, H, Tq, Dv); a hook changes and records the weights (B, H, Tq, Tk)."""
+    # Scores are computed in float32, so that recorded weights are neither NaN nor rounded to half precision. A
+    # score with parameters computes in the dtype of its parameters.
     (scores,) = _float32(score(*(_float32(query, keys) if type(score) is ScaledDot else (query, keys))))
     weights = F.dropout(hook.change(attention_weights(scores, mask), mask, step), dropout)
     context = weighted_sum(weights.to(value.dtype), value)
@@ -95,11 +95,10 @@ def _hooked_forward(
 
 
 def _use_kernel(score: Score, key: Tensor, dropout: float) -> bool:
-    """Return whether PyTorch's kernel computes the context: it has the scaled dot product, and returns no
-    weights.
+    """Return whether PyTorch's fused kernel, which supports scaled dot products only, computes the context.
 
-    On a CPU, for short keys in bfloat16, its backward pass takes up to four times as long as the explicit one
-    (benchmarks/kernels.py).
+    On a CPU, with few keys in bfloat16, the kernel's backward pass takes up to four times as long as the explicit
+    one (benchmarks/kernels.py).
     """
     if type(score) is not ScaledDot or dropout:
         return False
@@ -112,7 +111,7 @@ def _fused_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
     grouped = False
     if key.shape[1] != query.shape[1]:  # the comparison is not a bool if layers are compiled for any shape
         grouped = True
-    # The kernel has a causal mask only for as many queries as keys; it skips the hidden half then.
+    # The kernel supports a causal mask only if there are as many queries as keys; it then skips the masked half.
     if causal and mask is None and query.shape[2] == key.shape[2]:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
     mask = add_causal(mask, query.shape[2], key.shape[2], query.device) if causal else mask
@@ -120,7 +119,7 @@ def _fused_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 
 
 def _float32(*states: Tensor) -> list[Tensor]:
-    """Return half-precision states in float32, in which no score overflows; the kernel does the same."""
+    """Return half-precision states in float32, so that no score overflows; the fused kernel does the same."""
     return [state.float() if state.dtype in (torch.float16, torch.bfloat16) else state for state in states]
 
 
@@ -140,7 +139,7 @@ def _record_selected(
     causal: bool,
     step: int | None,
 ) -> None:
-    """Compute the weights of the heads and rows that a hook selects, and no others."""
+    """Compute only the weights of the heads and rows that a hook selects."""
     queries, keys = query.shape[2], repeat_groups(key, query.shape[1])
 
     def weights_of_rows(rows: Sequence[int], query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -1,8 +1,8 @@
 """Blocks around attention: residual, normalization, feed-forward (Vaswani et al. 2017, figure 1).
 
-Normalization comes after each residual sum, `norm(x + layer(x))`, as in the paper. With `pre_norm` it comes
-before the layer, `x + layer(norm(x))`, which trains deep stacks without warm-up (Xiong et al. 2020), and the
-stack ends in one more normalization. Dropout acts on the output of each layer.
+Normalization comes after each residual sum, `norm(x + layer(x))`, as in the paper. With `pre_norm`, normalization
+comes before the layer, `x + layer(norm(x))`, which trains deep stacks without warm-up (Xiong et al. 2020), and
+the stack ends in one more normalization. Dropout acts on the output of each layer.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +30,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 class FeedForward(nn.Module):
     """The point-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, the same at every position.
 
-    `activation` replaces ReLU. Raises `InputError` for an unknown one.
+    `activation` replaces ReLU. Raises `InputError` for an unknown activation.
 
     >>> import torch
     >>> FeedForward(12, 24)(torch.zeros(2, 5, 12)).shape
@@ -68,7 +68,7 @@ class Residual(nn.Module):
         self.pre_norm = pre_norm
 
     def forward(self, states: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return states (B, T, D) plus the output of `layer` for them."""
+        """Return `states` (B, T, D) plus the output of `layer` for these states."""
         output: Tensor = self.dropout(layer(self.norm(states) if self.pre_norm else states))
         sums: Tensor = states + output if self.pre_norm else self.norm(states + output)
         return sums
@@ -90,8 +90,8 @@ def attention_layer(
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each in a residual (section 3.1).
 
-    `heads`: None for single-head attention without projections. `epsilon`: added to the variance in
-    normalization. `options`: passed to `MultiHeadAttention`.
+    `heads`: Number of heads; None for single-head attention without projections. `epsilon`: added to the variance
+    in normalization. `options`: passed to `MultiHeadAttention`.
 
     >>> import torch
     >>> EncoderLayer(12, 3, 24)(torch.zeros(2, 5, 12)).shape
@@ -140,7 +140,7 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
 
     The constructor of your own layer takes the width, the number of heads (1 without projections) and the inner
     width. The layer is called with states (B, T, D) and a mask (B, 1, T), True before the end, or None. Raises
-    `InputError` if it cannot be built.
+    `InputError` if the layer cannot be built.
 
     >>> type(make_encoder_layer("standard", 12, 3, 24)).__name__
     'EncoderLayer'
@@ -153,7 +153,7 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
 
 
 class LayerStack(nn.Module):
-    """Layers one after the other; with `pre_norm` a normalization follows the last one."""
+    """A stack of layers; with `pre_norm` a normalization follows the last layer."""
 
     def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, epsilon: float) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class LayerStack(nn.Module):
 
 
 class Encoder(LayerStack):
-    """A stack of `layers` encoder layers with the name `layer`; `options` go to standard ones.
+    """A stack of `layers` encoder layers with the name `layer`; `options` are arguments of standard layers.
 
     >>> import torch
     >>> Encoder(2, 12, 3, 24)(torch.zeros(2, 5, 12)).shape
@@ -238,9 +238,10 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, KeyValues]:
         """Return states (B, T, D), and keys and values of all steps so far, for `past` of the next call.
 
-        `memory` is the result of `project`. If it has fewer sources than `states` has sequences, these are the
-        hypotheses of each source, one step of each. Without `past`, `states` are all steps (teacher forcing);
-        with it, the next ones. `mask`: as in `MultiHeadAttention`, over all steps.
+        `memory` is the result of `project`. If `memory` has fewer sources than `states` has sequences, the
+        sequences are one step of several hypotheses of each source. Without `past`, `states` are all steps
+        (teacher forcing); with `past`, they are the next steps. `mask`: as in `MultiHeadAttention`, over all
+        steps.
         """
         key_values: list[KeyValues] = []
         step = None if past is None else past.keys.shape[2]
@@ -258,7 +259,8 @@ class DecoderLayer(nn.Module):
     def _attend_memory(self, states: Tensor, memory: KeyValues, mask: Tensor | None, step: int | None) -> Tensor:
         """Attend to the memory of B sources; states (B, T, D), or (B K, 1, D) of K hypotheses of each source.
 
-        The hypotheses of a source are queries of one sequence, so that its memory is not copied for each.
+        The hypotheses of a source become the queries of one sequence, so that the memory is not copied for each
+        hypothesis.
         """
         queries = states.reshape(memory.keys.shape[0], -1, states.shape[-1])
         return self.cross.attend(queries, memory, mask, step=step).view_as(states)

@@ -1,8 +1,8 @@
 """Dropout (Srivastava et al. 2014) from random bytes.
 
-PyTorch draws a random number for each value, which takes a sixth of a Transformer's training step on a CPU. One
-byte is random enough: it is compared with the rate in 256ths, 7 times faster (docs/dev/benchmarks.md, "Parts of a
-translation step").
+PyTorch draws a random number for each value, which takes a sixth of a Transformer's training step on a CPU. This
+module draws one byte for each value and compares it with the rate in 256ths, 7 times faster
+(docs/dev/benchmarks.md, "Parts of a translation step").
 """
 
 import torch
@@ -34,7 +34,7 @@ class Dropout(nn.Module):
         return f"rate={self.rate}"
 
     def forward(self, states: Tensor) -> Tensor:
-        """Return states of any shape with a share of them dropped."""
+        """Return states of any shape with a share of their values set to zero."""
         if not self.training or not self.rate:
             return states
         if states.device.type != "cpu" or torch.compiler.is_compiling():  # which fuses PyTorch's dropout only
@@ -43,7 +43,7 @@ class Dropout(nn.Module):
         words = torch.empty(-(-states.numel() // 8), dtype=torch.int64)
         words.random_(torch.iinfo(torch.int64).min, None)
         random_bytes = words.view(torch.uint8)[: states.numel()]
-        # 1 from `dropped` on and 0 below. Clamping stays in bytes; a comparison would widen them, ten times
-        # slower.
+        # The result is 1 for bytes from `dropped` on, and 0 for smaller bytes. Clamping keeps the type uint8; a
+        # comparison converts the bytes to a wider type and takes ten times as long.
         mask = random_bytes.clamp_(dropped - 1, dropped).sub_(dropped - 1)
         return states * mask.view_as(states).to(states.dtype).mul_(BYTE / (BYTE - dropped))

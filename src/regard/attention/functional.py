@@ -1,4 +1,4 @@
-"""The arithmetic of attention, with heads apart from each other: functions without state.
+"""The arithmetic of attention, separately for each head, as functions without state.
 
     weights = softmax(score(Q, K))        context = weights V
 
@@ -25,10 +25,10 @@ def attention_weights(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     wide = torch.promote_types(scores.dtype, torch.float32)
     if mask is None:
-        # A recorded tensor must not be a view with gaps.
+        # A recorded tensor must be contiguous.
         return padded_softmax(scores, wide).to(scores.dtype).contiguous()
-    # The mask is added, which takes one pass over the scores. The offset is finite, because a row of -inf gives 0
-    # / 0, and half of the lowest number, so that no score makes the sum infinite.
+    # Adding the mask takes a single pass over the scores. The offset is finite, because the softmax of a row
+    # of -inf is 0 / 0. The offset is half of the lowest number, so that its sum with a score stays finite.
     offsets = torch.zeros((), dtype=wide, device=mask.device).masked_fill(~mask, torch.finfo(wide).min / 2)
     not_empty = mask.any(-1, keepdim=True).to(wide)
     return (padded_softmax(scores + offsets, wide) * not_empty).to(scores.dtype)
@@ -46,7 +46,7 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
 def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return equal weights on all keys that may be attended, in the shape (..., Tq, Tk) of `like`.
 
-    `mask` broadcasts to them, True = may be attended; a fully masked row is zero.
+    `mask` broadcasts to the weights, True = may be attended; a fully masked row is zero.
 
     >>> uniform_weights(torch.zeros(1, 4), torch.tensor([True, True, False, False]))
     tensor([[0.5000, 0.5000, 0.0000, 0.0000]])
@@ -60,8 +60,8 @@ def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
 def tempered_weights(weights: Tensor, temperature: float) -> Tensor:
     """Return weights (..., Tq, Tk) as if their scores had been divided by a temperature.
 
-    `softmax(s / t)` is `softmax(s) ** (1 / t)`, normalized again. Above 1 a row becomes more even, below 1 more
-    peaked. A row of zeros stays zero.
+    `softmax(s / t)` is `softmax(s) ** (1 / t)`, normalized again. A temperature above 1 makes a row more even,
+    below 1 more peaked. A row of zeros stays zero.
 
     >>> tempered_weights(torch.tensor([[0.2, 0.8]]), 0.5)
     tensor([[0.0588, 0.9412]])

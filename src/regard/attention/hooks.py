@@ -21,10 +21,10 @@ from regard.attention.scores import Score
 from regard.errors import InputError
 
 Change = Callable[[Tensor, Tensor | None, int | None], Tensor]
-"""From weights (B, H, Tq, Tk), their mask and the step of all queries to changed weights. The step is None if the
+"""Maps weights (B, H, Tq, Tk), their mask and the step of the queries to changed weights. The step is None if the
 queries are all steps from the first on."""
 RowWeights = Callable[[Sequence[int]], tuple[Tensor, Tensor | None]]
-"""From query rows to their weights (B, H, rows, Tk) and mask."""
+"""Maps indices of query rows to the weights (B, H, rows, Tk) and mask of these rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +38,15 @@ class AttentionHook:
     name: str = ""
     """Name of the layer for the recorder."""
     watcher: Callable[[AttentionTrace], None] | None = None
-    """Called with the trace of each call."""
+    """Function that gets the trace of each call of the layer."""
 
     by_rows: Callable[[int, RowWeights], None] | None = None
-    """Called with the number of queries, and with a function that computes the weights of selected rows."""
+    """Function that gets the number of queries, and a function that computes the weights of selected rows."""
 
     @property
     def partial(self) -> bool:
-        """Whether only some heads or rows are needed, which can be computed next to the fused kernel."""
+        """Whether only some heads or rows are needed; the layer then computes these weights in addition to the
+        output of the fused kernel."""
         selects = self.by_rows is not None if self.recorder is None else self.recorder.partial
         return selects and not self.changes and self.watcher is None
 
@@ -135,7 +136,8 @@ def disable_compile() -> Iterator[None]:
         yield
         return
     with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
-        # Global hooks run twice for a compiled module; both have the same name, so records are not affected.
+        # Global hooks run twice for a compiled module; both calls have the same name, so records are not
+        # affected.
         warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         yield
@@ -157,7 +159,7 @@ def explicit_weights(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def trace_layer(layer: AttentionLayer, watcher: Callable[[AttentionTrace], None]) -> Iterator[None]:
-    """Call `watcher` with the trace of each call of a layer in the block; other hooks stay in place.
+    """In the block, call `watcher` with the trace of each call of a layer; the layer keeps its other hooks.
 
     >>> from regard.attention import MultiHeadAttention
     >>> layer = MultiHeadAttention(12, heads=3)
@@ -170,7 +172,7 @@ def trace_layer(layer: AttentionLayer, watcher: Callable[[AttentionTrace], None]
 
 
 def with_change(hook: AttentionHook | None, change: Change) -> AttentionHook:
-    """Return a hook with one more change, after the present ones."""
+    """Return a hook with one more change, which follows the hook's changes."""
     hook = hook or AttentionHook()
     return dataclasses.replace(hook, changes=(*hook.changes, change))
 

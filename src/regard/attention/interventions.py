@@ -3,9 +3,10 @@
     with intervene(model, "decoder.0.cross", heads=[2], to="uniform"):
         model(inputs)
 
-Recording shows what a model attends to; an intervention tests whether that matters. A head is switched off
-(Michel et al. 2019, section 2.3) or made to attend uniformly, or one of its weights is set. Weights change after
-the softmax, so records show the changed ones. Interventions nest, and apply in the order of the contexts.
+A record shows what a model attends to; an intervention tests whether this attention affects the output. A head is
+switched off (Michel et al. 2019, section 2.3) or made to attend uniformly, or one of its weights is set. Weights
+change after the softmax, so records contain the changed weights. Interventions nest, and apply in the order of
+the contexts.
 """
 
 import math
@@ -39,7 +40,7 @@ _active = _Active()
 
 @contextmanager
 def note_intervention(model: nn.Module, description: str) -> Iterator[None]:
-    """Register an intervention in a model for the block, for the attention maps made in it."""
+    """Register an intervention in a model for the block, so that attention maps made in the block name it."""
     _active.all.append((model, description))
     try:
         yield
@@ -81,7 +82,7 @@ class Intervention:
     """off: zero weights, so that the heads add nothing. uniform: equal weights on all keys that may be attended.
     A number from 0 to 1: the weight of `query` on `key`; its other weights keep their proportions."""
     query: int | None = None
-    """Step of the query whose weight is set; with a number only."""
+    """Step of the query whose weight is set; only if `to` is a number."""
     key: int | None = None
     """Step of the key."""
 
@@ -112,9 +113,9 @@ class Intervention:
     def apply(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         """Return changed weights (B, H, Tq, Tk).
 
-        `mask` broadcasts to them. `step`: that of all queries, None if they are all steps from the first on. A
-        row that may not attend to the key stays unchanged. Raises `InputError` for a head, query or key out of
-        range.
+        `mask` broadcasts to them. `step`: the step of the queries if there is one step, None if the queries are
+        all steps from the first on. A row that may not attend to the key stays unchanged. Raises `InputError` for
+        a head, query or key out of range.
         """
         if _active.suspended:
             return weights
@@ -190,7 +191,7 @@ def temper(
 ) -> Iterator[None]:
     """Divide the scores of some `heads` of a layer by a temperature in the block; None for all heads.
 
-    Above 1 their attention becomes more even, below 1 more peaked. Otherwise as `intervene`.
+    A temperature above 1 makes the heads' attention more even, below 1 more peaked. Otherwise as `intervene`.
 
     >>> from regard.attention import EncoderLayer
     >>> layer = EncoderLayer(12, 3, 24)

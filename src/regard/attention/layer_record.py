@@ -1,4 +1,4 @@
-"""The record of one attention layer, and the parts from which it is joined when steps come one by one."""
+"""The record of one attention layer, and the parts from which it is joined when a decoder runs step by step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Kind = Literal["encoder", "decoder", "cross"]
-"""Queries and keys: inputs to inputs, outputs to outputs, or outputs to inputs."""
+"""What attends to what: inputs to inputs (encoder), outputs to outputs (decoder), or outputs to inputs
+(cross)."""
 
 
 class AttentionTrace(NamedTuple):
@@ -24,13 +25,13 @@ class AttentionTrace(NamedTuple):
     scores: Tensor
     """(B, H, Tq, Tk), before the mask."""
     mask: Tensor | None
-    """Broadcastable to the scores, True = may be attended; None where everything may."""
+    """Broadcastable to the scores, True = may be attended; None if there is no mask."""
     weights: Tensor
     """(B, H, Tq, Tk), after interventions."""
     context: Tensor
     """(B, H, Tq, Dv): weights times values."""
     step: int | None
-    """Step of all queries; None if they are all steps from the first on."""
+    """Step of the queries if there is one step; None if the queries are all steps from the first on."""
 
     def detach(self) -> "AttentionTrace":
         """Return the trace without autograd history."""
@@ -55,34 +56,35 @@ def concat_traces(traces: Sequence[AttentionTrace], weights: Tensor, mask: Tenso
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Record:
-    """Weights of one attention layer for one batch: of its last forward pass, or of all steps taken one by
-    one."""
+    """Weights of one attention layer for one batch: of the layer's last forward pass, or of all steps of a
+    stepwise decoding."""
 
     name: str
     """Dotted name of the layer in the model."""
     weights: Tensor
     """(B, H, Tq, Tk), detached, of the selected heads and rows. A row sums to 1 over the keys it may attend, or
-    to 0 if fully masked (and not quite to 1 with dropout). Keys that came after a step have no weight in its
+    to 0 if fully masked (and not quite to 1 with dropout). Keys that come after a step have no weight in its
     row."""
     mask: Tensor | None
-    """Broadcastable to the weights, True = may be attended; None where everything may."""
+    """Broadcastable to the weights, True = may be attended; None if there is no mask."""
     query_labels: Sequence[str] | None = None
-    """Names of the recorded queries; None without names, or with too few."""
+    """Names of the recorded queries; None if there are no names, or fewer names than queries."""
     key_labels: Sequence[str] | None = None
     """Names of the keys."""
     kind: Kind | None = None
-    """Encoder, decoder or cross attention; None if only the layer's name tells."""
+    """Encoder, decoder or cross attention; None if the kind is not known."""
     query_tokens: Sequence[Sequence[str]] | None = None
-    """Names of the queries of each input, if these differ."""
+    """Names of the queries of each input, if the inputs have different names."""
     key_tokens: Sequence[Sequence[str]] | None = None
     """Names of the keys of each input."""
     written: bool = False
-    """Whether query names are the tokens written at each step, instead of those read."""
+    """Whether a query is named by the token that the decoder writes at its step, instead of the token that it
+    reads."""
     interventions: Sequence[str] = ()
     """Interventions in the model during the call, in words."""
     inside: AttentionTrace | None = None
-    """All tensors of the layer, detached, of all steps, where `record(inside=True)` recorded a layer of Regard's.
-    A key that came after a step has the score -inf there."""
+    """All tensors of the layer for all steps, detached; only for a layer of Regard that was recorded with
+    `record(inside=True)`. A key that comes after a step has the score -inf at that step."""
 
     def labels_of(self, input: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
         """Return the names of the queries and of the keys of one input of the batch."""
@@ -109,7 +111,7 @@ class Part(NamedTuple):
     steps: Sequence[int]
     """(Tq), the steps of the queries."""
     first_key: int = 0
-    """Step of the first key: a window drops earlier ones."""
+    """Step of the first key; it is above 0 if a window has dropped earlier keys."""
     inside: AttentionTrace | None = None
 
 
@@ -121,7 +123,7 @@ class Parts:
     first: int
     end: int
     whole: bool
-    """Whether all steps from 0 are here, of one query each, so that the next one can be added."""
+    """Whether the parts are all steps from 0 on, with one query each, so that the next step can be appended."""
     kind: Kind | None = None
     record: Record | None = None
     """Record of the joined parts, once it has been requested."""
@@ -129,7 +131,7 @@ class Parts:
     """Interventions at the beginning of the record."""
 
     def accepts(self, part: Part, step: int) -> bool:
-        """Return whether a part with one query per sequence at `step` follows, for as many sequences."""
+        """Return whether `step`, with one query per sequence and as many sequences, continues these parts."""
         return self.whole and self.end == step and self.calls[-1].weights.shape[:2] == part.weights.shape[:2]
 
     def add(self, part: Part, queries: int = 1) -> None:
@@ -138,13 +140,13 @@ class Parts:
         self.end, self.record = self.end + queries, None
 
     def truncate(self, step: int) -> None:
-        """Drop all steps from `step` on, which are taken again."""
+        """Drop all steps from `step` on, because the model runs these steps again."""
         if step < self.end:
             self.calls = [_before(part, step) for part in self.calls]
             self.end, self.record = step, None
 
     def join(self) -> Part:
-        """Return one part for all calls. Earlier queries have zero weight on keys that came later."""
+        """Return one part for all calls. Queries have zero weight on keys that come after them."""
         if self.kind == "decoder":  # a static cache, or one with rejected drafts, has keys beyond the steps
             self.calls = [_without_unused_keys(part, self.end) for part in self.calls]
         if len(self.calls) > 1:

@@ -23,9 +23,9 @@ def length_mask(lengths: Tensor, time: int) -> Tensor:
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Return the mask (queries, keys) in which each query attends to its own key and earlier ones.
+    """Return the mask (queries, keys) in which each query attends to the key at its own step and to earlier keys.
 
-    The queries are the last steps of the keys, so that one new step may attend to a whole cache.
+    The queries are the last steps of the keys, so that one new query may attend to all cached keys.
 
     >>> causal_mask(1, 3)
     tensor([[True, True, True]])
@@ -45,11 +45,12 @@ def add_causal(mask: Tensor | None, queries: int, keys: int, device: torch.devic
 
 
 def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor:
-    """Return a mask with the four dimensions of weights (B, H, Tq, Tk), of size 1 where it is the same for all.
+    """Return a mask with the four dimensions of weights (B, H, Tq, Tk), with size 1 for a dimension over which
+    the mask does not vary.
 
-    Accepts (B, Tk), (Tq, Tk), (B, Tq, Tk) and (B, H, Tq, Tk), with 1 for B, H or Tq if it is the same for all.
-    Raises `InputError` for another shape, for a mask that is not boolean, and for two dimensions with B and Tq
-    equal, which are ambiguous.
+    Accepts (B, Tk), (Tq, Tk), (B, Tq, Tk) and (B, H, Tq, Tk), with 1 for B, H or Tq if the mask does not vary
+    over that dimension. Raises `InputError` for another shape, for a mask that is not boolean, and for two
+    dimensions with B and Tq equal, which are ambiguous.
 
     >>> as_weights_mask(length_mask(torch.tensor([1, 2]), 3), batch=2, queries=4, keys=3).shape
     torch.Size([2, 1, 1, 3])
@@ -58,7 +59,7 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
         raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True may be attended")
     shape, rest = tuple(mask.shape), mask.dim() - 1
     by_batch = shape == (batch, keys)
-    # A model exported for any size must not compare two sizes: then two dimensions mean (B, Tk).
+    # An export with dynamic sizes cannot compare two sizes, so a mask of two dimensions means (B, Tk) there.
     by_query = not (by_batch and isinstance(shape[0], torch.SymInt)) and shape == (queries, keys)
     if by_batch and by_query and batch > 1:
         raise InputError(
@@ -81,7 +82,7 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
 def mask_rows(
     mask: Tensor | None, rows: Sequence[int], queries: int, keys: int, *, causal: bool, device: torch.device
 ) -> Tensor | None:
-    """Return the mask of some query rows, without building the others.
+    """Return the mask of some query rows, without building the mask of the other rows.
 
     `mask`: of all `queries` and `keys`, broadcastable to (B, H, Tq, Tk), or None. `causal` also hides the future.
     """

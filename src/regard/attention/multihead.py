@@ -40,7 +40,7 @@ class MultiHeadAttention(AttentionLayer):
     `head_width`: width of each head (default `width / heads`). `groups`: heads of keys and values, each shared by
     `heads / groups` heads of queries (default `heads`). `memory_width`: width of keys and values (default
     `width`). `score`: a class of `regard.attention.scores`, used in every head. `rotary`: rotate queries and keys
-    by their positions. Raises `InputError` if these do not fit.
+    by their positions. Raises `InputError` if the widths, heads and groups do not fit together.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> layer(torch.zeros(2, 5, 12)).shape
@@ -97,8 +97,8 @@ class MultiHeadAttention(AttentionLayer):
 
         Without `key`, the queries attend to themselves; without `value`, the keys are the values. `mask`: (B,
         Tk), (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True = may be attended. `causal` hides the future. `step`,
-        for hooks: the step of all queries, None if they are all steps from the first on. Raises `InputError` if
-        shapes do not fit.
+        for hooks: the step of the queries if there is one step, None if the queries are all steps from the first
+        on. Raises `InputError` if shapes do not fit.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -110,7 +110,8 @@ class MultiHeadAttention(AttentionLayer):
         return self._attend(queries, self.project(key, value), mask, causal=causal, step=step)
 
     def project(self, key: Tensor, value: Tensor | None = None, past: KeyValues | None = None) -> KeyValues:
-        """Return the keys and values of (B, T, Dm), after those of `past`, for any number of `attend` calls."""
+        """Return the keys and values of states (B, T, Dm), appended to those of `past`, for any number of
+        `attend` calls."""
         offset = 0 if past is None else past.keys.shape[2]
         keys = self._split(self.key(key), self.groups)
         keys = keys if self.rotary is None else self.rotary.rotate(keys, offset)
@@ -176,10 +177,11 @@ class MultiHeadAttention(AttentionLayer):
 
 @torch.no_grad()
 def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
-    """Prune a layer to some heads (Michel et al. 2019, section 4): outputs are as if the others were off.
+    """Prune a layer to some heads (Michel et al. 2019, section 4); its outputs are those of the whole layer with
+    the other heads off.
 
-    `heads`: those to keep, in ascending order. Raises `InputError` for a layer without projections, or with keys
-    and values that several heads share.
+    `heads`: the heads to keep, in ascending order. Raises `InputError` for a layer without projections, or with
+    keys and values that several heads share.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> keep_heads(layer, [0, 2])
@@ -187,7 +189,7 @@ def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
     (2, 8)
     """
     if not isinstance(layer, MultiHeadAttention) or layer.groups != layer.heads:
-        raise InputError("heads can only be taken out of multi-head attention in which each has its own keys")
+        raise InputError("only multi-head attention in which each head has its own keys can be pruned")
     if not heads or sorted(set(heads)) != list(heads) or not 0 <= heads[0] <= heads[-1] < layer.heads:
         raise InputError(
             f"heads {list(heads)} cannot stay: choose one or more of 0 to {layer.heads - 1}, in order"

@@ -1,4 +1,4 @@
-"""Positional encodings: without them, attention gives identical steps identical weights wherever they are.
+"""Positional encodings: without them, attention gives identical steps the same weight at every position.
 
 | class        | operation                         | source                                      |
 | ------------ | --------------------------------- | ------------------------------------------- |
@@ -49,7 +49,7 @@ class Sinusoidal(Positions):
         return self.waves_at(torch.arange(first, first + count, device=device, dtype=torch.float64))
 
     def waves_at(self, steps: Tensor) -> Tensor:
-        """Return the waves at any positions (N), fractions included: (N, D)."""
+        """Return the waves (N, D) at any positions (N,), also at fractions."""
         pairs = torch.arange((self.width + 1) // 2, device=steps.device, dtype=torch.float64)
         angles = steps.unsqueeze(-1) * 10_000 ** (-2 * pairs / self.width)
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
@@ -79,7 +79,7 @@ class LearnedPositions(Positions):
 class Concatenated(nn.Module):
     """Positions concatenated to the states: (B, T, D) becomes (B, T, D + width of positions).
 
-    The states stay free of position, at the price of wider layers.
+    The original dimensions contain no position, but the layers are wider.
 
     >>> Concatenated(Sinusoidal(2))(torch.ones(1, 3, 4)).shape
     torch.Size([1, 3, 6])
@@ -109,7 +109,7 @@ class Rotary(nn.Module):
     def __init__(self, head_width: int) -> None:
         super().__init__()
         if head_width % 2:
-            raise InputError(f"head width {head_width} is odd: rotary positions turn pairs of dimensions")
+            raise InputError(f"head width {head_width} is odd: rotary positions need an even width")
         self.waves = Sinusoidal(head_width)
 
     def rotate(self, heads: Tensor, offset: int = 0) -> Tensor:
@@ -131,7 +131,8 @@ class Rotary(nn.Module):
 def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | None:
     """Return the class with the name `module:Class`, or None if `name` is one of a model's `choices`.
 
-    Raises `InputError` for an unknown name, and for a class that cannot be imported or is no `Positions`.
+    Raises `InputError` for an unknown name, and for a class that cannot be imported or is not a subclass of
+    `Positions`.
 
     >>> find_positions("learned", ("learned", "sinusoidal")) is None
     True
@@ -140,7 +141,8 @@ def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | Non
 
 
 def make_positions(name: str, width: int, length: int) -> Positions:
-    """Return your own positions for steps of a width in sequences of at most `length` steps.
+    """Return an instance of your own positions class, for steps of a width in sequences of at most `length`
+    steps.
 
     Raises `InputError` if the class is missing or cannot be built.
 
@@ -149,5 +151,5 @@ def make_positions(name: str, width: int, length: int) -> Positions:
     """
     positions, sizes = plugin_class("positions", name, Positions), f"width {width} and {length} steps"
     return build_plugin(
-        "positions", name, lambda: positions(width, length), sizes, "a width and the most steps of a sequence"
+        "positions", name, lambda: positions(width, length), sizes, "a width and the largest number of steps"
     )

@@ -1,11 +1,11 @@
 """Recording of Regard's own attention layers.
 
-`regard.record` records any model (see `regard.external`). It is built on this module, as are the packages below
-it.
+`regard.record` records any model (see `regard.external`). `regard.record` and the packages below
+`regard.external` use this module.
 
-Outside of a recording, a layer calls the fused kernel. While it is recorded, it computes its weights explicitly.
-If only some heads or rows are recorded, the output comes from the fused kernel, and only these rows are computed
-besides. The signature of the model never changes.
+Outside of a recording, a layer calls the fused kernel. A recorded layer computes its weights explicitly.
+If only some heads or rows are recorded, the output comes from the fused kernel, and the layer computes only these
+weights in addition. The signature of the model never changes.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,16 +43,18 @@ def record_own(
             model(inputs)
         records["cross"].weights
 
-    The mapping fills as the model runs. A layer that runs again replaces its record. It continues the record if
-    it decodes the same sequences step by step: in a search without a beam, until one of them ends.
+    The mapping fills as the model runs. A layer that runs again replaces its record. A layer that decodes the
+    same sequences step by step continues its record; in a search without a beam, it does so until one of the
+    sequences ends.
 
     `layers`, `heads` and `rows` (query steps) select what is recorded, and nothing else is computed. `inside`:
     also store queries, keys, scores, values and contexts in `Record.inside`, of whole layers only. Labels are
-    attached to each record. Gradients flow as usual. Outputs differ from unrecorded ones by the rounding of the
-    fused kernel at most (1e-5 in float32), and not at all with `heads` or `rows`.
+    attached to each record. Gradients flow as usual. The model's outputs differ from those without recording by
+    the rounding of the fused kernel at most (1e-5 in float32), and not at all with `heads` or `rows`.
 
     Raises `InputError` for an unknown layer, for heads or rows with `inside`, and, when the model runs, for a
-    head or row out of range. When steps come one by one, a missing row raises as the record is requested.
+    head or row out of range. In stepwise decoding, a row that is out of range raises an error when the record is
+    requested.
 
     >>> import torch
     >>> from regard.attention import EncoderLayer
@@ -80,9 +82,9 @@ def make_recorder(
     *,
     inside: bool,
 ) -> Recorder:
-    """Return a recorder with these options; raises `InputError` if they exclude each other."""
+    """Return a recorder with these options; raises `InputError` if options exclude each other."""
     if inside and not (heads is None and rows is None):
-        raise InputError("inside goes with whole layers: leave heads and rows out")
+        raise InputError("inside records whole layers: leave heads and rows out")
     return Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels, inside=inside)
 
 
@@ -90,7 +92,7 @@ def make_recorder(
 def record_layers(
     own: Mapping[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None
 ) -> Iterator[None]:
-    """Attach a recorder to those of a model's `own` layers that `layers` names; None for all."""
+    """Attach a recorder to the layers in `own` that `layers` names; None for all of them."""
     with attach_hooks(
         {
             layer: with_recorder(layer.hook, recorder, name)

@@ -13,13 +13,13 @@ from regard.attention.layer_record import AttentionTrace, Kind, Part, Parts, Rec
 from regard.errors import InputError
 
 Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None, bool]]
-"""From a layer's name and kind and its numbers of queries and keys to the names of both for each input, or None,
-and whether the queries are named by the tokens written there."""
+"""Takes a layer's name, its kind, and its numbers of queries and keys. Returns the names of queries and keys for
+each input, or None, and whether a query is named by the token written at its step."""
 
 
 @dataclass(kw_only=True)
 class Recorder:
-    """Stores the weights of layers, of all heads and query rows or of selected ones."""
+    """Stores the weights of layers, of all heads and query rows or of a selection."""
 
     heads: Sequence[int] | None = None
     rows: Sequence[int] | None = None
@@ -40,9 +40,9 @@ class Recorder:
         return self.heads is not None or self.rows is not None
 
     def rows_of(self, queries: int, step: int | None) -> Sequence[int]:
-        """Return the selected rows among `queries`.
+        """Return the selected rows among `queries` rows.
 
-        `step`: that of all queries, None if they are all steps from the first on.
+        `step`: the step of the queries if there is one step, None if the queries are all steps from the first on.
         """
         if self.rows is None:
             return range(queries)
@@ -78,8 +78,8 @@ class Recorder:
         """Store weights (B, H, Tq, Tk) of the selected heads and rows.
 
         `queries`: their number before selection. A step continues a record of all steps before it for the same
-        batch; otherwise a new record begins. Several queries at one step also begin a new one: they are the
-        hypotheses of a beam, which change places.
+        batch; otherwise a new record begins. Several queries at one step also begin a new record: they are
+        hypotheses of a beam, whose order changes from step to step.
         """
         rows, parts = self.rows_of(queries, step), self.parts.get(name)
         part = Part(weights.detach(), mask, rows if step is None else [step] * len(rows))
@@ -94,7 +94,8 @@ class Recorder:
         )
 
     def go_on(self, name: str, part: Part, *, queries: int, start: int, kind: Kind | None = None) -> None:
-        """Store a forward pass over `queries` steps from `start` on, after the steps before them.
+        """Store a forward pass over `queries` steps from `start` on, and append it to the record of the earlier
+        steps.
 
         A pass that starts at 0, or after steps that were not recorded, begins a new record.
         """
@@ -141,7 +142,7 @@ class Recorder:
         return parts.record
 
     def _in_order(self, parts: Parts) -> Part:
-        """Return all parts as one, with its rows in the order of `rows`."""
+        """Join all parts, with the rows in the order of `rows`."""
         part = parts.join()
         weights, mask, steps = part.weights, part.mask, part.steps
         if self.rows is None or list(steps) == list(self.rows):
@@ -157,7 +158,7 @@ class Recorder:
 class Records(Mapping[str, Record]):
     """Records of a model's attention layers by layer name; `.layers` may be omitted from a name.
 
-    It fills as the model runs. `regard.make_maps(records)` shows it.
+    The model adds records as it runs. `regard.make_maps(records)` shows the records.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -179,8 +180,7 @@ class Records(Mapping[str, Record]):
     def left_out(self) -> dict[str, str]:
         """Return the layers that ran without a record, with the reason.
 
-        These are the layers of a hybrid model without softmax attention, and attention code that cannot be
-        captured.
+        Such layers have no softmax attention (in hybrid models), or attention code that cannot be captured.
 
             records.left_out["model.layers.0.mixer"]  # 'Mamba2Mixer without softmax attention'
         """

@@ -10,8 +10,8 @@
 
 A score acts on the last two dimensions and broadcasts over the others, so one class serves single-head attention
 (B, T, D) and multi-head attention (B, H, T, D). Your own score derives from `Score`: its constructor takes the
-widths of queries and keys, and it defines `forward`. It may define `prepare` for work that depends on the keys
-alone.
+widths of queries and keys, and it defines `forward`. A score may define `prepare` for work that depends on the
+keys alone.
 """
 
 import torch
@@ -36,18 +36,20 @@ class Score(nn.Module):
         return keys
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return scores (..., Tq, Tk) of queries (..., Tq, D) against prepared keys (..., Tk, any)."""
+        """Return scores (..., Tq, Tk) of queries (..., Tq, D) and prepared keys (..., Tk, any)."""
         raise NotImplementedError
 
     def scale(self, width: int) -> float:
-        """Return the factor on the sum of the last tensor of `steps`, for queries of a width."""
+        """Return the factor by which the sum of the last tensor of `steps` is multiplied, for queries of a
+        width."""
         del width
         return 1.0
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
         """Return the intermediate results, by name, for one query (D) and one prepared key (any).
 
-        The score is the sum of the last tensor times `scale`. Empty for a score without such steps.
+        The score is the sum of the last tensor times `scale`. The result is empty for a score without
+        intermediate results.
         """
         del query, prepared
         return {}
@@ -85,7 +87,7 @@ class ScaledDot(Dot):
     """
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return `Q Kᵀ / √D`. Scaling the queries is cheaper than scaling all pairs."""
+        """Return `Q Kᵀ / √D`. Scaling the queries takes less time than scaling the scores of all pairs."""
         return super().forward(query * self.scale(query.shape[-1]), prepared)
 
     def scale(self, width: int) -> float:
@@ -222,7 +224,8 @@ INNER = ("concat", "additive")
 def find_score(name: str) -> type[Score]:
     """Return the score class with a name, or your own class for `module:Class`.
 
-    Raises `InputError` for an unknown name, and for a class that cannot be imported or is no `Score`.
+    Raises `InputError` for an unknown name, and for a class that cannot be imported or is not a subclass of
+    `Score`.
 
     >>> find_score("dot").__name__
     'Dot'

@@ -41,9 +41,9 @@ class Attention(AttentionLayer):
         """Return the context (B, Tq, Dv) of query (B, Tq, D) over key (B, Tk, Dk) and value (B, Tk, Dv).
 
         `mask`: (B, Tk), (Tq, Tk) or (B, Tq, Tk), True = may be attended. `causal`: each query attends to its own
-        key and earlier ones; the queries are the last of the keys. `prepared`: `key` is the result of
-        `score.prepare`, computed once for many calls. `step`, for hooks: the step of all queries, None if they
-        are all steps from the first on. Raises `InputError` if shapes do not fit.
+        key and earlier ones; the queries are the last steps of the keys. `prepared`: `key` is the result of
+        `score.prepare`, computed once for many calls. `step`, for hooks: the step of the queries if there is one
+        step, None if the queries are all steps from the first on. Raises `InputError` if shapes do not fit.
         """
         check_states(query, key, value)
         if mask is not None:
@@ -74,7 +74,8 @@ class Attention(AttentionLayer):
 
 
 def check_states(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Raise `InputError` unless these are (B, Tq, any), (B, Tk, any) and (B, Tk, any) of one dtype."""
+    """Raise `InputError` unless query, key and value are (B, Tq, any), (B, Tk, any) and (B, Tk, any) of one
+    dtype."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.dim() == key.dim() == value.dim() == 3:
         raise InputError(f"{shapes} are not all (B, T, D): give three dimensions each")

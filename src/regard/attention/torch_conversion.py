@@ -30,7 +30,7 @@ from regard.errors import InputError
 
 
 class Counterpart(NamedTuple):
-    """A layer and a stack in Regard and in PyTorch, with the names of the parts of a layer in both."""
+    """Classes of a layer and of a stack in Regard and in PyTorch, with the names of a layer's parts in both."""
 
     layer: type[nn.Module]
     stack: type[nn.Module]
@@ -39,7 +39,7 @@ class Counterpart(NamedTuple):
     attention: dict[str, str]
     """Attention layers."""
     norms: dict[str, str]
-    """Residuals of Regard, normalizations of PyTorch."""
+    """Names of Regard's residuals, and of PyTorch's normalizations."""
 
 
 COUNTERPARTS = (
@@ -65,7 +65,8 @@ MATRICES = {"inner": "linear1", "outer": "linear2"}
 
 
 def from_torch(layer: nn.Module) -> nn.Module:
-    """Return Regard's counterpart of a PyTorch layer, with copies of its parameters (see the table).
+    """Return Regard's counterpart of a PyTorch layer, with copies of its parameters; the module's table lists the
+    counterparts.
 
     Raises `InputError` for a layer without a counterpart.
 
@@ -76,7 +77,8 @@ def from_torch(layer: nn.Module) -> nn.Module:
 
 
 def to_torch(layer: nn.Module) -> nn.Module:
-    """Return PyTorch's counterpart of a layer, batch first, with copies of its parameters (see the table).
+    """Return PyTorch's counterpart of a layer, batch first, with copies of its parameters; the module's table
+    lists the counterparts.
 
     Raises `InputError` for a layer without a counterpart.
 
@@ -123,7 +125,7 @@ def _options(layer: Any) -> dict[str, Any]:
     activation = layer.activation
     if activation not in (F.relu, torch.relu) and not isinstance(activation, nn.ReLU):
         raise InputError(
-            f"activation {getattr(activation, '__name__', activation)!r} has no counterpart: only relu has"
+            f"activation {getattr(activation, '__name__', activation)!r} has no counterpart: use relu"
         )
     if layer.linear1.bias is None:
         raise InputError("bias False has no counterpart: Regard's feed-forward networks have one")
@@ -136,9 +138,11 @@ def _options(layer: Any) -> dict[str, Any]:
 
 def _attention_from(layer: nn.MultiheadAttention) -> MultiHeadAttention:
     if layer.bias_k is not None or layer.add_zero_attn:
-        raise InputError("add_bias_kv and add_zero_attn have no counterpart: leave them out")
+        raise InputError("add_bias_kv and add_zero_attn have no counterpart in Regard: leave them out")
     if layer.kdim != layer.vdim:
-        raise InputError(f"kdim {layer.kdim} and vdim {layer.vdim} have no counterpart: give one width for both")
+        raise InputError(
+            f"kdim {layer.kdim} and vdim {layer.vdim} have no counterpart in Regard: give one width for both"
+        )
     attention = MultiHeadAttention(
         layer.embed_dim,
         layer.num_heads,
@@ -184,7 +188,7 @@ def _to(layer: Any) -> nn.Module:
         encoder_layers: Any = layer["encoder"].layers
         attention = encoder_layers[0].self_attention
         transformer = nn.Transformer(attention.query.in_features, attention.heads, 1, 1, 1, batch_first=True)
-        # Set after construction: the constructor initializes parts passed to it again.
+        # The parts are set after construction, because the constructor initializes the parts that it gets.
         transformer.encoder, transformer.decoder = _to(layer["encoder"]), _to(layer["decoder"])
         return transformer
     raise InputError(f"{type(layer).__name__} has no counterpart: give MultiHeadAttention or a block of layers")
@@ -205,7 +209,7 @@ def _attention_to(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     plain = type(layer.score) is ScaledDot and layer.rotary is None and layer.groups == layer.heads
     if not plain or layer.head_width * layer.heads != width:
         raise InputError(
-            "PyTorch has no counterpart for grouped heads, heads of another width, other scores and rotation"
+            "PyTorch has no counterpart for grouped heads, other head widths, other scores and rotary positions"
         )
     attention: Any = nn.MultiheadAttention(
         width,

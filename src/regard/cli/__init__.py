@@ -15,7 +15,7 @@ from regard.cli.terminal import escape_output, open_streams, print_message
 from regard.errors import RegardError, unknown_choice
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
-"""Errors of writing to standard output. Errors of writing files are reported by `regard.io`."""
+"""Errors of a failed write to standard output. Errors of writing files are reported by `regard.io`."""
 COMMANDS = {
     "train": "train a model on a task",
     "test": "test a trained model and show its attention",
@@ -43,8 +43,7 @@ MODULES = {"import": "import_model"}
 
 HELP = """usage: regard COMMAND ...
 
-Train attention models, inspect what they attend to, and test whether it is
-meaningful.
+Train attention models, inspect what they attend to, and test whether their attention is meaningful.
 
 commands:
 {commands}
@@ -110,8 +109,8 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _guarded(command: str, argv: list[str]) -> int:
-    """Run a command; turn expected errors into one line and an exit status."""
-    # Imported now: an import may fail once memory has run out.
+    """Run a command, and turn an expected error into a one-line message and an exit status."""
+    # The module is imported before the command runs, because an import may fail once memory has run out.
     from regard.libraries import broken_library, is_memory, message_of
 
     try:
@@ -132,7 +131,7 @@ def _guarded(command: str, argv: list[str]) -> int:
         if os.environ.get("REGARD_DEBUG") == "1":
             raise
         if (library := broken_library(error)) is not None:
-            advice = f"install it again, pip install --force-reinstall {library}"
+            advice = f"reinstall it with pip install --force-reinstall {library}"
             return _fail(f"importing {library} fails: {message_of(error)}; {advice}", 1)
         return _fail(_unexpected(command, argv, error), 1)
     return 0
@@ -145,7 +144,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _load(command: str) -> Any:
     """Import the module of a command, with its dependencies."""
-    # Imported modules are never garbage. Scanning PyTorch's takes longer than importing all of Regard.
+    # Imported modules are never garbage. Scanning the objects of PyTorch takes longer than importing all of
+    # Regard.
     pause = "torch" not in sys.modules and gc.isenabled()
     if pause:
         gc.disable()
@@ -175,9 +175,9 @@ def _unexpected(command: str, argv: list[str], error: Exception) -> str:
             "w", prefix="regard-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
         ) as file:
             file.write("\n".join(report))
-        hint = f"its traceback is in {file.name}: please report it with that file"
+        hint = f"the traceback is in {file.name}: please report the error with that file"
     except OSError:
-        hint = "set REGARD_DEBUG=1 to see its traceback, and please report it"
+        hint = "set REGARD_DEBUG=1 to see the traceback, and please report the error"
     return f"internal error, {summary}; {hint} (docs/explanation/reliability.md)"
 
 

@@ -32,8 +32,8 @@ DESCRIPTION = (
     "half of the pairs and evaluated on the other half, and stored with the run. Without SOURCE, the pairs come "
     "from the run's validation text, or are drawn by the task together with their true links."
 )
-STORED = "Stored in {}: `regard align`, `regard translate --align` and the explorer use it from now on\n"
-REPLACED = "This replaces the earlier choice, {}; --no-keep evaluates without storing\n"
+STORED = "Stored in {}: `regard align`, `regard translate --align` and the explorer now use these heads\n"
+REPLACED = "These heads replace the earlier choice, {}; --no-keep evaluates without storing\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +49,15 @@ class AlignFlags:
     keep: bool = True
     """Store the chosen heads with the run; --no-keep: only evaluate them."""
     samples: int = 500
-    """Maximum number of pairs to choose and evaluate heads on, taken from the beginning."""
+    """Maximum number of pairs, counted from the first one, to choose and evaluate heads on."""
     by: By | None = None
-    """Heads to align by: the best head, the best set of heads, or all heads. Default: whichever had the lowest
+    """Heads to align by: the best head, the best set of heads, or all heads. Default: the choice with the lowest
     error rate."""
     unit: Unit | None = None
     """Unit of alignment: words (separated by blanks), parts (words with punctuation separated), or pieces (tokens
     of the vocabulary). Default: words, or characters for tasks of characters."""
     reverse: str | None = None
-    """Run of the opposite direction. Its links are merged with those of RUN."""
+    """Run of the opposite direction. The links of both runs are merged."""
     symmetrise: Symmetrization | None = None
     """Method of merging with --reverse: the product of both directions' weights, or a combination of their links.
     Default: product."""
@@ -108,7 +108,7 @@ def _check_together(flags: AlignFlags, *, choosing: bool) -> None:
         conflict = "--format json" if flags.format == "json" else "choosing heads"
         raise InputError(f"--plot draws a pair and cannot be combined with {conflict}: leave out one of them")
     if flags.symmetrise is not None and flags.reverse is None:
-        raise InputError("--symmetrise needs two directions: give a run of the opposite one with --reverse")
+        raise InputError("--symmetrise needs two directions: give a run of the opposite direction with --reverse")
 
 
 def _open(stack: ExitStack, source: str | None, target: str | None, *, lenient: bool) -> list[BinaryIO]:
@@ -128,7 +128,7 @@ def _choose(
     others: dict[str, Sequence[frozenset[Link]]] = {}
     if source is None:
         if flags.links is not None:
-            raise InputError("--links needs the sentences that it links: give SOURCE and TARGET")
+            raise InputError("--links needs the linked sentences: give SOURCE and TARGET")
         pairs, known = run.known_links(flags.samples)
         against = "the task's own links"
         if not known and not flags.silver:
@@ -209,7 +209,7 @@ def _align_lines(
     run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags
 ) -> None:
     """Write the links of all lines, in order and in batches."""
-    # A person at a terminal waits for each line; a file is faster in batches of lines of similar length.
+    # In a terminal, the user waits for each line; a file is aligned faster in batches of lines of similar length.
     size = 1 if files[0].isatty() else 512
     waiting: list[list[str] | None] = []
     for number, lines in _lines(files, lenient=flags.lenient):
@@ -224,7 +224,7 @@ def _align_lines(
 
 
 def _check_length(run: SequenceRun, texts: list[str], number: int) -> list[str] | None:
-    """Return the texts of a line; None, with a warning, if they are too long."""
+    """Return the texts of a line; None, with a warning, if a text is too long."""
     reason = run.too_long(texts[0]) or (run.too_long(texts[1], target=True) if len(texts) > 1 else None)
     if reason is None:
         return texts
@@ -245,7 +245,7 @@ def _write(
         pair = None if texts is None else next(alignments)
         if flags.plot is not None:
             if pair is None or not pair.source or not pair.target:
-                raise InputError("the first pair is blank or too long to draw: give another")
+                raise InputError("the first pair is blank or too long to draw: give another first pair")
             save_and_print(run.map_of_links(pair), flags.plot)
             return
         translated = texts is not None and len(texts) == 1
@@ -254,7 +254,8 @@ def _write(
 
 
 def _format(pair: LinkedPair | None, flags: AlignFlags, *, translated: bool) -> str:
-    """Return the output line of a pair: its links, after the target if that was translated here."""
+    """Return the output line of a pair: its links, preceded by the target if the command translated the
+    source."""
     if flags.format == "moses":
         target = f"{' '.join(pair.target)}{SEPARATOR}" if pair and pair.target and translated else ""
         return "" if pair is None else f"{target}{pair.moses}"

@@ -11,7 +11,7 @@ from regard.errors import InputError
 from regard.runs import SequenceRun
 
 Answers = list[Candidate] | None
-"""Answers to one text, best first; None if there are none."""
+"""Answers to one text, best first; None if the text has no answer."""
 SEPARATOR = " ||| "
 
 
@@ -19,17 +19,17 @@ def warn_unchosen_heads(run: SequenceRun) -> None:
     """Warn if no alignment heads have been chosen for the run."""
     if run.kept_heads() is None:
         print_message(
-            "no alignment heads were chosen for this run, so all are averaged: choose some with `regard align "
+            "this run has no chosen alignment heads, so all heads are averaged: choose heads with `regard align "
             "RUN SOURCE TARGET --links LINKS`, or --silver"
         )
 
 
 def read_markup(line: str, name: str) -> MarkedText:
-    """Parse the markup of a line. Ill-formed markup gives a warning and is read as text."""
+    """Parse the markup of a line. If the markup is ill-formed, the line is read as text, with a warning."""
     try:
         return parse_markup(line)
     except InputError as error:
-        print_message(f"{name}: {error}; it is read as text")
+        print_message(f"{name}: {error}; the line is read as text")
         return MarkedText(line)
 
 
@@ -44,7 +44,8 @@ def append_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answe
 
 
 def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers]) -> list[Answers]:
-    """Transfer the markup of each text to its answers. A text of markup alone is its own answer."""
+    """Transfer the markup of each text to its answers. The answer to a text that is only markup is the text
+    itself."""
     alignments = iter(run.align(_make_pairs([text.text for text in marked], answers), unit=UNIT))
     results: list[Answers] = []
     for text, ranked in zip(marked, answers, strict=True):

@@ -13,9 +13,9 @@ from regard.io import write_json
 PROG = "regard check"
 DESCRIPTION = (
     "Check your own code: attention, layers, a Transformer, searches, a training loop. FILE.py has one function "
-    "or class per exercise, named after it. EXERCISE selects the exercise if the names do not. The code runs in "
-    "a separate process, and wrong answers are compared with those of common mistakes. Exit status: 0 if all "
-    "answers are right, 1 otherwise."
+    "or class per exercise, named after it. EXERCISE names the exercise if the names in the file do not. The "
+    "code runs in a separate process, and wrong answers are compared with those of common mistakes. Exit status: "
+    "0 if all answers are right, 1 otherwise."
 )
 WIDTH = 110
 
@@ -44,7 +44,7 @@ def run(argv: list[str]) -> None:
         return
     if not words:
         raise InputError(
-            f"no file is named: give one, as in `{PROG} attention.py`, or write templates with --stubs DIR"
+            f"a file name is missing: give one, as in `{PROG} attention.py`, or write templates with --stubs DIR"
         )
     report = check(words[0], words[1] if len(words) > 1 else None)
     print_table(report.table(), WIDTH)

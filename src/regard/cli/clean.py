@@ -51,7 +51,9 @@ def run(argv: list[str]) -> None:
     files, words = argv[:count], argv[count:]
     flags = parse(CleanFlags(), words, prog=USAGE, description=DESCRIPTION)
     if not files:
-        raise InputError(f"no text: name a source and a target file first, as in `{PROG} train.de train.en`")
+        raise InputError(
+            f"the text is missing: name a source and a target file first, as in `{PROG} train.de train.en`"
+        )
     check_share("min_score", flags.min_score)
     check_range("batchsize", flags.batchsize, 1, 10**6)
     report = clean_corpus(
@@ -66,11 +68,13 @@ def run(argv: list[str]) -> None:
 
 
 def _make_scorer(flags: CleanFlags) -> "PairScorer | None":
-    """Return a function that scores pairs with `flags.runs`; None if there are none."""
+    """Return a function that scores pairs with `flags.runs`; None without runs."""
     if not flags.runs:
         return None
     if len(flags.runs) > 2:
-        raise InputError(f"{len(flags.runs)} runs: give one from source to target, and optionally one back")
+        raise InputError(
+            f"{len(flags.runs)} runs: give one from source to target, and optionally one from target to source"
+        )
     from regard.runs import load_translator
     from regard.runs.cross_entropy_filter import dual_scores
 

@@ -46,7 +46,7 @@ class CompareFlags:
     explorer: str = EXPLORER
     """Address of `regard show`, used by the links of the HTML report."""
     savepath: Path = Path(COMPARISONS)
-    """Directory of the comparisons. This one is stored in a subfolder named after its task."""
+    """Directory of the comparisons. This comparison is stored in a subfolder named after its task."""
     on: Literal["here", "ray", "slurm"] = "here"
     """Machines that run the trainings: here (in parallel on the cores of this machine), a Ray cluster, or a Slurm
     cluster. The machines of a cluster must share the disk of --savepath."""
@@ -99,10 +99,10 @@ def run(argv: list[str]) -> None:
     if flags.html is not None:
         check_writable(flags.html)
     if not varied:
-        raise InputError("no flag varies: name one and its values, as in --vary score=dot,additive")
+        raise InputError("no flag varies: give a flag and its values, as in --vary score=dot,additive")
     vary = dict(map(_split, varied))
-    # Each value is parsed together with the first value of every other flag. That combination will be trained, so
-    # a combination that is refused here could not have been trained.
+    # Each value is parsed together with the first value of every other flag. Such a combination is one of the
+    # variants, so a combination that is refused here could not be trained either.
     first = {name: f"--{name}={texts[0]}" for name, texts in vary.items()}
     base = make_config(task, model_choice([*argv, *first.values()]))
     for name, texts in vary.items():
@@ -123,7 +123,7 @@ def run(argv: list[str]) -> None:
     except KeyboardInterrupt:
         print_message("stopped; repeat the command to continue")
         sys.exit(130)
-    # In a pipe the table may be as wide as its content.
+    # The table in a pipe may be as wide as its content.
     print_table(comparison.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
     saved = comparison.save()
     if flags.html is not None:

@@ -25,11 +25,11 @@ class DataFlags:
     languages: tuple[str, ...] = ()
     """Codes of source and target, such as: de en. Default: de en; multi30k also has fr and cs."""
     savepath: Path = Path("data")
-    """Directory of the data sets. This one is stored in a subfolder of its name."""
+    """Directory of the data sets. This data set is stored in a subfolder of its name."""
     lenient: bool = False
     """Accept files with different numbers of lines, or with invalid UTF-8."""
     url: str | None = None
-    """Another address with the same files."""
+    """Address to download the same files from, instead of the usual one."""
 
 
 def run(argv: list[str]) -> None:

@@ -24,7 +24,7 @@ class DrawFlags:
     input: str | None = None
     """Input to trace through the model. Default: a random sample of the task."""
     plot: str = "model.svg"
-    """Output file: .svg, .png or .pdf, or .html for a page. Opened if a display is available."""
+    """Output file: .svg, .png or .pdf, or .html for a page. The file is opened if a display is available."""
     storage: RunFlags = field(default_factory=RunFlags)
 
 

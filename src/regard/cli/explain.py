@@ -30,10 +30,10 @@ class ExplainFlags:
     output: int = 0
     """Query step, from 0."""
     key: int | None = None
-    """Key step, from 0. Default: the step with the largest weight."""
+    """Key step, from 0. Default: the input step with the largest weight."""
     temperature: float = 1.0
-    """Divide the head's scores by this value before the softmax. Above 1 the weights are more uniform, below 1
-    more concentrated."""
+    """Divide the head's scores by this value before the softmax. A value above 1 makes the weights more uniform,
+    below 1 more concentrated."""
     seed: int = 0
     """Random seed of the drawn input (0 or more)."""
     json: Path | None = None

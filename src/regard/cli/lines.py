@@ -18,7 +18,8 @@ from regard.io.reading import cannot_read
 
 LENIENT_HINT = "; or read invalid bytes as unknown, with --lenient"
 LINES_PER_CHUNK = 512
-"""Number of lines read at once. Among many lines, those of similar length form batches with little padding."""
+"""Number of lines read at once. Reading many lines at once allows batches of lines with similar length, which
+need little padding."""
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def _check_begin(file: BinaryIO, name: str, *, lenient: bool | None) -> None:
 
 
 def numbered_chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield lists of lines with their numbers, from 1; single lines if they are typed in a terminal."""
+    """Yield lists of lines with their numbers, from 1; in a terminal, each line is yielded when it is typed."""
     size = 1 if file.isatty() else LINES_PER_CHUNK
     numbered = enumerate(file, start=1)
     while lines := list(islice(numbered, size)):
@@ -90,7 +91,7 @@ def read_line(line: bytes, number: int) -> str:
 
 
 def read_sentences(path: Path) -> list[str]:
-    """Return the non-blank lines of a file; raises `InputError` if it cannot be read."""
+    """Return the non-blank lines of a file; raises `InputError` if the file cannot be read."""
     with open_lines(path) as file:
         lines = [read_line(line, number) for number, line in enumerate(file, start=1)]
     return [line for line in lines if line.strip()]

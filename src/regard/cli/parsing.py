@@ -30,7 +30,8 @@ TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
 def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Flags:
-    """Parse `argv` into a dataclass of flags; `default` gives their defaults. Nested dataclasses are flattened.
+    """Parse `argv` into a dataclass of flags; the instance `default` has the default values. Nested dataclasses
+    are flattened.
 
     `_` and `-` are equal in names. Values are given as `--flag=value` or `--flag value`, booleans as `--flag`,
     `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits. Raises `InputError` with
@@ -76,7 +77,7 @@ def _refuse_renamed(default: object, argv: list[str]) -> None:
     """Raise `InputError` for the old name of a flag, unless a flag of that name exists."""
     for old, new in RENAMED.items():
         if hasattr(default, new) and take_flags(argv, [old])[0]:
-            raise InputError(f"flag --{old} is now called --{new.replace('_', '-')}: give that instead")
+            raise InputError(f"flag --{old} is now called --{new.replace('_', '-')}: give the new name")
 
 
 def _refuse_empty_paths(default: object, argv: list[str]) -> None:
@@ -88,7 +89,7 @@ def _refuse_empty_paths(default: object, argv: list[str]) -> None:
 
 
 class _Screen(io.StringIO):
-    """A buffer that looks like the standard output to the code that writes to it, with or without colours."""
+    """A buffer that supports colours if the standard output does."""
 
     def __init__(self, *, colours: bool) -> None:
         super().__init__()
@@ -262,16 +263,16 @@ def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Seq
     for flag, value in _flag_values(words):
         if flag in trained and not _same(trained[flag], value):
             return InputError(
-                f"run {folder!r} was trained with {flag} {trained[flag]}, not {value}: train another one with "
-                f"that, as in `{' '.join(['regard train', name, *words])} --savepath other`, and use that run"
+                f"run {folder!r} was trained with {flag} {trained[flag]}, not {value}: train another run with "
+                f"{value}, as in `{' '.join(['regard train', name, *words])} --savepath other`, and use that run"
             )
     return None
 
 
 def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> InputError:
-    """Return a better error for flags that the command lacks but the run's training has.
+    """Return a more specific error for flags that only the run's training has, not the command.
 
-    `own` are the command's flags. Returns `error` itself if there are no such flags, or if the run cannot be
+    `own` are the command's flags. Returns `error` unchanged if there are no such flags, or if the run cannot be
     read.
     """
     from regard.runs import SAVEPATH  # imports PyTorch
@@ -289,7 +290,7 @@ def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> I
 
 
 def _flag_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each flag with its values as text, separated by blanks."""
+    """Yield each flag, with its values as one text separated by blanks."""
     begins = [place for place, word in enumerate(words) if word.startswith("--")]
     for begin, end in itertools.pairwise([*begins, len(words)]):
         flag, equals, value = words[begin].removeprefix("--").partition("=")

@@ -21,7 +21,7 @@ PROG = "regard plot"
 DESCRIPTION = (
     "Draw a figure for a paper, with its caption and its data in files beside it. KIND: "
     f"{', '.join(FIGURE_KINDS)}. MODEL: a run (a task's name, or a folder), or an external model (a folder as of "
-    "save_pretrained, or a name on the Hugging Face Hub); positions without MODEL are the sinusoidal ones."
+    "save_pretrained, or a name on the Hugging Face Hub); without MODEL, positions draws the sinusoidal encoding."
 )
 
 
@@ -30,7 +30,7 @@ class PlotFlags:
     """Flags of the command."""
 
     output: Annotated[Path | None, arg(aliases=["-o"])] = None
-    """Output file: .pdf, .svg or .png. Default: KIND.pdf. Caption and data get the same name."""
+    """Output file: .pdf, .svg or .png. Default: KIND.pdf. The files of caption and data get the same name."""
     width: Literal["3.3", "6.9"] | None = None
     """Width in inches: of a column, or of a page. Default: 6.9 for heads, importance and positions, else 3.3."""
     style: str | None = None
@@ -42,11 +42,11 @@ class PlotFlags:
     examples: Path | None = None
     """File of texts to average over, one per line (source ||| target for encoder-decoders)."""
     layer: str | None = None
-    """Layer: a number or a name. Default: all, or the one that the caption names."""
+    """Layer: a number or a name. Default: all layers, or the layer that the caption names."""
     head: int | None = None
-    """Head of an alignment. Default: the one that the caption names."""
+    """Head of an alignment. Default: the head that the caption names."""
     samples: int | None = None
-    """Unseen inputs to average over. Default: 100, and for importance 1,000 where the task draws them."""
+    """Unseen inputs to average over. Default: 100, or, for importance, 1,000 if the task draws its samples."""
     seed: int = 0
     """Seed of drawn inputs."""
     dimensions: int = 64
@@ -70,7 +70,7 @@ def run(argv: list[str]) -> None:
     path = flags.output or Path(f"{kind}.pdf")
     check_extension(path, PICTURES)
     if flags.text is not None and flags.image is not None:
-        raise InputError("--text and --image are both given: choose one")
+        raise InputError("--text and --image exclude each other: leave out one of them")
     lines = [] if flags.examples is None else read_text(flags.examples, "give a file of texts").splitlines()
     figure = plot(
         kind,
@@ -92,7 +92,7 @@ def run(argv: list[str]) -> None:
 
 
 def _load(name: str, flags: PlotFlags) -> Any:
-    """Return a run, or else an external model."""
+    """Return the run that the flags name, or else the external model."""
     storage = flags.storage
     if is_run_folder(Path(name)) or is_run_folder(storage.savepath / name):
         return storage.load(name)

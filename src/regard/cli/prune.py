@@ -21,7 +21,7 @@ class PruneFlags:
     """Flags of the command."""
 
     heads: int = 1
-    """Number of heads to remove, one after the other. Every layer keeps at least one."""
+    """Number of heads to remove; heads are removed one by one. Every layer keeps at least one head."""
     output: Path | None = None
     """Folder of the smaller run. Default: the run's folder with the suffix -pruned."""
     overwrite: bool = False

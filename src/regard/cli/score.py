@@ -58,7 +58,7 @@ def run(argv: list[str]) -> None:
 
 
 def _read_pair(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:
-    """Return source and target of a line; None, with a warning, if it cannot be scored."""
+    """Return source and target of a line; None, with a warning, if the line cannot be scored."""
     source, tab, target = read_line(line, number).partition("\t")
     if not tab:
         print_message(f"line {number} has no tab between source and target")
@@ -67,8 +67,8 @@ def _read_pair(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | 
         print_message(f"line {number} {reason}")
         return None
     if is_blank(source):
-        print_message(f"line {number} has a blank source, whose answer is always empty: it has no score")
+        print_message(f"line {number} has a blank source, whose answer is always empty: the pair has no score")
         return None
     if is_blank(target):
-        print_message(f"line {number} has a blank target: its score is that of an empty answer")
+        print_message(f"line {number} has a blank target: the pair gets the score of an empty answer")
     return source, target

@@ -36,8 +36,8 @@ def one_line(message: str) -> str:
 def open_streams() -> None:
     """Open the standard streams that are closed, so that no file opened later gets their descriptor.
 
-    Such a stream reads nothing and drops all output. Standard error drops output that it cannot write, so that an
-    unreadable message changes neither the work nor the exit status.
+    A stream opened here reads nothing and drops all output. Standard error drops output that it cannot write, so
+    that a message that cannot be shown changes neither results nor exit status.
     """
     for descriptor in range(3):
         try:

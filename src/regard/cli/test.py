@@ -41,7 +41,7 @@ DESCRIPTION = (
 
 @dataclass(frozen=True, kw_only=True)
 class TestFlags:
-    """Flags of the command. Task and model are fixed by the run."""
+    """Flags of the command. The run determines task and model."""
 
     input: str | None = None
     """Sequence to show, such as BCCCBAABACCCA; _ is the null character. Default: a random sample."""
@@ -54,9 +54,9 @@ class TestFlags:
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     plot: str | None = None
-    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page. The page replays how
-    attention formed during training if the run has snapshots. Without a value: attention.png in the run's folder.
-    Opened if a display is available."""
+    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page. If the run has
+    snapshots, the page replays how attention formed during training. Without a value: attention.png in the run's
+    folder. The file is opened if a display is available."""
     json: Path | None = None
     """Write the report to this JSON file."""
     storage: RunFlags = field(default_factory=RunFlags)
@@ -109,7 +109,7 @@ def run(argv: list[str]) -> None:
 def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]:
     """Return `argv` without flags of the training, which the primer's scripts repeat.
 
-    Raises `InputError` if their values differ from the run's.
+    Raises `InputError` if the values of these flags differ from the run's.
     """
     own, trained = {field.name for field in dataclasses.fields(flags)}, run.config.flags()
     repeated, remaining = take_flags(argv, trained.keys() - own)

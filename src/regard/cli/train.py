@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 PROG = "regard train"
 UNSEEN_SAMPLES = {"numbers": 1000, "text": 300}
-"""Samples of the test after training, by the form of the answers. Texts take longer, so they are fewer."""
+"""Samples of the test after training, by the form of the answers. Text answers take longer to test, so fewer
+samples are tested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +57,14 @@ class TransformerChoice(ModelChoice):
 
 @dataclass(frozen=True, kw_only=True)
 class RunChoice:
-    """Folder of the run, and what to do with an existing one."""
+    """Folder of the run, and flags for an existing run in it."""
 
     savepath: Path = Path(SAVEPATH)
-    """Folder of runs. The run is saved in a folder of it, named for the task."""
+    """Folder of runs. The run is saved in a subfolder named after the task."""
     start_from: Annotated[str | None, tyro.conf.arg(name="from", aliases=("--start_from",))] = None
-    """Start with the parameters and vocabularies of this run (its folder, or its name under savepath), on other
-    text. Model and vocabulary flags are fixed; other flags default to those of the earlier run, except for text
-    and freeze."""
+    """Start from the parameters and vocabularies of an earlier run (its folder, or its name under savepath), and
+    train on other text. Model and vocabulary flags are fixed; other flags default to those of the earlier run,
+    except for text and freeze."""
     resume: bool = False
     """Continue the run in the folder, exactly as if it had not stopped. It keeps its flags."""
     overwrite: bool = False

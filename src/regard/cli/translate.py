@@ -25,7 +25,8 @@ DESCRIPTION = (
     "Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input, or "
     "the lines of standard input. RUN: a task's name, or the folder of a run. A blank line gives an empty line. "
     "Invalid UTF-8 and characters not seen in training are read as the unknown symbol. A line that is too long "
-    "gives an empty line. The last three are warnings on standard error with the line number."
+    "gives an empty line. Long lines, unknown symbols and invalid UTF-8 give warnings with the line number on "
+    "standard error."
 )
 
 
@@ -45,10 +46,10 @@ class TranslateFlags:
     n_best: int = 1
     """Number of answers per text, best first, each on its own line (at most beam)."""
     temperature: float = 0.0
-    """Above 0, sample each token from the model's distribution at this temperature instead of searching."""
+    """If above 0, sample each token from the model's distribution at this temperature instead of searching."""
     seed: int = 0
-    """Random seed of sampling (0 or more). A text and a seed give the same answer, whatever the other texts. Use
-    several seeds for several answers."""
+    """Random seed of sampling (0 or more). A text and a seed give the same answer, independently of the other
+    texts. Use several seeds for several answers."""
     scores: bool = False
     """Write each answer's log-probability (nats) and a tab before it."""
     align: bool = False
@@ -87,7 +88,7 @@ def run(argv: list[str]) -> None:
         raise InputError("--align counts words without tags: leave out --align or --tags")
     if text is not None:
         if flags.input is not None:
-            raise InputError(f"text {text!r} and --input are both given: leave out one of them")
+            raise InputError(f"text {text!r} and --input exclude each other: leave out one of them")
         plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")
         if plot is not None:
             check_extension(plot)
@@ -116,11 +117,11 @@ def run(argv: list[str]) -> None:
 
 
 def _engine_for_plot(run: SequenceRun, flags: TranslateFlags) -> EngineName:
-    """Return the engine for a plot: Regard's own search, which gives the attention of its answer."""
+    """Return the engine for a plot, Regard's own search, which gives the attention of its answer."""
     if flags.engine == "ctranslate2":
         raise InputError("--plot needs the engine regard: leave out --plot or --engine ctranslate2")
     if flags.engine == "auto" and flags.precision == "float32" and run.engines.runs_in_ctranslate2:
-        print_message("using the engine regard, as --plot needs its attention")
+        print_message("using the engine regard, because --plot needs attention weights")
     return "regard"
 
 
@@ -180,7 +181,7 @@ def _check_text(run: SequenceRun, text: str, number: int, unknown: UnknownCount)
         print_message(f"line {number} {reason}: its answer is empty")
         return None
     if note := run.unseen_length(text):
-        print_message(f"line {number} is longer than in training, which {note}")
+        print_message(f"line {number} is longer than the training data: the model {note}")
     unknown.add(run.task.source_vocabulary.encode(text))
     _warn_unknown(run, text, f"line {number}")
     return text
@@ -196,7 +197,7 @@ def _warn_unknown(run: SequenceRun, text: str, name: str) -> None:
 
 
 def _write(answers: Sequence[Answers], flags: TranslateFlags) -> None:
-    """Write `n_best` lines per text, empty ones if there are fewer answers."""
+    """Write `n_best` lines per text; lines without an answer are empty."""
     output = answer_output()
     for ranked in answers:
         for rank in range(flags.n_best):

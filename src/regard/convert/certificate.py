@@ -2,8 +2,8 @@
 
 Both models are fed the greedy translation of Regard (teacher forcing), so that every step is compared on the same
 prefix. The comparison covers log-probabilities of the tokens, logits, and the attention weights of every head,
-(B, H, Tq, Tk). Then both programs translate by themselves, greedily and with a beam. A value that a program does
-not provide is None, and `missing` gives the reason.
+(B, H, Tq, Tk). Then both programs translate without forced targets, greedily and with a beam. A value that a
+program does not provide is None, and `missing` gives the reason.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from regard.training.stored_config import file_digest
 from regard.version import __version__
 
 SENTENCES = 100
-"""Number of unseen sentences to compare by default."""
+"""Default number of unseen sentences on which both programs are compared."""
 MAX_DIFFERENCE = 1e-4
 """Largest accepted difference of logits, log-probabilities (nats) and weights."""
 BEAM = 5
@@ -62,7 +62,7 @@ class Certificate(Result):
     beam: int = BEAM
     limit: float = MAX_DIFFERENCE
     missing: dict[str, str]
-    """Fields that are None, with the reason."""
+    """The reason for each field that is None."""
     versions: dict[str, str]
     hashes: dict[str, str]
     """SHA-256 of the run's parameters and of every written file."""
@@ -72,7 +72,7 @@ class Certificate(Result):
         if self.same_tokens < 1:
             raise InputError(
                 f"{self.program} tokenizes {1 - self.same_tokens:.0%} of {self.sentences} sentences differently: "
-                f"nothing was written; it does not support this vocabulary"
+                f"nothing was written, because the program does not support this vocabulary"
             )
         for name in DIFFERENCES:
             difference = getattr(self, name)
@@ -95,14 +95,14 @@ class Certificate(Result):
 def select_sentences(run: Exportable, texts: Sequence[str], *, progress: bool = True) -> list[str]:
     """Return the texts that are short enough for the run, and print how many are skipped.
 
-    Raises `InputError` if none is left.
+    Raises `InputError` if no text is short enough.
     """
     most, encode = run.task.longest_source, run.task.source_vocabulary.encode
     selected = [text for text in texts if len(encode(text)) <= most]
     if skipped := len(texts) - len(selected):
         reason = f"{skipped:,} of {len(texts):,} sentences have more than {most:,} tokens, the maximum"
         if not selected:
-            raise InputError(f"{reason}: give shorter ones with --examples")
+            raise InputError(f"{reason}: give shorter sentences with --examples")
         print_status(f"{reason}: skipped", show=progress)
     if not selected:
         raise InputError("there are no sentences to compare both programs on: give some with --examples")
@@ -144,7 +144,7 @@ def certify(
 
 
 def read_certificate(folder: Path) -> Certificate:
-    """Read the certificate of a converted model; raises `InputError` if it is missing or damaged."""
+    """Read the certificate of a converted model; raises `InputError` if the certificate is missing or damaged."""
     return read_json(folder / CERTIFICATE_NAME, Certificate, "convert the run again")
 
 
@@ -159,7 +159,8 @@ def matches_certificate(folder: Path) -> bool:
 
 
 _BatchComparison = tuple[tuple[int, ...], dict[str, float]]
-"""Of one batch: target tokens and sentences with the same tokens, greedy and beam search; and differences."""
+"""Counts of one batch (target tokens, sentences with the same tokens, with the same greedy and beam search) and
+its differences."""
 
 
 def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _BatchComparison:
@@ -169,7 +170,7 @@ def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _B
     here = source.to(next(run.model.parameters()).device)
     same, ours = [_count_equal(source_ids, other.read(texts))], []
     for beam in (1, BEAM):
-        # Other programs have one length limit per batch, so the run gets the same.
+        # Other programs have one length limit per batch, so the run gets the same limit.
         candidates = search_batch(run.model, here, Search(beam=beam), most=most)
         ours.append([best.tokens for best, *_ in candidates])
         theirs = other.translate(source, beam=beam, most=most)
@@ -216,7 +217,7 @@ def _query_mask(layer: str, batch: PairBatch) -> Tensor:
 
 
 def _difference(ours: Tensor | None, theirs: Tensor, mask: Tensor) -> float:
-    """Return the largest absolute difference where `mask` is True; NaN if there is one."""
+    """Return the largest absolute difference where `mask` is True; NaN if a value is NaN."""
     assert ours is not None
     return float(torch.where(mask, (ours - theirs).abs(), 0.0).max())
 

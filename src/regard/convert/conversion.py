@@ -2,7 +2,7 @@
 
 An import has one shape: read the program's files, check its settings, map the names of its parameters, and return
 an `ImportedModel`. `import_model` writes the run and compares both programs. An export starts from an
-`Exportable` run and takes the same steps in the other direction.
+`Exportable` run and takes the steps of an import in reverse.
 """
 
 from __future__ import annotations
@@ -61,11 +61,12 @@ class Exportable(Protocol):
         """Return the chosen alignment heads; None if there are none."""
 
     def unseen(self, samples: int, seed: int) -> Sequence[Any]:
-        """Return pairs of source and target not used in training; raises `InputError` if there are none."""
+        """Return pairs of source and target not used in training; raises `InputError` if there are no such
+        pairs."""
 
 
 ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVocabulary
-"""Vocabularies that other programs can read."""
+"""Classes of vocabularies that other programs can read."""
 
 
 class ExportParts(NamedTuple):
@@ -101,7 +102,7 @@ def token_names(vocabulary: Vocabulary) -> list[str]:
 
 
 class ForcedOutput(NamedTuple):
-    """Output of a program with forced targets. Steps after the end of a target are undefined."""
+    """Output of a program with forced targets. Values at steps after the end of a target are undefined."""
 
     log_probabilities: Tensor
     """(B, Tt), natural logarithms, of the target tokens."""
@@ -148,7 +149,7 @@ class ImportedModel(NamedTuple):
 def check_equal(settings: Mapping[str, Any], names: Iterable[str], separator: str = "_") -> None:
     """Raise `InputError` if one of the named settings differs between encoder and decoder.
 
-    `separator` stands between the side and the setting in the program's files.
+    `separator` is the text between the side (encoder or decoder) and the setting in the program's files.
 
     >>> check_equal({"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}, ["ffn_dim"])
     """
@@ -159,14 +160,14 @@ def check_equal(settings: Mapping[str, Any], names: Iterable[str], separator: st
 
 
 def check_supported(name: str, value: Any, choices: Iterable[str]) -> None:
-    """Raise `InputError` if a setting is not among those that Regard's Transformer has."""
+    """Raise `InputError` if Regard's Transformer does not support a setting."""
     if value not in choices:
         raise InputError(f"{name} {value} is not supported: choose {', '.join(choices)}")
 
 
 @contextmanager
 def name_damaged(file: Path, mend: str) -> Iterator[None]:
-    """Raise `InputError` with the name of `file` and the remedy `mend` for a `DamageError` in the block."""
+    """Turn a `DamageError` in the block into an `InputError` that names `file` and the remedy `mend`."""
     try:
         yield
     except DamageError as error:

@@ -36,7 +36,7 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     """Write a run's Transformer for CTranslate2 to an existing folder.
 
     Raises `InputError` if CTranslate2 does not support the model, or if the extra `export` is not installed.
-    Raises `MachineError` if the disk cannot be written.
+    Raises `MachineError` if the disk cannot be written to.
     """
     specs = import_library("ctranslate2.specs", "exporting to CTranslate2", "export")
     model, config, source, target = get_ctranslate2_parts(run)
@@ -90,7 +90,7 @@ class CTranslate2Model:
     program = "ctranslate2"
     missing = {
         "logits": "CTranslate2 provides only the log-probabilities of forced tokens",
-        "weights": "CTranslate2 provides only those of one head of one layer",
+        "weights": "CTranslate2 provides only the weights of one head of one layer",
     }
 
     def __init__(self, run: Exportable, folder: Path) -> None:
@@ -109,7 +109,7 @@ class CTranslate2Model:
         )
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize texts, without the end of sequence."""
+        """Tokenize texts; the tokens do not include the end of sequence."""
         return [self._read(text) for text in texts]
 
     def force(self, batch: PairBatch) -> ForcedOutput:

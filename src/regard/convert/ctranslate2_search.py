@@ -1,16 +1,18 @@
 """Beam search by CTranslate2, with the same answers as `regard.decoding` in the same order.
 
-CTranslate2 keeps the same prefixes as `regard.decoding`. With a length penalty just above 0 it also stops by the
-same rule: as soon as there are as many finished hypotheses as beams. Four details differ:
+CTranslate2 keeps the same prefixes as `regard.decoding`. With a length penalty just above 0, CTranslate2 also
+stops by Regard's rule: as soon as there are as many finished hypotheses as beams. Four details differ:
 
 - Tokens that are never written (`NEVER`) keep their probability in Regard. CTranslate2 redistributes the
-  probability of disabled tokens. They are therefore end symbols there.
+  probability of disabled tokens. These tokens are therefore end symbols in CTranslate2.
 - The length penalty has another formula, so the hypotheses are ranked here.
-- If there are more hypotheses than beams, CTranslate2 drops the least likely. At the maximum length it ends all.
+- If there are more hypotheses than beams, CTranslate2 drops the least likely. At the maximum length, CTranslate2
+  ends all hypotheses.
 - CTranslate2 has one maximum length per batch, Regard one per source. Longer hypotheses are ignored here.
 
 If these differences could change an answer, Regard's own search answers that sentence. In a trained model this
-affects one sentence in a thousand. It affects more only if `n_best` is close to `beam` with a length penalty.
+affects one sentence in a thousand. More sentences are affected only if `n_best` is close to `beam` and there is a
+length penalty.
 """
 
 import math
@@ -30,9 +32,9 @@ from regard.decoding.translation import candidates, length_batches, longest_answ
 from regard.libraries import import_library, library_errors
 
 NO_PENALTY = 1e-9
-"""Length penalty of CTranslate2. At 0 its search would stop by another rule."""
+"""Length penalty of CTranslate2. At 0, CTranslate2's search stops by another rule than Regard's."""
 MIN_LOG_PROBABILITY = -1e30
-"""Log-probabilities below this belong to prefixes that fill a beam wider than the vocabulary."""
+"""A lower log-probability marks a prefix that only fills a beam wider than the vocabulary."""
 
 
 class CTranslate2Search:
@@ -115,7 +117,8 @@ class CTranslate2Search:
             return []
         finished.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
         if search.beam > 1:
-            # A dropped hypothesis is less likely than all kept ones, and not longer than the longest of them.
+            # A hypothesis that CTranslate2 dropped is less likely than all returned ones, and not longer than the
+            # longest of them.
             longest = max(map(len, result.hypotheses))
             if finished[search.n_best - 1].score < min(totals) / length_penalty(longest, search.length_penalty):
                 return []

@@ -1,8 +1,10 @@
 """Search engines of a run: Regard's own search, or CTranslate2 with a converted model.
 
-    RUN/engines/ctranslate2-HASH    converted model with its certificate; HASH covers everything it was made from
+    RUN/engines/ctranslate2-HASH    converted model with its certificate
 
-A model is converted when CTranslate2 is first used. Converted models of other parameters are then removed.
+HASH covers the parameters, the config, the vocabularies and the version of Regard.
+
+A model is converted when CTranslate2 is first used. The conversion removes converted models of other parameters.
 """
 
 from __future__ import annotations
@@ -86,7 +88,9 @@ class Engines:
         except RegardError as error:
             if requested:
                 raise
-            self._report(f"using Regard's own search: {str(error).removesuffix(': give --engine regard')}")
+            self._report(
+                f"using Regard's own search, because {str(error).removesuffix(': give --engine regard')}"
+            )
             return None
         if engine == "auto":
             self._report(
@@ -131,7 +135,8 @@ class Engines:
         return opened
 
     def _find(self, precision: Precision, threads: int) -> CTranslate2Search:
-        """Open the converted model; convert it first if it is missing, damaged or of other parameters."""
+        """Open the converted model. If it is missing, damaged or made from other parameters, convert the run
+        first."""
         target = self._run.folder / "engines" / f"ctranslate2-{_digest(self._run)}"
         linked = target.parent.is_symlink()
         if target.is_dir() and not linked and not convert.matches_certificate(target):
@@ -174,7 +179,7 @@ class Engines:
 
 
 def _digest(run: Exportable) -> str:
-    """Return a hash of the parameters, the vocabularies and the version of Regard."""
+    """Return a hash of the parameters, the config, the vocabularies and the version of Regard."""
     _, config, source, target = convert.get_ctranslate2_parts(run)
     settings = [__version__, to_plain(config), run.task.longest_source, run.task.longest_target]
     digest = hashlib.sha256(json.dumps([*settings, source.to_json(), target.to_json()]).encode())
@@ -185,7 +190,7 @@ def _digest(run: Exportable) -> str:
 
 
 def _random_sentences(run: Exportable) -> list[str]:
-    """Return sentences of random tokens: the text that the run was trained on may no longer exist."""
+    """Return sentences of random tokens, because the text that the run was trained on may no longer exist."""
     _, _, vocabulary, _ = convert.get_ctranslate2_parts(run)
     pieces = np.random.default_rng(0).integers(UNKNOWN + 1, len(vocabulary), (SENTENCES, PIECES))
     texts = [vocabulary.decode(row) for row in pieces.tolist()]

@@ -27,9 +27,9 @@ class Converter(NamedTuple):
     write: Callable[[Exportable, Path], None]
     """Write the model to an existing folder."""
     open: Callable[[Exportable, Path], ConvertedModel]
-    """Open the written model in the other program."""
+    """Open the exported model in the other program."""
     card: CardTemplate | None = None
-    """Parts of its model card, if it has one."""
+    """Program-specific parts of the model card; None if the program has no model card."""
 
 
 PROGRAMS: dict[str, Converter] = {
@@ -56,9 +56,9 @@ def export(
     """Export a run to another program, with a `certificate.json`, and return the new folder.
 
     `folder` defaults to a folder inside the run, named after the program. `examples` are sentences on which both
-    programs are compared (default: 100 unseen sentences of the run); those too long for the model are skipped.
-    `license` is an identifier such as cc-by-4.0 for the model card; it is required for huggingface and optional
-    for onnx.
+    programs are compared (default: 100 unseen sentences of the run); sentences that are too long for the model
+    are skipped. `license` is an identifier such as cc-by-4.0 for the model card; it is required for huggingface
+    and optional for onnx.
 
     Raises `InputError`, and writes nothing, if the program does not support the model, if its results differ from
     the run's, if the folder exists, or if the program's extra is not installed. Raises `MachineError` if the disk

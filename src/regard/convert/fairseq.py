@@ -1,9 +1,9 @@
 """Import of a fairseq Transformer (Ott et al. 2019) from a checkpoint and dictionaries.
 
-Checkpoints are read with `weights_only`, which runs no code. fairseq differs from Regard in two points. Targets
-start with the end symbol, so Regard's start symbol gets the same row and is never written. Sinusoidal positions
-start at 2, have all sines before all cosines, and have a lower last frequency than in the paper; they are
-imported as learned positions.
+Checkpoints are read with `weights_only`, which runs no code. fairseq differs from Regard in two points. fairseq's
+targets start with the end symbol, so Regard's start symbol gets the end symbol's row and is never written.
+Sinusoidal positions start at 2, have all sines before all cosines, and have a lower last frequency than in the
+paper; they are imported as learned positions.
 """
 
 import argparse
@@ -75,15 +75,16 @@ NO_WEIGHTS = re.compile(
     r"(en|de)coder\.(version|embed_positions\.(_float_tensor|weights)"
     r"|layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias))"
 )
-"""Other tensors of a checkpoint: sinusoids, and copies of encoder layers for PyTorch's fast path."""
+"""Tensors of a checkpoint that are not parameters: sinusoids, and copies of encoder layers for PyTorch's fast
+path."""
 
 
 def read_fairseq(folder: Path) -> ImportedModel:
     """Read a folder with a checkpoint, `dict.SOURCE.txt`, `dict.TARGET.txt`, and BPE codes or a SentencePiece
     model.
 
-    Raises `InputError` if it has no Transformer, if Regard's cannot represent it, if a file is damaged, or if the
-    extra `hub` is not installed, which the certificate needs.
+    Raises `InputError` if the folder has no Transformer, if Regard's Transformer cannot represent the model, if a
+    file is damaged, or if the extra `hub` is not installed, which the certificate needs.
     """
     import_library("transformers", "the certificate", "hub")
     file = _find_checkpoint(folder)
@@ -101,7 +102,7 @@ def read_fairseq(folder: Path) -> ImportedModel:
         raise damaged_file(file, describe_error(error, 100), RESTORE) from error
     known = {f"{module}.{kind}" for module in names.values() for kind in ("weight", "bias")}
     if unsupported := sorted(state.keys() - known):
-        raise InputError(f"{str(file)!r} has {unsupported[0]}: Regard's Transformer has no such part")
+        raise InputError(f"{str(file)!r} has {unsupported[0]}: Regard's Transformer does not have this part")
     if flags["joint"] and not is_same_vocabulary(*sides):
         raise InputError(
             "share_all_embeddings is on with two dictionaries: Regard needs one vocabulary per embedding matrix"
@@ -129,19 +130,20 @@ def read_fairseq(folder: Path) -> ImportedModel:
 
 def _find_checkpoint(folder: Path) -> Path:
     if not is_folder(folder):
-        raise InputError(f"{str(folder)!r} is not a folder: give one with a checkpoint and its dictionaries")
+        raise InputError(f"{str(folder)!r} is not a folder: give a folder with a checkpoint and its dictionaries")
     for name in CHECKPOINTS:
         if is_file(folder / name):
             return folder / name
     checkpoints = [path for path in list_files(folder) if path.suffix == ".pt"]
     if len(checkpoints) != 1:
         has = f"has {', '.join(path.name for path in checkpoints)}" if checkpoints else "has no checkpoint"
-        raise InputError(f"{str(folder)!r} {has}: give a folder with one, such as {CHECKPOINTS[0]}")
+        raise InputError(f"{str(folder)!r} {has}: give a folder with one checkpoint, such as {CHECKPOINTS[0]}")
     return checkpoints[0]
 
 
 def _read_checkpoint(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the settings and parameters of a checkpoint; names of older fairseq versions are updated."""
+    """Return the settings and parameters of a checkpoint, with names of older fairseq versions changed to current
+    ones."""
     settings, state = load_checkpoint(
         file, [argparse.Namespace], lambda checkpoint: (_get_settings(checkpoint), checkpoint["model"]), RESTORE
     )
@@ -159,7 +161,7 @@ def _get_settings(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _update_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights by the names used since fairseq 0.9, without other tensors."""
+    """Return the parameters by the names used since fairseq 0.9, without other tensors."""
     weights: dict[str, Tensor] = {}
     for name, value in state.items():
         norms = ["self_attn", "encoder_attn", "final"] if name.startswith("decoder") else ["self_attn", "final"]
@@ -182,7 +184,7 @@ def _make_flags(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in UNSUPPORTED:
         if value := settings.get(name):
             raise InputError(
-                f"{name} {value} is not supported by Regard's Transformer: only models without it can be imported"
+                f"{name} {value} is not supported by Regard's Transformer: choose a model without this setting"
             )
     check_equal(settings, SHARED_SETTINGS)
     width = settings["encoder_embed_dim"]
@@ -226,8 +228,8 @@ def _take_outer_weights(
 def make_sinusoids(count: int, width: int) -> Tensor:
     """Return fairseq's sinusoidal positions from 0, (count, width), with all sines before all cosines.
 
-    As in tensor2tensor, the exponent is divided by width/2 - 1. The operations have fairseq's order, so that the
-    rounding is equal.
+    As in tensor2tensor, the exponent is divided by width/2 - 1. The operations have the same order as in fairseq,
+    so that the rounding is equal.
     """
     half = width // 2
     rates = torch.exp(torch.arange(half) * -(math.log(10_000) / (half - 1)))

@@ -1,7 +1,7 @@
 """fairseq's Transformer as implemented in `transformers`, for the certificate.
 
-FSMT is fairseq's Transformer with post-norm, M2M100 the one with pre-norm. Text is tokenized by the libraries
-`tokenizers` and `sentencepiece`.
+FSMT is fairseq's Transformer with post-norm, M2M100 is fairseq's Transformer with pre-norm. Text is tokenized by
+the libraries `tokenizers` and `sentencepiece`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ class PositionTable(NamedTuple):
     vectors: Tensor
     """(T, D), by fairseq's indices."""
     learned: bool
-    """Whether they were learned; otherwise they are sinusoids."""
+    """Whether the positions were learned; otherwise they are sinusoids."""
 
 
 class FairseqModel(TransformersModel):
@@ -105,7 +105,7 @@ def _make_tokenizer(side: FairseqVocabulary, texts: Sequence[str]) -> Callable[[
         return encode
     if not isinstance(side.vocabulary, BpeCodesVocabulary):
         return str.split
-    # The library needs all intermediate pieces and all characters in its vocabulary.
+    # The library `tokenizers` needs all intermediate pieces and all characters in the vocabulary.
     codes = side.vocabulary.codes
     letters = {symbol for text in texts for letter in text for symbol in (letter, f"{letter}{END_OF_WORD}")}
     known = {piece for pair in codes for piece in (*pair, "".join(pair))} | letters

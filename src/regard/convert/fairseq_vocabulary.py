@@ -1,7 +1,7 @@
 """Read the vocabularies of a fairseq model: dictionaries, and BPE codes or a SentencePiece model.
 
 fairseq itself reads tokenized text. The segmentation is therefore looked up in the checkpoint's folder: BPE codes
-of subword-nmt or fastBPE, or a SentencePiece model. Without one, the dictionaries contain words.
+of subword-nmt or fastBPE, or a SentencePiece model. Without codes and model, the dictionaries contain words.
 """
 
 import re
@@ -46,8 +46,8 @@ def read_vocabularies(
 ) -> tuple[FairseqVocabulary, FairseqVocabulary]:
     """Return source and target vocabulary, whose embeddings have `sizes` rows.
 
-    If the checkpoint does not name its `languages` (fairseq omits those it guessed itself), the sizes determine
-    which dictionary is the source. Raises `InputError` if they are ambiguous.
+    If the checkpoint does not name its `languages` (fairseq omits languages that it guessed), the sizes determine
+    which dictionary is the source. Raises `InputError` if source and target cannot be told apart.
     """
     names = [path.name[5:-4] for path in list_files(folder) if re.fullmatch(r"dict\..+\.txt", path.name)]
     if {"source", "target"} <= set(names):
@@ -104,7 +104,7 @@ def read_vocabulary(folder: Path, language: str) -> FairseqVocabulary:
 
 
 def find_segmentation_file(folder: Path, language: str) -> Path | None:
-    """Return the file of BPE codes or the SentencePiece model of a language; None without either.
+    """Return the file of BPE codes or the SentencePiece model of a language; None if there is neither.
 
     Raises `InputError` if there are several.
     """
@@ -120,7 +120,7 @@ def find_segmentation_file(folder: Path, language: str) -> Path | None:
     ]
     if len(own or candidates) > 1:
         several = ", ".join(path.name for path in own or candidates)
-        raise InputError(f"{str(folder)!r} has {several}: keep only the one used in training")
+        raise InputError(f"{str(folder)!r} has {several}: keep only the file used in training")
     return next(iter(own or candidates), None)
 
 
@@ -131,7 +131,7 @@ def _parse_symbols(text: str) -> list[str]:
         # A third column is possible in fairseq (to overwrite special symbols), but training never writes it.
         symbol, _, count = line.rpartition(" ")
         if not symbol or not count.isdecimal():
-            raise DamageError(f"its line {number} is not a symbol with a count")
+            raise DamageError(f"line {number} of the file is not a symbol with a count")
         if symbol in symbols:
             raise DamageError(f"{shorten(symbol)} occurs twice")
         symbols[symbol] = None

@@ -6,8 +6,8 @@
     tokenizer.batch_decode(output, skip_special_tokens=True)
 
 Marian (https://marian-nmt.github.io) is the Transformer of the paper with biases in the projections; missing
-biases are exported as zeros. Its positional encoding has all sines before all cosines, Regard's alternates them.
-The exported weights are therefore permuted along the model's width.
+biases are exported as zeros. Marian's positional encoding has all sines before all cosines, Regard's alternates
+sines and cosines. The exported weights are therefore permuted along the model's width.
 """
 
 from pathlib import Path
@@ -54,7 +54,7 @@ SETTINGS = {
     "dec_layers": ("decoder_layers",),
     "inner": ("encoder_ffn_dim", "decoder_ffn_dim"),
 }
-"""Names of sizes in Regard and in Marian's config; those of a tuple are equal."""
+"""Names of sizes in Regard and in Marian's config; all Marian names of a tuple get the same size."""
 TOKENIZER: dict[str, Any] = {
     "pad_token": RESERVED[PAD],
     "eos_token": RESERVED[EOS],
@@ -120,11 +120,13 @@ def get_huggingface_parts(run: Exportable) -> ExportParts:
         raise InputError(f"hidden {config.hidden} is odd: Marian's positions need an even width")
     if run.task.shared and not config.tied:
         raise InputError(
-            "tied is off with joint on: Marian models with one vocabulary tie its matrices; train with --tied"
+            "tied is off with joint on: Marian models with one vocabulary tie all embeddings; train with --tied"
         )
     if isinstance(source, SentencePieceVocabulary):
         if source.lowercase:
-            raise InputError("the run's vocabulary lowercases text: Marian's tokenizer does not support that")
+            raise InputError(
+                "the run's vocabulary lowercases text: Marian's tokenizer does not support such vocabularies"
+            )
     elif isinstance(source, BpeCodesVocabulary):
         raise InputError(
             "tokenizer codes is not supported by Marian models: they use SentencePiece or Regard's BPE"

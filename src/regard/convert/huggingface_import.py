@@ -1,8 +1,8 @@
 """Import of a Hugging Face Marian model with its tokenizer.
 
 Special symbols move to the first four indices, and the width is permuted to Regard's order of sines and cosines.
-Marian starts targets with the padding symbol. It becomes Regard's start symbol, and Regard's padding has no
-counterpart.
+Marian starts targets with the padding symbol. Marian's padding becomes Regard's start symbol, and Regard's
+padding has no counterpart.
 """
 
 import json
@@ -50,7 +50,7 @@ MEND = "download the folder again"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 """Regard's activations by their names in Hugging Face."""
 MATRICES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
-"""Marian's source embedding, target embedding and output layer."""
+"""Names of Marian's source embedding, target embedding and output layer."""
 Vocabularies = tuple[ExportableVocabulary, ExportableVocabulary]
 
 
@@ -70,11 +70,11 @@ class _TokenizerConfig(msgspec.Struct):
 def read_huggingface(folder: Path) -> ImportedModel:
     """Read a folder written by `save_pretrained`.
 
-    Raises `InputError` if it has no Marian model, if Regard's Transformer cannot represent it, if it is damaged,
-    or if the extra `hub` is not installed.
+    Raises `InputError` if the folder has no Marian model or is damaged, if Regard's Transformer cannot represent
+    the model, or if the extra `hub` is not installed.
     """
     if not is_folder(folder):
-        raise InputError(f"{str(folder)!r} is not a folder: give one written by save_pretrained")
+        raise InputError(f"{str(folder)!r} is not a folder: give a folder written by save_pretrained")
     if not is_file(folder / "config.json"):
         raise InputError(
             f"{str(folder)!r} has no config.json, which all Hugging Face models have: for other programs give "
@@ -149,7 +149,8 @@ def _symbols(file: Path, config: Any, size: int, tokenizer: _TokenizerConfig) ->
 
 
 def _special_indices(config: Any, size: int, unknown: int) -> list[int | None]:
-    """Return Marian's indices of the special symbols; None for padding that is also the start symbol."""
+    """Return Marian's indices of the special symbols; the padding's index is None if the padding is also the
+    start symbol."""
     named = {name: getattr(config, name) for name in ("pad_token_id", "decoder_start_token_id", "eos_token_id")}
     for name, number in named.items():
         if not isinstance(number, int) or not 0 <= number < size:
@@ -171,7 +172,7 @@ def _read_exported(folder: Path, config: Any) -> tuple[Vocabularies, tuple[Rows,
     try:
         stored = parse_json(read_text(file, MEND))
         if not isinstance(stored, dict):
-            raise DamageError("it is not a JSON object")
+            raise DamageError("the file is not a JSON object")
         plain = {**stored, "added_tokens": [], "post_processor": None}
         vocabulary = SubwordVocabulary.from_json(json.dumps(plain))
     except (DamageError, InputError) as error:
@@ -182,7 +183,9 @@ def _read_exported(folder: Path, config: Any) -> tuple[Vocabularies, tuple[Rows,
     rows = list(range(len(vocabulary)))
     special = [config.pad_token_id, config.decoder_start_token_id, config.eos_token_id]
     if len(vocabulary) != config.vocab_size or special != rows[:UNKNOWN]:
-        raise damaged_file(file, f"it does not belong to the model: {', '.join(RESERVED[:UNKNOWN])} differ", MEND)
+        raise damaged_file(
+            file, f"the vocabulary does not belong to the model: {', '.join(RESERVED[:UNKNOWN])} differ", MEND
+        )
     return (vocabulary, vocabulary), (rows, rows)
 
 

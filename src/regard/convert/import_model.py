@@ -53,8 +53,8 @@ def import_model(
 
     `name` is the run's name under `savepath` (default: the name of the model's folder). `valid` and `test` are
     the run's validation and test text: a source and a target file, or one file of pairs. `examples` are sentences
-    on which both programs are compared (default: the first 100 sources of `valid`, or of `test`); those too long
-    for the model are skipped.
+    on which both programs are compared (default: the first 100 sources of `valid`, or of `test`); sentences that
+    are too long for the model are skipped.
 
     Raises `InputError`, and writes nothing, if the model cannot be represented, if its results differ from the
     other program's, if the run exists, or if the program is not installed. Raises `MachineError` if the disk
@@ -65,7 +65,7 @@ def import_model(
     folder = Path(folder)
     if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is already a run of Regard: open it with `regard show {folder}`")
-    # `resolve` raises for a link that points to itself. Such a folder is refused below, where it is read.
+    # `resolve` raises for a link that points to itself. Reading such a folder raises an error below.
     run_name = Path(os.path.realpath(folder)).name if name is None else name
     check_name(Path(run_name))
     target = Path(savepath) / run_name
@@ -99,7 +99,7 @@ def import_model(
 
 @dataclass(frozen=True)
 class _ImportedRun:
-    """The run before it is complete, for the comparison."""
+    """The imported run before its folder is complete, for the comparison with the other program."""
 
     folder: Path
     config: RunConfig
@@ -108,7 +108,7 @@ class _ImportedRun:
     model: Seq2Seq
 
     def kept_heads(self) -> None:
-        """Return None: no alignment heads have been chosen."""
+        """Return None, because an imported run has no chosen alignment heads."""
 
     def unseen(self, samples: int, seed: int) -> list[tuple[str, str]]:
         """Return the first pairs of the validation text, or of the test text."""

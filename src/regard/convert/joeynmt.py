@@ -65,14 +65,14 @@ NUMPY: list[Any] = [
     *((SCALAR, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
     *(np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.int64))),
 ]
-"""Other classes in a checkpoint: validation scores, written by NumPy 1 or 2."""
+"""Classes in a checkpoint other than tensors: validation scores, written by NumPy 1 or 2."""
 
 
 def read_joeynmt(folder: Path) -> ImportedModel:
     """Read the folder of a training: `config.yaml`, `best.ckpt`, `src_vocab.txt` and `trg_vocab.txt`.
 
-    Raises `InputError` if it has no Transformer, if Regard's cannot represent it, if a file is damaged, or if
-    JoeyNMT is not installed, which the certificate needs.
+    Raises `InputError` if the folder has no Transformer, if Regard's Transformer cannot represent the model, if a
+    file is damaged, or if JoeyNMT is not installed, which the certificate needs.
     """
     with library_errors("joeynmt", "the certificate needs joeynmt", INSTALL):
         import joeynmt.model  # noqa: F401
@@ -124,8 +124,8 @@ def _make_flags(model: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"{side}.type {kind} is not supported: only transformer can be imported")
         if part.get("layer_norm") not in ("pre", "post"):
             raise InputError(
-                f"{side}.layer_norm is neither pre nor post: JoeyNMT's default mixes them, which Regard does "
-                "not support"
+                f"{side}.layer_norm is neither pre nor post: JoeyNMT's default mixes pre-norm and "
+                "post-norm, which Regard does not support"
             )
         if (alpha := part.get("alpha", 1.0)) != 1:
             raise InputError(f"{side}.alpha {alpha} is not 1: Regard does not support weighted residuals")
@@ -146,7 +146,8 @@ def _make_flags(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _get_scale(embeddings: Mapping[str, Any], width: int) -> float:
-    """Return the factor of an embedding that undoes Regard's scaling by √D if JoeyNMT does not scale."""
+    """Return the factor on an embedding that undoes Regard's scaling by √D if JoeyNMT does not scale
+    embeddings."""
     return 1.0 if embeddings.get("scale", False) else width**-0.5
 
 
@@ -174,7 +175,7 @@ def get_tokenizer_kind(side: Mapping[str, Any]) -> str:
 
 
 def _special_symbols(data: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
-    """Return the special symbols in Regard's order; raises `InputError` for further ones."""
+    """Return the special symbols in Regard's order; raises `InputError` for further special symbols."""
     settings = data.get("special_symbols", {})
     for name in ("sep_token", "lang_tags"):
         if settings.get(name):
@@ -196,7 +197,9 @@ def _read_vocabulary(folder: Path, data: Mapping[str, Any], side: str) -> tuple[
     settings, symbols, special = data[side], _read_symbols(folder, data, side), _special_symbols(data)
     for number, token in special.values():
         if symbols[number] != token:
-            raise damaged_file(folder / f"{side}_vocab.txt", f"its symbol {number} is not {token}", RESTORE)
+            raise damaged_file(
+                folder / f"{side}_vocab.txt", f"symbol {number} of the file is not {token}", RESTORE
+            )
     first = [number for number, _ in special.values()]
     rest = [number for number in range(len(symbols)) if number not in first]
     names = [symbols[number] for number in rest]
@@ -306,7 +309,8 @@ class JoeyNMTModel:
         return [row[1:] if row[:1] == [BOS] else row for row in rows]
 
     def _exclude_padding(self, module: object, inputs: object, logits: Tensor) -> Tensor:
-        """Exclude padding from the output, as Regard does. JoeyNMT relies on training for that."""
+        """Exclude the padding symbol from the output, as Regard does. JoeyNMT itself does not exclude the padding
+        symbol."""
         del module, inputs
         return logits.index_fill(-1, self._target.there[[PAD]], -torch.inf)
 

@@ -1,6 +1,6 @@
 """The model card of an exported run (Mitchell et al. 2019).
 
-Unknown facts are omitted: languages that were not named, and measurements that were not made.
+The card omits unknown facts: languages that were not named, and figures that were not measured.
 """
 
 import json
@@ -73,7 +73,7 @@ def _data(task: Any) -> list[str]:
 
 
 def _unknown(run: Exportable) -> list[str]:
-    """Return the share of unknown tokens, if it was counted."""
+    """Return a line with the share of unknown tokens in each text, if the run has counted them."""
     shares = read_unknown(run.folder)
     return [f"- unknown tokens: {'; '.join(map(str, shares))}"] if shares else []
 

@@ -30,12 +30,12 @@ from regard.libraries import import_library, library_errors
 from regard.models import Seq2Seq
 
 USE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
-"""Usage instructions for the model card."""
+"""Instructions for use, as text of the model card."""
 STEPS = [
     "Tokenize the text with source.json, append eos_token_id, and pad a batch with pad_token_id: source.",
-    "Run encoder.onnx on it; its outputs listed in state are the initial state.",
+    "Run encoder.onnx on source; the outputs listed under state in config.json are the initial state.",
     "Run decoder.onnx on the state and token, which is bos_token_id at first.",
-    "Take the largest logit that is not in suppress_tokens: it is the next token of the output.",
+    "The next token of the output is the token with the largest logit that is not in suppress_tokens.",
     "Replace each tensor of the state by the output of the same name after 'next.', if there is one.",
     "Repeat from the third step until eos_token_id; decode the output with target.json.",
 ]
@@ -83,7 +83,7 @@ def write_onnx(run: Exportable, folder: Path) -> None:
 def make_onnx_tokenizers(run: Exportable) -> dict[str, str]:
     """Return source and target vocabulary as JSON of the `tokenizers` library.
 
-    Raises `InputError` if the library does not support the vocabulary.
+    Raises `InputError` if the library does not support a vocabulary.
     """
     vocabularies = {"source": run.task.source_vocabulary, "target": run.task.target_vocabulary}
     return {name: make_tokenizer(vocabulary).to_str(pretty=True) for name, vocabulary in vocabularies.items()}
@@ -92,8 +92,8 @@ def make_onnx_tokenizers(run: Exportable) -> dict[str, str]:
 def make_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
     """Return a tokenizer of the `tokenizers` library with the same encoding and decoding as `vocabulary`.
 
-    It adds no end of sequence. Raises `InputError` for vocabularies of imported models, which the library
-    tokenizes differently.
+    The tokenizer adds no end of sequence. Raises `InputError` for vocabularies of imported models, which the
+    library `tokenizers` tokenizes differently.
     """
     if isinstance(vocabulary, SentencePieceVocabulary):
         raise InputError(
@@ -246,7 +246,7 @@ class _OnnxSeq2Seq(Seq2Seq):
 
 
 def _describe_model(run: Exportable) -> str:
-    """Return the names of a model's custom classes, or of the model if it has none."""
+    """Return the names of a model's custom classes, or the name of the model if it has no custom classes."""
     config: Any = run.config.model
     chosen = {"model": run.config.kind} | {
         name: getattr(config, name, "") for name in ("positions", "score", "layer")

@@ -32,7 +32,8 @@ from regard.plugins import describe_error
 SIZES = {"batch": (17, 19), "source": (5, 4), "steps": (3, 2)}
 """Sizes of two traces. Comparing their tensor shapes shows which dimensions depend on which size.
 
-All sizes of a trace differ, so that a dimension is unambiguous. None is 1, which PyTorch treats as constant.
+All sizes of a trace differ, so that a dimension is unambiguous. No size is 1, because PyTorch treats a size of 1
+as constant.
 """
 SIZE_NAMES = {sizes: name for name, sizes in SIZES.items()} | {(4, 3): "steps + 1"}
 Shape = list[int | str]
@@ -160,7 +161,7 @@ class _PartTrace(NamedTuple):
 
 
 class _Trace(NamedTuple):
-    """Inputs and outputs of both parts, and the state in the decoder's inputs."""
+    """Inputs and outputs of encoder and decoder, and the state that the decoder's inputs contain."""
 
     encoder: _PartTrace
     decoder: _PartTrace
@@ -174,7 +175,7 @@ def _run_trace(model: Seq2Seq, batch: int, length: int, steps: int) -> _Trace:
     state, encoded = _encode(model, source)
     for _ in range(steps):
         state, _ = _step(model, token, state)
-    # Contiguous, as the inputs of another program are.
+    # The tensors are contiguous, like the inputs of another program.
     inputs = {"token": token} | {name: tensor.contiguous() for name, tensor in flatten_tensors(state).items()}
     return _Trace(
         _PartTrace({"source": source}, encoded), _PartTrace(inputs, _step(model, token, state)[1]), state
@@ -230,14 +231,13 @@ def _export_graph(part: nn.Module, first: _PartTrace, second: _PartTrace) -> Gra
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise InputError(
-            f"PyTorch cannot write it as ONNX ({describe_error(cause, 160)}): what it computes may depend on "
-            f"shapes, "
-            f"but not on values"
+            f"PyTorch cannot write this model as ONNX ({describe_error(cause, 160)}): its computation "
+            "may depend on shapes, but not on values"
         ) from error
 
 
 def _cosine(angles: Any) -> Any:
-    """Compute cosines as sines: many versions of ONNX Runtime lack cosines of float64."""
+    """Compute cosines as sines: many versions of ONNX Runtime do not support cosines of float64."""
     import onnx_ir
     import onnxscript
 

@@ -21,15 +21,15 @@ from regard.io.reading import check_file, damaged_file
 Loaded = TypeVar("Loaded")
 
 MISSING_LOGIT = -100.0
-"""Logit of a symbol that the other program lacks: its probability is zero in float32."""
+"""Logit of a symbol that the other program does not have: its probability is zero in float32."""
 READERS = ("query", "key", "value", "inner")
-"""Regard's modules whose columns of the weight run over the width of the states."""
+"""Regard's modules in whose weight each column belongs to a dimension of the states."""
 WRITERS = ("output", "outer", "norm")
-"""Regard's modules whose rows of the weight, and whose bias, run over the width of the states."""
+"""Regard's modules in whose weight and bias each row belongs to a dimension of the states."""
 
 
 class NameTable(NamedTuple):
-    """Names of a Transformer's modules. All tables have the same order."""
+    """Names of a Transformer's modules. The entries of all tables have the same order."""
 
     attention: tuple[str, ...]
     """Projections of queries, keys, values and contexts."""
@@ -73,7 +73,7 @@ MARIAN = NameTable(
 )
 """Marian (Junczys-Dowmunt et al. 2018) as in Hugging Face."""
 FAIRSEQ = MARIAN._replace(prefix="")
-"""Hugging Face's Marian was derived from fairseq's code."""
+"""Hugging Face's Marian uses fairseq's names, because it was derived from fairseq's code."""
 JOEYNMT = NameTable(
     attention=("q_layer", "k_layer", "v_layer", "output_layer"),
     encoder=(("src_src_att", "layer_norm"),),
@@ -85,7 +85,8 @@ JOEYNMT = NameTable(
 def module_names(table: NameTable, flags: Mapping[str, Any]) -> dict[str, str]:
     """Return the program's name of each module of a Transformer's layers, by Regard's name.
 
-    `flags`: `enc_layers`, `dec_layers` and `pre_norm`, with which each stack ends in a normalization.
+    `flags`: `enc_layers`, `dec_layers` and `pre_norm`; with `pre_norm`, each stack ends in a
+    normalization.
 
     >>> names = module_names(MARIAN, {"enc_layers": 1, "dec_layers": 0, "pre_norm": False})
     >>> names["encoder.layers.0.self_attention.query"]
@@ -141,7 +142,7 @@ def get_sines_first_order(width: int) -> Tensor:
 
 
 Rows = Sequence[int | None]
-"""The program's index of each symbol of a run's vocabulary; None if the program lacks the symbol."""
+"""The program's index of each symbol of a run's vocabulary; None if the program does not have the symbol."""
 
 
 class IndexMap:
@@ -152,7 +153,7 @@ class IndexMap:
     """
 
     def __init__(self, rows: Rows) -> None:
-        # Programs without a padding symbol pad with the start symbol.
+        # If a program has no padding symbol, the start symbol pads its batches.
         self.there = torch.tensor([rows[BOS] if row is None else row for row in rows])
         """(V,) int64: the program's index of each symbol."""
         self._here = {row: index for index, row in enumerate(rows) if row is not None}
@@ -160,11 +161,11 @@ class IndexMap:
         self._bias = start_symbol_bias(rows)
 
     def back(self, theirs: Sequence[int]) -> list[int]:
-        """Return the run's indices of some of the program's."""
+        """Return the run's indices for indices of the program."""
         return [self._here[index] for index in theirs]
 
     def answers(self, theirs: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return the program's answers by the run's indices, without the end symbol and what follows it."""
+        """Return the program's answers as the run's indices, up to and without the end symbol."""
         rows = [self.back(row) for row in theirs]
         return [row[: row.index(EOS)] if EOS in row else row for row in rows]
 
@@ -190,7 +191,7 @@ def select_rows(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
 
 
 class OuterWeights(NamedTuple):
-    """Matrices (V', D) of a model outside of its layers, by the program's indices."""
+    """Embedding and output matrices (V', D) of a model, with rows in the order of the program's indices."""
 
     source: Tensor
     target: Tensor
@@ -202,7 +203,7 @@ def convert_outer_weights(
 ) -> dict[str, Tensor]:
     """Return embeddings and output layer (V, D) by Regard's names, undoing the permutation `order` (D,).
 
-    A matrix that `flags` (`joint`, `tied`) make equal to another is left out.
+    The result omits a matrix that equals another one by the flags `joint` and `tied`.
     """
     matrices = {"target_embedding.weight": select_rows(outer.target, rows[1])}
     if not flags["joint"]:
@@ -217,7 +218,7 @@ def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Lo
     """Load another program's checkpoint without running its code, and return `part` of it.
 
     Only tensors and the classes in `allowed` are read. Raises `InputError`, with the remedy `mend`, if the file
-    holds anything else or lacks the part.
+    holds other classes or does not have the part.
     """
     check_file(file)
     try:
@@ -225,12 +226,17 @@ def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Lo
             return part(torch.load(file, map_location="cpu", weights_only=True))
     except Exception as error:  # torch.load raises many kinds of errors for damaged files
         unsafe = re.search(r"GLOBAL (\S+)", str(error))
-        reason = f"it holds {unsafe[1]}, which was not run" if unsafe else "it is damaged, or of another program"
-        raise damaged_file(file, f"it cannot be read as weights ({reason})", mend) from error
+        reason = (
+            f"the file holds {unsafe[1]}, which was not run"
+            if unsafe
+            else "the file is damaged, or another program wrote it"
+        )
+        raise damaged_file(file, f"the file cannot be read as weights ({reason})", mend) from error
 
 
 def check_tensors(file: Path, part: str, state: Any, mend: str) -> dict[str, Tensor]:
-    """Return a checkpoint's parameters in float32; raises `InputError` if they are no tensors by name."""
+    """Return a checkpoint's parameters in float32; raises `InputError` if the parameters are not a mapping from
+    names to tensors."""
     if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise damaged_file(file, f"its {part} holds more than tensors", mend)
+        raise damaged_file(file, f"the file's {part} holds more than tensors", mend)
     return {name: tensor.float() for name, tensor in state.items()}

@@ -1,4 +1,4 @@
-"""Models opened by `transformers`, for certificates."""
+"""Models that the library `transformers` runs, for the comparison in a certificate."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from regard.libraries import import_library, library_errors, offline
 
 
 class TransformersModel:
-    """An encoder-decoder of `transformers`. `source` and `target` map its token indices to the run's.
+    """An encoder-decoder of `transformers`. `source` and `target` map the model's token indices to the run's.
 
     Subclasses define `read`, the tokenizer.
     """
@@ -77,7 +77,8 @@ class TransformersModel:
 class MarianModel(TransformersModel):
     """A folder with a Marian model and its tokenizer, opened by `transformers`.
 
-    `rows` gives Marian's index of each symbol of the run's source and target vocabulary; None if they are equal.
+    `rows` gives Marian's index of each symbol of the run's source and target vocabulary; None if the indices are
+    equal.
     """
 
     def __init__(self, run: Exportable, folder: Path, rows: tuple[Rows, Rows] | None = None) -> None:
@@ -97,7 +98,7 @@ def load_marian(folder: Path) -> tuple[Any, Any]:
 
     Raises `InputError` if transformers is not installed or cannot load the folder.
     """
-    transformers = import_library("transformers", "importing a model of Hugging Face", "hub")
+    transformers = import_library("transformers", "importing a Hugging Face model", "hub")
     failure = f"{str(folder)!r} cannot be loaded"
     with (
         library_errors("transformers", failure, "download it again"),
@@ -126,7 +127,7 @@ def load_marian(folder: Path) -> tuple[Any, Any]:
 
 @contextmanager
 def quiet_transformers(transformers: Any) -> Iterator[None]:
-    """Hide progress bars and warnings of the library; everything they report is checked here."""
+    """Hide progress bars and warnings of the library; Regard itself checks what the warnings report."""
     logging = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

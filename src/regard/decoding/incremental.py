@@ -20,7 +20,8 @@ from regard.fast.onednn import packed_logits
 from regard.models import Seq2Seq, Transformer
 
 MAX_FAST_WIDTH = 16
-"""Prefixes up to which `FastTransformer` is faster: each computes scores for the keys of all prefixes."""
+"""Largest number of prefixes for which `FastTransformer` is faster: each prefix computes scores for the keys of
+all prefixes."""
 
 
 class IncrementalDecoder(Protocol):
@@ -50,7 +51,7 @@ class ModuleDecoder:
 def make_decoder(model: Seq2Seq | IncrementalDecoder, width: int = 1) -> IncrementalDecoder:
     """Return a decoder for a search with `width` prefixes, valid until the parameters of the model change.
 
-    An object that is not a `Seq2Seq` is already a decoder.
+    A `model` that is not a `Seq2Seq` is already a decoder, and is returned unchanged.
     """
     if not isinstance(model, Seq2Seq):
         return model

@@ -1,9 +1,10 @@
 """Search for the targets that a model finds most likely: greedy search, sampling and beam search.
 
-Greedy search extends one prefix of each source by the most likely token, sampling by a random one. Beam search
-keeps the best `width` prefixes: each step extends every prefix by every token, and keeps the best extensions.
-Those that end are finished and compete by their score, `log-probability / length_penalty`. A source is done when
-`width` of its hypotheses are finished, or when no prefix can overtake the finished ones.
+Greedy search extends one prefix of each source by the most likely token, sampling extends it by a random token.
+Beam search keeps the best `width` prefixes: each step extends every prefix by every token, and keeps the best
+extensions. Prefixes with an end symbol are finished hypotheses, ranked by their score, `log-probability /
+length_penalty`. A source is done when `width` of its hypotheses are finished, or when no prefix can overtake the
+finished ones.
 
 Letters: B sources, K prefixes of each, V target vocabulary.
 """
@@ -25,9 +26,10 @@ from regard.models import Seq2Seq
 NEVER = (PAD, BOS, UNKNOWN)
 """Tokens that are never written."""
 COLDEST, HOTTEST = 1e-3, 1e3
-"""Temperatures beyond which only the likeliest token is drawn, or all tokens are equally likely."""
+"""Allowed temperatures. Below this range only the likeliest token is drawn, above it all tokens are equally
+likely."""
 LARGEST_PENALTY = 10
-"""Beyond it only length counts, and its powers soon overflow."""
+"""With a larger exponent only the length counts, and the powers overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,8 @@ class Hypothesis:
     tokens: list[int]
     """Vocabulary indices, without the end of sequence."""
     log_probability: float
-    """Natural logarithm of the probability of the tokens, and of the end if it was reached."""
+    """Natural logarithm of the probability of the tokens, and of the end of sequence if the hypothesis has
+    one."""
     score: float
     """Rank among hypotheses: log-probability over length penalty."""
     finished: bool
@@ -54,13 +57,13 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """Return one hypothesis for each source (B, Ts), of at most `max_len` tokens.
 
-    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. Finished sources
-    take no more steps. `scored`: False skips log-probabilities, which are NaN then.
+    `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. Finished
+    sources take no more steps. `scored`: If False, log-probabilities are not computed, and are NaN.
     """
 
     def most_likely(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
         del rows, time
-        # A softmax over the vocabulary does not change which token is the most likely.
+        # Greedy search needs no softmax, because a softmax does not change which token is the most likely.
         values = log_probabilities(logits) if scored else mask_special_tokens(logits)
         tokens = argmax(values)
         best = values.gather(1, tokens)
@@ -81,14 +84,14 @@ def sample(
 ) -> list[Hypothesis]:
     """Return one hypothesis for each source, sampled from the model; other arguments as in `greedy_search`.
 
-    `seeds`: one for each source, so that its result does not depend on the other sources. `temperature`: divisor
-    of the logits; below 1 likely tokens become likelier. `log_probability` is that of the model without
-    temperature. Raises `InputError` for a temperature out of range.
+    `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
+    `temperature`: divisor of the logits; below 1 likely tokens become likelier. `log_probability` is computed
+    without the temperature. Raises `InputError` for a temperature out of range.
     """
     if not COLDEST <= temperature <= HOTTEST:
         raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
 
-    # One number for each source and step, drawn on the CPU: the same on every device.
+    # One random number for each source and step, drawn on the CPU so that it is the same on every device.
     steps = max(source_limits(max_len, len(source))) + 1
     uniform = torch.stack(
         [torch.rand(steps, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
@@ -114,7 +117,7 @@ def _decode(
     choose: Callable[[Tensor, Sequence[int], int], tuple[Tensor, Tensor | None]],
     max_len: int | Sequence[int],
 ) -> list[Hypothesis]:
-    """Decode with `choose`, which maps logits (B, V), the rows' sources and the step to tokens (B, 1).
+    """Decode with `choose`, which maps logits (B, V), the source of each row, and the step to tokens (B, 1).
 
     `choose` also returns the tokens' log-probabilities, or None.
     """
@@ -168,14 +171,14 @@ def check_beam(width: int, n_best: int, alpha: float) -> None:
 
 
 class Step(NamedTuple):
-    """One step of a search, for all sources that are not done."""
+    """One step of a search, for all unfinished sources."""
 
     log_probs: Tensor
     """Log-probabilities of each token after each prefix, (B, K, V)."""
     ends: list[tuple[int, int, float]]
     """Source, prefix and log-probability of each finished hypothesis."""
     parents: Tensor
-    """The prefix that each new one extends, (B, K')."""
+    """Index of the prefix that each new prefix extends, (B, K')."""
     tokens: Tensor
     """The added tokens, (B, K')."""
     totals: Tensor
@@ -198,10 +201,10 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
 
-    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. `width`: prefixes
-    kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities, larger values
-    prefer longer hypotheses. If fewer than `n_best` finish in time, unfinished ones follow. `on_step` is called
-    with every step. Raises `InputError` for numbers out of range.
+    `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. `width`:
+    prefixes kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities, larger
+    values prefer longer hypotheses. If fewer than `n_best` hypotheses finish in time, unfinished ones follow.
+    `on_step` is called with every step. Raises `InputError` for numbers out of range.
     """
     check_beam(width, n_best, alpha)
     device, limits = source.device, source_limits(max_len, len(source))
@@ -226,7 +229,8 @@ def beam_search(
         state, totals = state.choose(parents), new_totals
         extended = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
         prefixes = torch.cat([extended, tokens.unsqueeze(-1)], dim=-1)
-        # Scores are negative, so dividing by the penalty of the longest length bounds what a prefix can reach.
+        # Log-probabilities are negative, so the penalty of the longest length gives an upper bound of a prefix's
+        # score.
         going = [
             time < limits[index]
             and not _done(finished[index], best / length_penalty(limits[index] + 1, alpha), width, n_best)
@@ -254,18 +258,19 @@ def _best_extensions(
 ) -> tuple[list[tuple[int, int, float]], Tensor, Tensor, Tensor]:
     """Extend prefixes with `totals` (B, K) by every token with `log_probs` (B, K, V), and keep the best.
 
-    Returns those of the best `width` extensions that end, as (row, parent, log-probability); and the best `width`
-    that go on: parents, tokens and log-probabilities, (B, K') each, best first.
+    Returns the finished extensions among the best `width`, as (row, parent, log-probability), and the best
+    `width` unfinished extensions: parents, tokens and log-probabilities, (B, K') each, best first.
     """
     prefixes, symbols = log_probs.shape[1:]
-    # At most one extension of each prefix ends, so twice the width contains `width` that go on.
+    # At most one extension of each prefix ends, so the best `2 * width` extensions contain `width` unfinished
+    # ones.
     totals, indices = topk(log_probs, totals, min(2 * width, prefixes * symbols))
     check_finite(totals)  # NaN counts as the largest value
     parents, tokens = indices // symbols, indices % symbols
     ending = tokens == EOS
     rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
     ends = zip(rows.tolist(), parents[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
-    # A stable sort puts those that end last, where the width cuts them off.
+    # A stable sort puts the finished extensions last, where the width cuts them off.
     order = ending.int().argsort(dim=1, stable=True)[:, : min(width, prefixes * (symbols - 1))]
     return list(ends), parents.gather(1, order), tokens.gather(1, order), totals.gather(1, order)
 
@@ -287,7 +292,8 @@ def _hypothesis(prefix: Tensor, total: float, penalty: float, *, finished: bool)
 
 
 def source_limits(max_len: int | Sequence[int], count: int) -> list[int]:
-    """Return the largest number of tokens for each of `count` sources, from one limit or one for each.
+    """Return the largest number of tokens for each of `count` sources, given one limit for all sources or one for
+    each.
 
     >>> source_limits(9, 2)
     [9, 9]
@@ -298,7 +304,7 @@ def source_limits(max_len: int | Sequence[int], count: int) -> list[int]:
 def log_probabilities(logits: Tensor) -> Tensor:
     """Return log-probabilities (..., V) of logits, in float32 at least; -inf for special tokens.
 
-    They overwrite the logits, which halves the memory that a CPU's caches have to hold.
+    The log-probabilities overwrite the logits, which halves the memory in a CPU's caches.
     """
     logits = logits if logits.dtype == torch.float64 else logits.float()
     return mask_special_tokens(torch.log_softmax(logits, -1, out=logits))
@@ -318,16 +324,17 @@ def mask_special_tokens(values: Tensor) -> Tensor:
 def check_finite(values: Tensor) -> None:
     """Raise `InputError` if log-probabilities or logits are NaN or infinite; -inf is allowed.
 
-    The training diverged then, or the weights are damaged.
+    Such values mean that the training diverged, or that the weights are damaged.
     """
     if not bool((values < torch.inf).all()):
         raise InputError(
-            "the model's probabilities are not finite: train it again with a lower --lr, or restore its weights"
+            "the model's probabilities are not finite: train it again with a lower --lr, or restore the weights"
         )
 
 
 def compact_rows(going: Sequence[bool]) -> list[int]:
-    """Return the rows that go on, with later ones in the places of those that do not, so that the fewest move.
+    """Return the rows of unfinished sources; later rows replace those of finished sources, so that the fewest
+    rows move.
 
     >>> compact_rows([True, False, True, True])
     [0, 3, 2]

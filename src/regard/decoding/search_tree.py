@@ -1,4 +1,4 @@
-"""The tree of all prefixes that a search kept, with the alternatives for the next token."""
+"""The tree of all prefixes in the beam of a search, with the alternatives for the next token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Branch(Result):
     """One token that a search added to a prefix."""
 
     parent: int | None
-    """Number of the previous branch; None at the beginning."""
+    """Number of the previous branch; None for the first token of an answer."""
     step: int
     """Position of the token in the answer, from 0."""
     label: str
@@ -46,12 +46,12 @@ class Branch(Result):
     ended: bool
     """Whether the token is the end of the sequence."""
     followers: list[Possible] = field(default_factory=list)
-    """Alternatives for the next token, the likeliest first; empty where the search stopped."""
+    """Alternatives for the next token, the likeliest first; empty if the search stopped there."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SearchTree(Result):
-    """All prefixes that a search kept."""
+    """All prefixes in the beam of a search."""
 
     input: str
     beam: int
@@ -60,7 +60,7 @@ class SearchTree(Result):
     branches: list[Branch]
     """All branches; each comes after its parent."""
     best: list[int]
-    """Numbers of the answer's branches, from its first token on."""
+    """Numbers of the best answer's branches, from the first token on."""
 
     def path(self, number: int) -> list[int]:
         """Return the tokens up to a branch, without the end of sequence."""
@@ -77,7 +77,7 @@ class SearchTree(Result):
         return [number for number in range(len(self.branches)) if number not in parents]
 
     def summary(self) -> str:
-        """Return input, beam and the numbers of tokens and answers in one line."""
+        """Return the input, the beam size, and the numbers of tokens and answers in one line."""
         ended = sum(branch.ended for branch in self.branches)
         return f"{self.input!r}, beam {self.beam}: {len(self.branches)} tokens tried, {ended} answers"
 
@@ -152,7 +152,7 @@ class _TreeBuilder:
         ]
 
     def _followers(self, probabilities: Tensor) -> list[Possible]:
-        # Sorted once here, so that a page need not hold the whole vocabulary for each branch.
+        # The probabilities are sorted here, so that a page need not store the whole vocabulary for each branch.
         shares, tokens = probabilities.topk(min(FOLLOWERS, len(probabilities)))
         labels = [label for token in tokens.tolist() for label in self.vocabulary.labels([token])]
         return [

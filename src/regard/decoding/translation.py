@@ -15,7 +15,7 @@ from regard.result import Result
 from regard.streams import derive_seed
 
 SLACK = 50
-"""Tokens that an answer may have beyond twice the number of its source."""
+"""Number of tokens that an answer may have beyond twice the number of its source's tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -30,13 +30,13 @@ class Candidate(Result):
     score: float
     """Rank among answers: log-probability over length penalty."""
     finished: bool
-    """Whether the model ended it before the length limit."""
+    """Whether the model ended the answer before the length limit."""
 
     def __str__(self) -> str:
         return self.text
 
     def summary(self) -> str:
-        """Return text and log-probability in one line."""
+        """Return the text and the log-probability in one line."""
         return f"{self.text!r}, log-probability {self.log_probability:.4f}"
 
 
@@ -52,7 +52,7 @@ class Search:
     n_best: int = 1
     """Number of answers for each text, at most beam."""
     temperature: float = 0.0
-    """Above 0: sample each token from the model's distribution at this temperature, instead of searching."""
+    """If above 0, sample each token from the model's distribution at this temperature, instead of searching."""
     seed: int = 0
     """Seed of sampling. The same text and seed give the same answer, independent of the other texts."""
 
@@ -76,11 +76,13 @@ def translate(
     options that exclude each other.
     """
     if search.temperature and search.beam > 1:
-        raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
+        raise InputError(
+            f"temperature {search.temperature} and beam {search.beam} exclude each other: leave out one of them"
+        )
     sources = list(map(source_vocabulary.encode, texts))
     batches = length_batches(sources, batchsize)
     answers: list[list[Candidate]] = [[] for _ in texts]
-    # One decoder for all batches: it packs the weights of the model once.
+    # All batches share one decoder, which packs the weights of the model once.
     model.eval()
     decoder, device = make_decoder(model, search.beam), next(model.parameters()).device
 
@@ -104,7 +106,7 @@ def length_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[lis
     >>> length_batches([[4], [4, 5, 6], [4, 5]], 2)
     [[1, 2], [0]]
     """
-    # The longest come first, so that the batches at the end of a parallel search are short.
+    # The longest texts come first, so that the batches at the end of a parallel search are short.
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
     return [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
 
@@ -129,8 +131,8 @@ def search_batch(
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts).
 
-    `most`: length limit in tokens, one for all or one for each source. `seeds`: for sampling, one for each
-    source. `scored`: as in `translate`.
+    `most`: length limit in tokens, a single limit or a limit for each source. `seeds`: a seed for each source,
+    for sampling. `scored`: as in `translate`.
     """
     mask = source != PAD
     if search.temperature:
@@ -150,7 +152,7 @@ def search_batch(
 
 
 def blank_answer(text: str = "") -> Candidate:
-    """Return the answer to a blank text: without a search, and with probability 1.
+    """Return the answer to a blank text, an empty text with probability 1, without a search.
 
     >>> str(blank_answer())
     ''

@@ -19,7 +19,7 @@ class Quality:
     exact_match: float
     """Share (0 to 1) of translations that equal the reference; case as in `chrf`."""
     signatures: dict[str, str]
-    """sacrebleu's signature of each of the first three scores, by name."""
+    """sacrebleu's signature of each score that has one, by the score's name."""
     tokenizer: str
     """sacrebleu's tokenizer for BLEU."""
 
@@ -64,7 +64,8 @@ def bleu(
 ) -> float:
     """Return the BLEU of translations against one reference each, 0 to 100.
 
-    `tokenize`: a tokenizer of sacrebleu; default one for the script of the references (`choose_bleu_tokenizer`).
+    `tokenize`: a tokenizer of sacrebleu; by default the tokenizer for the script of the references
+    (`choose_bleu_tokenizer`).
 
     >>> round(bleu(["a b c d e"], ["a b c d e"]))
     100

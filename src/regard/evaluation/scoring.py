@@ -15,7 +15,7 @@ from regard.models import Seq2Seq
 from regard.result import Result
 
 STEPS_AT_ONCE = 128
-"""Steps whose logits are computed together; more would need more memory."""
+"""Number of steps whose logits are computed together; a larger number needs more memory."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -82,7 +82,7 @@ def score_pairs(
 
 @torch.inference_mode()
 def _score(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> list[Scored]:
-    """Score a batch; `logits`: the model's vocabulary layer, applied only to steps with a target."""
+    """Score a batch; `logits`: the model's vocabulary layer, which is applied only to steps with a target."""
     batch = batch.to(next(model.parameters()).device)
     with OneDNNMode():
         states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask))

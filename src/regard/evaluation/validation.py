@@ -16,8 +16,9 @@ from regard.tasks import AnyTask, Translation
 class Validation:
     """Measures the BLEU of models on the validation text of a task, with greedy search.
 
-    `tokenize`: the tokenizer for BLEU, the same for all validations; default one for the script of the text.
-    `show`: print what is used for validation. Raises `InputError` if the text cannot be read.
+    `tokenize`: the tokenizer for BLEU, the same for all validations; by default the tokenizer for the script of
+    the text.
+    `show`: print the text and the tokenizer of the validation. Raises `InputError` if the text cannot be read.
     """
 
     def __init__(

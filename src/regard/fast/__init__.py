@@ -1,12 +1,12 @@
 """Fast paths: code that gives the results of the plain modules in less time.
 
-The plain path is complete and is the one to read: the modules of `attention` and `models`, autograd, PyTorch's
-optimizer, and a search through `Seq2Seq.step`. Each file here begins with the code that it replaces, its gain
-with the source of the figure, and the conditions under which it is not used.
+The plain path is complete, and easier to read: the modules of `attention` and `models`, autograd, PyTorch's
+optimizer, and a search through `Seq2Seq.step`. The docstring of each file here names the code that the file
+replaces, the gain with the source of the figure, and the conditions under which the file is not used.
 
 The environment variable `REGARD_REFERENCE=1` switches all fast paths off. This package imports nothing else of
-Regard: it works on the tensors and modules that it receives. It is the only one that calls private functions
-of PyTorch.
+Regard: it works on the tensors and modules that it receives. Only this package calls private functions of
+PyTorch.
 
 | file | replaces |
 |---|---|

@@ -1,11 +1,11 @@
 """Fused steps of Adam and of the moving average.
 
-Replaces: `torch.optim.Adam` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
+Replaces `torch.optim.Adam` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
 Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, 0.9 s of a training of Counting that
-  takes 1.2 s; around the step it does half as much work again for small models
+  takes 1.2 s; for small models, the optimizer's other work takes half as long as the step itself
   (docs/dev/benchmarks.md, "The primer's
   tasks").
-Not used: with `REGARD_REFERENCE=1`.
+The fast path is not used with `REGARD_REFERENCE=1`.
 
 The arithmetic is PyTorch's own fused kernel, so parameters are the same to the last bit as those of
 `torch.optim.Adam(fused=True)`.
@@ -49,5 +49,6 @@ def fused_adam_step(
 
 
 def fused_lerp(averages: Sequence[Tensor], parameters: Sequence[Tensor], weight: float) -> None:
-    """Move averages towards parameters by a share of the difference, in place, as PyTorch's `swa_utils` does."""
+    """Move averages towards parameters in place, by a share of their difference, as PyTorch's `swa_utils`
+    does."""
     torch._foreach_lerp_(list(averages), list(parameters), weight)

@@ -1,15 +1,16 @@
 """Additive scores `v · tanh(q + k)` without a tensor of all pairs.
 
-Replaces: `regard.attention.scores.pairwise_scores`, the equation in one line.
+Replaces `regard.attention.scores.pairwise_scores`, the equation in one line.
 Gain: `tanh` by a sigmoid takes a sixth of PyTorch's time
   (docs/dev/benchmarks.md, "Recurrent encoder-decoders"). A
   backward pass over 8 x 512 x 512 pairs of width 256 takes under 200 MiB instead of 2,000
   (tests/fast/test_additive.py).
-Not used: in compiled code, with `REGARD_REFERENCE=1`. Gradients of gradients use the equation.
+The fast path is not used in compiled code, or with `REGARD_REFERENCE=1`. Second derivatives are computed from
+  the plain equation.
 
-All pairs take `Tq Tk D` numbers several times over, and reading and writing them is most of the time. Here a
-block of pairs that fits the processor's cache is computed, used and dropped, in the forward pass and again in the
-backward pass.
+A tensor of all pairs has `Tq Tk D` numbers; reading and writing several such tensors takes most of the time. Here
+a block of pairs that fits the processor's cache is computed, used and discarded, in the forward pass and again in
+the backward pass.
 """
 
 import math
@@ -50,7 +51,8 @@ class _BlockwiseScores(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Tensor, int]:
-        """Support `torch.func.vmap`: its batch joins the samples, unless each part has another energy."""
+        """Support `torch.func.vmap`: its batch is merged into the dimension of samples, unless `energy` differs
+        within the batch."""
         count = info.batch_size
         query, keys, energy = (
             part.expand(count, *part.shape) if dim is None else part.movedim(dim, 0)
@@ -94,7 +96,8 @@ def _tanh_of_pairs(query: Tensor, keys: Tensor, samples: slice, rows: slice) -> 
 
 
 def _blocks(query: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Yield blocks that cover all pairs: rows of one sample, or several whole samples where these are small."""
+    """Yield blocks that cover all pairs: rows of one sample, or several whole samples if the samples are
+    small."""
     rows = max(1, BLOCK // max(1, keys.shape[1] * keys.shape[2]))
     samples = max(1, rows // max(1, query.shape[1]))
     for sample in range(0, len(query), samples):

@@ -1,14 +1,15 @@
 """All target steps of a recurrent decoder that feeds attention back to its LSTM, as one operation.
 
-Replaces: the loop over `RecurrentDecoder.step` under autograd.
+Replaces the loop over `RecurrentDecoder.step` under autograd.
 Gain: part of 2.1x to 2.8x JoeyNMT's speed in training Bahdanau's decoder and Luong's with input feeding
   (docs/dev/benchmarks.md, "Recurrent encoder-decoders").
-Not used: for a GRU, own scores, samples with nothing to attend, scheduled sampling, autocast, compiled code,
-  while attention is recorded or changed, and with `REGARD_REFERENCE=1` (`RecurrentDecoder` decides).
+The fast path is not used for a GRU, custom scores, samples that are only padding, scheduled sampling, autocast,
+  compiled code, while attention is recorded or changed, or with `REGARD_REFERENCE=1` (`RecurrentDecoder`
+  decides).
 
-Under autograd, bookkeeping of about a hundred small operations per step takes most of the time. Here the steps
-run in a loop without it, and backpropagation through time is written out. Gradients that are sums over all steps
-are one product at the end.
+Under autograd, the bookkeeping for about a hundred small operations per step takes most of the time. Here the
+steps run in a loop without autograd, and backpropagation through time is written out. A gradient that is a sum
+over all steps is computed by one product at the end.
 
 Letters: T target steps, B samples, D width of the state, M of the memory, G = 4 D gates.
 """
@@ -25,14 +26,14 @@ from regard.fast.step_attention import ProductAttention
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """Where the context goes, and which state is the query (see `models.recurrent_decoder`)."""
+    """Place of the context in the decoder, and the state that is the query (see `models.recurrent_decoder`)."""
 
     context_to_cell: bool
     """The cell reads the context that the previous state attends to."""
     input_feeding: bool
     """The cell reads the output of the previous step."""
     query_previous: bool
-    """The query is the previous state, otherwise the current one."""
+    """Whether the query is the previous state; if not, it is the current state."""
 
 
 def run_decoder(
@@ -43,7 +44,7 @@ def run_decoder(
     weights: tuple[Tensor, Tensor, Tensor],
     combine: Tensor | None,
 ) -> Tensor:
-    """Return the outputs (B, T, D) for the embeddings' part of all gates (B, T, G).
+    """Return the outputs (B, T, D) for `gates` (B, T, G), the part of all gates that comes from the embeddings.
 
     `initial`: state and cell before the first step, (B, D). `weights`: from context or fed output to gates (any,
     G), from state to gates (D, G), and the bias. `combine`: weight of the output layer (D, M + D).
@@ -153,7 +154,8 @@ class _FusedDecoder(torch.autograd.Function):
 
 
 def _tanh_of_half(doubled: Tensor) -> Tensor:
-    """Turn 2z into tanh z = 2 σ(2z) - 1 in place: PyTorch's sigmoid takes a sixth of the time of its tanh."""
+    """Turn 2z into tanh z = 2 σ(2z) - 1 in place: PyTorch's sigmoid takes a sixth of the time of PyTorch's
+    tanh."""
     return doubled.sigmoid_().mul_(2).sub_(1)
 
 

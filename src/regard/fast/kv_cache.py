@@ -1,11 +1,11 @@
 """KV cache of a search: keys and values of the sources, and of all steps so far of their hypotheses.
 
-Replaces: `TransformerState`, which copies the keys and values of the surviving hypotheses at each step.
+Replaces `TransformerState`, which copies the keys and values of the surviving hypotheses at each step.
 Gain and conditions: see `fast_transformer`.
 
-The cache is one tensor with room for further steps. The hypotheses of a source share it, and an offset on the
-scores restricts each to the keys of its ancestors: choosing prefixes moves no keys and values. A finished
-source leaves its place to another one.
+The cache is one tensor with space for further steps. The hypotheses of a source share it, and an offset on the
+scores restricts each to the keys of its ancestors: choosing prefixes moves no keys and values. When a source
+finishes, another source takes over its part of the tensor.
 
 Letters: L layers, B sources, K hypotheses of each, N cached keys of each source, H heads, d width of a head.
 """
@@ -27,7 +27,7 @@ class LayerCache(NamedTuple):
     values: Tensor
     """(B H, N, d)."""
     offsets: Tensor | None
-    """Added to scores, broadcastable to (B H, K, N); None where all keys may be attended."""
+    """Added to scores, broadcastable to (B H, K, N); None if all keys may be attended."""
 
 
 class SourceCache(NamedTuple):
@@ -36,11 +36,12 @@ class SourceCache(NamedTuple):
     states: Tensor
     """Keys and values for each layer, (L, 2, B, H, Ts, d)."""
     offsets: Tensor | None
-    """Added to scores, (B, H, 1, Ts); None where all keys may be attended."""
+    """Added to scores, (B, H, 1, Ts); None if all keys may be attended."""
 
     @classmethod
     def masked(cls, states: Tensor, mask: Tensor) -> "SourceCache":
-        """Return keys and values (L, 2, B, H, Ts, d) that are hidden where `mask` (B, T) is False or ends."""
+        """Return the cache of keys and values (L, 2, B, H, Ts, d), with the steps hidden for which `mask` (B, T)
+        is False or missing."""
         missing = states.shape[4] - mask.shape[1]
         if not missing and mask.all():
             return cls(states, None)
@@ -53,24 +54,26 @@ class SourceCache(NamedTuple):
 
 
 class KVCache:
-    """State between two steps of a search. A step changes it in place, so only the last one is valid."""
+    """State between two steps of a search. A step changes the cache in place, so only the state of the last step
+    is valid."""
 
     def __init__(self, memory: SourceCache) -> None:
         self.memory, self.memory_layers = memory, memory.layers()
         layers, sides, sources, heads, _, width = memory.states.shape
         self.time = self.used = 0
-        """Steps so far, and keys of each source so far (N)."""
+        """Number of steps so far, and of cached keys of each source (N)."""
         self.states = memory.states.new_zeros(layers, sides, sources, heads, LANES, width)
         """Keys and values of all steps so far, (L, 2, B, H, capacity, d)."""
         self.ancestors: Tensor | None = None
-        """Offsets that show each hypothesis its own ancestors, (B, K, N); None where it has all keys."""
+        """Offsets that restrict each hypothesis to the keys of its ancestors, (B, K, N); None if every hypothesis
+        may attend to all keys."""
         self._first_offsets = _offsets(torch.arange(2 * LANES) < LANES, self.states)
 
     def advance(self, count: int) -> tuple[Tensor, list[LayerCache]]:
         """Begin a step of `count` hypotheses of each source.
 
-        Returns the place for its keys and values, (L, 2, B, H, K, d), and the keys and values that each layer
-        attends to: those of all steps, and at least `LANES`.
+        Returns the part of the cache for the step's keys and values, (L, 2, B, H, K, d), and the keys and values
+        that each layer attends to: those of all steps, and at least `LANES`.
         """
         used, self.used, self.time = self.used, self.used + count, self.time + 1
         if self.used > self.states.shape[4]:
@@ -93,7 +96,7 @@ class KVCache:
         return offsets.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1)
 
     def choose(self, hypotheses: Tensor) -> "KVCache":
-        """Keep some hypotheses of each source, (B, K') int64."""
+        """Keep some hypotheses of each source, given by their indices (B, K') int64."""
         if self.ancestors is None:  # one hypothesis of each so far, and all have its past
             self.ancestors = self.states.new_zeros(*hypotheses.shape, self.used)
         else:
@@ -103,7 +106,8 @@ class KVCache:
         return self
 
     def keep(self, sources: Tensor) -> "KVCache":
-        """Keep some of the sources, (B',) int64: the one at each place is the same as before, or a later one."""
+        """Keep some of the sources, (B',) int64: each index is that of the source already at this place, or of a
+        later source."""
         moves = [(place, source) for place, source in enumerate(sources.tolist()) if place != source]
         remaining = slice(len(sources))
         states, offsets = self.states[..., : self.used, :], self.memory.offsets

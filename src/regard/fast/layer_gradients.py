@@ -1,7 +1,7 @@
 """Layers with their gradients written out, for `query_gradient`.
 
-Replaces: the forward pass of `FeedForward`, `Attention`, `MultiHeadAttention`, `nn.LayerNorm` and the
-  cross-entropy, and what autograd does with them.
+Replaces the forward pass of `FeedForward`, `Attention`, `MultiHeadAttention`, `nn.LayerNorm` and the
+  cross-entropy, and their gradients by autograd.
 Gain and conditions: see `query_gradient`.
 
 Each function returns its output and a function `backward`, which maps the gradient of the output to that of the
@@ -22,9 +22,9 @@ from regard.fast.onednn import onednn_matmul
 from regard.fast.softmax import LANES
 
 Grads = dict[Tensor, Tensor]
-"""From a parameter to its gradient."""
+"""Maps the name of a parameter to its gradient."""
 Backward = Callable[[Tensor], Tensor]
-"""From the gradient of an output to that of the input."""
+"""Maps the gradient of an output to the gradient of the input."""
 
 
 class FeedForwardLayer(Protocol):
@@ -51,14 +51,14 @@ class Rows(NamedTuple):
     rows: Tensor
     """(R, D)"""
     indices: Tensor | None
-    """(N,) int64, the row of each step; None where row n belongs to step n."""
+    """(N,) int64, the row of each step; None if row n belongs to step n."""
 
     def expand(self) -> Tensor:
         """Return the row of each step, (N, D)."""
         return self.rows if self.indices is None else self.rows.index_select(0, self.indices)
 
     def sum_by_row(self, grad: Tensor) -> Tensor:
-        """Return the gradient of the rows (R, any) for that of the steps (N, any)."""
+        """Return the gradient of the rows (R, any) for the gradient of the steps (N, any)."""
         if self.indices is None:
             return grad
         return grad.new_zeros(len(self.rows), grad.shape[1]).index_add_(0, self.indices, grad)
@@ -85,7 +85,7 @@ def self_attention(
 ) -> tuple[Tensor, Backward]:
     """Return norm(states + attention(states, states, states)), (N, D), of samples with `shape` (B, T).
 
-    `layer`: None for one head without projections.
+    `layer` is None for one head without projections.
     """
     residual = states.expand()
     if layer is None:
@@ -145,7 +145,7 @@ def _multi_head(layer: Projections, states: Rows, shape: torch.Size, grads: Grad
 def _attention(
     query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]]:
-    """Return softmax(Q Kᵀ / √d) V of (any, T, d) each, and the function to the gradients of all three."""
+    """Return softmax(Q Kᵀ / √d) V of (any, T, d) each, and a function that returns the gradients of all three."""
     scaled_bmm = _scaled_bmm(query)
     weights, softmax_backward = softmax(scaled_bmm(query, key.mT))
 
@@ -157,7 +157,7 @@ def _attention(
 
 
 def _scaled_bmm(query: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a batched matrix product with the factor 1 / √d of queries (any, T, d)."""
+    """Return a batched matrix product times 1 / √d, the factor of queries (any, T, d)."""
     return partial(torch.baddbmm, query.new_zeros(()), beta=0, alpha=query.shape[-1] ** -0.5)
 
 
@@ -191,7 +191,7 @@ def layer_norm(norm: nn.LayerNorm, states: Tensor, grads: Grads) -> tuple[Tensor
 
 
 def linear_backward(layer: nn.Linear, states: Tensor, grad: Tensor, grads: Grads) -> Tensor:
-    """Return the gradient of states (N, D) for that of `layer(states)` (N, any)."""
+    """Return the gradient of states (N, D) for the gradient of `layer(states)` (N, any)."""
     grads[layer.weight], grads[layer.bias] = onednn_matmul(grad.t(), states), grad.sum(0)
     return onednn_matmul(grad, layer.weight)
 

@@ -1,21 +1,21 @@
 """Large float32 matrix products on a CPU by oneDNN instead of MKL.
 
-Replaces: `torch.mm`, `torch.addmm` and `F.linear` without gradients.
+Replaces `torch.mm`, `torch.addmm` and `F.linear` without gradients.
 Gain: up to 2.3x for a product on an AMD EPYC; a training step of Signal 2 takes 3.05 ms instead of 3.65, `regard
   score` 0.96 s instead of 1.36
   (docs/dev/benchmarks.md, "Products in float32"). No gain on Intel, where MKL is fast.
-Not used: for gradients, other dtypes, other devices, small products, autocast, compiled or traced code, tensor
-  subclasses and transforms of `torch.func`, a PyTorch without oneDNN, and with `REGARD_REFERENCE=1`.
+The fast path is not used for gradients, other dtypes, other devices, small products, autocast, compiled or traced
+  code, tensor subclasses and transforms of `torch.func`, a PyTorch without oneDNN, or with `REGARD_REFERENCE=1`.
 
-PyTorch sends float32 products to MKL, which runs at half the vector width on processors that are not Intel's. The
-function called here is the one that PyTorch's own compiler calls. oneDNN compiles a kernel for each shape, in
-half a millisecond and half a megabyte, and caches the last ones. So `onednn_matmul` is for shapes that recur at
-each step, and the other functions pad rows to one of few counts.
+PyTorch sends float32 products to MKL, which runs at half the vector width on processors that are not Intel's.
+This module calls the same function as PyTorch's own compiler. oneDNN compiles a kernel for each shape, in half a
+millisecond and half a megabyte, and caches the last kernels. So `onednn_matmul` is for shapes that recur at each
+step, and the other functions pad the number of rows to one of a few values.
 
-A search multiplies a few rows with the same matrices step after step. MKL lays the matrix out anew for each
-product, which with 5 rows and 12,000 tokens is most of the time; `PackedLinear` does this once.
+A search multiplies a few rows with the same matrices step after step. For each product, MKL first rearranges the
+matrix, which takes most of the time with 5 rows and 12,000 tokens; `PackedLinear` rearranges it once.
 
-Letters: N rows, D columns of them, V rows of a weight.
+Letters: N rows of D columns, V rows of a weight.
 """
 
 import math
@@ -31,11 +31,11 @@ from torch.overrides import TorchFunctionMode
 from regard.fast import enabled
 
 MIN_MULTIPLICATIONS = 1 << 20
-"""Multiplications in a product from which oneDNN is faster."""
+"""Smallest number of multiplications in a product for which oneDNN is faster."""
 MIN_PACKED = 1 << 18
-"""Numbers in a matrix from which packing pays for any number of rows."""
+"""Smallest number of values in a matrix for which packing is faster at any number of rows."""
 MIN_PADDED = 128
-"""Rows from which padding them costs less than oneDNN saves."""
+"""Smallest number of rows for which padding takes less time than oneDNN saves."""
 ROW_MULTIPLE = 16
 """Smallest multiple to which rows are padded."""
 
@@ -44,7 +44,7 @@ class OneDNNMode(TorchFunctionMode):
     """Context in which large products of PyTorch's linear layers are computed by oneDNN."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call `func`, or the replacement of `F.linear`."""
+        """Call `func`, or oneDNN's replacement if `func` is `F.linear`."""
         return (_linear if func is F.linear else func)(*args, **(kwargs or {}))
 
 
@@ -82,7 +82,7 @@ class PackedLinear:
         self._min_rows = (
             math.inf if self._packed is None else 0 if large else MIN_MULTIPLICATIONS / weight.numel()
         )
-        """Rows from which the packed matrix is faster than the transposed one."""
+        """Smallest number of rows for which the packed matrix is faster than the transposed one."""
         self._transposed = weight.t().contiguous() if self._min_rows else weight.t()
 
     def __call__(self, states: Tensor) -> Tensor:
@@ -103,7 +103,8 @@ class PackedLinear:
         return sums if self.bias is None else sums.add_(self.bias)
 
     def _use_onednn(self, count: int) -> bool:
-        """Return whether oneDNN is faster for `count` rows; padding a few rows does not pay."""
+        """Return whether oneDNN is faster for `count` rows; for a few rows, padding takes longer than oneDNN
+        saves."""
         enough = not self._min_rows or count >= MIN_PADDED or not count % ROW_MULTIPLE
         return count >= self._min_rows and enough
 
@@ -122,7 +123,7 @@ class VocabularyModel(Protocol):
 def packed_logits(model: VocabularyModel) -> Callable[[Tensor], Tensor]:
     """Return `model.logits`, or a faster function with the weight packed.
 
-    It holds until the parameters of the model change, and has no gradients.
+    The function is valid until the parameters of the model change, and has no gradients.
     """
     weight, bias = model.vocabulary_layer
     return PackedLinear(weight, bias) if weight.numel() >= MIN_PACKED and _packable(weight) else model.logits
@@ -150,18 +151,19 @@ def linear_by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
 
 
 def _packable(weight: Tensor) -> bool:
-    """Return whether a matrix is float32 on a CPU, outside of autocast, which would narrow it."""
+    """Return whether a matrix is float32 on a CPU, outside of autocast, which would convert it to half
+    precision."""
     wide = weight.device.type == "cpu" and weight.dtype == torch.float32
     return wide and not torch.is_autocast_enabled("cpu") and available()
 
 
 def _contiguous(factor: Tensor) -> Tensor:
-    """Return a factor without gaps: oneDNN takes a thousand times as long for a slice of a wider matrix."""
+    """Return a contiguous factor, because oneDNN takes a thousand times as long for a slice of a wider matrix."""
     return factor if factor.t().is_contiguous() else factor.contiguous()
 
 
 def _is_vector(bias: Tensor | None, columns: int) -> bool:
-    """Return whether a bias is a contiguous (V,): oneDNN reads the memory of any bias as if it were."""
+    """Return whether a bias is a contiguous (V,), because oneDNN reads the memory of every bias as contiguous."""
     return bias is None or (bias.shape == (columns,) and bias.is_contiguous())
 
 

@@ -1,22 +1,22 @@
 """Loss and gradient of a query model without autograd.
 
-Replaces: `QueryModel.forward`, the cross-entropy and `backward()` in a training step.
+Replaces `QueryModel.forward`, the cross-entropy and `backward()` in a training step.
 Gain: with the fast paths of `onednn`, `adam`, `memory` and `threads`, a training of Signal 2 takes 3.7 s of
-  processor time until 99 % are right, the plain loop 32.8 s
+  processor time until 99 % are right, while the plain loop takes 32.8 s
   (docs/dev/benchmarks.md, "The primer's tasks"). Losses
   agree with autograd's to 3e-7 in the first 25 steps.
-Not used: while attention is recorded or changed, for padded batches, `vary_len`, frozen parameters, several
-  processes, other devices, scores other than `scaled_dot`, own layers or positions, and with `REGARD_REFERENCE=1`
-  (`QueryModel.fast_gradient` decides).
+The fast path is not used while attention is recorded or changed, for padded batches, `vary_len`, frozen
+  parameters, several processes, other devices, scores other than `scaled_dot`, custom layers or positions, or
+  with `REGARD_REFERENCE=1` (`QueryModel.fast_gradient` decides).
 
 The models are so small that autograd's bookkeeping of many small operations is most of a step. Three facts save
 work that autograd cannot know about:
 
-- The inputs are few distinct rows: one for each letter, or for each letter at each step. Each row is projected
-  once.
+- The inputs are few distinct rows: one for each letter, or for each letter at each step. Each distinct row is
+projected once.
 - Without encoder and positions, a sample is a count of each letter, and the memory is the letters.
-- The queries are the same for every sample. So a query is moved to the memory, q · K m = (Kᵀ q) · m, and the
-  result is projected after it has been weighted, Σ w (V m) = V (Σ w m).
+- The queries are the same for every sample. So the key projection is applied to the query instead of the memory,
+q · K m = (Kᵀ q) · m, and the value projection is applied to the weighted sum, Σ w (V m) = V (Σ w m).
 
 Letters: B samples, T input steps, To output steps, N steps of all samples, H heads, d width of a head, D width.
 """
@@ -43,11 +43,11 @@ from regard.fast.layer_gradients import (
 from regard.fast.softmax import LANES
 
 PooledBackward = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""From the gradient of pooled rows to those of the keys (H To, D) and of the memory's rows."""
+"""Maps the gradient of pooled rows to the gradients of the keys (H To, D) and of the memory's rows."""
 
 
 class QueryGradient:
-    """Loss, logits and gradient of one query model, which must be one of those named above.
+    """Loss, logits and gradient of one query model, which must meet the conditions in the module's docstring.
 
     `layers`: all attention layers of the model.
     """
@@ -57,7 +57,7 @@ class QueryGradient:
 
     @property
     def hooked(self) -> bool:
-        """Whether the model's attention is recorded or changed, so that its layers must run."""
+        """Whether the model's attention is recorded or changed; the model's own layers must run then."""
         return any(layer.hook is not None for layer in self.layers)
 
     @torch.inference_mode()
@@ -173,7 +173,7 @@ def _pool_letters(keys: Tensor, letters: Tensor, counts: Tensor) -> tuple[Tensor
 
     A letter that occurs n times in a sample has n shares of the weight: softmax(score + log n).
     """
-    # Rows are padded here once, so that the softmax need not do it at each call.
+    # Rows are padded once here, so that the softmax need not pad them at each call.
     missing = max(LANES - len(letters), 0)
     rows, shape = F.pad(letters, (0, 0, 0, missing)), (len(counts), len(keys), -1)
     log_counts = F.pad(counts.log_(), (0, missing), value=-torch.inf).unsqueeze(1)

@@ -1,10 +1,10 @@
 """Softmax over short rows on a CPU.
 
-Replaces: `torch.softmax` where a row has fewer than 16 numbers; the row is padded with -inf first.
+Replaces `torch.softmax` where a row has fewer than 16 numbers; the row is padded with -inf first.
 Gain: 5.9x over rows of 13
   (docs/dev/benchmarks.md, "Parts of a translation step"). PyTorch processes shorter rows one
   number at a time.
-Not used: on other devices, in compiled code, with `REGARD_REFERENCE=1`.
+The fast path is not used on other devices, in compiled code, or with `REGARD_REFERENCE=1`.
 """
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.fast import enabled
 
 LANES = 16
-"""float32 numbers in the widest vector register (AVX-512)."""
+"""Number of float32 values in the widest vector register (AVX-512)."""
 
 
 def padded_softmax(scores: Tensor, dtype: torch.dtype) -> Tensor:

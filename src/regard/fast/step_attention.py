@@ -1,10 +1,10 @@
 """Attention of one query per sample, step after step, with the gradient written out, for `fused_rnn_attention`.
 
-Replaces: `Attention` in a step of `RecurrentDecoder`, and what autograd does with it.
+Replaces `Attention` in a step of `RecurrentDecoder`, and its gradient by autograd.
 Gain and conditions: see `fused_rnn_attention`.
 
 The gradient of a step's query is computed as the loop goes back through time. The gradients of memory and score
-parameters are sums over all steps, and computed at the end.
+parameters are sums over all steps, and are computed at the end.
 
 Letters: T target steps, B samples, Ts source steps, D width of queries, M of the memory, N of prepared keys.
 """
@@ -30,7 +30,7 @@ class ProductAttention:
         self.offsets = offsets.masked_fill_(~mask, torch.finfo(offsets.dtype).min / 2)
 
     def begin(self, count: int, tensors: Sequence[Tensor]) -> None:
-        """Allocate buffers for `count` steps; `tensors` as above, without autograd history."""
+        """Allocate buffers for `count` steps; `tensors` are those of the class, without autograd history."""
         self.prepared, self.states = tensors[:2]
         self.weights = self.offsets.new_empty(count, *self.offsets.shape)  # (T, B, 1, Ts)
 
@@ -51,7 +51,7 @@ class ProductAttention:
         self.to_contexts = self.states.new_empty(*self.weights.shape[:2], self.states.shape[2])
 
     def backward(self, time: int, to_context: Tensor) -> Tensor:
-        """Return the gradient of the query (B, D) of step `time` for that of its context (B, M)."""
+        """Return the gradient of the query (B, D) of step `time` for the gradient of its context (B, M)."""
         self.to_contexts[time] = to_context
         to_weights = torch.bmm(to_context.unsqueeze(1), self.states.mT)
         weights, to_scores = self.weights[time], self.to_scores[time]
@@ -59,7 +59,7 @@ class ProductAttention:
         return self.score_backward(time, to_scores)
 
     def score_backward(self, time: int, to_scores: Tensor) -> Tensor:
-        """Return the gradient of the query for that of its scores (B, 1, Ts)."""
+        """Return the gradient of the query for the gradient of its scores (B, 1, Ts)."""
         del time
         return torch.bmm(to_scores, self.prepared).squeeze(1).mul_(self.scale)
 
@@ -79,9 +79,10 @@ class ProductAttention:
 class AdditiveAttention(ProductAttention):
     """Attention with the score v · tanh(W q + k); the score's parameters are W (N, D) and v (1, N).
 
-    All pairs are computed again on the way back, as in `fast.additive`, and by tanh z = 2 σ(2z) - 1, because
-    PyTorch's sigmoid takes a sixth of the time of its tanh. The term - 1 is left out: it is the same for all
-    keys, so the softmax does not depend on it, and the gradient that the softmax returns sums to zero.
+    The backward pass computes all pairs again, as in `fast.additive`. tanh z is computed as 2 σ(2z) - 1, because
+    PyTorch's sigmoid takes a sixth of the time of PyTorch's tanh. The term -1 is omitted: it is the same for all
+    keys, so the softmax does not depend on it, and its gradient is zero because the gradient of the softmax sums
+    to zero.
     """
 
     def begin(self, count: int, tensors: Sequence[Tensor]) -> None:
@@ -108,7 +109,7 @@ class AdditiveAttention(ProductAttention):
         self.to_keys = torch.zeros_like(self.keys)
 
     def score_backward(self, time: int, to_scores: Tensor) -> Tensor:
-        """Return the gradient of the query for that of its scores (B, 1, Ts)."""
+        """Return the gradient of the query for the gradient of its scores (B, 1, Ts)."""
         pairs = self._pairs(time)
         self.to_energy.addmm_(to_scores.view(1, -1), pairs.flatten(0, 1))
         slopes = torch.addcmul(pairs, pairs, pairs, value=-1)  # d σ = σ - σ²

@@ -1,10 +1,12 @@
 """Number of threads in a training, and batches of a search in parallel.
 
-Replaces: PyTorch's default, all cores for each matrix product.
-Gain: of two trainings of Signal 2 on two cores, a step takes 4.2 ms in one thread each and 13 ms in two
+Replaces PyTorch's default, all cores for each matrix product.
+Gain: of two trainings of Signal 2 on two cores, a step takes 4.2 ms with one thread for each training, and 13 ms
+with two
   (docs/dev/benchmarks.md, "The primer's tasks").
-Not used: where the user sets the number of threads, for models above 200,000 parameters (training); on other
-  devices, under autocast, while attention is recorded or changed (search); and with `REGARD_REFERENCE=1`.
+The fast path is not used if the user sets the number of threads, for models above 200,000 parameters (training);
+  on other devices, under autocast, while attention is recorded or changed (search); or with
+  `REGARD_REFERENCE=1`.
 
 Threads that share a small matrix product spend much of their time waiting for each other.
 """
@@ -31,7 +33,7 @@ SMALL = 200_000
 def limit_threads(model: nn.Module) -> Iterator[None]:
     """Use one thread in the block if the model is small, and restore the number afterwards.
 
-    The number is left alone where the user has set it: by OMP_NUM_THREADS or MKL_NUM_THREADS, or in PyTorch,
+    The number stays unchanged if the user has set it: by OMP_NUM_THREADS or MKL_NUM_THREADS, or in PyTorch,
     whose default is the number of cores.
     """
     before = torch.get_num_threads()
@@ -47,7 +49,7 @@ def limit_threads(model: nn.Module) -> Iterator[None]:
 
 
 def _defaults() -> tuple[int, int]:
-    """Return PyTorch's possible defaults: all cores, or half of them where the system counts each twice."""
+    """Return PyTorch's possible defaults: all cores, or half of them if the system counts each core twice."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores, cores // 2
 
@@ -55,7 +57,7 @@ def _defaults() -> tuple[int, int]:
 def map_in_threads(model: nn.Module, search: Callable[[Batch], Output], batches: Sequence[Batch]) -> list[Output]:
     """Return `search` of each batch, in order, with the batches in parallel on the cores that PyTorch may use.
 
-    `search` calls the model. Raises what `search` raises; batches that have not begun are cancelled then.
+    `search` calls the model. An error in `search` is raised, and cancels the batches that have not begun.
     """
     cores = torch.get_num_threads()
     threads = min(cores, len(batches))
@@ -64,18 +66,18 @@ def map_in_threads(model: nn.Module, search: Callable[[Batch], Output], batches:
     set_share = partial(torch.set_num_threads, cores // threads)
     try:
         with ThreadPoolExecutor(threads, "search", initializer=set_share) as pool:
-            # `map` cancels the waiting batches when one raises.
+            # `map` cancels the waiting batches when a batch raises an error.
             return list(pool.map(search, batches))
     finally:
-        # Each thread has its own number, but a later thread inherits the one that was set last.
+        # Each thread has its own number of threads, but a new thread inherits the number that was set last.
         torch.set_num_threads(cores)
 
 
 def _thread_safe(model: nn.Module) -> bool:
     """Return whether several threads may call a model at once.
 
-    A GPU runs one operation after the other anyway, new threads do not inherit autocast, and records depend on
-    the order of calls.
+    The answer is no on a GPU, which runs one operation after the other; under autocast, which new threads do not
+    inherit; and in a recording, because records depend on the order of calls.
     """
     if next(model.parameters()).device.type != "cpu" or torch.is_autocast_enabled("cpu") or not enabled():
         return False

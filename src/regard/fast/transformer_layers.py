@@ -1,11 +1,11 @@
 """Layers of a Transformer in a search, without gradients, hooks and dropout.
 
-Replaces: `EncoderLayer.forward` and `DecoderLayer.forward`.
+Replaces `EncoderLayer.forward` and `DecoderLayer.forward`.
 Gain and conditions: see `fast_transformer`.
 
 One product computes queries, keys and values; the factor on scores is part of its matrix; outputs are added to
-the residual in place. `sums` is the residual, (N, D) for N steps of all sequences. Each layer changes it and
-returns it.
+the residual in place. `sums` is the residual, (N, D) for N steps of all sequences. Each layer changes `sums` in
+place and returns it.
 
 Letters: B sequences, T steps of each or K hypotheses, H heads, d width of a head, D width of states.
 """
@@ -20,7 +20,8 @@ from regard.fast.kv_cache import LayerCache
 from regard.fast.onednn import PackedLinear
 
 MIN_KERNEL = 64
-"""Queries of a sequence above which PyTorch's fused kernel is faster, as it never holds all scores."""
+"""Number of queries of a sequence above which PyTorch's fused kernel is faster, because the kernel never stores
+all scores."""
 
 
 class Norm:
@@ -45,7 +46,7 @@ class FastResidual:
         return self.norm(sums) if self.pre_norm else sums
 
     def after(self, sums: Tensor) -> Tensor:
-        """Return the input of the next layer, after this layer's output has been added."""
+        """Return the input of the next layer, given the residual sum after this layer."""
         return sums if self.pre_norm else self.norm(sums)
 
 
@@ -72,7 +73,7 @@ class FastSelfAttention:
         return queries
 
     def add_output(self, sums: Tensor, context: Tensor) -> Tensor:
-        """Add the output for the context (N, H d)."""
+        """Add the layer's output for the context (N, H d) to `sums`."""
         return self.residual.after(self.output.add_to(sums, context))
 
 
@@ -103,7 +104,7 @@ class FastFeedForward:
         self.inner, self.outer = join_linears(layer.inner), join_linears(layer.outer)
 
     def __call__(self, sums: Tensor) -> Tensor:
-        """Add the output of each step."""
+        """Add the feed-forward output of each step to `sums`."""
         inner = self.activate(self.inner(self.residual.before(sums)))
         return self.residual.after(self.outer.add_to(sums, inner))
 
@@ -168,7 +169,7 @@ def _join_heads(states: Tensor, shape: torch.Size) -> Tensor:
 
 
 def join_linears(*layers: nn.Linear, scale: float = 1.0) -> PackedLinear:
-    """Return linear layers of the same input as one; `scale`: factor on the output of the first one."""
+    """Return linear layers of the same input as one; `scale`: factor on the output of the first layer."""
     weight = torch.cat([layers[0].weight * scale, *(layer.weight for layer in layers[1:])])
     if layers[0].bias is None:
         return PackedLinear(weight)

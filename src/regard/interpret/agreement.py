@@ -19,10 +19,11 @@ from regard.result import Result
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Agreement(Result):
-    """Agreement of predicted links with reference links; None where a ratio has no denominator."""
+    """Agreement of predicted links with reference links; a ratio without a denominator is None."""
 
     error_rate: Estimate | None
-    """0: all sure links and only possible links were predicted; 1: no predicted link is right."""
+    """Alignment error rate. 0: all sure links and only possible links were predicted; 1: no predicted link is
+    right."""
     precision: Estimate | None
     """Share (0 to 1) of the predicted links that are possible."""
     recall: Estimate | None
@@ -41,14 +42,14 @@ def count_links(predicted: frozenset[Link], known: WordAlignment) -> tuple[int, 
 def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
     """Return the error rate of counts (..., 4), as `count_links` returns them, summed over sentences.
 
-    Without any predicted or sure link the rate is 1.
+    The rate is 1 if there is no predicted and no sure link.
 
     >>> float(alignment_error_rate(np.array([2, 1, 1, 1])).round(3))
     0.333
     """
     predicted, sure, hits, possible = np.moveaxis(counts, -1, 0)
     total = predicted + sure
-    # A head without any link is the worst choice, not an undefined one: 1 keeps it last in a comparison.
+    # A head without any link gets the worst rate, 1, instead of NaN, so that it comes last in a comparison.
     rate: np.ndarray = 1 - np.divide(hits + possible, total, out=np.zeros(total.shape), where=total > 0)
     return rate
 
@@ -78,7 +79,7 @@ def _ratio(part: np.ndarray, whole: np.ndarray, draw: np.ndarray) -> Estimate | 
     """Return the ratio of two sums over sentences with its interval; `draw` (R, N) as in `resample_counts`."""
     if not whole.sum() or len(whole) < 2:
         return None
-    # The ratio of the sums, not the mean of the ratios: long sentences count more, as in the definition.
+    # Each rate is a ratio of sums, not a mean of ratios, so that long sentences count more, as in the definition.
     wholes = draw @ whole
     ratios = (draw @ part)[wholes > 0] / wholes[wholes > 0]
     low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -25,17 +25,17 @@ class Alignment:
     """Agreement of one attention layer's weights with a known alignment."""
 
     error_rate: float
-    """0: every largest weight is on a right source step; 1: none is."""
+    """0: every largest weight is on a right source step; 1: no largest weight is."""
     share: float
     """Mean attention mass (0 to 1) on the possible links."""
     uniform: float
-    """The same share for uniform attention."""
+    """The mean attention mass on the possible links under uniform attention."""
 
 
 def error_rate(weights: Tensor, known: Tensor) -> float:
     """Return the alignment error rate of weights (B, Tt, Ts) against known links (B, Tt, Ts) bool.
 
-    Target steps without known links do not count. Returns NaN if no step has any.
+    Target steps without known links do not count. Returns NaN if no step has known links.
 
     >>> weights = torch.tensor([[[0.9, 0.1], [0.8, 0.2]]])
     >>> error_rate(weights, torch.eye(2, dtype=torch.bool).unsqueeze(0))
@@ -43,7 +43,7 @@ def error_rate(weights: Tensor, known: Tensor) -> float:
     """
     predicted = torch.zeros_like(known).scatter_(2, weights.argmax(-1, keepdim=True), True)
     predicted &= known.any(-1, keepdim=True)
-    # Of several origins, none is certain: a link to any of them is possible, and none is missed.
+    # If a target step has several origins, a link to any of them is possible, and no link is sure.
     sure = known & (known.sum(-1, keepdim=True) == 1)
     hits = (predicted & sure).sum() + (predicted & known).sum()
     total = predicted.sum() + sure.sum()
@@ -52,7 +52,7 @@ def error_rate(weights: Tensor, known: Tensor) -> float:
 
 @torch.inference_mode()
 def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> dict[str, Alignment]:
-    """Measure the agreement with the known alignment for each cross-attention layer.
+    """Measure how well each cross-attention layer agrees with the known alignment.
 
     The decoder is fed the true targets, whose origin is known. Heads are averaged.
     """
@@ -66,7 +66,7 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
         with record_own(model, layers=model.cross_layers) as records:
             model(batch.source, batch.source_mask, batch.target_in)
         for name, parts in layers.items():
-            # The mean of all heads, since no head is chosen here; `head_selection` compares single heads.
+            # The heads are averaged, because no head is chosen here; `head_selection` compares single heads.
             weights = records[name].weights.mean(1)
             if weights.shape[:2] != counted.shape:
                 recorded, expected = tuple(weights.shape[:2]), tuple(counted.shape)

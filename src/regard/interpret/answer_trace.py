@@ -82,7 +82,7 @@ def read_layer_row(insides: Sequence[AttentionTrace], output: int) -> LayerRow:
     check_range("output", output, 0, (insides[0].query.shape[2] if at_once else len(insides)) - 1)
     inside, row = (insides[0], output) if at_once else (insides[output], 0)
     mask = None if inside.mask is None else inside.mask.expand_as(inside.scores)[0, :, row].cpu()
-    # float64, so that sums and products that are shown step by step agree with each other to all digits shown.
+    # The values are float64, so that displayed sums and products agree with each other to all displayed digits.
     query, scores, weights, context = (
         values[0, :, row].double().cpu()
         for values in (inside.query, inside.scores, inside.weights, inside.context)
@@ -117,7 +117,7 @@ def trace_answer(
     modules = [find_layer(subject.model, layer) for layer in layers]
     traced = [(layer, AnswerTrace()) for layer in modules]
     names = {id(module): name for name, module in attention_layers(subject.model).items()}
-    # A second pass without the interventions would replace the trace of the first.
+    # A second pass, without the interventions, would replace the trace of the first pass.
     with skip_original(), ExitStack() as stack:
         for layer, trace in traced:
             check_range("head", head, 0, layer.heads - 1)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 2000
-"""Each end of a 95 % interval then rests on the 50 most extreme resamples."""
+"""With this number of resamples, 50 resamples lie beyond each end of a 95 % interval."""
 LEVEL = 0.95
 MIN_SAMPLES = 50
-"""Samples from which on an interval contains the mean about as often as it claims, for skewed values too."""
+"""Smallest number of samples for which a 95 % interval contains the mean in about 95 % of cases, also for skewed
+values."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -57,8 +58,8 @@ def format_estimate(estimate: Estimate | None, form: Callable[[Estimate], str] =
 
 
 def resample_counts(samples: int, seed: int) -> np.ndarray:
-    """Return how often each of N samples is drawn in each of R resamples, (R, N)."""
-    # Counts instead of indices: the means of all resamples are then one matrix product.
+    """Return the number of times that each of N samples is drawn in each of R resamples, (R, N)."""
+    # The function returns counts instead of indices, so that one matrix product gives the means of all resamples.
     random = np.random.default_rng(seed)
     return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES)
 
@@ -75,7 +76,7 @@ def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate
     known = ~np.isnan(values)
     if known.sum() < 2:
         return None
-    # A resample may hold only samples without a value; it has no mean, and is left out.
+    # A resample that holds only samples without a value has no mean, and is left out.
     counts = draw[:, known]
     total = counts.sum(1)
     means = (counts @ values[known])[total > 0] / total[total > 0]
@@ -93,8 +94,8 @@ def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate
 def _widening_factor(count: int) -> float:
     """Return the factor by which the bootstrap interval of few samples is widened.
 
-    A bootstrap interval of few samples is too narrow for two reasons. It uses the normal distribution where
-    Student's would be right, and its variance is taken around the samples' own mean, so it is too small by
+    A bootstrap interval of few samples is too narrow for two reasons. The bootstrap uses the normal distribution
+    instead of Student's, and its variance is taken around the samples' own mean, so it is too small by the factor
     (n - 1) / n.
     """
     from scipy import special  # scipy.stats gives the same numbers, but its import takes half a second longer

@@ -3,14 +3,14 @@
 Every head that attends to the inputs is tested in three ways. Each figure is a mean over many samples with a 95 %
 interval (bootstrap over the samples, Efron 1979):
 
-- Relevance: the share of its attention on the inputs that the answer depends on. It is compared with the share of
-  uniform attention, and with the same head's share on the relevant inputs of another sample. A head that attends
-  to fixed positions, whatever the input, scores as high on another sample.
+- Relevance: the share of its attention on the inputs that the answer depends on. This share is compared with that
+of uniform attention, and with the same head's share on the relevant inputs of another sample. A head that attends
+to fixed positions in every input has an equal share on another sample.
 - Ranking: Spearman's rank correlation of the weights with gradient times input and with ablation (see `probing`),
   compared with the correlation with another sample's values.
 - Importance: the loss increase when the head is switched off (see `importance`).
 
-A figure that was not measured is None, and the text says nothing about it.
+A figure that was not measured is None, and the sentences omit it.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ _IMPORTANCE_CAPTION = (
 )
 _RELEVANCE_CAPTION = "Points: each head's share on what the answer depends on; the table below has the numbers"
 MAX_ROLE_SAMPLES = 60
-"""Largest number of samples that roles are found over: roles need a full map of each."""
+"""Largest number of samples over which roles are determined, because roles need a full map of each sample."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -64,22 +64,22 @@ class Examination(Result):
     unanswered: list[str] = field(default_factory=list)
     """One sentence for each measurement that was not possible."""
     over: str = "unseen samples"
-    """What the inputs are, as text for tables."""
+    """Description of the inputs, as text for tables."""
 
     @property
     def sentences(self) -> list[str]:
-        """What the figures support and what they do not: one sentence for each head, then general remarks."""
+        """Sentences on what the figures support: one sentence for each head, then general remarks."""
         sentences = [head.sentence() for head in self.heads]
         for layer, rate in self.alignment_error.items():
             quality = "nearly always points" if rate < 0.1 else "often points" if rate < 0.4 else "seldom points"
             sentences.append(
-                f"{layer}: the largest weight {quality} to what a symbol was made from (error {rate:.1%})."
+                f"{layer}: the largest weight {quality} to a symbol's origin (alignment error rate {rate:.1%})."
             )
         sentences += self.unanswered
         sentences.append(
-            "Gradients and ablation are independent measures with their own weaknesses: where they disagree "
-            "with the weights, this does not show which is right. Only switching a head off shows what the model "
-            "does with it, and only for this run: train more seeds before drawing conclusions about the "
+            "Gradients and ablation are independent measures with their own weaknesses: a disagreement "
+            "with the weights does not show which of the two is right. Only switching a head off shows what the "
+            "model does with it, and only for this run: train more seeds before drawing conclusions about the "
             "mechanism."
         )
         return sentences
@@ -126,7 +126,7 @@ class Examination(Result):
         if explorer is not None:
             ranked = self.importance.ranked()[::-1]
             to = [(f"{layer}, head {head}", f"{explorer}#layer={layer}&head={head}") for _, layer, head in ranked]
-            parts.append(Links("In the explorer, while `regard show` runs there", to))
+            parts.append(Links("Link to the explorer, while `regard show` runs", to))
         write_file(Path(path), render_page(f"What the attention of {self.task} means", parts).encode())
         return Path(path)
 
@@ -184,7 +184,8 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
 
 
 def _find_roles(subject: Subject[Input], samples: int, seed: int) -> HeadRoles | None:
-    """Return the role of each head; None for a model that cannot be initialised again, so that no null exists."""
+    """Return the role of each head; None for a model that cannot be initialised again, because there are no
+    untrained heads to compare with."""
     try:
         return head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
     except InputError:
@@ -204,12 +205,12 @@ def make_examination(
 ) -> Examination:
     """Compute all figures from probes.
 
-    `relevance`: (Tq, Tk) bool for each probe; None if the task does not know it. `samples`: None for one sample
-    per probe. Without probes, only the importance of each head is known.
+    `relevance`: (Tq, Tk) bool for each probe; None if the task does not know it. `samples`: `samples` is None for
+    one sample per probe. Without probes, only the importance of each head is known.
     """
-    # Each sample is compared with the next one: any other sample would do, and it is never the sample itself.
+    # Each sample is compared with the next one, which is an arbitrary choice among the other samples.
     others = [*range(1, len(probes)), 0]
-    # One draw for all figures, so that the intervals of two heads rest on the same resamples.
+    # All figures use the same draw, so that the intervals of two heads come from the same resamples.
     draw = resample_counts(max(len(probes), 1), seed)
     even = (
         None if relevance is None else np.array([_share(np.full(r.shape, 1 / r.shape[1]), r) for r in relevance])
@@ -257,7 +258,8 @@ def _measure_relevance(
     others: list[int],
     draw: np.ndarray,
 ) -> dict[str, Estimate | None]:
-    """Return how much of a head's attention is on relevant inputs; `even`: the share of uniform attention (N)."""
+    """Return the share of a head's attention on relevant inputs; `even` (N,): the share of uniform attention in
+    each sample."""
     shares = [_share(w, r) for w, r in zip(weights, relevance, strict=True)]
     permuted = [_share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
     return {
@@ -270,7 +272,7 @@ def _measure_relevance(
 
 def _measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
     """Return the mean share of a head's attention that differs between samples: half the summed differences."""
-    # Half of the summed differences is the share of the mass that has to move (total variation distance).
+    # Half of the summed differences is the share of the mass that differs (total variation distance).
     shares = []
     for own, other in zip(weights, (weights[index] for index in others), strict=True):
         steps, inputs = (min(sizes) for sizes in zip(own.shape, other.shape, strict=True))
@@ -294,7 +296,7 @@ def _measure_ranking(
 
 
 def _share(weights: np.ndarray, relevant: np.ndarray) -> float:
-    """Return the mean mass on relevant inputs over the steps that depend on some input; NaN if none does."""
+    """Return the mean mass on relevant inputs over the steps that depend on some input; NaN if no step does."""
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
     relevant = relevant[:steps, :inputs]
     counted = relevant.any(1)
@@ -307,8 +309,8 @@ def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
     """Return Spearman's rank correlation of weights and measure (Tq, Tk) over the inputs, averaged over the
     steps.
 
-    If the two come from samples of different lengths, only the common steps and inputs count. Steps at which one
-    of them is constant do not count. Returns NaN if no step counts.
+    If the two come from samples of different lengths, only the common steps and inputs count. Steps at which the
+    weights or the measure are constant do not count. Returns NaN if no step counts.
 
     >>> correlation(np.array([[0.1, 0.2, 0.7]]), np.array([[1.0, 2.0, 3.0]]))
     1.0

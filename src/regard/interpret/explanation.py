@@ -39,10 +39,10 @@ def explain(
 ) -> Explanation:
     """Explain the attention weights of one head for one query, while the subject answers an input.
 
-    `input`: default one drawn by `seed`. `layer`: default the first layer in which outputs attend to inputs, else
-    the first layer. `output`: index of the query, from 0. `key`: index of the explained key, from 0; default the
-    one with the largest weight. `temperature`: divides the head's scores before the softmax; above 1 the weights
-    are more even.
+    `input`: by default an input drawn by `seed`. `layer`: by default the first layer in which outputs attend to
+    inputs, or, without such a layer, the first layer. `output`: index of the query, from 0. `key`: index of the
+    explained key, from 0; by default the key with the largest weight. `temperature`: divides the head's scores
+    before the softmax; above 1 the weights are more even.
 
     >>> run = regard.load("runs/signal2")    # doctest: +SKIP
     >>> print(regard.explain(run, head=1, output=2))    # doctest: +SKIP
@@ -80,7 +80,7 @@ def make_explanation(
         key = int(weights.argmax())
     check_range("key", key, 0, len(weights) - 1)
     score, prepared = layer.score, row.key[head]
-    # Scores compute in float32, as in the model.
+    # Scores are computed in float32, as in the model.
     steps = score.steps(row.query[head].float(), prepared[key].float())
     return Explanation(
         input=shown.input,
@@ -105,11 +105,11 @@ def make_explanation(
 
 
 def _choose_layer(subject: Subject[Input], layer: str | None) -> str:
-    """Return the requested layer, or the first one in which outputs attend to inputs."""
+    """Return the requested layer, or the first layer in which outputs attend to inputs."""
     if layer is not None:
         return layer
     if not subject.layers:
-        raise InputError("the model has no attention to explain: train it with attention")
+        raise InputError("the model has no attention to explain: train a model with attention")
     return next((module.name for module in subject.layers if module.kind == CROSS), subject.layers[0].name)
 
 
@@ -120,7 +120,7 @@ def _explain_output(
     added, own = row.context.flatten(), None
     if isinstance(layer, MultiHeadAttention) and trace.added is not None:
         added = trace.added[0, output]
-        # W^O is linear, so its columns of this head give the head's own part of the sum.
+        # W^O is linear, so the columns of W^O for this head give the head's part of the sum.
         matrix = layer.output.weight.double().cpu().unflatten(1, (layer.heads, -1))[:, head]
         own = _to_list(matrix @ row.context[head])
     before, after = trace.norm or (None, None)

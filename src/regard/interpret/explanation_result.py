@@ -12,7 +12,7 @@ from regard.result import Result
 from regard.viz.maps import UNFINITE
 
 NUMBERS_SHOWN = 5
-"""Printed numbers of a vector: as many as fit into a line of 80 columns."""
+"""Number of values of a vector that are printed: as many as fit into a line of 80 columns."""
 BAR_WIDTH = 20
 """Characters of the longest bar."""
 
@@ -22,7 +22,7 @@ class StepAnswer:
     """The model's answer at one output step."""
 
     answer: str
-    """The predicted class: the likeliest one, unless a search preferred another."""
+    """The predicted class: the likeliest one, unless a search chose another class."""
     probability: float
     """Probability of the answer (0 to 1)."""
     state: list[float]
@@ -36,7 +36,8 @@ class StepAnswer:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation(Result):
-    """How a head computes the weight of one key for one query, and what follows from it."""
+    """How a head computes the weight of one key for one query, and the effect on the output of the layer and of
+    the model."""
 
     input: str
     layer: str
@@ -48,8 +49,8 @@ class Explanation(Result):
     query_label: str
     key_labels: list[str]
     steps: dict[str, list[float]]
-    """Intermediate vectors of the score by name; empty for a score that does not provide them. The sum of the
-    last one's numbers times `scale` is the score."""
+    """Intermediate vectors of the score by name; empty for a score that does not provide them. The score is the
+    sum of the last vector's numbers, times `scale`."""
     scale: float
     scores: list[float]
     """Scores of this query with each key (Tk), before the mask."""
@@ -70,9 +71,9 @@ class Explanation(Result):
     before_norm: list[float] | None
     """Sum of the residual and `added` (D); None if no normalisation follows."""
     after_norm: list[float] | None
-    """The same after the normalisation (D)."""
+    """The state after the normalisation (D)."""
     note: str = ""
-    """A remark on an unusual input; empty otherwise."""
+    """A remark on an unusual input; empty for a usual input."""
     answered: StepAnswer | None
     """The model's answer at this output step; None for a layer whose queries are not outputs."""
 
@@ -110,7 +111,7 @@ class Explanation(Result):
         table = Table("", "key", "score", "weight", "", box=None, pad_edge=False)
         for index, label in enumerate(self.key_labels):
             score = f"{self.scores[index]:.4f}" if self.may_see[index] else "masked"
-            # Relative to the largest weight: over many keys, bars on a scale to 1 would be empty.
+            # Bars are relative to the largest weight, because over many keys, bars on a scale up to 1 are empty.
             bar = _bar(self.weights[index] / max([*filter(math.isfinite, self.weights), 1e-9]))
             mark = "→" if index == self.key else ""
             table.add_row(f"{mark}{index}", Text(label), score, f"{self.weights[index]:.4f}", bar)

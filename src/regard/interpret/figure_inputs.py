@@ -1,4 +1,4 @@
-"""What all figures for papers share: their options, the inputs that they measure, and words of their captions."""
+"""Common parts of all figures for papers: options, measured inputs, and words of captions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from regard.viz.maps import LayerKind
 from regard.viz.subject import Subject
 
 SAMPLES = 100
-"""Unseen inputs over which weights are averaged."""
+"""Number of unseen inputs over which weights are averaged."""
 SHORTENED = 300
-"""Characters of an input in a caption."""
+"""Number of characters of an input that a caption shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FigureOptions:
-    """Options of `regard.plot`; a kind ignores those that it does not need."""
+    """Options of `regard.plot`; a kind of figure ignores the options that it does not need."""
 
     inputs: Sequence[Any]
     layer: str | None
@@ -46,7 +46,7 @@ def is_external(subject: Subject[Any]) -> bool:
 
 
 def one_map(subject: Subject[Any], options: FigureOptions) -> tuple[AttentionMap, str]:
-    """Return the attention on the first input, or on a drawn one, and the words of a caption for it."""
+    """Return the attention on the first input, or on a drawn input, and the words of a caption for it."""
     if options.inputs:
         attention, drawn = subject.attend(options.inputs[0]), ""
     else:
@@ -60,21 +60,24 @@ def one_map(subject: Subject[Any], options: FigureOptions) -> tuple[AttentionMap
 
 
 def remarks(attention: AttentionMap) -> list[str]:
-    """Return sentences on the answer, on interventions, and on what is special about the input."""
+    """Return sentences on the answer, on interventions, and on special properties of the input."""
     lines = [] if attention.prediction is None else [f"Prediction: {answer_text(attention.prediction)}."]
     if attention.prediction is not None and attention.truth is not None:
         lines.append(f"Right answer: {answer_text(attention.truth)}.")
     sides = [layer.rows.side for layer in attention.layers.values() if layer.rows is not None]
     if sides:
-        lines.append(f"The input is long: each weight is the largest one of a square of {max(sides)} steps.")
+        lines.append(
+            f"Because the input is long, each weight is the largest one of a square of {max(sides)} steps."
+        )
     lines += [f"{line}." for line in intervention_lines(attention)]
     return [*lines, *([f"Note: {attention.note}."] if attention.note else [])]
 
 
 def many_maps(subject: Subject[Any], options: FigureOptions) -> tuple[list[AttentionMap], str]:
-    """Return the attention on the given inputs, or on unseen ones, and the words of a caption for them.
+    """Return the attention on the given inputs, or on unseen inputs, and the words of a caption for them.
 
-    Raises `InputError` for a map that holds maxima of squares of steps instead of weights, and without attention.
+    Raises `InputError` for a map that holds maxima of squares of steps instead of weights, and for a model
+    without attention.
     """
     words = ""
     if options.inputs:
@@ -84,7 +87,7 @@ def many_maps(subject: Subject[Any], options: FigureOptions) -> tuple[list[Atten
         maps = [subject.look(sample) for sample in inputs]
         words = "" if is_external(subject) else f" not used in training, drawn with seed {options.seed}"
     if any(layer.rows is not None for attention in maps for layer in attention.layers.values()):
-        raise InputError("the figure needs exact weights, and an input is too long for them: give shorter inputs")
+        raise InputError("the figure needs exact weights, for which an input is too long: give shorter inputs")
     if not maps[0].layers:
         _ = maps[0].cross  # raises an error with advice
     return maps, f"over {counted(len(maps))}{words}"

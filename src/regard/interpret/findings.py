@@ -18,26 +18,27 @@ class HeadFindings(Result):
     layer: str
     head: int
     relevance: Estimate | None = None
-    """Share (0 to 1) of its attention on relevant inputs; None if the task does not know them."""
+    """Share (0 to 1) of the head's attention on relevant inputs; None if the task does not know them."""
     beyond_uniform: Estimate | None = None
-    """The share minus that of uniform attention, sample by sample."""
+    """`relevance` minus the share of uniform attention, as mean of the differences in each sample."""
     beyond_permuted: Estimate | None = None
-    """The share minus that on the relevant inputs of another sample."""
+    """`relevance` minus the share on the relevant inputs of another sample."""
     gradient: Estimate | None = None
-    """Rank correlation (-1 to 1) of the weights with gradient times input; None if it could not be measured."""
+    """Rank correlation (-1 to 1) of the weights with gradient times input; None if the correlation could not be
+    measured."""
     ablation: Estimate | None = None
     """Rank correlation of the weights with ablation."""
     gradient_permuted: Estimate | None = None
-    """The correlation with gradient times input of another sample."""
+    """Rank correlation of the weights with gradient times input of another sample."""
     ablation_permuted: Estimate | None = None
-    """The correlation with the ablation of another sample."""
+    """Rank correlation of the weights with the ablation of another sample."""
     moved: float | None = None
-    """Share (0 to 1) of its attention that differs between samples; 0 for a head that attends to positions
+    """Share (0 to 1) of the head's attention that differs between samples; 0 for a head that attends to positions
     only."""
     importance: float
     """Loss increase when the head is off, in nats."""
     measure: str = "loss"
-    """The name of that loss, if it is not the loss against a known truth."""
+    """Name of the loss that `importance` measures, if it is not the loss against a known truth."""
 
     def __str__(self) -> str:
         return self.sentence()
@@ -63,7 +64,7 @@ class HeadFindings(Result):
         return f"{self.layer}, head {self.head}: {'; '.join(clauses)}."
 
     def _describe_relevance(self) -> list[str]:
-        """Return whether the head attends to the relevant inputs; empty if they are not known."""
+        """Return whether the head attends to the relevant inputs; empty if the relevant inputs are not known."""
         if self.relevance is None or self.beyond_uniform is None or self.beyond_permuted is None:
             return []
         share = f"{self.relevance.mean:.0%} of its attention is on what the answer depends on"
@@ -81,12 +82,13 @@ class HeadFindings(Result):
 
     @staticmethod
     def _describe_ranking(measure: str, correlation: Estimate | None, permuted: Estimate | None) -> list[str]:
-        """Return whether the head ranks the inputs as another measure does; empty if that was not measured."""
+        """Return whether the head ranks the inputs as another measure does; empty if the correlation was not
+        measured."""
         if correlation is None:
             return []
         # Another sample's values show how far the ranks agree by position alone.
         if correlation.low > max(0.0 if permuted is None else permuted.high, 0):
-            # 0.7 and 0.3 are conventions; the figure stands next to the word.
+            # 0.7 and 0.3 are conventions; the sentence gives the figure beside the word.
             strength = (
                 "closely" if correlation.mean >= 0.7 else "in part" if correlation.mean >= 0.3 else "barely"
             )

@@ -2,8 +2,8 @@
 
 Pairs with known links are split at random into two halves. The first half selects the heads, the second half
 reports how well they align. Candidates are single heads, sets of heads whose weights are averaged (grown
-greedily), and all heads together. Each is read at the step that writes a word and at the step that is fed it (see
-`word_links`, which also explains the letters of the shapes).
+greedily), and all heads together. The weights of each candidate are read at the step that writes a word, and at
+the step that gets the word as input (see `word_links`, which also explains the letters of the shapes).
 """
 
 from collections.abc import Callable, Sequence
@@ -38,11 +38,12 @@ class AligningHeads:
 
     heads: tuple[Head, ...]
     shifted: bool
-    """Whether a word's weights are those of the step that is fed it, instead of the step that writes it."""
+    """Whether a word's weights are those of the step that gets the word as input, instead of the step that writes
+    it."""
 
     @property
     def name(self) -> str:
-        """The name of these weights: the head, or the mean of several."""
+        """Names of the heads, and the step at which their weights are read."""
         if len(self.heads) > 1:
             return f"mean of {len(self.heads)} heads"
         [(layer, head)] = self.heads
@@ -79,14 +80,14 @@ class AlignmentChoice(Result):
     ways: dict[By, AligningHeads]
     """The selected heads by method."""
     writing: AligningHeads
-    """The best single head, read at the step that writes a word, for programs that support nothing else."""
+    """The best single head, read at the step that writes a word, for programs that support only such a head."""
     found: dict[str, Agreement]
-    """Quality on the reported pairs, of each method and of the baselines."""
+    """Quality of each method and of the baselines on the reported pairs."""
     heads: tuple[Head, ...]
     """All heads that attend to the source."""
     error_rates: np.ndarray
-    """(2, C), of each head on the reported pairs: at the step that writes a word, and at the step that is fed
-    it."""
+    """(2, C), of each head on the reported pairs: at the step that writes a word, and at the step that gets the
+    word as input."""
 
     def table(self) -> "RenderableType":
         """Return two tables: the quality of each method, and the error rate of each head."""
@@ -109,7 +110,7 @@ class AlignmentChoice(Result):
 
 
 def _cell(estimate: Estimate | None) -> str:
-    """Format a share as 33.7% (32.4-35.1), so that three fit in one line."""
+    """Format a share as 33.7% (32.4-35.1), so that three such texts fit into one line."""
     if estimate is None:
         return "none"
     return f"{estimate.mean:.1%} ({100 * estimate.low:.1f}-{100 * estimate.high:.1f})"
@@ -128,15 +129,16 @@ def choose_heads(
 
     `weights`: one array per pair, as `word_weights` yields them. `known`: the reference links of each pair.
     `seed`: draws the two halves. `beside`: returns the links of further aligners by name, given the indices of
-    the reported pairs and the selected heads; they are reported too.
+    the reported pairs and the selected heads; the report includes them.
 
     Raises `InputError` for fewer than 20 pairs.
     """
     if len(known) < MIN_PAIRS:
         raise InputError(
-            f"{len(known)} pairs are too few to choose heads by: give {MIN_PAIRS} or more, better hundreds"
+            f"{len(known)} pairs are too few to choose heads: give {MIN_PAIRS} or more, better hundreds"
         )
-    # Chosen and reported on different pairs: the best of many heads looks better than it is on its own pairs.
+    # Heads are chosen and reported on different pairs, because on the pairs of the choice the best of many heads
+    # looks better than it is.
     order = np.random.default_rng(seed).permutation(len(known)).tolist()
     selection, others = sorted(order[: len(known) // 2]), sorted(order[len(known) // 2 :])
     counts = np.stack([_count_links(array, links) for array, links in zip(weights, known, strict=True)])
@@ -177,7 +179,7 @@ def choose_heads(
 def combine_heads(weights: np.ndarray, heads: Sequence[Head], chosen: AligningHeads) -> np.ndarray:
     """Return the mean weights (Wt, Ws + 1) of the `chosen` heads, from `weights` (2, C, Wt, Ws + 1) of
     `heads`."""
-    # Averaged before the links are read: heads that agree on a word outvote a single one.
+    # Weights are averaged before the links are read, so that heads that agree on a word outvote a single head.
     indices = [list(heads).index(head) for head in chosen.heads]
     mean: np.ndarray = weights[int(chosen.shifted), indices].mean(0)
     return mean
@@ -216,7 +218,7 @@ def _grow_set(pairs: LinkedPairs, shifted: int, first: int) -> tuple[float, list
     indices, error = [first], _error_rate(pairs, [first], bool(shifted))
     sums = [weights[shifted, first].copy() for weights, _ in pairs]
     while len(indices) < MAX_HEADS:
-        # A sum has the same largest entries as a mean, so nothing is divided.
+        # A sum has the same largest entries as a mean, so the sum is not divided.
         counts = sum(
             _count_links(weights[shifted] + total, known)
             for (weights, known), total in zip(pairs, sums, strict=True)

@@ -18,8 +18,8 @@ from regard.viz.data import WorthData
 from regard.viz.subject import Input, Subject
 
 GROUPS = 1000
-"""Largest number of units that an interval resamples. More inputs are summed into groups: drawing each takes
-long."""
+"""Largest number of units that an interval resamples. A larger number of inputs is summed into groups, because
+resampling each input takes long."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -30,7 +30,8 @@ class HeadImportance(Result):
     loss: float
     """Mean cross-entropy of all output steps with every head on, in nats."""
     added: dict[str, list[float]]
-    """By layer: the loss increase when each head is off. Below 0: the model is better without the head."""
+    """Loss increase when each head is off, by layer. A value below 0 means that the model is better without the
+    head."""
     intervals: dict[str, list[Estimate | None]] = field(default_factory=dict)
     """`added` with 95 % intervals (bootstrap over the samples); None for a single sample."""
     measure: str = "loss"
@@ -59,7 +60,7 @@ class HeadImportance(Result):
             table.add_row(layer, *map(_cell, values, known))
         parts: list[RenderableType] = [Text(title, style="italic"), table]
         if any(_includes_zero(interval) for intervals in self.intervals.values() for interval in intervals):
-            parts.append(Text(f"(in brackets: 0 is inside the {describe_interval(self.samples)})", style="dim"))
+            parts.append(Text(f"(in brackets if 0 is inside the {describe_interval(self.samples)})", style="dim"))
         return Group(*parts)
 
 
@@ -127,7 +128,8 @@ def head_importance(
         values, estimates = [], []
         for head in range(layer.heads):
             with subject.intervene(layer.name, heads=[head]):
-                # The same inputs with and without the head: differences vary less than two separate losses.
+                # The loss with and without a head is measured on the same inputs, because differences vary less
+                # than two separate losses.
                 increase = subject.losses(inputs)[:, 0] - base[:, 0]
             values.append(float(increase.sum() / outputs))
             estimates.append(_interval(increase, base[:, 1], seed))
@@ -153,8 +155,8 @@ def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate 
         starts = np.arange(0, len(increase), size)
         increase, outputs = np.add.reduceat(increase, starts), np.add.reduceat(outputs, starts)
     mean = increase.sum() / max(outputs.sum(), 1)
-    # A ratio of two sums is resampled as a mean of linearised contributions (Cochran 1977, section 6.4): one
-    # matrix product instead of two.
+    # A ratio of two sums is resampled as a mean of linearised contributions (Cochran 1977, section 6.4), which
+    # takes one matrix product instead of two.
     contributions = mean + (increase - mean * outputs) / max(outputs.mean(), 1e-9)
     return estimate(contributions, _cached_counts(len(contributions), seed))
 
@@ -212,16 +214,17 @@ def prune_heads(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> Pr
     """Remove the `heads` least important heads from a subject's model, permanently.
 
     Heads are removed one at a time, or in the group that shares keys. Importance is measured again after each
-    removal, because two heads with the same function both look useless. Every layer keeps at least one head.
+    removal, because two heads with the same function both look unimportant while the other one is present. Every
+    layer keeps at least one head.
 
-    Raises `InputError` if there are fewer heads to remove.
+    Raises `InputError` if fewer heads can be removed.
     """
     removable = subject.removable
     left = {layer: [head for group in groups for head in group] for layer, groups in removable.items()}
     spare = sum(len(groups) - 1 for groups in removable.values())
     check_range("heads", heads, 1, max(spare, 1))
     if not spare:
-        raise InputError(f"{subject.where!r} has no layer with two or more heads: there is nothing to prune")
+        raise InputError(f"{subject.where!r} has no layer with two or more heads, so no head can be pruned")
     before = after = head_importance(subject, seed=seed)
     removed = []
     for _ in range(heads):

@@ -19,7 +19,7 @@ from regard.viz.maps import AnswerIntermediates, Intermediates, LayerIntermediat
 from regard.viz.subject import Input, Subject
 
 MAX_NUMBERS = 250_000
-"""Largest number of values that a map may get: 1.3 MB in a page."""
+"""Largest number of intermediate values in a map; they take 1.3 MB in a page."""
 MAX_WEIGHTS = 20_000
 """Largest number of weights of a map that is traced."""
 
@@ -27,14 +27,14 @@ MAX_WEIGHTS = 20_000
 def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
     """Return a map of `subject` with the intermediate values behind its weights.
 
-    The map is returned unchanged if it would get more than `MAX_NUMBERS` values, or if the subject, changed by an
-    intervention since, gives other weights now.
+    The map is returned unchanged if it would get more than `MAX_NUMBERS` values, or if the subject now gives
+    other weights because of an intervention.
     """
     weights = sum(layer.weights.size for layer in shown.layers.values())
     names = [layer.name for layer in subject.layers if layer.name in shown.layers]
     if not 0 < weights <= MAX_WEIGHTS or len(names) < len(shown.layers):
         return shown
-    # The answer is computed anew, since a map holds no intermediate values.
+    # The answer is computed again, because a map holds no intermediate values.
     answer = trace_answer(subject, shown.input, names)
     layers: dict[str, LayerIntermediates] = {}
     answers: list[AnswerIntermediates] = []
@@ -82,7 +82,7 @@ def _layer_values(
 
 
 def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: int) -> np.ndarray:
-    """Return a field of all explanations, (H, Tq, Tk); zeros fill the keys that a step has not seen."""
+    """Return a field of all explanations, (H, Tq, Tk); keys that a step has not seen get zeros."""
     return np.array(
         [
             [np.pad(np.array(row := getattr(query, name), float), (0, keys - len(row))) for query in head]
@@ -94,7 +94,7 @@ def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: 
 def _score_steps(
     layer: AttentionLayer, trace: AnswerTrace, heads: int, queries: int, keys: int
 ) -> list[ScoreStep]:
-    """Return the intermediate vectors of the scores, each stored as compactly as it allows."""
+    """Return the intermediate vectors of the scores, each stored as compactly as possible."""
     rows = [read_layer_row(trace.insides, query) for query in range(queries)]
     prepared = rows[-1].key.float()
     pair_steps = [
@@ -105,7 +105,8 @@ def _score_steps(
     steps: list[ScoreStep] = []
     for name in pair_steps[0][0][0]:
         array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in pair_steps])
-        # Recognised by their values, so that a new score needs no declaration of what its steps depend on.
+        # The function detects from the values what each vector depends on, so that a new score needs no
+        # declaration.
         factors = next(
             (
                 pair
@@ -131,7 +132,7 @@ def _answer_values(answer: StepAnswer) -> AnswerIntermediates:
 
 
 def _count_numbers(sums: Intermediates) -> int:
-    """Return how many values the sums hold."""
+    """Return the number of intermediate values."""
     arrays = [
         array
         for layer in sums.layers.values()

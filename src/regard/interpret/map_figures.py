@@ -27,7 +27,8 @@ from regard.viz.plots import NARROW, draw_head_matrix
 from regard.viz.subject import Subject, layer_named
 
 SCORES = 2.4
-"""Width in inches of the panel with the induction of all heads, beside the weights of one."""
+"""Width in inches of the panel with the induction of all heads; the panel beside it shows the weights of one
+head."""
 
 
 def heads_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
@@ -57,7 +58,9 @@ def alignment_figure(subject: Subject[Any], options: FigureOptions) -> dict[str,
     caption = [
         f"Attention from outputs to inputs of {describe(subject)} on {words}: {layer.name},"
         f" {layer.head_name(head)}, {why}.",
-        "Pieces of words are merged: sums over the input's, means over the output's." if pieces else "",
+        "Pieces of words are merged: sums over pieces of an input word, means over pieces of an output word."
+        if pieces
+        else "",
         _frames(layer),
         plot.notes,
         *remarks(attention),
@@ -109,7 +112,7 @@ def rollout_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, A
 
 
 def induction_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw the share of each head on induction, and the stripes of the head with the largest one."""
+    """Draw each head's share of attention on induction, and the weights of the head with the largest share."""
     maps, words = many_maps(subject, options)
     shares: dict[str, list[np.ndarray]] = {}
     for layer in (layer for attention in maps for layer in attention.layers.values()):

@@ -40,22 +40,22 @@ from regard.viz.plots import (
 from regard.viz.subject import Subject
 
 RANKED = 12
-"""Heads that are drawn with their intervals."""
+"""Number of heads that are drawn with their intervals."""
 LABELLED = 100
-"""Largest vocabulary whose tokens all get labels."""
+"""Largest size of a vocabulary whose tokens all get labels."""
 GREY = 3000
-"""Tokens without labels that are drawn."""
+"""Number of tokens that are drawn without labels."""
 POINTS_PER_POSITION, MOST_POINTS = 40, 40_000
-"""Points of a wave between two positions, and in total."""
+"""Number of points of a wave between two positions, and in total."""
 POSITION_TABLE = re.compile(r"(^|\.)(position_embeddings?|pos_embed|embed_positions|wpe)(\.weight)?$")
 CURVE_NAMES = {"loss": "loss (nats)", "exact_match": "exact match (share)", "bleu": "BLEU of the validation text"}
 
 
 def importance_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw the loss increase when each head is off, and the largest ones with their intervals."""
+    """Draw the loss increase when each head is off; the largest increases have intervals."""
     if options.inputs:
         raise InputError(
-            "the importance of a run's heads is measured on inputs that it draws: leave the text out"
+            "the importance of a run's heads is measured on inputs that the run draws: leave out --text"
         )
     importance = head_importance(subject, samples=options.samples, seed=options.seed)
     kinds = {layer.name: layer.kind for layer in subject.layers}
@@ -72,8 +72,9 @@ def importance_figure(subject: Subject[Any], options: FigureOptions) -> dict[str
     drawn = "" if is_external(subject) else f" not used in training, drawn with seed {options.seed}"
     caption = [
         f"Importance of the heads of {describe(subject)}: increase of the {importance.measure}{nats} when a head"
-        f" is off (Michel et al. 2019), mean over {counted(importance.samples)}{drawn}. With all heads on it is"
-        f" {importance.loss:.4f}. Beside the matrix, the {len(intervals[:RANKED])} largest of {len(rows)} heads.",
+        f" is off (Michel et al. 2019), mean over {counted(importance.samples)}{drawn}. With all heads on,"
+        f" the {importance.measure} is {importance.loss:.4f}.",
+        f"Beside the matrix: the {len(intervals[:RANKED])} largest increases of {len(rows)} heads.",
         "Dots in the matrix mark intervals without 0." if importance.samples > 1 else "",
         interval_words(importance.samples, len(rows)),
     ]
@@ -133,7 +134,7 @@ def row_entropy(weights: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def positions_figure(subject: Subject[Any] | None, options: FigureOptions) -> dict[str, Any]:
-    """Draw the positional encoding of a model, or the sinusoidal one (Vaswani et al. 2017, section 3.5)."""
+    """Draw the positional encoding of a model, or the sinusoidal encoding (Vaswani et al. 2017, section 3.5)."""
     vectors, between, title = _positions(subject, options)
     time, width = vectors.shape
     curves = drawn_dimensions(width)
@@ -143,7 +144,7 @@ def positions_figure(subject: Subject[Any] | None, options: FigureOptions) -> di
         + (f" of {width}." if len(curves) < width else "."),
         ""
         if position_scale(vectors) >= np.abs(vectors).max()
-        else "Curves and colours end at the size that 0.5 % of the values exceed.",
+        else "Curves and colours are cut off at the size that 0.5 % of the values exceed.",
         "Similarity is the cosine of each pair of vectors.",
     ]
     return {
@@ -171,7 +172,7 @@ def _positions(subject: Subject[Any] | None, options: FigureOptions) -> tuple[np
         remedy = (
             "train it with --pos_enc"
             if hasattr(subject, "config") and hasattr(subject.config.model, "pos_enc")
-            else "it reads step by step, and needs none"
+            else "the model reads step by step, and needs no positions"
         )
         raise InputError(f"{subject.where!r} has no positions: {remedy}")
     if isinstance(positions, Rotary):
@@ -191,7 +192,7 @@ def _position_table(subject: Subject[Any]) -> np.ndarray:
         if POSITION_TABLE.search(name) and parameter.dim() in (2, 3):
             return parameter.detach().float().cpu().reshape(-1, parameter.shape[-1]).numpy()
     raise InputError(
-        f"{subject.name} has no table of positions: its positions are rotary or relative, or it has none"
+        f"{subject.name} has no table of positions: the model has rotary or relative positions, or no positions"
     )
 
 
@@ -201,7 +202,7 @@ def learning_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, 
         raise InputError(f"learning curves need the metrics of a run, and {subject.name} is an external model")
     lines = subject.metrics
     if not lines:
-        raise InputError(f"{subject.where!r} has no metrics.jsonl, so its learning curves are unknown")
+        raise InputError(f"{subject.where!r} has no metrics.jsonl, so the learning curves are unknown")
     names = [name for name in CURVE_NAMES if any(name in line for line in lines)]
     curves = {CURVE_NAMES[name]: [(line["step"], line[name]) for line in lines if name in line] for name in names}
     steps = [line["step"] for line in lines]
@@ -218,7 +219,7 @@ def embeddings_figure(subject: Subject[Any], options: FigureOptions) -> dict[str
     """Draw token embeddings on their first two principal components."""
     table, labels = _embeddings(subject)
     if len(table) < 3:
-        raise InputError(f"{subject.name} embeds {len(table)} symbols: a projection needs 3 or more")
+        raise InputError(f"{subject.name} embeds {len(table)} symbols: a projection needs 3 or more symbols")
     texts = options.inputs or getattr(subject, "inputs", ())
     if len(table) <= LABELLED and not texts:
         labelled = list(range(len(table)))
@@ -237,7 +238,8 @@ def embeddings_figure(subject: Subject[Any], options: FigureOptions) -> dict[str
     }
     caption = [
         f"Token embeddings of {describe(subject)} on their first two principal components, computed over all"
-        f" {len(table):,} tokens of width {table.shape[1]}; these hold {sum(shares):.1%} of the variance.",
+        f" {len(table):,} tokens of width {table.shape[1]}; these components hold"
+        f" {sum(shares):.1%} of the variance.",
         f"Blue: {len(labelled)} tokens{' of the text' if texts else ''}.",
         f"{len(labelled) - len(shown)} labels are left out because they would overlap."
         if len(shown) < len(labelled)

@@ -11,7 +11,7 @@ from regard.viz.maps import CROSS, LayerMap
 
 SEPARATORS = ("</s>", "<s>")
 MAX_SEARCHED = 40
-"""Number of positions, and of the most frequent symbols, that are searched."""
+"""Number of positions that are searched, and of the most frequent symbols."""
 
 Targets = Callable[[LayerMap, np.ndarray], np.ndarray | None]
 """Takes a layer and its visible keys (Tq, Tk); returns the role's keys, (Tq, Tk) bool, or None if the layer has
@@ -39,11 +39,11 @@ def _repeated_symbol(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
 def induction_keys(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
     """Return the keys (Tq, Tk) that follow earlier occurrences of the query's symbol; None for cross-attention.
 
-    This is induction as in Olsson et al. 2022. `seen` (Tq, Tk): only its shape counts.
+    A head with this role is an induction head (Olsson et al. 2022). Only the shape of `seen` (Tq, Tk) is used.
     """
     if layer.kind == CROSS or seen.shape[0] != seen.shape[1]:
         return None
-    # Earlier occurrences only, shifted by one key: what followed them.
+    # The keys that follow are the earlier occurrences, shifted by one key.
     before = np.tril(_same_symbol(layer), -1)
     followers: np.ndarray = np.pad(before, ((0, 0), (1, 0)))[:, :-1] & np.tril(np.ones_like(before), -1)
     return followers
@@ -55,7 +55,7 @@ def _diagonal(backwards: bool) -> Targets:
             return None
         inputs = sum(label not in SEPARATORS for label in layer.key_labels)
         outputs = sum(label not in SEPARATORS for label in layer.query_labels)
-        # Relative positions: input and output may differ in length.
+        # The positions are relative, because input and output may differ in length.
         position = np.round(np.arange(seen.shape[0]) * (inputs - 1) / max(outputs - 1, 1))
         position = inputs - 1 - position if backwards else position
         diagonal: np.ndarray = np.arange(seen.shape[1])[None, :] == position[:, None]
@@ -89,11 +89,11 @@ FIXED: dict[str, Targets] = {
     RELEVANT: lambda layer, seen: layer.relevant,
     "the same relative position in the input": _diagonal(backwards=False),
     "the same relative position from the end of the input": _diagonal(backwards=True),
-    "the input with the output's index": _same_index,
+    "the input at the output's index": _same_index,
     "the first step": _position(0),
     "the end of the sequence": _symbol(*SEPARATORS),
 }
-"""Roles that need no search, the more specific ones first: of two that fit equally well, the first one is
+"""Roles that need no search, the more specific ones first: of two roles that fit equally well, the first one is
 used."""
 
 
@@ -104,7 +104,8 @@ def searched_roles(maps: Sequence[LayerMap]) -> dict[str, Targets]:
     for sample in maps:
         for label in set(sample.key_labels) - set(SEPARATORS):
             counts[label] = counts.get(label, 0) + 1
-    # A symbol that most inputs lack describes little of what a head does, so only common ones are searched.
+    # Only frequent symbols are searched, because a symbol that most inputs do not contain describes little of a
+    # head's attention.
     common = [label for label, count in counts.items() if count >= len(maps) / 2]
     frequent = sorted(common, key=lambda label: -counts[label])[:MAX_SEARCHED]
     positions = {

@@ -7,7 +7,7 @@ from regard.interpret.findings import HeadFindings
 from regard.interpret.importance import HeadImportance
 
 WIDTH, ROW_HEIGHT = 8.0, 0.22
-"""Width of a plot and height of a head's row in inches."""
+"""Width of a plot, and height of the row of a head, in inches."""
 
 
 def importance_plot(importance: HeadImportance) -> bytes:

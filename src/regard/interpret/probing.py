@@ -5,7 +5,7 @@
   dimensions).
 - Ablation: the change of that log-probability when an input's embedding is set to zero.
 
-Both are (Tq, Tk) for one sample: output steps by input steps.
+Both measures are (Tq, Tk) for one sample: output steps by input steps.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,8 +53,9 @@ def probe(
         leaves.append(embedded.detach().requires_grad_())
         return leaves[0]
 
-    # One copy for each output step: the gradient of the sum then holds the gradient of each step in its own copy,
-    # in one backward pass. cuDNN's recurrent layers have no gradient in evaluation mode; PyTorch's own have one.
+    # The input is copied for each output step. One backward pass of the sum over the steps then gives the
+    # gradient of each step in its own copy. cuDNN's recurrent layers have no gradient in evaluation mode;
+    # PyTorch's own recurrent layers have one.
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), _change_output(embedding, make_leaf):
         selected = run(steps).log_softmax(-1)[range(steps), range(steps), predicted]
         [gradient] = torch.autograd.grad(selected.sum(), leaves)
@@ -75,7 +76,8 @@ def probe(
 
 @contextmanager
 def _change_output(embedding: nn.Module, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Change the first output of `embedding` in the block; later calls, by a decoder that shares it, stay."""
+    """Change the first output of `embedding` in the block; later calls, by a decoder that shares the embedding,
+    are not changed."""
     calls = 0
 
     def hook(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:

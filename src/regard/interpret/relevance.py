@@ -1,8 +1,8 @@
 """Measure how much attention is on the inputs that the answer depends on.
 
 A task knows which inputs each output depends on. A head's share is its attention mass on these inputs. For
-uniform attention this is their share of the sequence. Output steps that depend on no input of the sample (the
-count of a letter that does not occur) have no share and are left out.
+uniform attention, the share equals the share of the relevant inputs in the sequence. Output steps that depend on
+no input of the sample (the count of a letter that does not occur) have no share and are left out.
 """
 
 from collections.abc import Iterable
@@ -57,14 +57,15 @@ def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) ->
         counted = relevant.any(-1)
         heads.append(attention_mass(cross.weights, relevant.unsqueeze(1)).transpose(1, 2)[counted])
         uniform.append(attention_mass(uniform_weights(cross.weights, cross.mask)[:, 0], relevant)[counted])
-    # Averaged in float64: a test has up to 10^8 output steps, more than float32 can count.
+    # The average is computed in float64, because a test has up to 10^8 output steps, more than float32 can count.
     return RelevanceShare(
         heads=torch.cat(heads).double().mean(0).tolist(), uniform=torch.cat(uniform).double().mean().item()
     )
 
 
 def pad_keys(relevance: Tensor, keys: int) -> Tensor:
-    """Extend relevance (B, To, T) to all keys of the memory; the added keys (the rest step) are not relevant.
+    """Extend relevance (B, To, T) to all keys of the memory; the added key, that of the rest step, is not
+    relevant.
 
     >>> pad_keys(torch.ones(1, 1, 2, dtype=torch.bool), 3)
     tensor([[[ True,  True, False]]])

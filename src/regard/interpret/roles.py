@@ -1,16 +1,16 @@
 """Describe what each head attends to, with the evidence for it.
 
 A role is a set of keys that a head of that role attends to, such as the previous step or the inputs that the
-answer depends on. The strength of a role is measured for each sample, as the part of the way from uniform
-attention to attention on these keys only:
+answer depends on. The strength of a role is measured for each sample. Strength 0 is uniform attention, strength 1
+is attention on the role's keys only:
 
     (mass on the role's keys - share of these keys) / (1 - share of these keys)    0: uniform, 1: these keys only
 
-A head that shuffles its weights over the keys has strength 0. Some roles are searched for (which position, which
-symbol). They are chosen on one half of the samples and measured on the other half. For the role "what the answer
-depends on", attention to the relevant inputs must exceed attention to another sample's relevant inputs. A head is
-described only if the 95 % interval lies above `MIN_STRENGTH` and above the strength of every head of the same
-model before training.
+A head with the same weights in random order has the mean strength 0. Some roles are searched for (which position,
+which symbol). These positions and symbols are chosen on one half of the samples, and the strength is measured on
+the other half. For the role "what the answer depends on", attention to the relevant inputs must exceed attention
+to another sample's relevant inputs. A head is described only if the 95 % interval lies above `MIN_STRENGTH` and
+above the strength of every head of the same model before training.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ EVEN = 0.02
 MIN_SAMPLES = 10
 """Smallest number of samples."""
 UNTRAINED = 2
-"""Number of models before training that a head is compared with."""
+"""Number of untrained models with whose heads a head is compared."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -49,10 +49,11 @@ class HeadRole:
     role: str | None
     """What the head attends to; None if no role has enough evidence."""
     strength: Estimate | None
-    """Part of the way (0 to 1) from uniform attention to the role's keys only; None without a role. For a uniform
+    """Strength of the role: 0 for uniform attention, 1 for attention on the role's keys only; None without a
+    role. For a uniform
     head: the share of its weight that differs from uniform attention."""
     untrained: float
-    """The largest strength of that role over all heads of the layer before training."""
+    """The largest strength of this role over all heads of the layer in untrained models."""
 
     @property
     def description(self) -> str:
@@ -76,19 +77,22 @@ class HeadRoles(Result):
         raise InputError(f"{layer} head {head} is not in the model")
 
     def summary(self) -> str:
-        """Return how many heads have a role."""
+        """Return a text with the number of heads that have a role."""
         described = sum(role.role is not None for role in self.heads)
         return f"{self.task}: {described} of {len(self.heads)} heads have a role, over {self.samples} samples"
 
     def table(self, added: Mapping[str, Sequence[float]] | None = None) -> Table:
         """Return a table with one row for each head.
 
-        `added`: by layer, the loss increase when each head is off. It becomes a column, and the most important
-        heads come first.
+        `added`: by layer, the loss increase when each head is off. The loss increase becomes a column, and the
+        most important heads come first.
         """
         columns = ["layer", "head", *(["off: loss"] if added else []), "attends to", "strength", "untrained"]
         table = Table(*columns, box=None, pad_edge=False)
-        table.title, table.title_justify = "What each head does (0: uniform attention; 1: nothing else)", "left"
+        table.title, table.title_justify = (
+            "What each head attends to (0: uniform attention; 1: nothing else)",
+            "left",
+        )
         for role in self.sorted(added) if added else self.heads:
             strength = "" if role.strength is None or role.role is None else str(role.strength)
             null = f"{role.untrained:.3f}" if strength else ""
@@ -124,10 +128,10 @@ def head_roles(
     """
     check_range("samples", samples, MIN_SAMPLES, 10**5)
     if not subject.layers:
-        raise InputError("the model has no heads: train it with attention")
+        raise InputError("the model has no heads: train a model with attention")
     inputs = subject.unseen(samples, seed, purpose="roles")
     if len(inputs) < 2:
-        raise InputError(f"roles need several inputs, got {len(inputs)}: give more of them")
+        raise InputError(f"roles need two or more inputs, got {len(inputs)}: give more inputs")
     first_half = inputs[: max(len(inputs) // 2, 1)]
     look = _count_looks(on_progress, len(inputs) + UNTRAINED * len(first_half))
     trained_maps = [look(subject, input) for input in inputs]
@@ -162,7 +166,8 @@ def _describe_layer(
     maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int
 ) -> Iterator[HeadRole]:
     """Describe the heads of one layer from its maps of all samples, and from its maps before training."""
-    # Alternate samples: both halves then have inputs of all lengths, also if the inputs are sorted by length.
+    # The halves are alternate samples, so that both have inputs of all lengths, even if the inputs are sorted by
+    # length.
     chosen, measured = maps[::2], maps[1::2]
     draw = resample_counts(len(measured), seed)
     roles = {**FIXED, **searched_roles(maps)}
@@ -211,7 +216,8 @@ def _test_role(
 ) -> HeadRole | None:
     """Return a role of a head if there is enough evidence for it."""
     strength = estimate(values, draw)
-    # The largest of all untrained heads, so that the comparison holds for any number of heads.
+    # The comparison uses the largest strength of all untrained heads, so that it is valid for any number of
+    # heads.
     chance = max((_mean(untrained) for model in null for untrained in model[name]), default=-np.inf)
     if strength is None or strength.low <= max(MIN_STRENGTH, chance):
         return None
@@ -221,7 +227,8 @@ def _test_role(
 def _test_uniform(
     maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], head: int, draw: np.ndarray
 ) -> HeadRole:
-    """Return the role of a uniform head if the head is uniform and no head before training is; else no role."""
+    """Return the role "uniform" if the head is uniform and no head of an untrained model is; otherwise no
+    role."""
     deviation = estimate([_deviation(sample.weights[head]) for sample in maps], draw)
     least = min(
         float(np.mean([_deviation(sample.weights[untrained_head]) for sample in model]))
@@ -234,14 +241,15 @@ def _test_uniform(
 
 
 def _strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[str, np.ndarray]:
-    """Return the strength of every role for each head and sample, (H, N); NaN if it is undefined for a sample."""
+    """Return the strength of every role for each head and sample, (H, N); the strength is NaN for a sample in
+    which it is undefined."""
     return {
         name: np.stack([_strength(targets, sample) for sample in maps], axis=1) for name, targets in roles.items()
     }
 
 
 def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
-    """Return the strength of a role for each head (H); NaN if the role's keys are none or all of the keys."""
+    """Return the strength of a role for each head (H); NaN if the role has no keys, or all of them."""
     # Keys that no head attends to are masked.
     seen = np.asarray((layer.weights > 0).any(0))
     wanted = targets(layer, seen)

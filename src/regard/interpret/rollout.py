@@ -32,18 +32,20 @@ def rollout(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
 def map_rollout(attention: Map) -> dict[str, tuple[LayerMap, np.ndarray]]:
     """Return each layer that reaches the outputs with its rollout (Tq, Tk), by the layer's name.
 
-    Not for the decoder of an encoder-decoder: its states also depend on the weights of other layers. Raises
-    `InputError` if no layer of the map has a rollout, or if a layer changes the number of steps.
+    The decoder of an encoder-decoder has no rollout, because its states also depend on the weights of other
+    layers. Raises `InputError` if no layer of the map has a rollout, or if a layer changes the number of steps.
     """
     layers = list(attention.layers.values())
     cross = [layer for layer in layers if layer.kind == CROSS]
     own = [layer for layer in layers if layer.kind != CROSS and (layer.kind == "encoder" or not cross)]
     if any(layer.rows is not None for layer in layers):
-        raise InputError("rollout needs exact weights, and this input is too long for them: give a shorter one")
+        raise InputError("rollout needs exact weights, for which this input is too long: give a shorter input")
     if len({layer.weights.shape[1:] for layer in own}) > 1 or any(
         np.ptp(layer.weights.shape[1:]) for layer in own
     ):
-        raise InputError("rollout needs layers with equally many queries and keys, and these layers differ")
+        raise InputError(
+            "rollout needs layers with equally many queries and keys, but the numbers differ in these layers"
+        )
     if not own or len(own) + len(cross) < 2:
         raise InputError(
             f"rollout needs two or more layers that attend to each other's states, and {attention.task} has"

@@ -20,7 +20,7 @@ from regard.viz.subject import Input, Subject
 MAX_RETURNED = 20
 """Largest number of samples that are returned."""
 MAX_LETTERS = 40
-"""Characters of an input that a table shows."""
+"""Number of characters of an input that a table shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +51,11 @@ class HeadSamples(Result):
     looked_at: int
     """Number of inputs that were searched."""
     wrong: int | None
-    """Number of these that were answered wrongly; None if that is not known."""
+    """Number of searched inputs that were answered wrongly; None if that is not known."""
     samples: list[HeadSample]
 
     def summary(self) -> str:
-        """Return the head, the token and the number of inputs."""
+        """Return the head, the token and the numbers of inputs and wrong answers."""
         token = "anything" if self.token is None else repr(self.token)
         errors = "" if self.wrong is None else f", {self.wrong} answered wrongly"
         return f"{self.layer} head {self.head} on {token}: {self.looked_at} inputs{errors}"
@@ -85,8 +85,9 @@ def head_samples(
 ) -> HeadSamples:
     """Search unseen inputs for the largest weights of a head.
 
-    `token`: a key's label; only weights on such keys count, and inputs without one are left out. `wrong_first`:
-    inputs that are answered wrongly come first. `samples`: number of inputs to search; at most 20 are returned.
+    `token`: a key's label; only weights on such keys count, and inputs without such a key are left out.
+    `wrong_first`: inputs that are answered wrongly come first. `samples`: number of inputs to search; at most 20
+    are returned.
 
     Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and for a token that none of
     them contains.
@@ -108,7 +109,7 @@ def head_samples(
         results += [] if sample is None else [sample]
     if not results:
         raise InputError(
-            f"token {token!r} is in none of {len(inputs)} inputs: choose one such as {min(tokens)!r}"
+            f"token {token!r} is in none of {len(inputs)} inputs: choose another token, such as {min(tokens)!r}"
         )
     # Unknown answers count as right: only answers that are known to be wrong come first.
     results.sort(key=lambda sample: (wrong_first and sample.right is not False, -sample.weight))

@@ -12,7 +12,7 @@ from regard.training import RunFolder
 from regard.viz.data import WorthData
 
 FILE = "examined.json"
-REMEDY = "delete it, or examine the run again"
+REMEDY = "delete the file, or examine the run again"
 
 
 class SavedExamination(NamedTuple):
@@ -27,7 +27,7 @@ class SavedExamination(NamedTuple):
 
 
 def load_examination(run: RunFolder) -> SavedExamination:
-    """Load the examination of a run; empty without one, or if the model is newer.
+    """Load the examination of a run; empty if there is none, or if the model has been trained further since.
 
     Raises `InputError` if the file is damaged, was edited, or belongs to another run.
     """
@@ -38,7 +38,7 @@ def load_examination(run: RunFolder) -> SavedExamination:
 
 
 def _part(read: Callable[[Any], dict[str, Any]], stored: Any) -> dict[str, Any]:
-    """Return what `read` finds in the stored content; empty for an unexpected shape."""
+    """Return the part of the stored content that `read` returns; empty if the content has an unexpected shape."""
     try:
         return read(stored)
     except (KeyError, TypeError, AttributeError, ValueError):

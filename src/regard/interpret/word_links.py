@@ -1,8 +1,8 @@
 """Derive links between words from cross-attention weights.
 
 At step t a decoder is fed target token t - 1 and writes token t. Two rows of weights may therefore show where
-token t came from: the row of the step that writes it, and the row of the next step, which is fed it and so uses
-it in its query (shifted attention: Zenkel et al. 2019, section 4; Chen et al. 2020, section 3.1).
+token t came from: the row of the step that writes it, and the row of the next step, which gets token t as input
+and so uses it in its query (shifted attention: Zenkel et al. 2019, section 4; Chen et al. 2020, section 3.1).
 
 Letters: C heads of all layers that attend to the source, in order; Wt and Ws words of target and source.
 """
@@ -33,15 +33,17 @@ def word_weights(
 ) -> Iterator[np.ndarray]:
     """Yield the weights between the words of each pair of source and target, (2, C, Wt, Ws + 1) float32.
 
-    Index 0 holds the steps that write a word's pieces, index 1 the steps that are fed them. A target word's row
-    is the mean over its pieces, a source word's column the sum over its pieces. The last column is the end of the
-    source. `heads`: default all heads that attend to the source.
+    Index 0 holds the steps that write a word's pieces, index 1 the steps that get these pieces as input. A target
+    word's row is the mean over its pieces, a source word's column the sum over its pieces. The last column is the
+    end of the source. `heads`: default all heads that attend to the source.
 
-    Raises `InputError` for a model without such heads.
+    Raises `InputError` for a model without heads that attend to the source.
     """
     chosen = cross_attention_heads(model) if heads is None else list(heads)
     if not chosen:
-        raise InputError("the model has no attention to its source: train it with attention to align with it")
+        raise InputError(
+            "the model has no attention to its source, so it cannot align words: train a model with attention"
+        )
     names = list(dict.fromkeys(layer for layer, _ in chosen))
     device, was_training = next(model.parameters()).device, model.training
     model.eval()
@@ -73,7 +75,8 @@ def _merge_pieces(weights: np.ndarray, source: TokenizedText, target: TokenizedT
     mean[target.word_ids, np.arange(len(target.indices))] = 1
     mean /= np.maximum(mean.sum(1, keepdims=True), 1)
     steps = len(target.indices)
-    # The last step writes the end symbol, so the rows of what is fed begin one step later.
+    # The last step writes the end symbol, so the rows of the steps that get a token as input begin one step
+    # later.
     rows = np.stack([weights[:, :steps], weights[:, 1 : steps + 1]])
     merged: np.ndarray = mean @ rows[..., : len(to_words)] @ to_words
     return merged
@@ -89,7 +92,7 @@ def extract_links(weights: np.ndarray) -> frozenset[Link]:
     """
     if not weights.size:
         return frozenset()
-    # A word without pieces has only zeros, and no link.
+    # A word without pieces has only zero weights, and gets no link.
     best = np.where(weights.max(1) > 0, weights.argmax(1), weights.shape[1] - 1)
     return frozenset(
         (source, target) for target, source in enumerate(best.tolist()) if source != weights.shape[1] - 1

@@ -21,8 +21,8 @@ from regard.fast.query_gradient import QueryGradient
 class ModelConfig:
     """Base of model configs.
 
-    Options that only some models have are class attributes here, with the value that describes all other models,
-    so that code can read them from any config.
+    An option that only some models have is a class attribute here, with the value that fits all other models, so
+    that code can read it from any config.
     """
 
     dropout = 0.0
@@ -40,9 +40,9 @@ class TaskModel(nn.Module):
     config_class: ClassVar[type[ModelConfig]] = ModelConfig
     """Config of the model; its fields are command-line flags."""
     compilable: ClassVar[bool] = False
-    """Whether its layers are blocks of `regard.attention`, which `torch.compile` accepts."""
+    """Whether the model's layers are blocks of `regard.attention`, which `torch.compile` supports."""
     cross_layers: tuple[str, ...] = ()
-    """Names of the attention layers from outputs to inputs; tests use the first one."""
+    """Names of the attention layers from outputs to inputs; `regard test` measures the first one."""
 
     @property
     def input_embedding(self) -> nn.Module:
@@ -51,7 +51,7 @@ class TaskModel(nn.Module):
 
     @property
     def input_positions(self) -> Positions | Rotary | None:
-        """Positional encoding of the input; None without one."""
+        """Positional encoding of the input; None if the model has none."""
         return None
 
     @property
@@ -73,7 +73,7 @@ class AnswerModel(TaskModel):
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end.
 
-        Inputs are -1 after the end.
+        Inputs are -1 after the end of a sequence.
         """
         raise NotImplementedError
 

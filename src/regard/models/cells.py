@@ -14,14 +14,16 @@ CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU
 
 
 def lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """Return state and cell for gates (..., 4 D), in PyTorch's order: input, forget, cell, output."""
+    """Return the new state and cell of an LSTM for gates (..., 4 D), in PyTorch's order: input, forget, cell,
+    output."""
     entry, forget, candidate, out = gates.chunk(4, dim=-1)
     cell = forget.sigmoid() * cell + entry.sigmoid() * candidate.tanh()
     return out.sigmoid() * cell.tanh(), cell
 
 
 def gru(gates: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
-    """Return the state for gates of the input and of the state, (..., 3 D): reset, update, candidate."""
+    """Return the new state of a GRU for the gates of the input and of the state, (..., 3 D): reset, update,
+    candidate."""
     reset, update, candidate = gates.chunk(3, dim=-1)
     state_reset, state_update, state_candidate = recurrent.chunk(3, dim=-1)
     keep = (update + state_update).sigmoid()
@@ -35,7 +37,7 @@ class CellWeights(NamedTuple):
     embedding: Tensor
     """(G, E)"""
     extra: Tensor
-    """(any, G), for the other inputs of the cell."""
+    """(any, G), the weight of the cell's inputs other than the embedding."""
     state: Tensor
     """(D, G)"""
     input_bias: Tensor

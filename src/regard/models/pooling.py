@@ -28,7 +28,7 @@ class PoolingConfig(ModelConfig):
     """Options of a pooling classifier."""
 
     hidden: int = 64
-    """Width of embeddings and states: half of it for each direction."""
+    """Width of embeddings and states; each direction has half of the states' width."""
     enc_layers: int = 1
     """Recurrent layers."""
     cell: Cell = "lstm"
@@ -86,7 +86,8 @@ class PoolingModel(AnswerModel):
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end."""
-        # The index after the end is -1: any letter can replace it, because the encoder zeroes these states.
+        # The index after the end is -1: any letter can replace this index, because the encoder sets the states
+        # after the end to zero.
         states, last = self.encoder(self.embedding(inputs.clamp(min=0)), mask)
         logits: Tensor = self.output(self.pool(states, last, mask)).unflatten(-1, (self.outputs, -1))
         return logits

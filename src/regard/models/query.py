@@ -5,8 +5,8 @@
     states  = norm(states + attention(states, states))    with `self_att`
     logits  = states W + b                                B x To x classes
 
-The queries are the positional encoding of the outputs: one learned vector for each output step. One dense layer
-of the one-hot letters gives the keys, which are also the values.
+The queries are the positional encoding of the outputs: one learned vector for each output step. A dense layer of
+the one-hot letters gives the keys; the values equal the keys.
 
 Letters: B batch, T input steps, To output steps, D width (`hidden`).
 """
@@ -49,7 +49,8 @@ class QueryModelConfig(ModelConfig):
     enc_layers: int = 0
     """Encoder layers: self-attention and feed-forward over the input."""
     multihead: bool = False
-    """Use several heads with projections in every attention layer; otherwise one head without projections."""
+    """Use several heads with projections in every attention layer; without this flag, one head without
+    projections."""
     heads: int = 4
     """Heads of each attention layer, with multihead; a divisor of hidden."""
     pos_enc: bool = False
@@ -82,9 +83,9 @@ class QueryModelConfig(ModelConfig):
 class QueryModel(AnswerModel):
     """Learned queries attend to encoded letters (see the module for the equations).
 
-    With `vary_len`, the memory has one more learned vector as key and value. A softmax only averages: without a
-    constant for comparison, "A" and "AA" give the same context, and letters in sequences of unknown length cannot
-    be counted.
+    With `vary_len`, the memory has one more learned vector as key and value. A softmax returns averages: without
+    a constant key for comparison, "A" and "AA" give the same context, so a model cannot count letters in
+    sequences of unknown length.
 
     >>> model = QueryModel(QueryModelConfig(hidden=8), letters=4, input_len=6, outputs=3, classes=7)
     >>> model(torch.zeros(2, 6, dtype=torch.int64)).shape
@@ -128,7 +129,8 @@ class QueryModel(AnswerModel):
     def _initialize(self) -> None:
         """Draw matrices from Glorot's uniform distribution; set queries, positions and biases to zero.
 
-        Zero makes trained queries and positions readable: a large norm means that training uses them.
+        With an initial value of zero, the norms of trained queries and positions are readable: a large norm means
+        that training has changed the vector.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -180,7 +182,7 @@ class QueryModel(AnswerModel):
 
     def encode(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Return the memory (B, T, D), one step longer with `rest`, and its mask."""
-        # After the end, index -1 selects the last letter; the mask hides it.
+        # Index -1 after the end selects the last letter; the mask hides it.
         states = self.embedding(self.one_hot[inputs])
         if self.positions is not None:
             states = self.positions(states)

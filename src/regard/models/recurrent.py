@@ -27,12 +27,13 @@ class RecurrentConfig(ModelConfig):
     """Options of a recurrent encoder-decoder."""
 
     hidden: int = 128
-    """Width of the decoder's state, and of the memory without enc_hidden."""
+    """Width of the decoder's state, and also of the memory if enc_hidden is not given."""
     enc_hidden: int | None = None
-    """Width of the memory, half of it for each direction of the encoder. None: hidden. A width other than hidden
+    """Width of the memory; each direction of the encoder has half of it. None: hidden. A width other than hidden
     needs a score of two widths: general, concat or additive."""
     bidirectional: bool = True
-    """Read the source forwards and backwards; otherwise forwards only, with the full width of the memory."""
+    """Read the source forwards and backwards; without this flag, only forwards, with the full width of the
+    memory."""
     start: Start = "last"
     """Initial state of the decoder: computed from the encoder's last state, or zero."""
     embedding: int = 64
@@ -47,10 +48,10 @@ class RecurrentConfig(ModelConfig):
     score_width: int | None = None
     """Inner width of the scores concat and additive. None: hidden."""
     context: ContextTo = "output"
-    """Where the context goes: into the decoder's cell (Bahdanau), to the output layer (Luong), or both."""
+    """Place of the context: the decoder's cell (Bahdanau), the output layer (Luong), or both."""
     query: Query | None = None
-    """State of the decoder's cell that is the query: previous or current. None: current with context output,
-    otherwise previous."""
+    """State of the decoder's cell that is the query: previous or current. None: current if the context goes to
+    the output, otherwise previous."""
     input_feeding: bool = False
     """Feed the input of the output layer to the cell of the next step (Luong; with context output)."""
     dropout: float = 0.0
@@ -89,7 +90,7 @@ class RecurrentConfig(ModelConfig):
         return make_score(self.score, self.hidden, self.memory_width, *inner_width)
 
     def decoder(self, width: int, device: str | None = None) -> RecurrentDecoder:
-        """Return the decoder for embeddings of `width`. On the device `meta` it takes no memory."""
+        """Return the decoder for embeddings of `width`. On the device `meta` the decoder takes no memory."""
         with torch.device(device or "cpu"):
             return RecurrentDecoder(
                 width,
@@ -107,7 +108,8 @@ class RecurrentConfig(ModelConfig):
 class RecurrentSeq2Seq(Seq2Seq):
     """Recurrent encoder-decoder (see the module). The attention layer is `decoder.cross`.
 
-    Sequences may have any length, and there are always two embeddings, so `longest` and `shared` are ignored.
+    Sequences may have any length, and source and target always have separate embeddings, so `longest` and
+    `shared` are ignored.
 
     >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=9, target_symbols=11)
     >>> source = torch.full((2, 5), 4)

@@ -1,4 +1,4 @@
-"""The recurrent decoder with attention, with all places for the context.
+"""The recurrent decoder with attention, whose context goes to the cell, to the output layer, or to both.
 
 Letters: y target tokens, e their embeddings, s the cell's states, h the memory's, c contexts, o inputs of the
 output layer. At step t:
@@ -19,8 +19,8 @@ the papers: Bahdanau's output goes through a maxout layer that also reads the pr
 stacked; the initial cell of the LSTM comes from a separate matrix, as its state does.
 
 If the cell reads no result of attention, all its steps run in one fused kernel, and attention is one call.
-Otherwise `fast.fused_rnn_attention` runs all steps of an LSTM as one operation, unless attention is recorded or
-changed.
+If the cell does read one, `fast.fused_rnn_attention` runs all steps of an LSTM as one operation, unless attention
+is recorded or changed.
 """
 
 from typing import Literal, NamedTuple
@@ -65,7 +65,7 @@ class RecurrentState(NamedTuple):
     """Number of steps taken."""
 
     def choose(self, hypotheses: Tensor) -> "RecurrentState":
-        """Return the state of some hypotheses of each source, (B, K') int64."""
+        """Return the state of some hypotheses of each source, given by their indices (B, K') int64."""
 
         def pick(states: Tensor) -> Tensor:
             return states.gather(1, hypotheses.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
@@ -74,7 +74,7 @@ class RecurrentState(NamedTuple):
         return RecurrentState(tuple(map(pick, self.cell)), fed, self.memory, self.time)
 
     def keep(self, sources: Tensor) -> "RecurrentState":
-        """Return the state of some of the sources, (B',) int64."""
+        """Return the state of some of the sources, given by their indices (B',) int64."""
         fed = None if self.fed is None else self.fed[sources]
         memory = Memory(*(part[sources] for part in self.memory))
         return RecurrentState(tuple(part[sources] for part in self.cell), fed, memory, self.time)
@@ -103,11 +103,13 @@ class RecurrentDecoder(nn.Module):
         super().__init__()
         if context != "output" and query == "current" and score is not None:
             raise InputError(
-                f"query current does not fit context {context}: the state comes after the context that its cell "
-                f"reads; use query previous, or context output"
+                f"query current does not fit context {context}: the current state is computed from the context; "
+                f"use query previous, or context output"
             )
         if input_feeding and (context != "output" or score is None):
-            raise InputError("input_feeding needs attention with context output: it feeds what that makes")
+            raise InputError(
+                "input_feeding needs attention with context output: it feeds back the input of the output layer"
+            )
         self.context = context if score is not None else None
         self.query, self.input_feeding = query, input_feeding
         self.cross = None if score is None else Attention(score)
@@ -160,7 +162,7 @@ class RecurrentDecoder(nn.Module):
         return self._advance(weights.gates(embedded), state, weights)
 
     def _run_fused(self, embedded: Tensor, state: RecurrentState) -> Tensor | None:
-        """Take all steps in one operation; None if that is not supported."""
+        """Take all steps in one operation; returns None if the fused operation does not support this decoder."""
         memory, cross = state.memory, self.cross
         eager = not torch.is_autocast_enabled(embedded.device.type) and not torch.compiler.is_compiling()
         if not eager or not fast.enabled() or cross is None or cross.hook is not None or len(state.cell) != 2:
@@ -182,7 +184,7 @@ class RecurrentDecoder(nn.Module):
     def _run_steps(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         """Take all steps in turn."""
         outputs, weights = [], CellWeights.split(self.rnn, embedded.shape[-1])
-        # `split` instead of slices: the gradient of each slice would be a tensor as large as the whole.
+        # `split` is used instead of slices, because the gradient of each slice is a tensor as large as the whole.
         for gates in weights.gates(embedded).split(1, dim=1):
             output, state = self._advance(gates, state, weights)
             outputs.append(output)
@@ -219,7 +221,7 @@ class RecurrentDecoder(nn.Module):
 
 
 def _step_attention(score: Score, memory: Memory) -> ProductAttention | None:
-    """Return the fast attention for a score; None for other scores, and if a sample has nothing to attend."""
+    """Return the fast attention for a score; None for a score without one, and if a sample is only padding."""
     states = (memory.prepared, memory.states)
     if type(score) in (Dot, ScaledDot, General):
         attention = ProductAttention(memory.mask, states, score.scale(score.width))

@@ -20,14 +20,14 @@ def check_width(width: int, name: str = "hidden", *, bidirectional: bool = True)
     """Raise `InputError` for a width that is out of range, or odd with two directions; `name` is its flag."""
     check_range(name, width, 2 if bidirectional else 1, 65_536)
     if bidirectional and width % 2:
-        raise InputError(f"{name} {width} is odd: the encoder's two directions need half of it each")
+        raise InputError(f"{name} {width} is odd: each of the encoder's two directions needs half of the width")
 
 
 class RecurrentEncoder(nn.Module):
     """`layers` recurrent layers with `dropout` between them.
 
-    `width`: of the states, half for each direction; without `bidirectional`, all for the forward direction.
-    Raises `InputError` for an odd width with two directions.
+    `width`: width of the states, half for each direction; without `bidirectional`, all of it for the forward
+    direction. Raises `InputError` for an odd width with two directions.
 
     >>> states, last = RecurrentEncoder(5, 8)(torch.zeros(2, 6, 5))
     >>> states.shape, last.shape
@@ -58,8 +58,8 @@ class RecurrentEncoder(nn.Module):
     def forward(self, states: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the states (B, T, D) for inputs (B, T, any), zero at padding, and the last states (B, D).
 
-        `mask` (B, T): True before the end, None if every sequence is full. The last state of the backward
-        direction is the one at the first step.
+        `mask` (B, T): True before the end; None if every sequence has T steps. The last state of
+        the backward direction is its state at the first step.
         """
         batch, time = states.shape[:2]
         length = torch.full((batch, 1), time, device=states.device) if mask is None else mask.sum(1, keepdim=True)
@@ -77,7 +77,8 @@ class RecurrentEncoder(nn.Module):
 
 
 def reversed_steps(length: Tensor, time: int) -> Tensor:
-    """Return the steps (B, T) of sequences of `length` (B, 1) from last to first, then those of the padding.
+    """Return the step indices (B, T) of sequences of `length` (B, 1) from last to first, followed by the indices
+    of the padding.
 
     >>> reversed_steps(torch.tensor([[2]]), 3)
     tensor([[1, 0, 2]])
@@ -87,5 +88,5 @@ def reversed_steps(length: Tensor, time: int) -> Tensor:
 
 
 def _take_steps(states: Tensor, steps: Tensor) -> Tensor:
-    """Return the steps (B, S) of states (B, T, D): (B, S, D)."""
+    """Select the steps (B, S) of states (B, T, D); returns (B, S, D)."""
     return states.gather(1, steps.unsqueeze(-1).expand(-1, -1, states.shape[-1]))

@@ -6,7 +6,7 @@
     state  = model.start(memory)                     before the first step
     states, state = model.step(tokens, state)        one step for the last tokens, with cached keys and values
 
-States and vocabulary layer are separate, because a large vocabulary layer takes most of the time: the loss can
+`read` and `logits` are separate methods, because a large vocabulary layer takes most of the time: the loss can
 avoid holding the logits of a whole batch, and a search can pack the weight once.
 
 Letters: B sources, K hypotheses for each source (1 for greedy search), T steps, V target vocabulary. The
@@ -79,7 +79,7 @@ class Seq2Seq(TaskModel):
         """Feed one token to each hypothesis, (B, K): returns inputs of the vocabulary layer, (B, K, D), and the
         next state.
 
-        Call attention layers with `step`, the number of the target step from 0. Otherwise a record cannot tell
-        that a call continues the sequence.
+        Call attention layers with `step`, the number of the target step from 0. Without `step`, a record cannot
+        detect that a call continues a sequence.
         """
         raise NotImplementedError

@@ -66,7 +66,7 @@ class TransformerConfig(ModelConfig):
     """Attention score of every head: dot, scaled_dot, general, concat, additive, or your own class as
     module:Class (see regard.attention.scores)."""
     pre_norm: bool = True
-    """Normalize before each layer; --no-pre_norm: after each sum, as in the paper."""
+    """Normalize before each layer; with --no-pre_norm, normalize after each residual sum, as in the paper."""
     norm_epsilon: float = EPSILON
     """Added to the variance in normalization (above 0)."""
     activation: Activation = "relu"
@@ -74,10 +74,10 @@ class TransformerConfig(ModelConfig):
     bias: bool = False
     """Biases in the attention projections."""
     tied: bool = True
-    """Use the target's embedding as output layer; --no-tied: a separate matrix, as with concatenated
-    positions."""
+    """Use the target's embedding as output layer. With --no-tied, and with concatenated positions, the output
+    layer is a separate matrix."""
     output_bias: bool = False
-    """Bias for each symbol in the output layer."""
+    """Add a bias for each symbol in the output layer."""
     dropout: float = 0.1
     """Dropout of embeddings and of the output of each layer (0 to below 1)."""
 
@@ -100,10 +100,13 @@ class TransformerConfig(ModelConfig):
             )
         if self.positions == "rotary" and self.hidden // self.heads % 2:
             raise InputError(
-                f"heads of width {self.hidden // self.heads} cannot turn pairs of dimensions: choose an even one"
+                f"head width {self.hidden // self.heads} is odd, rotary positions rotate pairs of dimensions: "
+                "choose an even one"
             )
         if self.positions == "concatenated" and self.hidden % 2:
-            raise InputError(f"hidden {self.hidden} is odd: embeddings and positions need half of it each")
+            raise InputError(
+                f"hidden {self.hidden} is odd: embeddings and concatenated positions need half of it each"
+            )
         check_share("dropout", self.dropout, below=True)
 
 
@@ -139,7 +142,7 @@ class TransformerState(NamedTuple):
 
 
 def _take(layers: tuple[KeyValues, ...], rows: Tensor) -> tuple[KeyValues, ...]:
-    # `keys[rows]` takes five times as long.
+    # Indexing by `keys[rows]` takes five times as long.
     return tuple(KeyValues(*(states.index_select(0, rows) for states in layer)) for layer in layers)
 
 
@@ -199,8 +202,8 @@ class Transformer(Seq2Seq):
     def _initialize(self) -> None:
         """Draw matrices from Glorot's uniform distribution, and embeddings with variance 1 after the factor √D.
 
-        Query, key and value matrices are smaller by √2, as in PyTorch's layer, where they are parts of one
-        matrix. With larger ones and `pre_norm` off, cross attention is learned late or never.
+        The values of query, key and value matrices are smaller by √2, as in PyTorch's layer, where the three are
+        parts of one matrix. With larger values and `pre_norm` off, cross attention is learned late or never.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -237,7 +240,7 @@ class Transformer(Seq2Seq):
 
     def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
-        # Three dimensions, because two could also be (Tq, Tk).
+        # The mask gets three dimensions, because a mask of two dimensions could also be (Tq, Tk).
         mask = source_mask.unsqueeze(1)
         return TransformerMemory(tuple(self.decoder.project(self.encoder(self.embedded(source), mask))), mask)
 
@@ -249,7 +252,7 @@ class Transformer(Seq2Seq):
 
     def read(self, target_in: Tensor, memory: TransformerMemory, forced: Tensor | None = None) -> Tensor:
         """Return the decoder's states (B, Tt, D) for target_in (B, Tt); `forced` must be None."""
-        assert forced is None, "a Transformer reads all steps at once"
+        assert forced is None, "scheduled sampling needs a recurrent model: a Transformer reads all steps at once"
         states: Tensor = self.decoder(self.embed(target_in, 0), memory.layers, memory.mask)[0]
         return states
 
@@ -260,8 +263,8 @@ class Transformer(Seq2Seq):
 
     def start(self, memory: TransformerMemory) -> TransformerState:
         """Return the state before the first step, with one hypothesis for each source."""
-        # Projecting one step and dropping it gives empty keys and values of the right shape for any score and
-        # heads.
+        # One step is projected and dropped: this gives empty keys and values of the right shape for any score and
+        # number of heads.
         layers: list[Any] = [layer.self_attention for layer in self.decoder.layers]
         step = memory.layers[0].values.new_zeros(len(memory.mask), 1, layers[0].key.in_features)
         past = tuple(KeyValues(*(states[:, :, :0] for states in layer.project(step))) for layer in layers)

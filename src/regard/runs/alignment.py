@@ -62,7 +62,7 @@ class LinkedPair(Result):
     nothing: np.ndarray
     """(Wt,): attention of each target word to the end of the source, which is not a word."""
     heads: str
-    """Description of the heads that the weights are averaged over."""
+    """Names of the heads whose weights are averaged."""
 
     @property
     def moses(self) -> str:
@@ -93,7 +93,7 @@ class _Choice(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Aligner:
-    """A model with the vocabularies of its task, and the folder that stores its alignment heads."""
+    """Aligner of words: a model, the vocabularies of its task, and the folder that stores the alignment heads."""
 
     model: Seq2Seq
     task: SequenceTask
@@ -108,7 +108,7 @@ class Aligner:
         return "pieces" if self.task.source_vocabulary.unit == "characters" else "words"
 
     def kept(self) -> KeptHeads | None:
-        """Return the chosen heads; the guided head if there is no choice for this model; else None.
+        """Return the chosen heads, or the guided head if no heads were chosen for this model, or None.
 
         Raises `InputError` for a damaged file.
         """
@@ -137,13 +137,14 @@ class Aligner:
         return KeptHeads(best=choice.best, ways=ways, writing=writing)
 
     def heads(self, by: By | None = None) -> AligningHeads:
-        """Return the heads to align by: the best choice, or the choice of a way (`by`), or all heads."""
+        """Return the heads to align by: the chosen heads, those that `by` names, or all heads if none were
+        chosen."""
         kept = self.kept()
         if kept is not None and (by or kept.best) in kept.ways:
             return kept.ways[by or kept.best]
         if by in ("head", "set"):
             raise InputError(
-                f"run {str(self.files.path)!r} has no chosen heads to align by: choose some with `regard align "
+                f"run {str(self.files.path)!r} has no chosen alignment heads: choose them with `regard align "
                 f"RUN SOURCE TARGET --links LINKS`, or leave out --by {by}"
             )
         return AligningHeads(heads=tuple(cross_attention_heads(self.model)), shifted=False)
@@ -203,7 +204,7 @@ class Aligner:
         heads: list[Head] = cross_attention_heads(self.model)
 
         def compare(indices: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
-            """Return the links of other methods for some pairs: `others`, and both directions combined."""
+            """Return the links of other methods for some pairs, `others`, and both directions combined."""
             compared: dict[str, Sequence[frozenset[Link]]] = {}
             compared.update({name: [links[index] for index in indices] for name, links in (others or {}).items()})
             if reverse is None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from regard.viz import AttentionMap, Playback
 
 HEADS_PER_LINE = 5
-"""Heads in a line of 80 columns."""
+"""Number of heads that fit into a line of 80 columns."""
 CHUNK = 1000
 """Inputs per forward pass."""
 
@@ -47,14 +47,14 @@ class TestReport(Result):
 
     samples: int
     sample_len: int | None
-    """Letters in each sample; None for all lengths up to max_len, as in training with vary_len."""
+    """Number of letters in each sample; None for all lengths up to max_len, as in training with vary_len."""
     max_len: int
     exact_match: float
     """Share of samples (0 to 1) whose outputs are all right."""
     relevance: RelevanceShare | None
     """None for a model without attention."""
     note: str = ""
-    """Warning about a length that was not in the training data; empty without one."""
+    """Warning about a length that is not in the training data; empty if the length is."""
 
     def __str__(self) -> str:
         lengths = f"up to {self.max_len}" if self.sample_len is None else self.sample_len
@@ -123,17 +123,17 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def unusual(self, letters: int) -> str:
-        """Return a warning for a number of letters that was not in the training data; empty without one."""
+        """Return a warning for a number of letters that is not in the training data; empty if it is."""
         if self.config.training.vary_len or letters == self.max_len:
             return ""
         return (
-            f"training has only seen inputs of {self.max_len} letters, not of {letters}: errors are to be "
-            f"expected; train with --vary_len for all lengths"
+            f"all training inputs have {self.max_len} letters, this one has {letters}: errors are to be "
+            "expected; train with --vary_len for all lengths"
         )
 
     def about(self) -> dict[str, Any]:
         """Return a description of the run for a page."""
-        seen = "" if self.config.training.vary_len else f"; training has only seen {self.max_len} letters"
+        seen = "" if self.config.training.vary_len else f"; all training inputs have {self.max_len} letters"
         return {**super().about(), "accepts": self.task.accepts + seen}
 
     @property
@@ -176,7 +176,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         return play_back(self.files, self.model, partial(map_of_answer, task=self.task, inputs=inputs))
 
     def called(self, classes: Sequence[int]) -> list[str]:
-        """Return some output classes as text; they are numbers."""
+        """Return output classes, which are numbers, as text."""
         return [str(number) for number in classes]
 
     def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:

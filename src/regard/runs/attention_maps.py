@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 REST = "rest"
 """Label of the additional learned step of a model trained on all lengths."""
 NULL_LABEL = "␣"
-"""Label of the null character and of any other blank on an axis."""
+"""Label of the null character and of every other blank on an axis."""
 MOST_UNKNOWN = 20
-"""Most unknown symbols in a note."""
+"""Largest number of unknown symbols in a note."""
 Labels = dict[LayerKind, tuple[list[str], list[str]]]
 
 
@@ -69,7 +69,7 @@ def map_of_pair(
     """Return the attention of a model that answers `source` with `tokens` (without the end of sequence).
 
     The decoder gets all tokens at once, and attends as in a stepwise search. `forced`: the tokens are not the
-    model's own answer, and the prediction is its next token at each step.
+    model's own answer; the prediction is the model's next token at each step.
     """
     model.eval()
     source = replace_surrogates(source)  # the text that the map shows
@@ -79,7 +79,7 @@ def map_of_pair(
         logits = model(batch.source, batch.source_mask, batch.target_in)
     probabilities = logits[0].float().softmax(-1).cpu()
     written = probabilities.argmax(-1) if forced else torch.tensor([*tokens, EOS])
-    # Labels show the text itself, also where the model reads an unknown symbol.
+    # Labels show the text, also for a symbol that the model reads as unknown.
     sources = [*task.source_vocabulary.pieces(source), *task.source_vocabulary.labels([EOS])]
     targets = task.target_vocabulary.labels([*tokens, EOS])
     known = task.known(source)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
 
 FEWEST_STEPS = 3
-"""Steps of the answer in a diagram."""
+"""Number of the answer's steps in a diagram."""
 
 
 def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None = None) -> Path:
@@ -39,7 +39,8 @@ def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None
     else:
         source = collate([task.source_vocabulary.encode(text)])
         answer = task.target_vocabulary.encode(subject.translate([text])[0])
-        # Several steps show the recurrence, also if the run answers with a single token.
+        # The diagram shows several steps, so that the recurrence is visible even if the run answers with a single
+        # token.
         target = collate([answer if len(answer) > 1 else [len(task.target_vocabulary) - 1] * FEWEST_STEPS])
         batch = PairBatch(source, target).to(next(model.parameters()).device)
         inputs = {"source": batch.source, "target": batch.target_in}

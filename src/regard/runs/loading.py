@@ -63,8 +63,8 @@ def load(
 
     `trust_code`: run custom code that the run names (a task file, a model, a score) although you have not trained
     with it here. `trust_edited`: use a run whose files do not match their digests, and report the differences on
-    standard error. Raises `InputError` for a run that is missing or damaged, or that needs one of the two.
-    Nothing is unpickled.
+    standard error. Raises `InputError` for a run that is missing or damaged, or that needs `trust_code` or
+    `trust_edited`. Nothing is unpickled.
 
         run = regard.load("signal2")
         run.attend("BCCCBAABACCCA")
@@ -82,7 +82,7 @@ def read_run(folder: RunFolder, *, trust_code: bool = False) -> AnyRun:
 def read_consistently(folder: RunFolder, read: Callable[[], Result]) -> Result:
     """Return the result of `read`, repeated if another run replaced the folder meanwhile.
 
-    Otherwise the result could mix files of both runs.
+    Without the repetition, the result could mix files of both runs.
     """
     while True:
         identity = folder.identity

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from regard.viz import AttentionMap
 
 CHUNK = 500
-"""Samples per chunk of a test."""
+"""Number of samples that a test processes at once."""
 MOST_DRAWN = 5000
 """Most pairs that `trained_on` draws."""
 
@@ -38,7 +38,7 @@ class PairReport(Result):
     exact_match: float
     """Share of samples (0 to 1) whose answer by greedy search is entirely right."""
     alignments: dict[str, Alignment]
-    """By layer in which the target attends to the source; empty for a model without attention."""
+    """Alignment of each layer in which the target attends to the source; empty for a model without attention."""
 
     def __str__(self) -> str:
         lines = [f"Exact match: {self.exact_match:.2%} of {self.samples:,} unseen samples"]
@@ -99,7 +99,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         """Answer an input such as `"3. Mai 1979"`, and return the attention of each character of the answer.
 
         `input` None: an unseen one with `sample_len` characters, drawn by `seed`. `answer`: a result of `search`
-        to use instead of the best. Other options as in `search`.
+        to use instead of the best answer. Other options as in `search`.
         """
         if input is None:
             input = self.draw(sample_len=sample_len, seed=seed)
@@ -117,15 +117,15 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return self.task.pairs(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Pair]:
-        """Return pairs that are not in the training data, the same for every purpose."""
+        """Return pairs that are not in the training data; every purpose gets the same pairs."""
         del purpose
         return self.task.pairs(samples, make_generator(seed, "examine"), unseen=True)
 
     def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
         """Return pairs that are not in the training data, with their links.
 
-        A symbol that comes from one source symbol has a sure link, one that comes from several has possible
-        links.
+        A symbol that comes from a single source symbol has a sure link, a symbol that comes from several has
+        possible links.
         """
         pairs = self.unseen(samples, 0)
         return [(pair.source, pair.target) for pair in pairs], [_links(pair) for pair in pairs]
@@ -141,7 +141,8 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return {short_name(name): alignment.error_rate for name, alignment in alignments.items()}
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements of a comparison; of several layers that read the source, those of the last."""
+        """Return the measurements of a comparison; the alignment is that of the last layer that reads the
+        source."""
         report = self.test(seed=seed)
         if not report.alignments:
             return Figures(exact_match=report.exact_match)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.viz import AttentionMap
 
 MOST_POINTS = 300
-"""Most points of the loss curve."""
+"""Largest number of points of the loss curve."""
 Model = TypeVar("Model", bound=nn.Module)
 
 

@@ -1,4 +1,4 @@
-"""Inputs for explanation methods: a pair of source and target that runs with changed embeddings."""
+"""Inputs for explanation methods: a pair of source and target that the model runs with changed embeddings."""
 
 from __future__ import annotations
 

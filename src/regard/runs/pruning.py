@@ -45,7 +45,8 @@ def prune(
 
 
 def _read(folder: RunFolder) -> tuple[Run, dict[str, str], list[dict[str, Any]]]:
-    """Return a run, its vocabularies, and its metrics up to its model: a training may write more meanwhile."""
+    """Return a run, its vocabularies, and its metrics up to the step of its model, because a training may write
+    more meanwhile."""
     run = read_run(folder)
     metrics = [line for line in folder.read_metrics() if line["step"] <= run.step]
     return run, folder.read_vocabularies(run.config.tokenizer), metrics
@@ -55,7 +56,7 @@ def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool)
     # A copy of the run is read and pruned; the given run is not changed.
     pruned, vocabularies, metrics = read_consistently(run.files, lambda: _read(run.files))
     removal = prune_heads(pruned, heads, seed=seed)
-    # Heads have their numbers in the unpruned model; the run may have been pruned before.
+    # Heads are numbered as in the unpruned model, because the run may have been pruned before.
     kept_before, importance = pruned.config.kept_heads, removal.before.added
     numbers = {layer: kept_before.get(layer, range(len(importance[layer]))) for layer in removal.left}
     kept = {layer: [numbers[layer][head] for head in left] for layer, left in removal.left.items()}

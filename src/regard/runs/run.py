@@ -55,7 +55,7 @@ class Figures(Result):
     relevance: float | None = None
     """Share (0 to 1) of the best head's attention that is on relevant inputs."""
     uniform: float | None = None
-    """The same share for uniform attention."""
+    """The share of uniform attention on the relevant inputs."""
     alignment_error: float | None = None
     bleu: float | None = None
     """BLEU, case-insensitive for a lower-case model."""
@@ -79,7 +79,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     task: AnyTask
     model: TaskModel
     trust_edited: bool = False
-    """Whether files that were edited are used."""
+    """Whether the run uses files that were edited."""
 
     drawn_by: ClassVar[tuple[str, ...]] = ()
     """Options of a drawn input, besides the seed."""
@@ -128,7 +128,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         query: int | None = None,
         key: int | None = None,
     ) -> AbstractContextManager[None]:
-        """Change the weights of some heads of a layer within a block; see `regard.intervene`."""
+        """In the block, change the weights of some heads of a layer; see `regard.intervene`."""
         find_layer(self.model, layer)
         return intervene(self.model, layer, heads=heads, to=to, query=query, key=key)
 
@@ -314,7 +314,8 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     @abstractmethod
     def look(self, input: Any) -> AttentionMap:
-        """Return the attention on one of the inputs of `unseen`, given the true answer of a sequence."""
+        """Return the attention on one of the inputs of `unseen`, for a sequence with the true answer as decoder
+        input."""
 
     @abstractmethod
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
 
 TEXT_FLAGS = ("train", "valid", "test", "guide", "hub")
-"""Flags that name text. The text may have moved when a run is resumed."""
+"""Flags that name text. Flags that name text files, which may have moved when a run is resumed."""
 FREE_MODEL_FLAGS = ("dropout",)
 """Flags of a model that do not affect the shapes of its parameters."""
 FIXED_TRAINING_FLAGS = ("vary_len",)
-"""Flags of a training that affect them."""
+"""Flags of a training that affect the shapes of a model's parameters."""
 
 
 def resumed_config(
@@ -78,7 +78,7 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
             file, old, new = next((file, old, new) for file, old, new in changed if old != new)
             lines = f"it has {new.lines:,} lines, and had {old.lines:,}"
             if new.lines == old.lines:
-                lines = f"it has {new.lines:,} lines as before, but not the same ones"
+                lines = f"it has {new.lines:,} lines as before, but different ones"
             problem = f"{name} {file!r} has changed: {lines}"
         raise InputError(f"{problem}; a resumed run needs the text it began with: restore it, or train a new run")
 
@@ -86,15 +86,15 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
 def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
     """Return the config of a run that starts from the run `before`, with its model and its vocabularies.
 
-    Options that `flags` do not name are taken from that run, except for text and `freeze`. Raises `InputError`
-    for a run of another task, and for a flag that asks for another model or vocabulary.
+    Options that `flags` do not name are taken from the earlier run, except for text and `freeze`. Raises
+    `InputError` for a run of another task, and for a flag that changes the model or the vocabularies.
     """
     base = before.config
     flags = dict(task.flags() if isinstance(task, RunConfig) else flags)
     if (preset := flags.pop("preset", None)) is not None:
         raise InputError(
-            f"preset {preset!r} is for a new model, and a run that starts from another has its sizes: "
-            f"leave it out"
+            f"preset {preset!r} sets the sizes of a new model, but --from takes them from the other run: leave "
+            "preset out"
         )
     on = task.on if isinstance(task, RunConfig) else make_config(task).on
     if base.on != on:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from regard.tasks import SequenceTask
 
 LONGEST_SHOWN = 20
-"""Characters of a text in an error message."""
+"""Number of characters of a text that an error message shows."""
 MOST_SILVER = 200_000
-"""Most pairs of the training text that eflomal also learns from."""
+"""Largest number of pairs of the training text that eflomal also learns from."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,10 +83,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
         `beam`: beam size, 1 for greedy search; `length_penalty`: exponent, 0 for none; None for the default of
         the run's class. `temperature` above 0: sample tokens by `seed` instead. Symbols that are not in the
-        vocabulary are read as one unknown symbol; a blank text has one empty answer. `engine`, `precision`: see
-        `Engines.choose`. `scored`: False allows NaN for log-probabilities if that saves time. Raises
-        `InputError` for a text that is too long, options that do not fit, and a search that the engine does not
-        support.
+        vocabulary are read as the unknown symbol; a blank text has one empty answer. `engine`, `precision`: see
+        `Engines.choose`. `scored`: False allows NaN for log-probabilities if that saves time. Raises `InputError`
+        for a text that is too long, options that do not fit, and a search that the engine does not support.
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
@@ -174,8 +173,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> list[LinkedPair]:
         """Return which words of each target come from which words of its source.
 
-        The decoder is fed the target. Each of its words is linked to the source word with the largest weight in
-        the heads from `choose_alignment`, or to none if the end of the source has it.
+        The decoder is fed the target. Each target word is linked to the source word with the largest weight in
+        the heads from `choose_alignment`. A word whose largest weight is on the end of the source gets no link.
 
         `by`: a single head, a set of heads, or all heads; None: the best choice, or all heads without one.
         `unit`: words between blanks, words without punctuation (parts), or pieces of the vocabulary; None: words,
@@ -212,7 +211,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         self._check_pairs(pairs)
         if len(pairs) != len(known):
-            raise InputError(f"{len(known)} pairs have links, {len(pairs)} are given: give as many")
+            raise InputError(f"{len(known)} pairs have links, {len(pairs)} are given: give links for every pair")
         return self._aligner.choose(
             pairs,
             known,
@@ -259,7 +258,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         intervention and without `answer`, `original` is the map without it. Other options as in `search`.
         """
         if input is None and answer is not None:
-            raise InputError("an answer is given: give the input that it answers too")
+            raise InputError("an answer is given without its input: give both")
         text = self.draw(seed=seed) if input is None else input
 
         def make_map() -> viz.AttentionMap:
@@ -276,7 +275,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         raise NotImplementedError
 
     def unseen_length(self, text: str) -> str:
-        """Return a sentence about the trained lengths if the text is longer; otherwise an empty string."""
+        """Return a sentence about the trained lengths if the text is longer than those; otherwise an empty
+        string."""
         vocabulary, longest = self.task.source_vocabulary, self.longest_seen
         if len(text) < longest or (steps := len(vocabulary.pieces(text))) <= longest:
             return ""
@@ -285,8 +285,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def playback(self, input: str | None = None, *, seed: int = 0) -> viz.Playback:
         """Return the attention on an input at each snapshot of the training.
 
-        Every snapshot gets the answer of the trained model, so that the weights can be compared; its predictions
-        are its own next symbols. Raises `InputError` for a run without snapshots.
+        Every snapshot gets the answer of the trained model, so that the weights can be compared; the predictions
+        are the snapshot's own next symbols. Raises `InputError` for a run without snapshots.
         """
         text = self.draw(seed=seed) if input is None else input
         [[best, *_]] = self.search([text])
@@ -332,12 +332,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self._check((target for _, target in pairs), target=True)
 
     def too_long(self, text: str, *, target: bool = False) -> str | None:
-        """Return why a source, or with `target` a target, is too long; None if it is not."""
+        """Return the reason why a source, or with `target` a target, is too long; None if it is short enough."""
         vocabulary, most = self.task.source_vocabulary, self.task.longest_source
         if target:
             vocabulary, most = self.task.target_vocabulary, self.task.longest_target
-        # Most texts need no encoding: one has at most a token per character, plus the blank before its first
-        # word.
+        # Most texts are not encoded here: a text has at most one token per character, plus the blank before its
+        # first word.
         if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
             return None
         return f"has {length} {vocabulary.unit}, at most {most} are taken"

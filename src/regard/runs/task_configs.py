@@ -35,7 +35,8 @@ Config = TypeVar("Config")
 
 
 class FlatConfig(Generic[RunType]):
-    """All options of a run in one flat class. `RunType` is the class of the run that `regard.train` returns."""
+    """Base class of the configs, which hold all options of a run in one flat class. `RunType` is the class of the
+    run that `regard.train` returns."""
 
     on: ClassVar[str]
     """Name of the task."""

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from regard.training import TrainingState
 
 PREPARED = "prepared"
-"""Folder of corpora and vocabularies, next to the runs."""
+"""Name of the folder for prepared corpora and vocabularies, next to the runs."""
 Folder = str | Path
 RunType = TypeVar("RunType")
 
@@ -94,12 +94,12 @@ def train(
     `task`: a name (see `regard tasks`), the path of a Python file with a custom task, or a config such as
     `regard.CountingConfig(steps=500)` or the result of `regard.make_config`. `flags`: the flags of
     `regard train TASK --help`; `model` names the model, and `preset` the size of a Transformer for translation.
-    `start_from`: folder or name of a run of the same task. The new run starts with its parameters, and has its
-    model, its vocabularies and its other options, except for text and `freeze`. `resume`: continue the run in the
-    folder exactly, with the same text, whose files may have moved. `overwrite`: replace it. `trust_code`,
+    `start_from`: folder or name of a run of the same task. The new run starts with the parameters of that run,
+    and has its model, vocabularies and other options, except for text and `freeze`. `resume`: continue the run in
+    the folder exactly, with the same text, whose files may have moved. `overwrite`: replace it. `trust_code`,
     `trust_edited`: as in `load`. Under `torchrun`, all processes train together.
 
-    Raises `InputError` for options that do not fit, and `MachineError` if the disk refuses.
+    Raises `InputError` for options that do not fit, and `MachineError` if a file cannot be written.
 
         run = regard.train("counting", steps=500)
     """
@@ -138,7 +138,7 @@ def train(
             train_steps(learner, config.training, on_metrics, validate=validate)
         context.wait()
     if built.draws and context.size == 1 and state.step > first_step:
-        # The last weights are those to use, so the model need not be read back from its file.
+        # The last weights are the weights to use, so the model is not read back from its file.
         return make_run(folder, config, state.step, built, state.release_model())
     return read_run(folder)
 
@@ -146,7 +146,7 @@ def train(
 def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int], **flags: Any) -> list[AnyRun]:
     """Train query models of several seeds at once, each into a separate folder, and return the runs.
 
-    `flags`: options that the seeds share, as in `train`. Runs that exist already are resumed. Raises `InputError`
+    `flags`: options that the seeds share, as in `train`. Existing runs are resumed. Raises `InputError`
     as `train` does, and if the existing runs are at different steps.
     """
     configs = [make_config(task, {**flags, "seed": seed}).resolved() for seed in seeds]
@@ -162,7 +162,7 @@ def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int],
                 state.restore(folder)
             _open_run(folder, config, built, state, resume=folder.exists(), overwrite=False)
         if len({state.step for state in states}) > 1:
-            raise InputError("the runs are at different steps: train each one alone")
+            raise InputError("the runs are at different steps: train each run alone")
         batches = [
             built.batches(config.training, BatchContext(generator=state.generator, place=state.progress.place))
             for built, config, state in zip(tasks, configs, states, strict=True)
@@ -185,7 +185,9 @@ def _config_and_origin(
     if not isinstance(task, str | RunConfig):
         task = task.run_config()
     if isinstance(task, RunConfig) and flags and not resume:
-        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change them in it")
+        raise InputError(
+            f"a config is given: leave out {', '.join(flags)}, or change these options in the config"
+        )
     before = None
     if resume:
         config = resumed_config(task, flags, savepath, start_from, trust_code, trust_edited)
@@ -204,7 +206,7 @@ def _config_and_origin(
 def _created_before(
     folder: RunFolder, config: RunConfig, context: DistributedContext, *, overwrite: bool
 ) -> bool:
-    """Return whether these processes, which torchrun restarted, had created the run; then they continue it."""
+    """Return whether these processes created the run before torchrun restarted them; they continue such a run."""
     created = context.has_created(folder.path, unknown=not overwrite)
     same = created and folder.exists() and folder.read_config().flags() == config.flags()
     return bool(context.agree(same))
@@ -235,7 +237,7 @@ def _prepare_task(
             task = task_class.restore(config.task, before.task.files)
         else:
             task = task_class.prepare(config.task, prepared, progress=show)
-    # Runs that did not store their tokenizer of BLEU used 13a.
+    # A run that does not store its BLEU tokenizer used 13a.
     tokenize = None if stored is None else config.bleu_tokenizer or "13a"
     validate = evaluation.validation(task, tokenize=tokenize, show=show)
     config = dataclasses.replace(
@@ -254,7 +256,7 @@ def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> dict[str, l
     except InputError as error:
         if not resume:
             raise
-        raise InputError(f"{error}; if the text was moved, give its new place: --resume --train ...") from error
+        raise InputError(f"{error}; if the text was moved, give its new path: --resume --train ...") from error
     if resume:
         check_text(config, text)
     return text

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from regard.tasks import Translation
 
 MOST_DRAWN = 1000
-"""`draw` selects one of this many first pairs of the text."""
+"""Number of pairs, from the beginning of the text, from which `draw` selects one."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -39,9 +39,9 @@ class TranslationReport(Result):
     translations: list[str]
     """Translations of the scored pairs."""
     lines: list[int]
-    """Line number (from 1) of each of them in the text."""
+    """Line number (from 1) of each pair in the text."""
     total_lines: int
-    """Lines of the text, with those that were left out."""
+    """Number of lines of the text, including those that were left out."""
     counts: str
     """Number of pairs, and of lines that were left out."""
     unknown: UnknownShares
@@ -110,8 +110,9 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         """Translate the sources of a text, and score the translations against its targets.
 
         `text`: a source and a target file, or a file of tab-separated pairs; None: the run's test text.
-        `bleu_tokenize`: tokenizer for BLEU; None: that of the run, or else the one that fits the targets.
-        `lenient`: leave out broken lines of files that are refused otherwise. Other options as in `search`.
+        `bleu_tokenize`: tokenizer for BLEU; None: the tokenizer of the run, or, if it has none, the tokenizer for
+        the script of the targets.
+        `lenient`: leave out broken lines of a file, instead of refusing the file. Other options as in `search`.
         Raises `InputError` if there is no text, or it cannot be read.
         """
         task = self.task
@@ -174,7 +175,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def draws(self) -> bool:
-        """Whether the text from which inputs are drawn exists."""
+        """Whether the text file from which inputs are drawn exists."""
         try:
             return self.task.config.hub is None and self._unseen_text() is not None
         except InputError:
@@ -184,7 +185,9 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         """Return a source that is not in the training text; raises `InputError` without one."""
         sources = self.unseen(MOST_DRAWN, seed)
         if not sources:
-            raise InputError(f"run {str(self.folder)!r} has no text that is short enough: type an input")
+            raise InputError(
+                f"run {str(self.folder)!r} has no text that is short enough for the model: type an input"
+            )
         return sources[seed % len(sources)][0]
 
     def _unseen_text(self) -> PairSource | None:

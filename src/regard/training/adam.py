@@ -15,13 +15,13 @@ from regard.fast.adam import fused_adam_step
 from regard.training.settings import Recipe
 
 EPSILON = 1e-8
-"""Added to the root of the second moment; the paper's value."""
+"""Number added to the root of the second moment; the paper's value."""
 
 
 class Adam:
     """Adam with a learning rate for each step, times a factor for each parameter.
 
-    `lr_factors`: factor by parameter name. `moments`: `step`, `mean` and `square` by parameter name.
+    `lr_factors`: factor by parameter name. `moments`: `step`, `mean` and `square`, each by parameter name.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class Adam:
         self._groups: dict[float, list[str]] = defaultdict(list)
         for name in self.parameters:
             self._groups[self.lr_factors[name]].append(name)
-        # The step counts are views of one tensor, so that one operation increments all. A GPU's kernel reads them
-        # there.
+        # The step counts are views of one tensor, so that one operation increments all counts. On a GPU, Adam's
+        # kernel reads the step counts from GPU memory.
         device = next((parameter.device for parameter in self.parameters.values()), None)
         self._counts = torch.zeros(len(self.parameters), device=device)
         self.moments = {
@@ -51,7 +51,7 @@ class Adam:
         }
 
     def zero_grad(self) -> None:
-        """Drop the gradients of the last step."""
+        """Delete the gradients of the last step."""
         for parameter in self.parameters.values():
             parameter.grad = None
 

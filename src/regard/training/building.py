@@ -41,7 +41,7 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
             if not config.custom_parts:
                 raise
             raise PluginError(
-                f"{' with '.join(config.custom_parts)} cannot be built: {describe_error(error)}; mend it"
+                f"{' with '.join(config.custom_parts)} cannot be built: {describe_error(error)}; correct it"
             ) from error
     for layer, heads in config.kept_heads.items():
         keep_heads(find_layer(model, layer), heads)
@@ -51,7 +51,7 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
 def load_weights(model: nn.Module, folder: RunFolder) -> int:
     """Load the weights of a run into its model, and return their step.
 
-    Raises `InputError` if they are missing, damaged, or do not fit the config.
+    Raises `InputError` if the weights are missing, damaged, or do not fit the config.
     """
     checkpoint = Checkpoint.load(folder, tensor_specs(model.state_dict()))
     assert checkpoint.weights is not None
@@ -100,8 +100,8 @@ def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor
         for name, spec in tensor_specs(before).items():
             if specs.get(name) != spec:
                 raise InputError(
-                    f"parameter {name} is {spec} in the run to begin from, and {specs.get(name, 'missing')} "
-                    f"here: use the same sizes, also max_len if positions are learned"
+                    f"parameter {name} is {spec} in the earlier run, and {specs.get(name, 'missing')} "
+                    f"in this one: use the same sizes, also max_len if positions are learned"
                 )
         model.load_state_dict(before)
     if config.training.freeze:

@@ -8,8 +8,8 @@ corpus and the step number. A checkpoint holds them, so that a resumed training 
 uninterrupted one, bit for bit on a CPU.
 
 Saving replaces the weights first, then writes the training state, then removes older states. Each file is
-replaced atomically, so at any moment there is a model to use and a state to resume from. A training that is
-interrupted between the two repeats the steps since its last state, and arrives at the same model. Nothing is
+replaced atomically, so the folder always has a model to use and a state to resume from. A training that is
+interrupted between these writes repeats the steps since its last state, and reaches the same model. Nothing is
 unpickled.
 """
 
@@ -40,15 +40,16 @@ class Checkpoint:
     """Tensors of a run after `step` training steps."""
 
     step: int
-    """Training steps of the training state, or of the weights without such a state."""
+    """Number of training steps of the training state, or of the weights if there is no such state."""
     weights: Mapping[str, Tensor] | None = None
-    """Weights to use; None keeps the stored ones."""
+    """Weights to use; None keeps the stored weights."""
     training: Mapping[str, Tensor] | None = None
     """Parameters, optimizer moments, generator, position in the data, validation history; None for a run that
     cannot be resumed."""
 
     def save(self, folder: RunFolder | str | Path) -> None:
-        """Write the checkpoint into a run's folder; raises `MachineError` and leaves the last one intact."""
+        """Write the checkpoint into a run's folder. If that fails, raises `MachineError`; the last checkpoint
+        stays intact."""
         folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
         files = {}
         if self.weights is not None:
@@ -70,7 +71,8 @@ class Checkpoint:
         """Read the weights of a run, and with `training` also the state of its training.
 
         `expected`, `training`: shape and type of each tensor (`tensor_specs`); an empty `training` accepts any.
-        Raises `InputError` for a file that is missing, damaged, edited, of another run, or has other tensors.
+        Raises `InputError` for a file that is missing, damaged or edited, that belongs to another run, or that
+        has other tensors.
         """
         folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
         weights, step = _read(folder, folder.model_file, expected)
@@ -85,7 +87,8 @@ class Checkpoint:
         return cls(step=step, weights=weights, training=state)
 
     def save_snapshot(self, folder: RunFolder) -> None:
-        """Write the weights in half precision as a snapshot; raises `MachineError` if the disk refuses."""
+        """Write the weights in half precision as a snapshot; raises `MachineError` if the file cannot be
+        written."""
         assert self.weights is not None
         small = {
             name: value.half() if value.is_floating_point() else value for name, value in self.weights.items()
@@ -101,7 +104,7 @@ class Checkpoint:
 
 
 def remove_older_states(folder: RunFolder) -> None:
-    """Remove all training states but the last; a killed process may have left several."""
+    """Remove all training states except the last; a killed process may have left several."""
     refuse_links(folder.path / "trainer")
     for older in list_steps(folder.path / "trainer")[:-1]:
         remove_quietly(older)
@@ -125,7 +128,9 @@ def _read(folder: RunFolder, path: Path, expected: Expected | None) -> tuple[dic
         raise folder.damaged_file(path.name, error) from error
     stored = folder.stored()
     if not file.intact:
-        folder.refuse_edited(path.name, "it has changed since it was written (its names, shapes, step or values)")
+        folder.refuse_edited(
+            path.name, "the file has changed since it was written (its names, shapes, step or values)"
+        )
     elif file.digest is None and folder.has_digests:
         folder.refuse_edited(path.name, "its digest is missing")
     elif folder.trust_edited and not is_intact(stored):
@@ -154,9 +159,9 @@ class Progress:
     """Validations since the best one."""
 
     def note(self, bleu: float) -> bool:
-        """Record a validation, and return whether its model is the one to keep.
+        """Record a validation, and return whether its model is the best so far.
 
-        Of models with the same BLEU, the later one is kept: it has trained longer.
+        Of models with the same BLEU, the later one counts as better, because it has trained longer.
         """
         keep = bleu >= self.best
         self.since_best = 0 if bleu > self.best else self.since_best + 1
@@ -164,7 +169,8 @@ class Progress:
         return keep
 
     def out_of_patience(self, patience: int) -> bool:
-        """Return whether the last `patience` validations brought no better BLEU; never for 0."""
+        """Return whether none of the last `patience` validations had a better BLEU; always False if `patience` is
+        0."""
         return 0 < patience <= self.since_best
 
 
@@ -188,8 +194,8 @@ class TrainingState:
 
     @torch.no_grad()
     def update_average(self, decay: float) -> None:
-        """Move the average towards the parameters. The decay is smaller at first, to forget the initial
-        values."""
+        """Update the moving average with the parameters. The decay is smaller in the first steps, so that the
+        average forgets the initial values."""
         if self.average:
             decay = min(decay, (1 + self.step) / (10 + self.step))
             parameters = dict(self.model.named_parameters())
@@ -262,14 +268,15 @@ class TrainingState:
         self.save(folder)
 
     def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:
-        """Write a checkpoint from the first process; `use`: replace the weights to use."""
+        """Write a checkpoint from the first process; `use`: also replace the weights to use."""
         if context.first:
             weights = self.weights() if use else None
             Checkpoint(step=self.step, weights=weights, training=self.tensors()).save(folder)
 
     def restore(self, folder: RunFolder) -> None:
         """Load the last checkpoint; raises `InputError` if it is missing, damaged, or does not fit."""
-        # The weights are checked too: the next checkpoint replaces them, so an edited file is refused before.
+        # The weights are checked too, because the next checkpoint replaces them: an edited file is refused before
+        # it is overwritten.
         checkpoint = Checkpoint.load(folder, training=tensor_specs(self.tensors()))
         assert checkpoint.training is not None
         self.step = checkpoint.step

@@ -4,8 +4,8 @@
 >>> config.model.heads, config.training.steps
 (8, 2000)
 
-A config is made from flags (`make_config`, `changed_config`) or from a stored run (`stored_config`). Both check
-every value against the type of its field, and refuse names that no field has.
+A config is made from flags (`make_config`, `changed_config`) or from a stored run (`stored_config`). All of these
+check every value against the type of its field, and refuse names that no field has.
 
 To add a model to the package, add its file in `regard.models`, its training options in `settings` if it needs its
 own, and an entry in `MODELS`. A custom model derives from `AnswerModel` or `Seq2Seq`, and is trained with the
@@ -46,24 +46,26 @@ ModelPart = TypeVar("ModelPart", covariant=True, bound=ModelConfig, default=Mode
 TrainingPart = TypeVar("TrainingPart", covariant=True, bound=TrainingConfig, default=TrainingConfig)
 Part = TypeVar("Part", bound="DataclassInstance")
 PARTS = ("task", "model", "training")
-"""The dataclasses of a `RunConfig`. Their field names are distinct, so that each field is one flag."""
+"""The dataclasses of a `RunConfig`. No two of these dataclasses share a field name, so that each field is one
+flag."""
 LONGEST_SHOWN = 60
-"""Characters of a refused value in an error message."""
+"""Number of characters of a refused value that an error message shows."""
 MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
     "query": ("numbers", "QueryModel", "QueryModelConfig", QueryTraining),
     "pooling": ("numbers", "PoolingModel", "PoolingConfig", PoolingTraining),
     "recurrent": ("text", "RecurrentSeq2Seq", "RecurrentConfig", RecurrentTraining),
     "transformer": ("text", "Transformer", "TransformerConfig", TransformerTraining),
 }
-"""By name: form of the answers, names of the model class and of its config in `regard.models`, training options.
+"""By name of a model: the form of its answers, the names of its class and of its config class in `regard.models`,
+and its training options.
 
-Classes are named, not imported: importing every model would slow each command. The first model that fits a task
-is its default, unless the task names another."""
+The registry has the names of classes instead of the classes, because importing every model slows down each
+command. The first model that fits a task is its default, unless the task names another."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Classes that belong to a model name."""
+    """Classes that belong to the name of a model."""
 
     name: str
     model: type[TaskModel]
@@ -71,7 +73,7 @@ class ModelSpec:
     config: type[ModelConfig]
     """Dataclass of its options."""
     settings: type[TrainingConfig]
-    """Dataclass of its training options on a synthetic task."""
+    """Dataclass of the model's training options on a synthetic task."""
 
     def part_classes(self, task: type[AnyTask]) -> "dict[str, type[DataclassInstance]]":
         """Return the dataclasses of the options on a task: task, model, training."""
@@ -121,19 +123,19 @@ def models_for(task: type[AnyTask]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The run that another run started from."""
+    """The earlier run from which a run starts."""
 
     run: str
     """Absolute path of its folder."""
     step: int
-    """Training steps of its model at that time."""
+    """Training steps of the earlier run's model at the start."""
     weights: str
-    """SHA-256 of its model.safetensors at that time."""
+    """SHA-256 of the earlier run's model.safetensors at the start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
-    """Everything that determines a run. It is stored with the run."""
+    """Everything that determines a run. Every run stores its config."""
 
     on: str
     """Name of the task, or absolute path of the Python file that defines it."""
@@ -154,7 +156,8 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     origin: Origin | None = None
     """The run that provided the first parameters and the vocabularies; None for a run drawn from its seed."""
     text: dict[str, list[TextDigest]] = field(default_factory=dict)
-    """By flag: digests of the text files at the start. Empty for older runs and for tasks without text."""
+    """By flag: digests of the text files at the start of the training. Empty for older runs and for tasks without
+    text."""
     initial: str | None = None
     """SHA-256 of the parameters before the first step; None for older runs."""
 
@@ -280,7 +283,7 @@ def _check_names(
 
 
 def _make_parts(classes: "Mapping[str, type[DataclassInstance]]", values: Mapping[str, object]) -> dict[str, Any]:
-    """Return an instance of each dataclass; values that are a field of none of them are left out."""
+    """Return an instance of each dataclass; values without a field are left out."""
     # All types are checked before any range, so that ranges are compared with values of the right type.
     converted = {part: convert_values(part_class, values) for part, part_class in classes.items()}
     return {part: part_class(**converted[part]) for part, part_class in classes.items()}
@@ -290,7 +293,7 @@ def _checked(config: RunConfig) -> RunConfig:
     """Return a config; raises `InputError` for options of model and training that exclude each other."""
     training = config.training
     if training.r_drop and not config.model.dropout:
-        raise InputError("r_drop compares two passes with different dropout: give dropout too")
+        raise InputError("r_drop compares two passes with different dropout: give --dropout too")
     if training.compile and not config.model_spec.model.compilable:
         raise InputError(f"compile works on Transformer layers only: leave it out for model {config.kind}")
     return config
@@ -299,8 +302,8 @@ def _checked(config: RunConfig) -> RunConfig:
 def convert_values(part_class: "type[DataclassInstance]", values: Mapping[str, object]) -> dict[str, Any]:
     """Return the values of a dataclass's fields, in the types of the fields.
 
-    An int is accepted for a float, a text for a path, and a single value for a tuple. Raises `InputError` for any
-    other type.
+    A float field also accepts an int, a path field a text, and a tuple field a single value. Raises `InputError`
+    for any other type.
     """
     hints = get_type_hints(part_class)
     names = [option.name for option in dataclasses.fields(part_class)]

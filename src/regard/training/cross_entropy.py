@@ -3,11 +3,12 @@
 The logits of all target steps over 12,000 subwords are the largest tensor of a translation step: 190 MB for 4,000
 steps, read and written again for the softmax, its gradient, and the two products of the backward pass. Here each
 chunk of steps is processed from states to gradients while it is in the processor's cache, in reused memory. Only
-the gradients of states and weight are kept.
+the gradients of the states and of the weight are stored.
 
-Besides the products, passes over a chunk cost most. Three decisions reduce them. The softmax is not divided by
-its sum; the much smaller gradients are. The even part of label smoothing is computed from a sum of states and a
-sum of the weight. Powers have base 2, which PyTorch computes three times as fast as base e.
+After the matrix products, the passes over a chunk take most of the time. Three decisions reduce them. The softmax
+is not divided by its sum; instead, the gradients are, which have far fewer values. The even part of label
+smoothing is computed from a sum of states and a sum of the weight. Powers have base 2, which PyTorch computes
+three times as fast as base e.
 
 Letters: P passes over the same steps, N target steps, D width, V vocabulary.
 """
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 CHUNK = 1 << 24
-"""Bytes of the logits of a chunk."""
+"""Size of a chunk's logits in bytes."""
 BITS = 1 / math.log(2)
 """Bits in a nat."""
 FAR = 60.0
@@ -42,7 +43,8 @@ def cross_entropy(
     passes; the right steps are those of the first pass. `smoothing`: share of the target distribution that is
     spread evenly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: weight of the mean of the two
     Kullback-Leibler divergences between two passes, per step (alpha of R-Drop, Liang et al. 2021, section 2).
-    Products have the type of autocast if it is on; sums and logarithms are float32 (float64 for float64 states).
+    Matrix products have the type of autocast if autocast is on; sums and logarithms are float32 (float64 for
+    float64 states).
 
     >>> loss, correct = cross_entropy(torch.eye(2)[None], (torch.eye(2), None), torch.tensor([0, 0]))
     >>> round(loss.item(), 3), correct.tolist()
@@ -123,13 +125,13 @@ def _smooth(
 
 
 class _Buffers(threading.local):
-    """Memory that all chunks of a thread share."""
+    """Buffers that all chunks of a thread share."""
 
     def __init__(self) -> None:
         self.buffers: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Return an uninitialised tensor, valid until the next one of that name is taken."""
+        """Return an uninitialised tensor, valid until the next tensor with the same name is requested."""
         size, buffer = math.prod(shape), self.buffers.get(name)
         if buffer is None or buffer.numel() < size or (buffer.dtype, buffer.device) != (dtype, device):
             with torch.inference_mode(False):
@@ -161,7 +163,7 @@ def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor
     # PyTorch sums bfloat16 in float32, but takes five times as long if it must return float32.
     total = logits.exp2_().sum(1, keepdim=True).to(wide)
     cost = (total.log2() + smoothing * raised - (1 - smoothing) * aim).sum() / BITS
-    # On bfloat16, `scatter_` would visit every value.
+    # On bfloat16, `scatter_` processes every value.
     rows = torch.arange(len(goal), device=goal.device)
     logits[rows, goal] = (aim.exp2() - (1 - smoothing) * total).to(logits.dtype).squeeze(1)
     return cost, hits, 1 / total
@@ -170,7 +172,8 @@ def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor
 def _largest(logits: Tensor) -> Tensor:
     """Return the largest logit of each row, (N, 1)."""
     if logits.dtype == torch.bfloat16 and logits.device.type == "cpu":
-        # Unless all are negative, bfloat16 values have the order of their bits as integers: ten times as fast.
+        # If at least one value is not negative, the largest bfloat16 value has the largest bits as an integer;
+        # comparing integers is ten times as fast.
         largest = logits.view(torch.int16).amax(1, keepdim=True)
         if bool((largest >= 0).all()):
             return largest.view(torch.bfloat16)
@@ -180,9 +183,9 @@ def _largest(logits: Tensor) -> Tensor:
 def _agree(logits: Tensor, goal: Tensor, smoothing: float, agreement: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return the same as `_aim`, with the loss of the disagreement between two passes.
 
-    logits (2N, V) in nats, those of the second pass after those of the first. The loss of a step is `agreement`
-    times (KL(p, q) + KL(q, p)) / 2; with a = log p - log q its gradient by the logits of p is `agreement` times
-    (p (1 + a - KL(p, q)) - q) / 2, and alike for q.
+    logits (2N, V) in nats: first those of the first pass, then those of the second pass. The loss of a step is
+    `agreement` times (KL(p, q) + KL(q, p)) / 2; with a = log p - log q its gradient by the logits of p is
+    `agreement` times (p (1 + a - KL(p, q)) - q) / 2, and alike for q.
     """
     half, dtype, device = agreement / 2, torch.promote_types(logits.dtype, torch.float32), logits.device
     wide, goal = logits, goal.unsqueeze(1)

@@ -1,7 +1,7 @@
 """Checks of custom code: a score, layer, model or task that does not work is refused before training.
 
-Each check runs a batch of two samples forward and backward. It costs about a training step, and leaves the random
-state untouched. An error is one line, and nothing has been written by then.
+Each check runs a batch of two samples forward and backward. A check takes about as long as a training step, and
+leaves the random state unchanged. An error is one line, and comes before anything is written.
 """
 
 import copy
@@ -23,7 +23,7 @@ from regard.training.config import RunConfig
 SAMPLES = 2
 """Samples in the test batch."""
 WIDTH = 8
-"""Width of the queries, keys and states that a part is tested with."""
+"""Width of the queries, keys and states with which a custom part is tested."""
 
 
 def check_custom_parts(model: ModelConfig) -> None:
@@ -52,7 +52,7 @@ def check_score(name: str) -> None:
     except Exception as error:  # custom code can raise anything
         raise PluginError(
             f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: "
-            f"{describe_error(error)}; its forward takes queries and what its prepare returned"
+            f"{describe_error(error)}; its forward takes queries and the result of its prepare"
         ) from error
     _check_tensor(f"score {name!r}", "scores", scores, (2, 3, 5, 7))
 
@@ -70,7 +70,7 @@ def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> No
 
 
 def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **others: Any) -> None:
-    """Raise `PluginError` unless a part returns states of the shape that it got."""
+    """Raise `PluginError` unless a part returns states of the same shape as its input."""
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             result = make()(states, *others.values())
@@ -116,7 +116,8 @@ def _check_steps(code: str, model: Seq2Seq, task: AnyTask, batch: PairBatch) -> 
 
 
 def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch:
-    """Draw a small batch, and check it if the task is custom code; of text, return an invented one."""
+    """Return a small batch: drawn by the task, and checked if the task is custom code, or invented for a task
+    of text."""
     if not task.draws:
         text = collate([[index] for index in range(SAMPLES)])
         return PairBatch(text, text)
@@ -134,8 +135,8 @@ def _check_answers(code: str, task: Any, batch: Batch) -> None:
     _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
     if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
         raise PluginError(
-            f"{code} gives answers that are no classes: expected int64 from 0 to {classes - 1}, as its property "
-            f"classes says"
+            f"{code} gives answers that are not classes: expected int64 from 0 to {classes - 1}, the range of "
+            "its property classes"
         )
     _check_tensor(code, "relevance", task.relevance(batch.inputs), (SAMPLES, outputs, batch.inputs.shape[1]))
     task.render(batch.inputs[0])

@@ -1,7 +1,7 @@
-"""Processes of one training: a single one, or those that `torchrun` started.
+"""Processes of one training: a single process, or the processes that `torchrun` started.
 
-Each batch is split between the processes by rows, and their losses and gradients are summed. A training is
-therefore the same on any number of processes, except for the order of additions and for the dropout masks.
+Each batch is split between the processes by rows, and their losses and gradients are summed. A training therefore
+gives the same result on any number of processes, except for the order of additions and for the dropout masks.
 """
 
 import os
@@ -25,8 +25,8 @@ from regard.tasks import Batch
 AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch)
 CPU = torch.device("cpu")
 TIMEOUT = timedelta(days=1)
-"""Longest wait of a process for the others. One process prepares the corpus for all, which can take hours. If a
-process fails, torchrun stops the others at once."""
+"""Longest time that a process waits for the other processes. One process prepares the corpus for all processes,
+which can take hours. If a process fails, torchrun stops the other processes at once."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class DistributedContext:
     restarted: bool = False
     """Whether torchrun started the processes again after a failure (`--max-restarts`)."""
     launch: Any = None
-    """Store of torchrun that outlives restarted processes; None without torchrun, and if it has no such store."""
+    """Store of torchrun that outlives restarted processes; None without torchrun, and if torchrun has no such
+    store."""
 
     @property
     def first(self) -> bool:
@@ -59,7 +60,7 @@ class DistributedContext:
         return value
 
     def agree(self, number: float) -> float:
-        """Return the number of the first process, in every process."""
+        """Return, in every process, the value that the first process passes."""
         if self.size == 1:
             return number
         shared = torch.tensor([number], dtype=torch.float64, device=self.device)
@@ -67,15 +68,15 @@ class DistributedContext:
         return shared.item()
 
     def note_created(self, folder: Path) -> None:
-        """Note that this launch of torchrun has created a run, for processes that torchrun restarts."""
+        """Record in torchrun's store that this launch created a run, for processes that torchrun restarts."""
         if self.launch is not None:
             self.launch.set(str(folder.resolve()), "created")
 
     def has_created(self, folder: Path, *, unknown: bool) -> bool:
         """Return whether this launch of torchrun created a run before the processes were restarted.
 
-        A run of equal flags can also be one of an earlier launch, so each launch notes its runs in torchrun's
-        store. `unknown`: the result without such a store.
+        A run with equal flags may also come from an earlier launch, so each launch records its runs in torchrun's
+        store. `unknown`: the result if torchrun has no such store.
         """
         if self.launch is None:
             return unknown
@@ -83,7 +84,7 @@ class DistributedContext:
 
     @contextmanager
     def first_before_others(self) -> Iterator[None]:
-        """Run a block in the first process, then in the others, which reuse the files that it made."""
+        """Run a block in the first process, then in the other processes, which reuse the files of the first."""
         if not self.first:
             self.wait()
         yield
@@ -120,7 +121,8 @@ def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
         torch.cuda.set_device(device)
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
-    # Restarted processes share the store of the earlier ones, and must not find their addresses there.
+    # Restarted processes share the store of the earlier processes, and must not find those processes' addresses
+    # there.
     prefix_store: Any = vars(dist)["PrefixStore"]  # torch.distributed has it, and does not list it
     # torchrun's own store outlives the processes. With an etcd rendezvous, the first process has the store.
     outlives = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
@@ -133,7 +135,7 @@ def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             raise MachineError(
-                f"process {rank} of {size} lost the connection to another one, which ended"
+                f"process {rank} of {size} lost the connection to another process, which ended"
             ) from error
         raise
     finally:

@@ -1,8 +1,8 @@
 """Freezing: parts of a model whose parameters are not trained.
 
 A part is a dotted name within the model, without the name of the list that holds the layers: `encoder`,
-`encoder.0`, `decoder.1.cross`. The parts of source and target form one part: `embedding` is `source_embedding`
-and `target_embedding`.
+`encoder.0`, `decoder.1.cross`. The source's and the target's part of the same name form one part: `embedding` is
+`source_embedding` and `target_embedding`.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ SIDES = ("source_", "target_")
 
 
 def freeze(model: nn.Module, parts: Sequence[str]) -> None:
-    """Exclude the parameters of some parts from training: they get no gradient.
+    """Exclude the parameters of some parts from training: these parameters get no gradient.
 
     Raises `InputError` for an unknown part, or if no parameter is left to train.
     """
@@ -31,7 +31,7 @@ def freeze(model: nn.Module, parts: Sequence[str]) -> None:
         for parameter in parameters:
             parameter.requires_grad_(False)
     if parts and not any(parameter.requires_grad for parameter in named.values()):
-        raise InputError(f"freeze {' '.join(parts)} is the whole model: leave a part to train")
+        raise InputError(f"freeze {' '.join(parts)} freezes the whole model: leave a part to train")
 
 
 def parts_of(model: nn.Module) -> list[str]:

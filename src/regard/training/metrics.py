@@ -10,7 +10,7 @@ from regard.io.reading import DamageError, convert_json, damaged_file, is_file, 
 
 
 class _Line(msgspec.Struct):
-    """Fields that every line has; others may follow."""
+    """Fields that every line has; a line may have further fields."""
 
     step: Annotated[int, msgspec.Meta(ge=1)]
     loss: float
@@ -20,7 +20,7 @@ class _Line(msgspec.Struct):
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a metrics file, without a truncated last line; an empty list without a file.
 
-    Raises `InputError` if another line is damaged, or if the steps do not increase.
+    Raises `InputError` if a line before the last one is damaged, or if the steps do not increase.
     """
     if not is_file(path):
         return []
@@ -32,13 +32,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             if number > 1 and lines[-1]["step"] <= lines[-2]["step"]:
                 raise DamageError(f"step {lines[-1]['step']} does not come after step {lines[-2]['step']}")
         except DamageError as error:
-            mend = "restore a copy, or cut it before that line"
+            mend = "restore a copy, or delete that line and all later ones"
             raise damaged_file(path, f"line {number}: {error}", mend) from error
     return lines
 
 
 def missing_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, every: int) -> list[int]:
-    """Return the steps up to `step` whose lines are missing, if each `every`th and the last of `steps` has one.
+    """Return the steps up to `step` whose lines are missing; every `every`th step and the last of `steps` must
+    have a line.
 
     >>> missing_steps([{"step": 10}, {"step": 30}], step=30, steps=30, every=10)
     [20]

@@ -36,7 +36,7 @@ SMALLEST_WEIGHT = 1e-9
 
 
 class Objective(nn.Module, Generic[Model, AnyBatch]):
-    """A model with its loss. `generator` draws the target steps that get the true token (teacher forcing)."""
+    """A model with its loss. `generator` draws which target steps get the true token (teacher forcing)."""
 
     model: Model
     fast_gradient: QueryGradient | None = None
@@ -49,8 +49,8 @@ class Objective(nn.Module, Generic[Model, AnyBatch]):
     def forward(self, batch: AnyBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch at training step `step`, and which samples are right: (B,) bool.
 
-        The loss is the mean over the outputs. Of pairs it is the sum over the batch's target tokens divided by
-        `tokens`, the number of target tokens in the whole step.
+        The loss is the mean over the outputs. For pairs, the loss is the sum over the batch's target tokens,
+        divided by `tokens`, the number of target tokens in the whole step.
         """
         raise NotImplementedError
 
@@ -116,7 +116,7 @@ def make_objective(model: TaskModel, settings: TrainingConfig, generator: torch.
 def guided_layer(model: Seq2Seq) -> str:
     """Return the name of the guided head's layer; raises `InputError` if no layer reads the source."""
     if not model.cross_layers:
-        raise InputError("guide needs attention to the source, which this model does not have: leave it out")
+        raise InputError("guide needs attention to the source, which this model does not have: leave guide out")
     return model.cross_layers[-2:][0]
 
 
@@ -124,9 +124,9 @@ def guided_layer(model: Seq2Seq) -> str:
 def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[Tensor]]:
     """Yield a list that receives the alignment loss while the model runs once in the block.
 
-    `aims`: (B, Tt, Ts) target distribution of the guided head; None for no guided head, and the list stays empty.
-    Each entry is a sum over target tokens, in nats: over all of them, or over one step if the decoder runs
-    stepwise.
+    `aims`: (B, Tt, Ts) target distribution of the guided head; None if there is no guided head; the list then
+    stays empty. Each entry is a sum over target tokens, in nats: over all of them, or over one step if the
+    decoder runs stepwise.
     """
     losses: list[Tensor] = []
     if aims is None:

@@ -34,7 +34,7 @@ def tiny_r_drop() -> Preset:
 
 
 def marian() -> Preset:
-    """Return the size of `tiny` in the layer form that `regard export --to huggingface` needs."""
+    """Return a model of the size of `tiny`, with the layer form that `regard export --to huggingface` needs."""
     model = dataclasses.replace(_tiny_model(), positions="sinusoidal", pre_norm=False, dropout=0.3)
     return Preset(model, TranslationTraining(steps=12_000, lr=0.001))
 
@@ -71,4 +71,4 @@ PRESETS: dict[str, Callable[[], Preset]] = {
     "base": base,
     "big": big,
 }
-"""By name; tiny is the default."""
+"""Presets by name; tiny is the default."""

@@ -7,8 +7,8 @@
     snapshots/step-N.safetensors  weights in half precision, if snapshots are kept
     tokenizer/                    vocabularies learned from text, if any
 
-config.json and each tensor file carry a SHA-256 of their content. Each tensor file contains the config, and the
-config contains the digest of the vocabularies. Every file can therefore be checked alone and against config.json.
+config.json and each tensor file carry a SHA-256 of their content. Each tensor file also contains the config,
+which contains the digest of the vocabularies. Every file can therefore be checked alone and against config.json.
 A file that was edited, or that belongs to another run, is refused unless `trust_edited` is set.
 """
 
@@ -55,7 +55,7 @@ from regard.training.tensor_file import read_metadata
 from regard.training.trust_code import check_trusted
 
 MEND = "restore a copy of it, or train it again"
-TRUST = "if you changed it yourself, add --trust-edited (in Python trust_edited=True)"
+TRUST = "if you edited the file yourself, add --trust-edited (in Python trust_edited=True)"
 _reported: set[tuple[Path, str]] = set()
 """Accepted edits that were reported since the run was last loaded."""
 
@@ -64,8 +64,8 @@ _reported: set[tuple[Path, str]] = set()
 class RunFolder:
     """Files of one run.
 
-    Every reader raises `InputError` for a file that was edited or belongs to another run. With `trust_edited` it
-    reports the difference on standard error instead, and uses the file.
+    Every reader raises `InputError` for a file that was edited or belongs to another run. With `trust_edited`, a
+    reader reports the difference on standard error instead, and uses the file.
     """
 
     path: Path
@@ -73,7 +73,7 @@ class RunFolder:
 
     @property
     def config_file(self) -> Path:
-        """File of the config. A folder with this file is a run."""
+        """File of the config. File that makes a folder a run."""
         return self.path / "config.json"
 
     @property
@@ -107,9 +107,9 @@ class RunFolder:
     def stored(self) -> dict[str, Any]:
         """Return the content of config.json as plain data, after a check of its format only."""
         if not self.exists():
-            raise InputError(f"no run at {str(self.path)!r}: train one first, or name its folder")
+            raise InputError(f"no run at {str(self.path)!r}: train a run first, or name its folder")
         try:
-            # `clip` is infinite for a gradient without limit, and JSON has no infinity.
+            # `clip` is infinite if the gradient has no limit, and JSON has no infinity.
             stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)
         except DamageError as error:
             raise self.damaged_file("config.json", error) from error
@@ -124,7 +124,8 @@ class RunFolder:
         return stored
 
     def read_config(self, *, trust_code: bool = False) -> RunConfig:
-        """Return the config. Raises `InputError` if it is missing, damaged, edited, or names untrusted code."""
+        """Return the config. Raises `InputError` if the config is missing, damaged or edited, or names untrusted
+        code."""
         stored = self.stored()
         if not is_intact(stored):
             self.refuse_edited("config.json", self._describe_edit(stored))
@@ -164,7 +165,7 @@ class RunFolder:
             config, _ = read_metadata(self.model_file)
         except (DamageError, InputError):
             config = ""
-        return differences(stored, config, self.model_file.name) or "it has changed since it was written"
+        return differences(stored, config, self.model_file.name) or "the file has changed since it was written"
 
     def damaged_file(self, name: str, problem: object) -> InputError:
         """Return an error for a damaged file."""
@@ -178,14 +179,14 @@ class RunFolder:
         key = self.path.resolve(), message
         if key not in _reported:
             _reported.add(key)
-            print_status(f"regard: {message}; it is used unchanged (--trust-edited)", show=True)
+            print_status(f"regard: {message}; the file is used unchanged (--trust-edited)", show=True)
 
     def report_again(self) -> None:
-        """Report accepted edits again, because the run is loaded again."""
+        """Forget which accepted edits were reported, because the run is loaded again."""
         _reported.difference_update({key for key in _reported if key[0] == self.path.resolve()})
 
     def write_vocabularies(self, files: dict[str, str]) -> None:
-        """Write vocabularies (JSON by name); raises `MachineError` if the disk refuses."""
+        """Write vocabularies (JSON by name); raises `MachineError` if they cannot be written."""
         for name, content in files.items():
             write_inside(self.path, self.path / "tokenizer" / f"{name}.json", content.encode())
 
@@ -210,7 +211,7 @@ class RunFolder:
         return vocabularies
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
-        """Append a line of metrics; raises `MachineError` if the disk refuses."""
+        """Append a line of metrics; raises `MachineError` if the line cannot be written."""
         append_inside(self.path, self.metrics_file, json.dumps(metrics).encode() + b"\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -240,7 +241,7 @@ class RunFolder:
     def write_derived(self, name: str, content: dict[str, Any]) -> None:
         """Write results computed from the model, such as `alignment.json`, with the model's digests.
 
-        Raises `MachineError` if the disk refuses.
+        Raises `MachineError` if the file cannot be written.
         """
         content = add_digest({**content, "of": self.model_identity})
         write_json(self.path / name, content, indent=1, allow_nan=False)
@@ -248,7 +249,8 @@ class RunFolder:
     def read_derived(self, name: str, mend: str) -> dict[str, Any] | None:
         """Return what `write_derived` wrote; None without a file, or if the model has been trained further.
 
-        Raises `InputError` for a file that is damaged, edited or of another run; `mend` tells the way out.
+        Raises `InputError` for a file that is damaged, edited or of another run; `mend` is the remedy in the
+        message.
         """
         path = self.path / name
         if not is_file(path):
@@ -263,7 +265,7 @@ class RunFolder:
             return content
         model = content.get("of")
         if not has_valid_digest(content):
-            self.refuse_edited(name, "it has changed since it was written", mend)
+            self.refuse_edited(name, "the file has changed since it was written", mend)
         elif not isinstance(model, dict) or model.get("config") != self.model_identity["config"]:
             self.refuse_edited(name, "it is of another run", mend)
         elif model != self.model_identity:
@@ -276,7 +278,7 @@ def create_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[Ru
     """Create a run at `path`: yield a temporary folder for its first files, then move it into place.
 
     With `overwrite`, a run at `path` is replaced once the new one is complete on disk. Raises `InputError` if
-    something else is at `path`, and `MachineError` if the disk refuses.
+    something else is at `path`, and `MachineError` if the folder cannot be written.
     """
     check_run_path(path, overwrite=overwrite)
     with new_folder(path) as building:
@@ -317,5 +319,5 @@ def find_run(run: str | Path, savepath: Path, *, trust_edited: bool = False) -> 
         if RunFolder(path).exists():
             return RunFolder(path, trust_edited)
     raise InputError(
-        f"no run {str(run)!r} in {str(savepath)!r}: train it with `regard train`, or give its --savepath"
+        f"no run {str(run)!r} in {str(savepath)!r}: train the run with `regard train`, or give its --savepath"
     )

@@ -1,8 +1,8 @@
 """Training options as frozen dataclasses: steps, learning rate, batches, loss; and the recipes of the optimizer.
 
 The command line is generated from these classes: the docstring under a field is its `--help`. The base class
-holds the fixed values of options that only some trainings have. They have no annotation there and are therefore
-not fields, so that the training loop can read every option of every training.
+holds fixed values for options that only some trainings have. These values have no annotation and are therefore
+not fields; with them, the training loop can read every option from any class.
 """
 
 import math
@@ -40,8 +40,8 @@ class Recipe:
     clip: float | None
     """Largest norm of the gradient over all parameters; None for no limit."""
     decay: Decay = "one_cycle"
-    """Decay after the warm-up: a cosine to zero at the last step (one_cycle), or the inverse square root of the
-    step (Vaswani et al. 2017, section 5.3)."""
+    """Shape of the decay after the warm-up: a cosine to zero at the last step (one_cycle), or the inverse square
+    root of the step (Vaswani et al. 2017, section 5.3)."""
 
     def default_lr(self, model: ModelConfig) -> float:
         """Return the peak learning rate of a model."""
@@ -64,8 +64,8 @@ def regard_recipe() -> Recipe:
 
     docs/explanation/results.md compares it with the primer's over 10 seeds, and measures each of its parts.
     """
-    # The output layer learns 8 times faster because its weights must grow most. Without it, or with Adam's usual
-    # betas, Difference falls below 99 % on some seeds (docs/explanation/results.md).
+    # The output layer learns 8 times faster because its weights must grow most. Without this factor, or with
+    # Adam's usual betas, exact match on Difference falls below 99 % on some seeds (docs/explanation/results.md).
     return Recipe(lr=0.05, encoder_lr=0.005, output_lr=8.0, betas=(0.95, 0.98), warmup=0.2, clip=None)
 
 
@@ -121,11 +121,11 @@ class TrainingConfig:
     seed: int = 0
     """Random seed of the initial parameters and of the samples (0 or more)."""
     snapshots: int = 0
-    """Number of copies of the parameters to keep, from step 0 to the last, denser at the beginning. They show how
-    attention forms. 0: none."""
+    """Number of copies of the parameters to keep, from step 0 to the last, denser at the beginning. These
+    snapshots show how attention forms. 0: none."""
     freeze: tuple[str, ...] = ()
     """Parts of the model whose parameters are not trained, such as embedding, encoder, decoder, a layer
-    (encoder.0) or a part of a layer (decoder.1.cross). For runs that start from another run."""
+    (encoder.0) or a part of a layer (decoder.1.cross). This option is for runs that start from another run."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
@@ -133,7 +133,7 @@ class TrainingConfig:
         check_range("steps", self.steps, 1, 10**9)
         check_range("snapshots", self.snapshots, 0, 10_000)
         if self.snapshots == 1:
-            raise InputError("snapshots 1 cannot show a change: keep at least 2, or 0 for none")
+            raise InputError("snapshots 1 cannot show a change: choose 2 or more, or 0 for none")
         check_range("seed", self.seed, 0, 2**32 - 1)
         if self.lr is not None and not 0 < self.lr < float("inf"):
             raise InputError(f"lr {self.lr} is out of range: a finite number above 0")
@@ -157,7 +157,8 @@ class TrainingConfig:
             return list(range(self.steps + 1))
         kept, between = [0], self.snapshots - 1
         for number in range(1, between):
-            # A geometric sequence of whole numbers: at least one step more than before, and room for the others.
+            # A geometric sequence of whole numbers: each is at least one more than the previous number, and
+            # leaves space for the following ones.
             left, last = between - number, kept[-1]
             step = round(last * (self.steps / last) ** (1 / (left + 1))) if last else 1
             kept.append(min(max(step, last + 1), self.steps - left))
@@ -209,7 +210,7 @@ class RecurrentTraining(SampledTraining):
     """Samples in a batch."""
     teacher_forcing: float = 1.0
     """Share of target steps that get the true previous token at the end of training (0 to 1); it falls linearly
-    from 1. The other steps get the model's own prediction."""
+    from 1. The other target steps get the model's own prediction."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
@@ -255,7 +256,7 @@ class TranslationTraining(TrainingConfig):
     tokens: int = 2048
     """Tokens in a batch, with padding; the larger of source and target counts."""
     batchsize: int = 0
-    """Most pairs in a batch; 0: as many as the tokens allow."""
+    """Largest number of pairs in a batch; 0: as many as the tokens allow."""
     accumulate: int = 1
     """Batches whose gradients are summed for one step."""
     schedule: Decay = "one_cycle"
@@ -269,7 +270,7 @@ class TranslationTraining(TrainingConfig):
     """BPE dropout: share of merges that are skipped at random in training (0 to below 1)."""
     r_drop: float = 0.0
     """Weight of the R-Drop loss (alpha, Liang et al. 2021): the divergence between two passes with different
-    dropout. Above 0, a step takes twice the work."""
+    dropout. With a weight above 0, a step takes twice the work."""
     guide_weight: float = 0.05
     """Weight of the alignment loss of the guided head, with --guide."""
     average: float = 0.999
@@ -307,7 +308,7 @@ class TranslationTraining(TrainingConfig):
         if not self.clip > 0:
             raise InputError(f"clip {self.clip} is out of range: a number above 0")
         if self.sharded and self.snapshots:
-            raise InputError("snapshots need the whole model in one process: leave out snapshots or sharded")
+            raise InputError("snapshots need the whole model in one process: leave out --snapshots or --sharded")
 
     @property
     def optimization(self) -> Recipe:

@@ -77,18 +77,19 @@ class ShardedState(TrainingState):
         return self.replica.state_dict()
 
     def save_first(self, folder: RunFolder) -> None:
-        """Write the initial weights, from the first process alone; the other processes are not in step yet."""
+        """Write the initial weights from the first process alone, because the other processes have not reached
+        this point yet."""
         Checkpoint(step=0, weights=self.initial()).save(folder)
 
     def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:
-        """Write a checkpoint, each process its part; `use`: replace the weights to use."""
+        """Write a checkpoint, to which each process adds its part; `use`: also replace the weights to use."""
         if use:
             with self.averaged() as model:
                 if context.first:
                     Checkpoint(step=self.step, weights=model.state_dict()).save(folder)
         target = folder.path / "trainer" / f"step-{self.step}"
         refuse_links(target.parent)
-        # All processes write into one temporary folder, whose name each of them can compute.
+        # All processes write into one temporary folder, whose name every process can compute.
         building = target.with_name(f".{target.name}")
         if context.first:
             remove_quietly(building)
@@ -142,7 +143,7 @@ def write_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> 
 def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
     """Raise `InputError` if a checkpoint's files were edited or belong to another run.
 
-    Process `rank` of `size` reads its share of them.
+    Process `rank` of `size` checks its share of the files.
     """
     every = list_files(checkpoint)
     files = [path for path in every if path.suffix != ".json"]
@@ -158,7 +159,7 @@ def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> 
         or known.keys() != {path.name for path in files}
         or any(known[path.name] != file_digest(path) for path in files[rank::size])
     ):
-        folder.refuse_edited(checkpoint.name, "its files have changed since they were written")
+        folder.refuse_edited(checkpoint.name, "the checkpoint's files have changed since they were written")
     elif not (folder.trust_edited and not is_intact(stored)):
         for content in digests:
             if content.config != folder.config_text:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 DEBOUNCE = 2.0
-"""Seconds in which further signals count as the first one. A process group often gets a signal twice: torchrun
-passes on the Ctrl-C that the terminal has sent to all."""
+"""Time in seconds during which a further signal counts as the same signal. A process often gets a signal twice:
+the terminal sends Ctrl-C to all processes, and torchrun sends it again."""
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 

@@ -28,7 +28,7 @@ from regard.training.settings import TrainingConfig
 from regard.training.trainer import Metrics, Outcome, check_finite
 
 STACKABLE = ("dot", "scaled_dot", "general")
-"""Scores that `vmap` can stack: those made of plain matrix products."""
+"""Scores that `vmap` can stack, because they consist of plain matrix products."""
 
 
 def stackable(config: RunConfig) -> bool:
@@ -88,7 +88,7 @@ class StackedLearner:
 
     @torch.no_grad()
     def save(self, *, use: bool) -> None:
-        """Copy parameters and moments back to the state of each seed, and write its checkpoint."""
+        """Copy parameters and moments back to the state of each seed, and write a checkpoint for each seed."""
         for index, (state, folder) in enumerate(zip(self.states, self.folders, strict=True)):
             state.step, state.progress.place = self.step, self.batches[index].place
             for name, parameter in state.model.named_parameters():
@@ -107,11 +107,11 @@ class StackedLearner:
         """Do nothing: trainings with snapshots are not stacked."""
 
     def agree(self, stopped: bool) -> bool:
-        """Return `stopped`: there is one process."""
+        """Return `stopped`, because there is a single process."""
         return stopped
 
     def wait(self) -> None:
-        """Do nothing: there is one process."""
+        """Do nothing, because there is a single process."""
 
 
 def _together(parts: Sequence[Tensor | None], device: torch.device) -> Tensor | None:

@@ -28,11 +28,12 @@ OPTIONAL_WHEN_STORED = {
     *("text", "initial"),
     *("lenient", "bleu_tokenize", "bleu_tokenizer"),
 }
-"""Fields that older runs did not store. Their defaults give the behaviour of those runs."""
+"""Fields of a config that older runs did not store. The defaults of these fields give the behaviour of those
+runs."""
 MOST_DIFFERENCES = 3
-"""Differences between two configs that a message lists."""
+"""Number of differences between two configs that a message lists."""
 LONGEST_VALUE = 24
-"""Characters of a value in such a message."""
+"""Number of characters of a value that such a message shows."""
 LARGEST_CONFIG = 1 << 20
 """Largest size of config.json in bytes."""
 
@@ -49,7 +50,8 @@ def file_digest(path: Path) -> str:
 
 
 def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
-    """Return the config that `dataclasses.asdict` turned into plain data; raises `InputError` for wrong data."""
+    """Return the config from the plain data that `dataclasses.asdict` made of it; raises `InputError` for invalid
+    data."""
     names = {option.name for option in dataclasses.fields(RunConfig)}
     if not names - OPTIONAL_WHEN_STORED <= set(stored) <= names:
         raise InputError(f"config needs exactly {', '.join(sorted(names))}")
@@ -92,7 +94,7 @@ def config_mismatch(file: TensorFile, stored: dict[str, Any], name: str) -> str 
     """Describe how the config in a tensor file differs from config.json; None if they agree."""
     if file.digest is None:  # earlier formats: a CRC-32 of the config, or nothing
         total = zlib.crc32(json.dumps(bare_config(stored), sort_keys=True).encode())
-        return None if file.config in ("", f"{total:08x}") else "it was trained with another config.json"
+        return None if file.config in ("", f"{total:08x}") else "the file was written with another config.json"
     if file.config == canonical_json(without_digest(stored)):
         return None
     return differences(stored, file.config, name) or "it names no config"
@@ -110,7 +112,7 @@ def differences(stored: Mapping[str, Any], config: str, name: str) -> str:
     mine, theirs = dict(_values("", without_digest(stored))), dict(_values("", other))
     names = [option for option in {**mine, **theirs} if mine.get(option) != theirs.get(option)]
     if names == ["initial"]:
-        return "it began with other parameters than config.json says"
+        return "the training began with other parameters than config.json states"
     names = [option for option in names if option != "initial"]  # it follows from the others
     changes = [
         f"{option} is {_shorten(mine.get(option))} in config.json, {_shorten(theirs.get(option))} in {name}"
@@ -125,7 +127,9 @@ def unknown_format(stored: Any) -> str:
     name = stored.get("format") if isinstance(stored, dict) else None
     named = f"format {name!r}"[:60] if isinstance(name, str) else "no format"
     known = ", ".join((FORMAT, *EARLIER_FORMATS))
-    return f"config.json names {named}, this version of Regard reads {known}; a newer run needs a newer version"
+    return (
+        f"config.json names {named}, but this version of Regard reads {known}; a newer run needs a newer version"
+    )
 
 
 def _values(name: str, content: Any) -> Iterator[tuple[str, Any]]:

@@ -26,9 +26,9 @@ from torch import Tensor
 from regard.io.reading import MAX_DIGITS, DamageError, canonical_json, check_file, convert_json, parse_json
 
 LARGEST_HEADER = 1 << 24
-"""Largest size of a header in bytes."""
+"""Largest accepted size of a header in bytes."""
 LARGEST = 1 << 52
-"""Largest number of values of a tensor; an axis of length 0 counts as 1."""
+"""Largest accepted number of values of a tensor; an axis of length 0 counts as 1."""
 TYPES = {
     "BF16": torch.bfloat16,
     "BOOL": torch.bool,
@@ -100,11 +100,11 @@ class TensorFile(NamedTuple):
     step: int
     """Training steps of the tensors."""
     config: str
-    """Config of the run as JSON; in older files its checksum, or an empty string."""
+    """Config of the run as JSON; in older files a checksum of the config, or an empty string."""
     digest: str | None
     """SHA-256 of header and values that the file names; None in older files."""
     intact: bool
-    """Whether the content matches its SHA-256 or CRC-32; True for files with neither."""
+    """Whether the content matches its SHA-256 or CRC-32; True for a file without either."""
 
 
 def pack_tensors(tensors: Mapping[str, Tensor], step: int, config: str = "") -> bytes:
@@ -126,7 +126,10 @@ def warn_not_finite(tensors: Mapping[str, Tensor], model: str) -> None:
     """Warn about the first parameter with NaN or infinite values; `model` names the model in the warning."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.is_meta and not bool(tensor.isfinite().all()):
-            warnings.warn(f"{name} of {model!r} is not finite, the first such parameter", stacklevel=3)
+            warnings.warn(
+                f"{name} of {model!r} is the first parameter with values that are not finite",
+                stacklevel=3,
+            )
             return
 
 
@@ -142,8 +145,8 @@ def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
 def read_tensors(path: Path, expected: Expected | None = None) -> TensorFile:
     """Read a tensor file and check its digest.
 
-    `expected`: the tensors that the file must contain; None for any. Raises `DamageError` for other tensors and
-    for a file that is incomplete, and `InputError` for a file that cannot be read.
+    `expected`: the tensors that the file must contain; None accepts any tensors. Raises `DamageError` for other
+    tensors and for a file that is incomplete, and `InputError` for a file that cannot be read.
     """
     with _opened(path) as (file, size):
         header = _read_header(file, size)
@@ -172,24 +175,24 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise DamageError("it is not a regular file")
+                raise DamageError("the path is not a regular file")
             yield file, status.st_size
     except OSError as error:
-        raise DamageError(f"it cannot be read: {error.strerror or 'it is cut short'}") from error
+        raise DamageError(f"the file cannot be read: {error.strerror or 'its end is missing'}") from error
 
 
 def _read_header(file: BinaryIO, size: int) -> _Header:
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > size - 8:
-        raise DamageError("it is cut short, or no file of tensors")
+        raise DamageError("the end of the file is missing, or the file is not a tensor file")
     if length > LARGEST_HEADER:
-        raise DamageError(f"its header has {length:,} bytes, at most {LARGEST_HEADER:,} are read")
+        raise DamageError(f"the file's header has {length:,} bytes, more than the limit of {LARGEST_HEADER:,}")
     content = parse_json(file.read(length))
     if not isinstance(content, dict):
-        raise DamageError("its header is not an object")
+        raise DamageError("the file's header is not a JSON object")
     metadata = convert_json(content.pop("__metadata__", {}), _Metadata)
     if not (metadata.step.isascii() and metadata.step.isdigit() and len(metadata.step) <= MAX_DIGITS):
-        raise DamageError(f"its step {metadata.step[:MAX_DIGITS]!r} is not a number")
+        raise DamageError(f"the file's step {metadata.step[:MAX_DIGITS]!r} is not a number")
     entries = convert_json(content, dict[str, _Entry])
     _check_offsets(entries, size - 8 - length)
     return _Header(metadata, entries, 8 + length)
@@ -203,12 +206,12 @@ def _check_offsets(entries: dict[str, _Entry], size: int) -> None:
         if entry.dtype not in TYPES:
             raise DamageError(f"tensor {name!r} is of unknown type {entry.dtype[:MAX_DIGITS]!r}")
         if min(entry.shape, default=0) < 0 or math.prod(max(length, 1) for length in entry.shape) > LARGEST:
-            raise DamageError(f"tensor {name!r} has the shape {entry.shape}")
+            raise DamageError(f"tensor {name!r} has the impossible shape {entry.shape}")
         if begin != end or next_end - begin != math.prod(entry.shape) * TYPES[entry.dtype].itemsize:
-            raise DamageError(f"tensor {name!r} does not lie where it should")
+            raise DamageError(f"the header gives tensor {name!r} a wrong position or size")
         end = next_end
     if end != size:
-        raise DamageError(f"it holds {size:,} bytes of values where its header names {end:,}")
+        raise DamageError(f"the file holds {size:,} bytes of values, but its header names {end:,}")
 
 
 def _check_expected(entries: Mapping[str, _Entry], expected: Expected) -> None:
@@ -217,7 +220,7 @@ def _check_expected(entries: Mapping[str, _Entry], expected: Expected) -> None:
             raise DamageError(f"tensor {name!r} is missing")
     for name, entry in entries.items():
         if name not in expected:
-            raise DamageError(f"tensor {name!r} does not belong there")
+            raise DamageError(f"tensor {name!r} is not among the expected tensors")
         spec = TensorSpec(tuple(entry.shape), TYPES[entry.dtype])
         if spec != expected[name]:
             raise DamageError(f"tensor {name!r} is {spec}, not {expected[name]}")
@@ -236,7 +239,7 @@ def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bo
         tensor = torch.empty(entry.shape, dtype=TYPES[entry.dtype])
         values = tensor.reshape(-1).view(torch.uint8).numpy().data
         if file.readinto(values) != len(values):  # type: ignore[attr-defined]
-            raise DamageError("it is cut short")
+            raise DamageError("the end of the file is missing")
         tensors[name] = tensor
         if metadata.sha256 is not None:
             digest.update(values)
@@ -250,5 +253,5 @@ def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bo
 
 
 def _header_digest(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> "hashlib._Hash":
-    """Return a SHA-256 object fed with a header, independent of the order of its names."""
+    """Return a SHA-256 object that has hashed a header, independently of the order of its names."""
     return hashlib.sha256(canonical_json({"__metadata__": metadata, **entries}).encode())

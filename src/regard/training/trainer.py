@@ -26,13 +26,13 @@ from regard.training.signals import delay_signals, exit_by_signal
 
 Metrics = dict[str, float]
 METRICS_EVERY = 10
-"""Steps between two lines of metrics."""
+"""Number of steps between two lines of metrics."""
 CHECKPOINT_EVERY = 500
-"""Steps between two checkpoints; a killed process loses at most this many."""
+"""Number of steps between two checkpoints; a killed process loses at most this many steps."""
 
 
 class Outcome(NamedTuple):
-    """Result of a training step, before the update of the parameters."""
+    """Loss and accuracy of a training step, computed before the update of the parameters."""
 
     loss: float
     """Mean over the outputs, in nats."""
@@ -53,22 +53,22 @@ class Learner(Protocol):
 
     @property
     def folders(self) -> Sequence[RunFolder]:
-        """Run folder of each outcome of a step; none in processes that do not write."""
+        """Run folder for each outcome of a step; empty in a process that does not write."""
 
     def learn(self, lr: float) -> list[Outcome]:
         """Take a step; raises `InputError` and changes nothing if a loss is not finite."""
 
     def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
-        """Return the metrics that `validate` computes for the model to be used."""
+        """Return the metrics that `validate` computes for the model that would be saved."""
 
     def snapshot(self) -> None:
         """Write a snapshot of the weights."""
 
     def save(self, *, use: bool) -> None:
-        """Write a checkpoint; `use`: replace the weights to use."""
+        """Write a checkpoint; `use`: also replace the weights to use."""
 
     def agree(self, stopped: bool) -> bool:
-        """Return the value of the first process."""
+        """Return the value of `stopped` in the first process."""
 
     def wait(self) -> None:
         """Wait for all processes, so that none ends while another one writes."""
@@ -83,11 +83,11 @@ def train_steps(
 ) -> None:
     """Train to the last step; write metrics and checkpoints to the learner's folders.
 
-    `validate` returns metrics of a model with the key "bleu". The weights with the best BLEU are kept for use,
-    the later ones of equals; without `validate`, the last weights are. `on_metrics` gets the metrics of the first
-    folder. SIGINT, SIGTERM and SIGHUP end the process after the current step and a checkpoint; a second signal
-    ends it at once. Raises `InputError` for a loss that is not finite, and `MachineError` if the disk refuses;
-    the last checkpoint stays.
+    `validate` returns metrics of a model with the key "bleu". The weights with the best BLEU are kept for use, of
+    equal ones the later; without `validate`, the last weights are kept. `on_metrics` gets the metrics of the
+    first folder. SIGINT, SIGTERM and SIGHUP end the process after the current step and a checkpoint; a second
+    signal ends it at once. Raises `InputError` for a loss that is not finite, and `MachineError` if a file cannot
+    be written; the last checkpoint stays intact.
     """
     progress = learner.progress
     # A resumed training may have ended already.
@@ -203,7 +203,7 @@ class SingleLearner:
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:
-        """Turn an error of the compiler, such as a missing C compiler, into one line."""
+        """Turn an error of the compilation, such as a missing C compiler, into one line."""
         from torch._dynamo.exc import TorchDynamoException  # this import takes seconds
 
         try:
@@ -215,8 +215,8 @@ class SingleLearner:
     def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
         """Return the metrics of the averaged model, computed by the first process."""
         metrics: Metrics = {}
-        # Each step of a search has other shapes: compiled layers would be recompiled again and again. Even naming
-        # torch.compiler takes seconds, so only compiled trainings do.
+        # Each step of a search has different shapes, for which compiled layers would be recompiled. Accessing
+        # torch.compiler takes seconds, so only compiled trainings access it.
         eager = torch.compiler.set_stance("force_eager") if self.settings.compile else nullcontext()
         with self.state.averaged() as model, eager:
             if self.context.first:
@@ -229,11 +229,11 @@ class SingleLearner:
             Checkpoint(step=self.step, weights=self.state.weights()).save_snapshot(folder)
 
     def save(self, *, use: bool) -> None:
-        """Write a checkpoint; `use`: replace the weights to use."""
+        """Write a checkpoint; `use`: also replace the weights to use."""
         self.state.save(self.folder, self.context, use=use)
 
     def agree(self, stopped: bool) -> bool:
-        """Return the value of the first process."""
+        """Return the value of `stopped` in the first process."""
         return bool(self.context.agree(stopped))
 
     def wait(self) -> None:
@@ -270,7 +270,7 @@ def _distribute(
 ) -> nn.Module:
     """Return the objective, with compiled layers if asked, wrapped in DDP for several processes.
 
-    Only the layers are compiled: their code is compiled once for all of them, and for batches of any shape.
+    Only the layers are compiled: one compilation serves all layers, and batches of any shape.
     """
     if settings.compile:
         for module in objective.modules():

@@ -1,9 +1,9 @@
 """Trust in the custom code that a run names.
 
 A config can name code: the Python file of its task, or `module:Class` as model, score or another part. Loading a
-run from someone else must not execute that code. It runs only if the user has trained with it on this machine,
-which the start of a training records, or allows it with `trust_code`. The record holds digests of path and
-content together, so a changed file, or another file of the same name, is not trusted.
+run from someone else must not execute that code. Such code runs only if the user has trained with it on this
+machine, which the start of a training records, or allows it with `trust_code`. The record holds digests of path
+and content together, so a changed file, or another file of the same name, is not trusted.
 """
 
 import hashlib
@@ -51,8 +51,9 @@ def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> 
     elif unknown:
         named = " and ".join(f"{name} ({str(file)!r})" for name, file in unknown)
         raise InputError(
-            f"run {str(run)!r} names code that was never used for training here, or has changed since: {named}; "
-            f"read it, and if you trust it add --trust_code (in Python trust_code=True)"
+            f"run {str(run)!r} names code that was never used for training on this machine, or that has "
+            f"changed since: {named}; read the code, and if you trust it, add --trust_code (in Python "
+            "trust_code=True)"
         )
 
 
@@ -68,7 +69,7 @@ def code_digests(stored: Mapping[str, Any]) -> dict[str, str]:
 def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
     """Yield each piece of code that a config names: its description, its file, and whether it is already loaded.
 
-    Regard's own modules and modules that are not found are left out: they execute no foreign code.
+    Regard's own modules and modules that are not found are left out: they execute no code of other people.
     """
     on, model = stored.get("on"), stored.get("model")
     if isinstance(on, str) and on.endswith(".py") and Path(on).is_file():
