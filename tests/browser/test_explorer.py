@@ -173,7 +173,7 @@ def test_page_describes_valid_inputs_and_accepts_lower_case(
     page.goto(address)
     page.wait_for_selector("canvas")
     assert page.inner_text("#accepts") == (
-        "Accepts 3 signals and 1 to 10 letters: A, B, C; all training inputs have 10 letters"
+        "Accepts 3 signals and 1 to 10 letters: A, B, C; all training inputs have 10 letters."
     )
     page.fill("#input", INPUT.lower())
     page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=INPUT)
@@ -233,7 +233,7 @@ def test_a_tour_by_keys(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("figure canvas")
     page.focus("#draw")
-    for _ in range(5):
+    for _ in range(6):
         page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.id") == "tour"
     page.keyboard.press("Enter")

@@ -325,12 +325,15 @@ def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, token
     subject = regard.look(model, tokenizer)
     for wrong, said in (
         (lambda: regard.look(3), "expected a torch module, a folder or a Hub name, got '3'"),  # type: ignore[arg-type]
-        (lambda: regard.look(model, "nowhere"), "tokenizer 'nowhere' is no tokenizer: give what AutoTokenizer"),
+        (
+            lambda: regard.look(model, "nowhere"),
+            "tokenizer 'nowhere' is not a tokenizer: give what AutoTokenizer",
+        ),
         (lambda: regard.look(model, tokenizer, inputs=3), "inputs='3' is not a list: give a list, such as"),  # type: ignore[arg-type]
         (
-            lambda: subject.compare_with(3, ["the cat"]),
+            lambda: subject.compare_with(3, ["the cat"]),  # type: ignore[arg-type]
             "'3' is not a model to compare with: pass a result of look",
-        ),  # type: ignore[arg-type]
+        ),
     ):
         with pytest.raises(InputError, match=said):
             wrong()

@@ -72,7 +72,8 @@ def test_heads_equal_their_output_through_the_final_norm(
     projections = [PROJECTIONS[name].format(number) for number in (0, 1)]
     inputs, _, _ = run(subject, [final, *projections])
     result = regard.logit_attribution(subject, TEXT, position=3, token=9)
-    unembedding = subject.model.get_output_embeddings().weight[9]
+    model: Any = subject.model
+    unembedding = model.get_output_embeddings().weight[9]
     for layer, projection in zip(subject.layers, projections, strict=True):
         module = subject.model.get_submodule(projection)
         for head in range(layer.heads):
@@ -86,7 +87,7 @@ def test_heads_equal_their_output_through_the_final_norm(
 @torch.no_grad()
 def test_heads_of_bert_pass_every_norm_behind_them(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     subject = regard.look(model_of("bert-mlm"), tokenizer)
-    model = subject.model
+    model: Any = subject.model
     projection, transform = PROJECTIONS["bert-mlm"].format(1), "cls.predictions.transform"
     norms = ["bert.encoder.layer.1.attention.output.LayerNorm", "bert.encoder.layer.1.output.LayerNorm"]
     inputs, outputs, _ = run(subject, [projection, *norms, f"{transform}.dense", f"{transform}.LayerNorm"])

@@ -30,7 +30,7 @@ HEADS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
 def test_rows_are_states_through_the_output_head(
     model_of: Callable[[str], Any], tokenizer: Any, name: str
 ) -> None:
-    subject = regard.look(model_of(name), tokenizer)
+    subject: Any = regard.look(model_of(name), tokenizer)
     result = regard.logit_lens(subject, TEXT, count=3)
     apply, names = HEADS[name]
     arguments = subject.adapter.texts.tensors(subject.model, TEXT)

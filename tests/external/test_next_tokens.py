@@ -25,7 +25,7 @@ def masked(model_of: Callable[[str], Any], tokenizer: Any) -> Any:
 
 @torch.no_grad()
 def logits_of(subject: Any, text: str) -> torch.Tensor:
-    return subject.model(**subject.adapter.texts.tensors(subject.model, text)).logits[0]  # type: ignore[no-any-return]
+    return subject.model(**subject.adapter.texts.tensors(subject.model, text)).logits[0]
 
 
 def test_probabilities_are_those_of_the_model(causal: Any) -> None:
@@ -51,7 +51,7 @@ def test_temperature_and_limits_are_renormalised(causal: Any) -> None:
 
 
 def test_a_drawn_token_repeats_with_its_seed_and_follows_the_probabilities(causal: Any) -> None:
-    drawn = [regard.next_tokens(causal, TEXT, top_k=2, seed=seed).drawn for seed in range(200)]
+    drawn: list[Any] = [regard.next_tokens(causal, TEXT, top_k=2, seed=seed).drawn for seed in range(200)]
     likeliest = regard.next_tokens(causal, TEXT, top_k=2).tokens
     share = sum(item.id == likeliest[0].id for item in drawn) / 200
     assert {item.id for item in drawn} == {item.id for item in likeliest}

@@ -39,7 +39,7 @@ def values_of(model: Any, name: str, states: Any) -> tuple[torch.Tensor, torch.T
 @torch.no_grad()
 def test_norms_equal_those_of_the_matrices(model_of: Callable[[str], Any], tokenizer: Any, name: str) -> None:
     model = model_of(name)
-    subject = regard.look(model, tokenizer)
+    subject: Any = regard.look(model, tokenizer)
     arguments = subject.adapter.texts.tensors(model, TEXT)
     states = model(**arguments, output_hidden_states=True).hidden_states[0][0]
     values, projection = values_of(model, name, states)

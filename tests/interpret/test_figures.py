@@ -18,7 +18,7 @@ def test_rollout_by_hand() -> None:
     first = np.array([[[1.0, 0.0], [0.5, 0.5]]])
     second = np.array([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])
     one, two = rollout([first, second])
-    np.testing.assert_allclose(one, [[1, 0], [0.25, 0.75]])
+    np.testing.assert_allclose(one, np.array([[1, 0], [0.25, 0.75]]))
     # The mean of the heads of the second layer is 0.5 everywhere; half of each state passes by.
     np.testing.assert_allclose(two, np.array([[0.75, 0.25], [0.25, 0.75]]) @ one)
     np.testing.assert_allclose(two.sum(1), 1)

@@ -36,7 +36,7 @@ def test_width_fonts_and_text_size(
     assert drawn.get_size_inches()[0] == width
     drawn.draw_without_rendering()
     texts = [text for text in drawn.findobj(Text) if text.get_text() and text.get_visible()]
-    assert texts and min(text.get_fontsize() for text in texts) >= 6
+    assert texts and min(float(text.get_fontsize()) for text in texts) >= 6
     needed = drawn.get_tightbbox()
     width_and_height = drawn.get_size_inches()
     assert (np.asarray(needed.min) > -0.02).all() and (np.asarray(needed.max) < width_and_height + 0.02).all()

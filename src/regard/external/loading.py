@@ -94,6 +94,7 @@ def look(
         inputs=as_inputs(inputs),
         modules=modules,
         generate=generate,
+        folder=folder,
     )
 
 
@@ -105,7 +106,7 @@ def _choose_adapter(
     if not is_transformers_model(base) or not (tokenizer is None or _is_tokenizer(tokenizer)):
         if is_transformers_model(base) and not callable(tokenizer):
             raise InputError(
-                f"tokenizer {shorten(str(tokenizer))} is no tokenizer: give what AutoTokenizer.from_pretrained"
+                f"tokenizer {shorten(str(tokenizer))} is not a tokenizer: give what AutoTokenizer.from_pretrained"
                 f" returns, or a function from an input to the arguments of {class_name}"
             )
         if not callable(tokenizer) or _is_tokenizer(tokenizer):

@@ -27,6 +27,7 @@ from regard.errors import InputError, check_range, shorten
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput
 from regard.external.comparison import ModelComparison, compare_models
+from regard.external.example_inputs import Examples, example_arguments, find_examples
 from regard.external.head_pruning import PrunedExternalModel, prunable_heads, prune_model, remove_heads
 from regard.external.layer_maps import find_layers, map_layers
 from regard.external.model_input import (
@@ -38,6 +39,7 @@ from regard.external.model_input import (
     input_name,
 )
 from regard.external.modules import count_parameters, find_device, random_init
+from regard.external.page_facts import page_facts
 from regard.external.recording import intervene, record
 from regard.viz import AttentionMap, Layer, Playback, ProbeInput
 from regard.viz.records import attach_original
@@ -50,8 +52,6 @@ IMPORTANCE_INPUTS = 50
 """Largest number of inputs for head importance, if the user sets none."""
 MAX_GENERATED = 100_000
 """Largest number of tokens that a user may ask a model to generate."""
-EXAMPLE = "The cat sat on the mat"
-"""Text for the first run of a model without inputs, which finds its layers."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -69,6 +69,8 @@ class ExternalModel:
     """Name pattern of modules whose inputs or outputs are weights that Regard does not find by itself."""
     generate: int = 0
     """Largest number of generated tokens; 0: one token, or as many as the model's own limit."""
+    folder: Path | None = None
+    """Folder of the model's files, if it has one; the model card there may have examples."""
     prepared: tuple[PreparedInput, ...] | None = None
     """Inputs with the answers of the model before pruning."""
 
@@ -96,8 +98,12 @@ class ExternalModel:
     @property
     def tokenizer(self) -> Any:
         """Tokenizer of a text model; None for other models."""
+        return None if self._texts is None else self._texts.tokenizer
+
+    @property
+    def _texts(self) -> TextEncoder | None:
         texts = getattr(self.adapter, "texts", None) or getattr(self.adapter, "inputs", None)
-        return texts.tokenizer if isinstance(texts, TextEncoder) else None
+        return texts if isinstance(texts, TextEncoder) else None
 
     @property
     def layers(self) -> Sequence[Layer]:
@@ -114,29 +120,21 @@ class ExternalModel:
         return find_layers(self.model, self._example_arguments(), self.modules)
 
     def _example_arguments(self) -> Any:
-        """Return arguments for the first run of the model, which finds its layers."""
-        model_input = self.inputs[0] if self.inputs else None
-        if model_input is None:
-            if isinstance(self.adapter, CustomModel):
-                raise InputError("no input for the function is known: pass inputs=[...] to look()")
-            images = self.images
-            value = EXAMPLE if images is None else torch.zeros(1, 3, images.height, images.width)
-            model_input = ModelInput(value)
-        return self.adapter.plain_arguments(self.model, self.adapter.prepare(self.model, model_input))
+        return example_arguments(self.model, self.adapter, self.inputs, self.images)
+
+    @cached_property
+    def examples(self) -> Examples:
+        """Example inputs: those of the model's card, otherwise Regard's own."""
+        return find_examples(self.model, self.adapter, self.folder, self.check)
+
+    @property
+    def example(self) -> str | None:
+        """The first example input, with which a page begins; None if none is known that the model accepts."""
+        return next(iter(self.examples.inputs), None)
 
     def about(self) -> dict[str, Any]:
         """Return facts about the model, which a page shows."""
-        return {
-            "task": self.name,
-            "summary": "; ".join(filter(None, (self.adapter.summary, self.left_out))),
-            "kind": type(self.model).__name__,
-            "step": None,
-            "draws": bool(self.inputs),
-            "snapshots": False,
-            "accepts": self.adapter.accepts if self.images is None else "an image, PNG or JPEG",
-            "pictures": self.images is not None,
-            "examined": {},
-        }
+        return page_facts(self)
 
     def __str__(self) -> str:
         kind = type(self.model).__name__
@@ -173,9 +171,11 @@ class ExternalModel:
             remove_heads(self.model, self.layers, layer, heads, lambda: adapters.find_states(run()))
         self.__dict__.pop("_layers_and_left_out", None)
 
-    def with_displayed_input(self, shown: str | None) -> ExternalModel:
-        """Return the subject itself, or if it has no inputs, a copy with the displayed input."""
-        return self if self.inputs or shown is None else self.over([shown])
+    def with_inputs(self, labels: Sequence[str]) -> ExternalModel:
+        """Return the same subject with the inputs of some labels; raises `InputError` for one it cannot take."""
+        for label in labels:
+            self.check(label)
+        return self.over([find_input(self.inputs, label) for label in labels]) if labels else self
 
     def over(self, inputs: Iterable[Any]) -> ExternalModel:
         """Return the same subject with other inputs: texts, pairs of source and target, or images."""
@@ -186,8 +186,7 @@ class ExternalModel:
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return the names of some output classes."""
-        texts = None if self.tokenizer is None else TextEncoder(self.tokenizer)
-        return list(map(str, classes)) if texts is None else texts.labels(list(classes))
+        return list(map(str, classes)) if self._texts is None else self._texts.labels(list(classes))
 
     def draw(self, *, seed: int = 0) -> str:
         """Return one of the inputs, or its label if it is not a text; raises `InputError` without inputs."""
@@ -213,9 +212,8 @@ class ExternalModel:
         model_input = find_input(self.inputs, input)
         if self.images is not None:
             self.images.check_name(model_input)
-        texts = getattr(self.adapter, "texts", None)
-        if texts is not None:
-            texts.tensors(self.model, model_input.value)
+        if self._texts is not None:
+            self._texts.tensors(self.model, model_input.value)
 
     @torch.no_grad()
     def attend(

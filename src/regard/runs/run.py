@@ -145,9 +145,9 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """Remove all other heads of a layer permanently."""
         keep_heads(find_layer(self.model, layer), heads)
 
-    def with_displayed_input(self, shown: str | None) -> Self:
-        """Return the run itself, which has unseen inputs and does not need the displayed input."""
-        del shown
+    def with_inputs(self, labels: Sequence[str]) -> Self:
+        """Return self: a run has unseen inputs, and needs no others."""
+        del labels
         return self
 
     @property

@@ -2,9 +2,11 @@
 
     GET  /                 the page; /explorer.js, /js/entry.js, ... its files
     GET  /api/run          facts about the run
-    POST /api/attend       {input, seed, interventions}: prediction and attention, also without the interventions
+    POST /api/attend       {input, seed, interventions, layer}: prediction and attention, also without the
+                           interventions; of many weights the layer whole, and the others as thumbnails
+    POST /api/layers       as attend, with layers: their whole weights
     POST /api/picture      {name, content}: add a PNG or JPEG file in base64 as an input
-    POST /api/row          as attend, with layer, head, step: one exact row of a long input
+    POST /api/row          as attend, with layer, head, step: one exact row
     POST /api/explain      as attend, with layer, head, output, key, temperature: the computation of a weight
     POST /api/next_tokens  as attend, with count, position, temperature, top_k, top_p, draw: the likeliest tokens
     POST /api/logit_lens   as attend, with count: the likeliest tokens of each block's state
@@ -12,9 +14,9 @@
     POST /api/value_norms  {input, interventions}: the norm of each value, by layer and head
     POST /api/tree         {input, seed, interventions, beam}: the search tree of the answer
     POST /api/playback     {input}: attention at each snapshot of training
-    GET  /api/importance   loss increase for each ablated head
-    GET  /api/roles        the role of each head
-    POST /api/samples      {layer, head, token, wrong_first}: unseen inputs with the largest weights of a head
+    POST /api/importance   {texts}: loss increase for each ablated head; a GET request has no texts
+    POST /api/roles        {texts}: the role of each head; likewise
+    POST /api/samples      {layer, head, token, wrong_first, texts}: inputs with the largest weights of a head
     GET  /api/progress     progress of the importance and the roles
 
 Errors are `{"error": message}` in one line: status 400 for invalid JSON or another host name, 401 without the
@@ -45,6 +47,8 @@ from regard.server.messages import (
     AttendRequest,
     AttributionRequest,
     ExplainRequest,
+    InterventionsRequest,
+    LayersRequest,
     LensRequest,
     NextTokensRequest,
     PictureRequest,
@@ -52,6 +56,7 @@ from regard.server.messages import (
     RequestError,
     RowRequest,
     SamplesRequest,
+    TextsRequest,
     TreeRequest,
     error_response,
     read_request,
@@ -71,7 +76,18 @@ PAGES = {
     "/explorer.css": ("regard.server", "page/explorer.css", "text/css"),
     **{
         f"/{name}.js": ("regard.server", f"page/{name}.js", "text/javascript")
-        for name in ("ask", "explorer", "predictions", "logit-pictures", "value-norms", "tree", "samples", "tour")
+        for name in (
+            "ask",
+            "explorer",
+            "logit-pictures",
+            "predictions",
+            "samples",
+            "texts",
+            "tour",
+            "tree",
+            "value-norms",
+            "whole-layers",
+        )
     },
     **{f"/js/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
 }
@@ -83,6 +99,7 @@ class Endpoint(NamedTuple):
     method: Callable[..., Any]
     body: type[msgspec.Struct] | None = None  # type of the request's body; None for a GET request
     parallel: int = 1  # requests answered at once
+    also_get: bool = False  # whether a GET request without a body is accepted too
     max_body: int = MAX_BODY
 
 
@@ -90,16 +107,17 @@ ENDPOINTS = {
     "/api/run": Endpoint(Explorer.about),
     "/api/attend": Endpoint(Explorer.attend, AttendRequest),
     "/api/picture": Endpoint(Explorer.picture, PictureRequest, max_body=MAX_PICTURE),
+    "/api/layers": Endpoint(Explorer.layers, LayersRequest),
     "/api/row": Endpoint(Explorer.row, RowRequest),
     "/api/explain": Endpoint(Explorer.explain, ExplainRequest),
     "/api/next_tokens": Endpoint(Explorer.next_tokens, NextTokensRequest),
     "/api/logit_lens": Endpoint(Explorer.logit_lens, LensRequest),
     "/api/logit_attribution": Endpoint(Explorer.logit_attribution, AttributionRequest),
-    "/api/value_norms": Endpoint(Explorer.value_norms, AttendRequest),
+    "/api/value_norms": Endpoint(Explorer.value_norms, InterventionsRequest),
     "/api/tree": Endpoint(Explorer.tree, TreeRequest),
     "/api/playback": Endpoint(Explorer.playback, PlaybackRequest, parallel=4),
-    "/api/importance": Endpoint(Explorer.importance),
-    "/api/roles": Endpoint(Explorer.roles),
+    "/api/importance": Endpoint(Explorer.importance, TextsRequest, also_get=True),
+    "/api/roles": Endpoint(Explorer.roles, TextsRequest, also_get=True),
     "/api/samples": Endpoint(Explorer.samples, SamplesRequest),
     "/api/progress": Endpoint(Explorer.progress),
 }
@@ -113,7 +131,9 @@ def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: 
     def route(path: str, endpoint: Endpoint) -> Route:
         async def answer(request: Request) -> Response:
             arguments: tuple[Any, ...] = ()
-            if endpoint.body is not None:
+            if endpoint.body is not None and request.method == "GET":
+                arguments = (endpoint.body(),)
+            elif endpoint.body is not None:
                 arguments = (read_request(await _read_body(request, endpoint.max_body), endpoint.body),)
             if places.locked():  # a request that waited here too would hold its body in memory
                 raise RequestError(429, "too many requests are waiting: try again in a moment")
@@ -121,7 +141,8 @@ def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: 
                 job = queues[path].run(lambda copy: _encode(endpoint.method(copy, *arguments)))
                 return Response(await _run_while_connected(request, job), media_type="application/json")
 
-        return Route(path, answer, methods=["GET" if endpoint.body is None else "POST"])
+        methods = ["GET"] if endpoint.body is None else ["POST", "GET"] if endpoint.also_get else ["POST"]
+        return Route(path, answer, methods=methods)
 
     app = Starlette(
         routes=[

@@ -1,6 +1,7 @@
 """Answers to the requests of the explorer's page about a subject."""
 
 import copy
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,18 +25,21 @@ from regard.server.messages import (
     AttributionRequest,
     ExplainRequest,
     InterventionRequest,
+    InterventionsRequest,
+    LayersRequest,
     LensRequest,
     NextTokensRequest,
     PictureRequest,
     PlaybackRequest,
     RowRequest,
     SamplesRequest,
+    TextsRequest,
     TreeRequest,
 )
 from regard.viz import AcceptsImages, GeneratesSequences, Subject
-from regard.viz.data import BesideData, RowData, WorthData
+from regard.viz.data import BesideData, LayerData, RowData, WorthData
 from regard.viz.maps import Map
-from regard.viz.serialization import map_data, row_data
+from regard.viz.serialization import SERVED, first_data, layer_data, map_data, row_data
 
 
 class Explorer:
@@ -55,11 +59,12 @@ class Explorer:
         self.subject = subject
         self.beside = beside
         self.back = back
-        # Copies share these containers.
-        self._importance: dict[str | None, dict[str, list[WorthData]]] = {}  # by input; None for unseen inputs
-        self._roles: dict[str, list[dict[str, Any]]] = {}
+        # These containers are shared between copies.
+        # By their inputs; none for unseen inputs.
+        self._importance: dict[tuple[str, ...], dict[str, list[WorthData]]] = {}
+        self._roles: dict[tuple[str, ...], dict[str, list[dict[str, Any]]]] = {}
         self._displayed: list[str] = []  # the input displayed last
-        self._long: dict[str, Any] = {}  # request (`key`) and `map` of the last answer, if its input was long
+        self._last: dict[str, Any] = {}  # request (`key`) and `map` of the last answer
         self._progress: dict[str, list[int]] = {}
 
     def copy(self, check: Callable[[], None]) -> "Explorer":
@@ -71,7 +76,7 @@ class Explorer:
         model = self.subject.model
         shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
         duplicate = Explorer(copy.deepcopy(self.subject, shared), self.beside, back=self.back)
-        for name in ("_importance", "_roles", "_displayed", "_long", "_progress"):
+        for name in ("_importance", "_roles", "_displayed", "_last", "_progress"):
             setattr(duplicate, name, getattr(self, name))
 
         def hook(module: nn.Module, args: Any) -> None:
@@ -96,41 +101,64 @@ class Explorer:
         Maps of the other subjects are in `beside`, and reasons for missing maps in `left_out`. Raises
         `InputError` if a value does not fit the subject.
         """
-        text = self._input(request.input, request.seed)
-        self._long.clear()  # frees memory before the next long input
-        with self._interventions(request.interventions):
-            attention = self.subject.attend(text)
+        text, attention = self._attend(request)
         self._displayed[:] = [text]
-        if any(layer.rows is not None for layer in attention.layers.values()):
-            self._long.update(key=(text, tuple(request.interventions)), map=attention)
-        answer: dict[str, Any] = {"map": map_data(attention)}
+        answer: dict[str, Any] = {"map": first_data(attention, request.layer)}
         beside: list[BesideData] = []
         left_out: list[str] = []
         for other in self.beside:
             try:
-                beside.append({"name": other.where, "map": map_data(other.attend(text))})
+                beside.append({"name": other.where, "map": map_data(other.attend(text), packed=True)})
             except InputError as error:
                 left_out.append(f"{other.where} is not shown beside it: {error}")
         answer |= {name: items for name, items in (("beside", beside), ("left_out", left_out)) if items}
-        if request.interventions:
-            answer["original"] = map_data(attention.original or self.subject.attend(text))
+        if attention.original is not None:
+            answer["original"] = first_data(attention.original, request.layer)
         return answer
 
-    def row(self, request: RowRequest) -> RowData:
-        """Return the exact weights of one query of a long input.
+    def _attend(self, request: InterventionsRequest) -> tuple[str, Map]:
+        """Answer an input, and keep the map for requests of its rows and layers; return both."""
+        text = self._input(request.input, request.seed)
+        self._last.clear()  # frees memory before the next long input
+        with self._interventions(request.interventions):
+            attention = self.subject.attend(text)
+        if request.interventions and attention.original is None:
+            attention = dataclasses.replace(attention, original=self.subject.attend(text))
+        self._last.update(key=(text, tuple(request.interventions)), map=attention)
+        return text, attention
 
-        Raises `InputError` for an unknown layer, head or step, or if the map contains all rows already.
+    def _answered(self, request: InterventionsRequest) -> Map:
+        """Return the map of the last answer if it has the same input, otherwise answer it again."""
+        text = self._input(request.input, request.seed)
+        if self._last.get("key") == (text, tuple(request.interventions)):
+            attention: Map = self._last["map"]
+            return attention
+        return self._attend(request)[1]
+
+    def layers(self, request: LayersRequest) -> dict[str, list[LayerData]]:
+        """Return the whole weights of some layers: `map`, with interventions also `original`.
+
+        Raises `InputError` for an unknown layer.
         """
-        key = (request.input, tuple(request.interventions))
-        if self._long.get("key") != key:
-            self.attend(AttendRequest(request.input, request.seed, request.interventions))
-        attention: Map | None = self._long.get("map")
-        if attention is None:
-            raise InputError("the map of this short input already contains every row: read the row from the map")
-        layer = attention.layers.get(request.layer)
-        if layer is None or layer.rows is None:
-            raise unknown_choice("layer", request.layer, attention.layers)
-        return row_data(layer.rows, request.head, request.step)
+        attention = self._answered(request)
+        for name in request.layers:
+            if name not in attention.layers:
+                raise unknown_choice("layer", name, attention.layers)
+        maps = {"map": attention, "original": attention.original}
+        return {
+            part: [
+                layer_data(shown.layers[name], level=SERVED) for name in request.layers if name in shown.layers
+            ]
+            for part, shown in maps.items()
+            if shown is not None
+        }
+
+    def row(self, request: RowRequest) -> RowData:
+        """Return the exact weights of one query; raises `InputError` for an unknown layer, head or step."""
+        layers = self._answered(request).layers
+        if request.layer not in layers:
+            raise unknown_choice("layer", request.layer, layers)
+        return row_data(layers[request.layer], request.head, request.step)
 
     def picture(self, request: PictureRequest) -> dict[str, str]:
         """Add an image as an input; return its name as `input`.
@@ -188,7 +216,7 @@ class Explorer:
             parts = logit_attribution(self.subject, text, token=request.token, position=request.position)
         return parts.json()
 
-    def value_norms(self, request: AttendRequest) -> dict[str, Any]:
+    def value_norms(self, request: InterventionsRequest) -> dict[str, Any]:
         """Return `norms` of values by layer, head and key, and the reasons for layers in `left_out`."""
         text = self._input(request.input, request.seed)
         with self._interventions(request.interventions):
@@ -222,29 +250,36 @@ class Explorer:
         playback = self.subject.playback(self._input(request.input, request.seed))
         return {**playback.data(), "frames": [map_data(frame, packed=True) for frame in playback.frames]}
 
-    def importance(self) -> dict[str, list[WorthData]]:
-        """Return the importance of each head by layer, over unseen inputs, or over the last displayed input if
-        there are none.
+    def importance(self, request: TextsRequest) -> dict[str, list[WorthData]]:
+        """Return the importance of each head by layer, over unseen inputs, or the inputs of a request.
+
+        A model without unseen inputs uses the input displayed last if the request has none.
         """
-        displayed = self._displayed[0] if self._displayed else None
-        subject = self.subject.with_displayed_input(displayed)
-        key = None if subject is self.subject else displayed
+        subject, key = self._over(request.texts)
         if key not in self._importance:
             with self._reporting("importance") as report:
                 self._importance[key] = importance_by_layer(head_importance(subject, on_progress=report))
         return self._importance[key]
 
-    def roles(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the role of each head by layer."""
-        if not self._roles:
+    def roles(self, request: TextsRequest) -> dict[str, list[dict[str, Any]]]:
+        """Return the role of each head by layer; inputs as in `importance`."""
+        subject, key = self._over(request.texts)
+        if key not in self._roles:
             with self._reporting("roles") as report:
-                self._roles.update(head_roles(self.subject, on_progress=report).by_layer())
-        return self._roles
+                self._roles[key] = head_roles(subject, on_progress=report).by_layer()
+        return self._roles[key]
+
+    def _over(self, texts: Sequence[str]) -> tuple[Subject[Any], tuple[str, ...]]:
+        """Return the subject with the inputs of an examination, and these; no inputs for its unseen ones."""
+        labels = tuple(texts or ([] if self.subject.about()["draws"] else self._displayed))
+        subject = self.subject.with_inputs(labels)
+        return subject, () if subject is self.subject else labels
 
     def samples(self, request: SamplesRequest) -> dict[str, Any]:
-        """Return unseen inputs with the largest weights of a head, as `HeadSamples`."""
+        """Return inputs with the largest weights of a head, as `HeadSamples`; inputs as in `importance`."""
+        subject, _ = self._over(request.texts)
         samples = head_samples(
-            self.subject, request.layer, request.head, token=request.token, wrong_first=request.wrong_first
+            subject, request.layer, request.head, token=request.token, wrong_first=request.wrong_first
         )
         return samples.json()
 

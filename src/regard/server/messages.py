@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 MAX_TEXT = 100_000  # characters of an input
 MAX_ITEMS = 200  # interventions of a request, and heads of an intervention
+MAX_TEXTS = 50  # texts of an examination
 MAX_INDEX = 2**31 - 1
 SHOWN_VALUE = 40  # characters of a value in an error
 MAX_ERROR = 1000  # characters of an error
@@ -30,12 +31,20 @@ Index = Annotated[int, Meta(ge=0, le=MAX_INDEX)]
 HeadList = Annotated[list[Index], Meta(max_length=MAX_ITEMS)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 LayerName = Annotated[str, Meta(description="the name of a layer")]
+ViewedLayer = Annotated[str | None, Meta(description="the name of a layer")]
+LayerNames = Annotated[
+    Annotated[list[str], Meta(max_length=MAX_ITEMS)], Meta(description=f"at most {MAX_ITEMS} names of layers")
+]
 Heads = Annotated[HeadList | None, Meta(description=f"a list of at most {MAX_ITEMS} heads, from 0")]
 Weight = Annotated[Literal["off", "uniform"] | Share, Meta(description="off, uniform, or a weight from 0 to 1")]
 Step = Annotated[Index | None, Meta(description="a step, from 0")]
 Number = Annotated[Index, Meta(description="a number, from 0")]
 Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 Input = Annotated[Text | None, Meta(description=f"a text of at most {MAX_TEXT:,} characters")]
+Texts = Annotated[
+    Annotated[list[Text], Meta(max_length=MAX_TEXTS)],
+    Meta(description=f"a list of at most {MAX_TEXTS} texts of at most {MAX_TEXT:,} characters"),
+]
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1, description="a whole number from 0 to 4294967295")]
 Beam = Annotated[Annotated[int, Meta(ge=1, le=20)] | None, Meta(description="a whole number from 1 to 20")]
 Flag = Annotated[bool, Meta(description="true or false")]
@@ -71,13 +80,25 @@ class PlaybackRequest(Struct, frozen=True, forbid_unknown_fields=True):
     seed: Seed = 0
 
 
-class AttendRequest(PlaybackRequest, frozen=True):
-    """Body of `/api/attend`."""
+class InterventionsRequest(PlaybackRequest, frozen=True):
+    """An input and interventions."""
 
     interventions: Interventions = []
 
 
-class ExplainRequest(AttendRequest, frozen=True, kw_only=True):
+class AttendRequest(InterventionsRequest, frozen=True):
+    """Body of `/api/attend`; `layer`: the one in view, of whose weights none are left out."""
+
+    layer: ViewedLayer = None
+
+
+class LayersRequest(InterventionsRequest, frozen=True, kw_only=True):
+    """Body of `/api/layers`: layers of which only thumbnails were sent."""
+
+    layers: LayerNames
+
+
+class ExplainRequest(InterventionsRequest, frozen=True, kw_only=True):
     """Body of `/api/explain`: a weight, and the temperature of its head's scores."""
 
     layer: LayerName
@@ -87,7 +108,13 @@ class ExplainRequest(AttendRequest, frozen=True, kw_only=True):
     temperature: Temperature = 1.0
 
 
-class SamplesRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class TextsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `/api/importance` and `/api/roles`: inputs of a model that has none of its own."""
+
+    texts: Texts = []
+
+
+class SamplesRequest(TextsRequest, frozen=True, kw_only=True):
     """Body of `/api/samples`: a head, and optionally a token to which it attends."""
 
     layer: LayerName
@@ -96,15 +123,15 @@ class SamplesRequest(Struct, frozen=True, forbid_unknown_fields=True):
     wrong_first: Flag = False
 
 
-class RowRequest(AttendRequest, frozen=True, kw_only=True):
-    """Body of `/api/row`: a row of a long input."""
+class RowRequest(InterventionsRequest, frozen=True, kw_only=True):
+    """Body of `/api/row`: a row of weights that were sent rounded, or as squares."""
 
     layer: LayerName
     head: Number = 0
     step: Number = 0
 
 
-class NextTokensRequest(AttendRequest, frozen=True):
+class NextTokensRequest(InterventionsRequest, frozen=True):
     """Body of `/api/next_tokens`: a position, and how tokens are chosen there."""
 
     count: Count = 10
@@ -115,13 +142,13 @@ class NextTokensRequest(AttendRequest, frozen=True):
     draw: DrawSeed = None
 
 
-class LensRequest(AttendRequest, frozen=True):
+class LensRequest(InterventionsRequest, frozen=True):
     """Body of `/api/logit_lens`."""
 
     count: Count = 5
 
 
-class AttributionRequest(AttendRequest, frozen=True):
+class AttributionRequest(InterventionsRequest, frozen=True):
     """Body of `/api/logit_attribution`: a token by its number, and a position."""
 
     token: Step = None
@@ -135,7 +162,7 @@ class PictureRequest(Struct, frozen=True, forbid_unknown_fields=True):
     content: Base64
 
 
-class TreeRequest(AttendRequest, frozen=True):
+class TreeRequest(InterventionsRequest, frozen=True):
     """Body of `/api/tree`: the beam width; None for the model's default."""
 
     beam: Beam = None

@@ -16,6 +16,7 @@ class PackedWeights(TypedDict):
     largest: float  # the weight that is stored as `levels`
     levels: int  # 65535; 65534 if 65535 marks weights that are NaN or infinite
     heads: int
+    side: int  # of the squares of which each number is the maximum, in steps; 1 except in a thumbnail
 
 
 class LayerData(TypedDict):
@@ -34,6 +35,7 @@ class LayerData(TypedDict):
     patches: list[int] | None  # first step, rows and columns of the patches of an image
     written: bool  # whether query labels are symbols written at each step, not those read
     names: list[str] | None  # names of the heads; None for head 0, head 1, ...
+    measures: dict[str, list[float]] | None  # of the heads of a thumbnail: entropy, distance, relevant
 
 
 class LargeData(TypedDict):

@@ -18,9 +18,14 @@ import numpy as np
 from regard.errors import check_range
 from regard.viz.data import LayerData, MapData, NumbersData, PackedWeights, RowData, ViewData, WorthData
 from regard.viz.labels import word_pieces
-from regard.viz.maps import LayerMap, LongRows, Map, finite
+from regard.viz.maps import LayerMap, Map, finite
+from regard.viz.thumbnails import head_measures, pool, thumbnail_side
 
 LARGEST_KEYS = 12  # keys that are listed for a row of a long input
+STORED = 6  # level of compression of a page, which is stored
+SERVED = 1  # level of an answer of many weights: half the time for 1 % more bytes
+EXACT = 20_000  # weights of a map up to which a served page gets exact numbers: at most 0.2 MB
+WHOLE = 400_000  # weights of a map up to which it gets all layers whole: at most 1.1 MB
 LEVELS = 65535  # 16 bits: a rounding error that no display resolves, in half the bytes of float32
 
 
@@ -49,8 +54,30 @@ def view_json(
     return json.dumps(data, ensure_ascii=False)
 
 
-def map_data(attention: Map, *, packed: bool = False) -> MapData:
-    """Return a map as plain values; `packed`: pack the weights as in a page, else keep the arrays."""
+def first_data(attention: Map, layer: str | None = None) -> MapData:
+    """Return a map as a page shows it first: of many weights, one layer whole, and the others as thumbnails.
+
+    `layer`: the name of the layer in view; otherwise the one that the page opens with.
+    """
+    count = sum(shown.weights.size for shown in attention.layers.values())
+    whole = None
+    if count > WHOLE:
+        whole = layer if layer in attention.layers else _opening_layer(attention)
+    return map_data(attention, packed=count > EXACT, whole=whole)
+
+
+def _opening_layer(attention: Map) -> str:
+    """Return the name of the layer that the page opens with, as `currentLayer` in js/state.js."""
+    aligned = attention.aligned_head
+    return next(iter(attention.layers)) if aligned is None else aligned.layer.name
+
+
+def map_data(attention: Map, *, packed: bool = False, whole: str | None = None) -> MapData:
+    """Return a map as plain values; `packed`: pack the weights as in a page, else keep the arrays.
+
+    `whole`: the only layer that is no thumbnail; None for all.
+    """
+    level = STORED if whole is None else SERVED
     aligned, selected = attention.aligned_head, attention.selected_head
     data: MapData = {
         "task": attention.task,
@@ -59,7 +86,10 @@ def map_data(attention: Map, *, packed: bool = False) -> MapData:
         "truth": attention.truth,
         "outputs": attention.outputs,
         "probabilities": [_json_number(probability) for probability in attention.probabilities],
-        "layers": [_layer_data(layer, packed) for layer in attention.layers.values()],
+        "layers": [
+            layer_data(layer, packed, thumbnail=whole not in (None, name), level=level)
+            for name, layer in attention.layers.items()
+        ],
         "opens": None if aligned is None else aligned.layer.name,
         "head": None if selected is None else selected.head,
         "picture": None if attention.pixels is None else image_url(attention.pixels),
@@ -99,9 +129,16 @@ def _pack_numbers(numbers: np.ndarray) -> NumbersData:
     return {"numbers": packed, "shape": list(numbers.shape)}
 
 
-def _layer_data(layer: LayerMap, packed: bool) -> LayerData:
+def layer_data(
+    layer: LayerMap, packed: bool = True, *, thumbnail: bool = False, level: int = STORED
+) -> LayerData:
+    """Return a layer as plain values; `packed` as in `map_data`, `level` as in `pack`.
+
+    A thumbnail has the measures of its heads.
+    """
     named = layer.head_names is not None or layer.head_numbers is not None
-    weights = pack(layer.weights) if packed else layer.weights
+    side = thumbnail_side(layer) if thumbnail else 1
+    weights = pack(layer.weights, side, level) if packed else layer.weights
     return {
         "name": layer.name,
         "title": layer.title,
@@ -116,20 +153,24 @@ def _layer_data(layer: LayerMap, packed: bool) -> LayerData:
         "patches": None if layer.patches is None else list(layer.patches),
         "written": layer.written,
         "names": [layer.head_name(head) for head in range(len(layer.weights))] if named else None,
+        "measures": head_measures(layer) if side > 1 else None,
     }
 
 
-def row_data(rows: LongRows, head: int, step: int) -> RowData:
-    """Return the exact weights of one query of a long input; raises `InputError` for an unknown head or step."""
-    check_range("step", step, 0, len(rows.queries) - 1)
-    head_rows = rows.of(step)
+def row_data(layer: LayerMap, head: int, step: int) -> RowData:
+    """Return the exact weights of one query, also of a long input; raises `InputError` for an unknown head or
+    step."""
+    rows = layer.rows
+    queries, keys = (layer.query_labels, layer.key_labels) if rows is None else (rows.queries, rows.keys)
+    check_range("step", step, 0, len(queries) - 1)
+    head_rows = layer.weights[:, step] if rows is None else rows.of(step)
     check_range("head", head, 0, len(head_rows) - 1)
     weights = head_rows[head]
     order = np.argsort(-weights, kind="stable")[:LARGEST_KEYS]
     return {
-        "query": rows.queries[step],
+        "query": queries[step],
         "weights": weights.tolist(),
-        "largest": [{"step": int(key), "key": rows.keys[key], "weight": float(weights[key])} for key in order],
+        "largest": [{"step": int(key), "key": keys[key], "weight": float(weights[key])} for key in order],
     }
 
 
@@ -142,17 +183,23 @@ def image_url(pixels: np.ndarray) -> str:
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def pack(weights: np.ndarray) -> PackedWeights:
-    """Pack weights (H, Tq, Tk) from 0 to 1 as described in the module's docstring.
+def pack(weights: np.ndarray, side: int = 1, level: int = STORED) -> PackedWeights:
+    """Pack weights (H, Tq, Tk) from 0 to 1, or the maxima of their squares, as the module's docstring describes.
+
+    `level`: of the compression, from 1 (fast) to 9 (small).
 
     >>> pack(np.array([[[0.25, 0.75]]]))["largest"]
     0.75
     """
+    weights = pool(weights, side) if side > 1 else weights
     usable = np.isfinite(weights)
-    levels = LEVELS if usable.all() else LEVELS - 1
-    # Take the maximum of the whole layer, so that heads share one colour scale; avoid 0, because weights are
-    # divided by the maximum.
-    largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
-    whole = np.where(usable, np.rint(finite(weights) / largest * levels), LEVELS).astype("<u2")
-    packed = base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode()
-    return {"packed": packed, "largest": largest, "levels": levels, "heads": len(weights)}
+    complete = bool(usable.all())
+    levels = LEVELS if complete else LEVELS - 1
+    values = weights if complete else finite(weights)
+    # Of the whole layer, so that heads share one colour scale; never 0, which could not be divided by.
+    largest = max(float(values.max(initial=0.0)), 1e-9)
+    whole = np.rint(values / largest * levels).astype("<u2")
+    if not complete:
+        whole[~usable] = LEVELS
+    packed = base64.b64encode(zlib.compress(whole.tobytes(), level)).decode()
+    return {"packed": packed, "largest": largest, "levels": levels, "heads": len(weights), "side": side}

@@ -143,11 +143,10 @@ class Subject(Protocol[Input]):
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
         """Prune all heads of a layer except `heads`."""
 
-    def with_displayed_input(self, shown: str | None) -> Subject[Input]:
-        """Return the subject for head importance while an input is displayed.
+    def with_inputs(self, labels: Sequence[str]) -> Subject[Input]:
+        """Return the subject for examinations over some inputs: a copy whose inputs these are.
 
-        The result is the subject itself, or if the subject has no unseen inputs, a copy that uses the displayed
-        input.
+        A run, which has unseen inputs, returns itself. Raises `InputError` for an input the model cannot take.
         """
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Input]:

@@ -3,8 +3,10 @@
 import { ask } from "./ask.js";
 import { Predictions } from "./predictions.js";
 import { showSamples } from "./samples.js";
+import { Texts } from "./texts.js";
 import { tour } from "./tour.js";
 import { searchTree } from "./tree.js";
+import { neededLayers, thumbnails, withLayers } from "./whole-layers.js";
 import { weighValues } from "./value-norms.js";
 import { formatAddress, replaceAddress, readAddress } from "./js/address.js";
 import { addTokens } from "./js/style.js";
@@ -17,6 +19,7 @@ import { View } from "./js/view.js";
 
 /** @import { Asked, Written } from "./js/address.js" */
 /** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData, WorthData } from "./js/data.js" */
+/** @import { Row } from "./js/readout.js" */
 /** @import { LongRow } from "./js/exact-row.js" */
 /** @import { Which } from "./js/selected-weight.js" */
 /** @import { Sample, Wanted } from "./samples.js" */
@@ -42,6 +45,8 @@ import { View } from "./js/view.js";
  * @property {string | null} [origin] the run that it started from
  * @property {string} [accepts] description of accepted inputs, if they are limited
  * @property {string[]} [without] buttons of what cannot be computed
+ * @property {string[]} [texts] inputs of a model that has no unseen ones
+ * @property {string} [origin_of_texts] where they come from, if they are examples
  * @property {[string, string] | null} [back] title and address of the page that links here
  * @property {Record<string, string[]>} [examined] findings of the examination of each head
  * @property {Record<string, WorthData[]> | null} [importance] importance of each head from the examination
@@ -60,6 +65,9 @@ import { View } from "./js/view.js";
  * @property {Found} [found]
  * @property {Written} [written] the displayed search
  * @property {View} [view]
+ * @property {boolean} draws whether the model can draw inputs
+ * @property {string} accepts
+ * @property {string} fetching names of the layers whose weights were requested
  * @property {Predictions} [predictions]
  * @property {boolean} weighed whether weights are multiplied by the norms of their values
  * @property {boolean} foreign whether it was not trained here: then weights cannot be explained
@@ -78,6 +86,15 @@ const picture = /** @type {HTMLInputElement} */ (element("picture"));
 const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
 const main = element("view");
+const texts = new Texts(element("list"), element("texts"), {
+  open: (text) => showInput(text),
+  typed: () => input.value,
+  changed: () => {
+    Object.assign(state, { importance: undefined, roles: undefined }); // they were of other inputs
+    updateButtons();
+    if (state.found) draw(state.found);
+  },
+});
 /** @type {State} */
 const state = {
   task: "",
@@ -87,6 +104,9 @@ const state = {
   ticket: 0,
   working: {},
   shownText: null,
+  draws: false,
+  accepts: "",
+  fetching: "",
   weighed: false,
 };
 
@@ -162,17 +182,82 @@ function draw(answered) {
   document.title = `${state.task}: ${revealHidden(answered.map.input)} · Regard`;
   if (view) view.update(data);
   else {
-    const usual = { touch, row, fits: true, state: readAddress(location.hash).state, chosen: stateChanged };
+    const { state: chosen } = readAddress(location.hash);
+    const usual = { touch, row, exact, fits: true, state: chosen, chosen: stateChanged };
     main.replaceChildren();
     state.view = new View(main, state.foreign ? usual : { ...usual, explain });
     state.view.update(data);
     updateAddress();
+    showWholeLayers();
   }
+  updateButtons();
   if (state.view) state.predictions?.show({ input: answered.map.input, touched }, state.view);
+}
+
+/** Requests the weights that are in view, if only thumbnails of them were sent. */
+async function showWholeLayers() {
+  const { found, view } = state;
+  const layers = found && view?.scene && !state.playback ? neededLayers(view.scene) : [];
+  if (!found || !layers.length || state.fetching === layers.join()) return;
+  state.fetching = layers.join();
+  try {
+    const whole = await wholeLayers(found, layers);
+    if (state.found === found) draw({ ...found, ...whole });
+  } catch (error) {
+    message.textContent = error instanceof Error ? error.message : String(error);
+  } finally {
+    state.fetching = "";
+    if (state.found !== found) showWholeLayers();
+  }
+}
+
+/**
+ * @param {Found} found
+ * @param {string[]} layers
+ */
+async function wholeLayers({ map, original, touched = [] }, layers) {
+  const whole = await ask("api/layers", { input: map.input, interventions: touched, layers });
+  return { map: withLayers(map, whole.map), original: original && withLayers(original, whole.original) };
+}
+
+/** @param {Row} which */
+async function exact({ layer, head, query }) {
+  return (await row({ layer, head, step: query })).weights;
+}
+
+/** Marks buttons that need more than there is; their title is the reason. */
+function updateButtons() {
+  const shown = state.found?.map;
+  const none = shown && !shown.layers.length ? "This model has no attention." : "";
+  const first = shown ? "" : "Show an input first.";
+  const unknown = texts.all || state.draws ? "" : "No unseen inputs are known: the text of this run is not here.";
+  const reasons = {
+    importance: none || unknown || (texts.all?.length ? "" : texts.all && first),
+    roles: none || unknown || texts.noRoles,
+    search: none || unknown || first,
+    tree: first,
+    playback: first,
+  };
+  for (const [name, reason] of Object.entries(reasons)) {
+    element(name).setAttribute("aria-disabled", String(Boolean(reason)));
+    element(name).title = reason ?? "";
+  }
+  const example = texts.origin && texts.all?.includes(input.value) ? `Example ${texts.origin}.` : "";
+  const accepts = [state.accepts && `Accepts ${state.accepts}.`, example, texts.noRoles]
+    .filter(Boolean)
+    .join(" ");
+  Object.assign(element("accepts"), { textContent: accepts, title: accepts });
+}
+
+/** @param {string} text */
+function showInput(text) {
+  input.value = text;
+  return attend({ fresh: true });
 }
 
 function stateChanged() {
   updateAddress();
+  showWholeLayers();
   state.predictions?.rowChanged();
 }
 
@@ -193,6 +278,8 @@ function weigh(answered) {
     /** @type {MapData | string | undefined} */
     let original;
     try {
+      const layers = thumbnails(answered.map.layers);
+      if (layers.length && !long) Object.assign(answered, await wholeLayers(answered, layers));
       map = weighValues(answered.map, await norms({ input: text, interventions }));
       original = answered.original && weighValues(answered.original, await norms({ input: text }));
     } catch (error) {
@@ -261,8 +348,9 @@ export function attend({ fresh = false, drawn = false } = {}) {
   return runRequest(async () => {
     const asked = drawn ? { seed: state.seed } : { input: input.value };
     const { touched } = state;
+    const layer = state.view?.scene?.layer.name ?? readAddress(location.hash).state.layer ?? null;
     /** @type {Found} */
-    const response = await ask("api/attend", { interventions: touched, ...asked });
+    const response = await ask("api/attend", { interventions: touched, layer, ...asked });
     response.touched = touched;
     return () => {
       if (drawn) input.value = response.map.input;
@@ -299,7 +387,10 @@ async function showSubject() {
       examined: about.examined,
       importance: about.importance ?? undefined,
       roles: about.roles,
+      draws: about.draws,
+      accepts: about.accepts ?? "",
     });
+    texts.begin(about.texts, about.origin_of_texts ?? "", about.pictures ?? false);
     element("task").textContent = about.task;
     const steps =
       about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
@@ -313,6 +404,7 @@ async function showSubject() {
     input.readOnly = about.pictures ?? false;
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
+    updateButtons();
     if (about.predicts) {
       state.predictions = new Predictions(about.predicts, about.mask, ask, async (text, touched) => {
         input.value = text;
@@ -321,13 +413,12 @@ async function showSubject() {
         if (about.predicts === "next") state.view?.choose({ query: Number.MAX_SAFE_INTEGER, key: null });
       });
     }
-    element("accepts").textContent = about.accepts ? `Accepts ${about.accepts}` : "";
-    element("accepts").title = element("accepts").textContent ?? "";
     for (const name of about.without ?? []) element(name).hidden = true;
     const more = [...element("more").querySelectorAll("button")].filter((option) => !option.hidden);
     oneTabStop(more, 0);
     if (readAddress(location.hash).input !== null) followAddress();
     else if (about.draws) attend({ fresh: true, drawn: true });
+    else if (about.texts?.length) showInput(about.texts[0]);
   };
 }
 
@@ -351,7 +442,7 @@ async function compute(name) {
   }, PROGRESS);
   label.textContent = "Stop";
   try {
-    state[name] = await ask(`api/${name}`, undefined, control.signal);
+    state[name] = await ask(`api/${name}`, texts.body, control.signal);
     if (state.found) draw(state.found);
   } catch (error) {
     if (!control.signal.aborted) message.textContent = error instanceof Error ? error.message : String(error);
@@ -399,8 +490,7 @@ async function showSearch(beam, first) {
 
 /** @param {Sample} sample @param {Wanted} wanted */
 async function openSample({ input: text, query, key }, { layer, head }) {
-  input.value = text;
-  await attend({ fresh: true });
+  await showInput(text);
   state.view?.choose({ layer, focus: head, query, key, also: "", words: false });
 }
 
@@ -418,7 +508,7 @@ function findSamples() {
   /** @param {Wanted} asked */
   const again = (asked) =>
     runRequest(async () => {
-      const answer = { found: await ask("api/samples", asked), asked };
+      const answer = { found: await ask("api/samples", { ...asked, ...texts.body }), asked };
       const box = element("samples");
       return () => showSamples(box, answer, tokens, openSample, again, () => element("search").focus());
     });
@@ -436,8 +526,8 @@ async function sendPicture() {
   for (let at = 0; at < bytes.length; at += CHUNK) text += String.fromCharCode(...bytes.subarray(at, at + CHUNK));
   const response = await ask("api/picture", { name: file.name, content: btoa(text) });
   return () => {
-    input.value = response.input;
-    attend({ fresh: true });
+    texts.add(response.input);
+    showInput(response.input);
   };
 }
 
@@ -449,6 +539,15 @@ async function showPlayback() {
     state.playback = playback;
     draw({ map: playback.frames[playback.frames.length - 1] });
   };
+}
+
+/** @param {string} name @param {() => unknown} does */
+function onClick(name, does) {
+  element(name).addEventListener("click", () => {
+    const { title, ariaDisabled } = element(name);
+    if (ariaDisabled === "true") message.textContent = title;
+    else does();
+  });
 }
 
 let timer = 0;
@@ -472,14 +571,14 @@ element("values").addEventListener("click", () => {
   if (state.found) draw(state.found);
 });
 addEventListener("hashchange", followAddress);
-element("importance").addEventListener("click", () => compute("importance"));
-element("roles").addEventListener("click", async () => {
+onClick("importance", () => compute("importance"));
+onClick("roles", async () => {
   await compute("roles");
   if (isComputed("roles")) state.view?.choose({ mode: "overview" });
 });
-element("search").addEventListener("click", findSamples);
-element("tree").addEventListener("click", () => runRequest(() => showSearch()));
-element("playback").addEventListener("click", () => runRequest(showPlayback));
+onClick("search", findSamples);
+onClick("tree", () => runRequest(() => showSearch()));
+onClick("playback", () => runRequest(showPlayback));
 for (const button of element("more").querySelectorAll("button")) {
   button.prepend(icon(button.dataset.icon ?? ""));
 }

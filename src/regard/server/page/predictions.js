@@ -116,7 +116,7 @@ export class Predictions {
 
   /** The row that was chosen has changed. */
   rowChanged() {
-    if (this.position() !== this.asked) this.refresh(undefined);
+    if (this.answered && this.position() !== this.asked) this.refresh(undefined);
   }
 
   /** The position of the chosen row; null: the end or the first mask. */

@@ -7,6 +7,7 @@
  * @property {number} largest
  * @property {number} levels
  * @property {number} heads
+ * @property {number} side
  */
 
 /**
@@ -24,6 +25,7 @@
  * @property {number[] | null} patches
  * @property {boolean} written
  * @property {string[] | null} names
+ * @property {Record<string, number[]> | null} measures
  */
 
 /**

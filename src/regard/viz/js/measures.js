@@ -89,7 +89,8 @@ export function measure({ data, shown }, name, layer, head) {
   if (name === "distance" && layer.kind === "cross") return null;
   if (name === "relevant" && !matrix.relevant?.length) return null;
   const compute = { relevant: relevantWeight, entropy, distance }[name];
-  const value = cached(matrix, `${name} ${head}`, () => compute(matrix, head));
+  const sent = layer.measures?.[name]?.[head]; // of a thumbnail, whose weights are maxima
+  const value = sent ?? cached(matrix, `${name} ${head}`, () => compute(matrix, head));
   const text =
     name === "distance"
       ? value.toFixed(1)

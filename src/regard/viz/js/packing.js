@@ -28,7 +28,34 @@ export function unpack(layer) {
     const slices = weights.map((head) => Float32Array.from(head.flat(), (weight) => weight ?? NaN));
     return new Matrix(slices, queries, keys, relevant, true, names);
   }
-  return new Matrix(unpackSlices(weights, queries.length * keys.length), queries, keys, relevant, false, names);
+  const slices = weights.side > 1 ? enlarge(weights, queries.length, keys.length) : null;
+  const whole = slices ?? unpackSlices(weights, queries.length * keys.length);
+  return new Matrix(whole, queries, keys, relevant, false, names);
+}
+
+/**
+ * The weights of a thumbnail at full size: each is the maximum of its square, or 0 above the diagonal of a layer
+ * in which steps see earlier ones only.
+ *
+ * @param {PackedWeights} weights
+ * @param {number} rows
+ * @param {number} columns
+ */
+function enlarge(weights, rows, columns) {
+  const { side } = weights;
+  const [high, wide] = [rows, columns].map((length) => Math.ceil(length / side));
+  return unpackSlices(weights, high * wide).map((maxima) => {
+    const later = (/** @type {number} */ index) => index % wide > Math.floor(index / wide);
+    const causal = rows === columns && maxima.every((weight, index) => !weight || !later(index));
+    const slice = new Float32Array(rows * columns);
+    for (let row = 0; row < rows; row += 1) {
+      const end = causal ? row + 1 : columns;
+      const square = Math.floor(row / side) * wide;
+      for (let column = 0; column < end; column += 1)
+        slice[row * columns + column] = maxima[square + Math.floor(column / side)];
+    }
+    return slice;
+  });
 }
 
 /**

@@ -27,10 +27,11 @@ export class Readout {
     const { element, exact } = this;
     element.textContent = describeWeight(scene, query, key, head);
     this.told += 1;
-    const { matrix, state, layer } = scene;
+    const { matrix, state, layer, derived } = scene;
     const chosen = key !== null && query === state.query && key === state.key && !state.words;
     // Exact weights exist for the maps only, not for the frames of a playback.
-    if (!exact || !chosen || matrix.exact || state.frame !== null) return;
+    const rounded = !matrix.exact && !derived && layer.square === 1;
+    if (!exact || !chosen || !rounded || state.frame !== null) return;
     const at = head ?? state.focus;
     const { told: ticket } = this;
     exact({ map: state.map, layer: layer.name, head: at, query }).then((row) => {

@@ -19,7 +19,8 @@ const MOST_WEIGHED = 200_000; // weights from which the scale is chosen: of more
  */
 export function usualScale({ maps, original }, input, weights) {
   const map = original ?? maps[input];
-  return cached(map, "scale", () => {
+  // By the outputs, which stay the same when whole layers replace thumbnails: so do the colours.
+  return cached(map.outputs, "scale", () => {
     const largest = Math.max(
       ...map.layers.map((layer) => layer.queries.length * layer.keys.length * headCount(layer)),
     );

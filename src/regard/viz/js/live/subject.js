@@ -193,6 +193,7 @@ export class LiveSubject {
           patches: null,
           written: generated && kind !== "encoder",
           names: null,
+          measures: null,
         },
       };
       return filled;

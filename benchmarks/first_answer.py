@@ -1,0 +1,90 @@
+"""Size and CPU time of the explorer's answer to a long text.
+
+    python benchmarks/first_answer.py [--tokens 200] [--layers 6] [--heads 12]
+
+A BERT with random weights, wide as MiniLM (384), answers a text through `/api/attend`: bytes of the answer with
+the layer in view whole and the others as thumbnails, with all layers whole, and as numbers in JSON. CPU time is
+that of the process for one request, on one thread as `regard look` uses, the median of nine.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import numpy as np
+import orjson
+import torch
+import transformers
+from starlette.testclient import TestClient
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+import regard
+from regard.server import Explorer
+from regard.server.app import make_app
+from regard.viz.serialization import map_data
+
+ROUNDS = 9
+WORDS = 500
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, value in (("tokens", 200), ("layers", 6), ("heads", 12)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    flags = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    text = " ".join(f"w{number}" for number in np.random.default_rng(0).integers(0, WORDS, flags.tokens))
+    subject = regard.look(_model(flags.layers, flags.heads), _tokenizer())
+    with TestClient(make_app(Explorer(subject)), base_url="http://localhost") as client:
+        seconds = []
+        for _ in range(ROUNDS):
+            began = time.process_time()
+            response = client.post("/api/attend", json={"input": text})
+            seconds.append(time.process_time() - began)
+            response.raise_for_status()
+    began = time.process_time()
+    attention = subject.attend(text)
+    model = time.process_time() - began
+    whole = orjson.dumps(map_data(attention, packed=True))
+    numbers = orjson.dumps(map_data(attention), option=orjson.OPT_SERIALIZE_NUMPY)
+    figures = {
+        "tokens": len(next(iter(attention.layers.values())).query_labels),
+        "layers x heads": f"{flags.layers} x {flags.heads}",
+        "MB": round(len(response.content) / 1e6, 2),
+        "MB, all layers whole": round(len(whole) / 1e6, 2),
+        "MB, numbers": round(len(numbers) / 1e6, 2),
+        "CPU ms": round(1000 * statistics.median(seconds)),
+        "CPU ms of the model": round(1000 * model),
+    }
+    print(json.dumps(figures))
+
+
+def _model(layers: int, heads: int) -> torch.nn.Module:
+    """Build a BERT whose weights differ from key to key."""
+    width = -(-384 // heads) * heads
+    config = transformers.BertConfig(
+        vocab_size=WORDS,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        max_position_embeddings=2048,
+    )
+    model = transformers.BertModel(config).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=1.2 * parameter[0].numel() ** -0.5)
+    return model
+
+
+def _tokenizer() -> transformers.PreTrainedTokenizerFast:
+    words = Tokenizer(models.WordLevel({f"w{number}": number for number in range(WORDS)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="w0")
+
+
+if __name__ == "__main__":
+    main()

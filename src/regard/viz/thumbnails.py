@@ -1,0 +1,68 @@
+"""Thumbnails of layers: the maximum of each square of weights, and measures of heads.
+
+A page that is served shows the layer in view whole, and the others as thumbnails until they are chosen. Measures
+cannot be computed from maxima, so they are sent too; `js/measures.js` computes the same from whole layers.
+"""
+
+import math
+
+import numpy as np
+
+from regard.viz.maps import CROSS, LayerMap, finite
+
+PIXELS = 64
+"""Largest number of rows and columns of a thumbnail: more than the pixels of a small picture on most screens."""
+
+
+def thumbnail_side(layer: LayerMap) -> int:
+    """Return the side in steps of the squares of a layer's thumbnail; 1 for a small layer."""
+    rows, columns = layer.weights.shape[1:]
+    return math.ceil(max(int(rows), int(columns)) / PIXELS)
+
+
+def pool(weights: np.ndarray, side: int) -> np.ndarray:
+    """Return the maximum of each square of weights (H, Tq, Tk); the last squares may be smaller. NaN is larger.
+
+    >>> pool(np.eye(3)[None], 2).tolist()
+    [[[1.0, 0.0], [0.0, 1.0]]]
+    """
+    rows, columns = (range(0, length, side) for length in weights.shape[1:])
+    maxima: np.ndarray = np.maximum.reduceat(np.maximum.reduceat(weights, rows, axis=1), columns, axis=2)
+    return maxima
+
+
+def head_measures(layer: LayerMap) -> dict[str, list[float]]:
+    """Return what the navigator shows of each head: entropy, distance, and weight on relevant inputs if known.
+
+    Entropy: the mean over rows, from 0 (one key) to 1 (uniform). Distance: of query and key, the mean in tokens;
+    none for encoder-decoder attention.
+    """
+    weights = layer.weights if np.isfinite(layer.weights).all() else finite(layer.weights)
+    heads, rows, columns = weights.shape
+    measures = {"entropy": _entropy(weights)}
+    if layer.kind != CROSS:
+        steps = abs(np.arange(rows)[:, None] - np.arange(columns)).astype(weights.dtype)
+        measures["distance"] = weights.reshape(heads, -1) @ steps.ravel() / max(rows, 1)
+    if layer.relevant is not None and layer.relevant.any():
+        measures["relevant"] = weights[:, layer.relevant].sum(1) / layer.relevant.any(1).sum()
+    return {name: np.round(values.astype(float), 6).tolist() for name, values in measures.items()}
+
+
+def _entropy(weights: np.ndarray) -> np.ndarray:
+    """Return the mean entropy of the rows of each head, divided by its largest possible value."""
+    _, rows, columns = weights.shape
+    positive = np.where(weights > 0, weights, 1)
+    sums = -np.einsum("hqk,hqk->hq", positive, np.log(positive))
+    seen = (weights > 0).sum(2)
+    causal = _is_causal(weights)
+    most = np.log(np.arange(rows) + 1 if causal else np.full(rows, columns))
+    relative = np.divide(sums, most, out=np.zeros_like(sums), where=(seen > 1) & (most > 0))
+    counted = (seen > 1) | (not causal)  # not a step that sees itself alone
+    means: np.ndarray = np.minimum(relative.sum(1) / np.maximum(counted.sum(1), 1), 1)
+    return means
+
+
+def _is_causal(weights: np.ndarray) -> bool:
+    """Return whether the first step sees itself alone, and the second one these two."""
+    _, rows, columns = weights.shape
+    return bool(rows == columns > 1 and not weights[:, 0, 1:].any() and not weights[:, 1, 2:].any())

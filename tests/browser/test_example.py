@@ -1,0 +1,84 @@
+"""The page of an external model: it begins with an example, and no button fails."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import regard
+from tests.browser.conftest import served
+
+transformers = pytest.importorskip("transformers")
+WORDS = " ".join(f"w{number % 50}" for number in range(150))
+
+
+@pytest.fixture(scope="module")
+def language_model() -> Iterator[str]:
+    """Serve the page of a GPT-2 with random weights; the value is its address."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = Tokenizer(models.WordLevel({f"w{number}": number for number in range(50)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="w0")
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=50, n_embd=48, n_layer=3, n_head=12, n_positions=256, bos_token_id=1, eos_token_id=1
+    )
+    with served(regard.look(transformers.GPT2LMHeadModel(config).eval(), tokenizer)) as address:
+        yield address
+
+
+def test_the_page_begins_with_an_example_and_every_button_works(page: Any, language_model: str) -> None:
+    page.goto(language_model)
+    page.wait_for_selector("figure canvas")
+    assert page.input_value("#input") == "The dog did not cross the street because it was too"
+    assert "Example of Regard's own." in page.inner_text("#accepts")
+    page.click("#search")
+    page.wait_for_selector("#samples table")
+    page.click("#roles")
+    page.wait_for_selector(".thumb .role, .quiet >> text=role")
+    assert page.inner_text("#message") == ""
+
+
+def test_texts_are_added_chosen_and_removed(page: Any, language_model: str) -> None:
+    page.goto(language_model)
+    page.wait_for_selector("figure canvas")
+    page.click("#texts")
+    page.fill("#input", "w1 w2 w3")
+    page.wait_for_function("() => document.querySelector('.answer code')?.textContent === 'w1 w2 w3'")
+    assert "Example" not in page.inner_text("#accepts")
+    page.click("text=Add the typed input")
+    assert page.inner_text("#texts") == "Texts (5)"
+    page.click("[data-name=text-1]")
+    page.wait_for_function("() => document.getElementById('input').value.startsWith('Anna gave')")
+    for left in (4, 3, 2, 1):
+        page.click("[data-name=remove-0]")
+        assert page.inner_text("#texts") == f"Texts ({left})"
+    reason = "Head roles needs 2 texts or more, and the list has 1: add one in Texts."
+    assert reason in page.inner_text("#accepts")
+    assert page.get_attribute("#roles", "aria-disabled") == "true"
+    page.locator("#roles").dispatch_event("click")
+    assert page.inner_text("#message") == reason
+
+
+def test_of_a_long_text_the_layer_in_view_comes_whole(page: Any, language_model: str) -> None:
+    answers: list[Any] = []
+    page.on("response", lambda response: answers.append(response) if "/api/" in response.url else None)
+    page.goto(language_model)
+    page.wait_for_selector("figure canvas")
+    del answers[:]
+    page.fill("#input", WORDS)
+    page.click("text=Show")  # typing has asked already, or this asks at once
+    page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=WORDS)
+    page.wait_for_timeout(400)
+    asked = [answer for answer in answers if answer.url.endswith("/attend")]
+    assert len(asked) == 1
+    layers = asked[0].json()["map"]["layers"]
+    assert [layer["weights"]["side"] for layer in layers] == [1, 3, 3]
+    before = page.locator(".tile").nth(14).get_attribute("title")
+    with page.expect_response("**/api/layers") as response:
+        page.locator(".tile").nth(14).click()
+    assert response.value.request.post_data_json["layers"] == ["transformer.h.1.attn"]
+    page.wait_for_timeout(300)
+    assert page.locator(".tile").nth(14).get_attribute("title") == before  # measures of the whole weights
