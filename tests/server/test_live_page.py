@@ -116,6 +116,17 @@ def test_answers_are_those_of_the_server(run: AnyRun, ask: Callable[..., list[An
         assert_same(answer, wanted)
 
 
+def test_notes_are_those_of_the_server(run: AnyRun, ask: Callable[..., list[Any]]) -> None:
+    text = run.draw(seed=0)
+    short_and_long = text[: len(text) // 2 + 2], text * 4
+    texts = [short_and_long[isinstance(run, regard.PairRun)]]
+    texts += [text + "@"] if isinstance(run, regard.PairRun) else []
+    for answer, given in zip(
+        ask(live_data(run), [["api/attend", {"input": t}] for t in texts]), texts, strict=True
+    ):
+        assert answer["map"]["note"] == run.attend(given).note
+
+
 def assert_same(answer: Any, expected: Any, where: str = "") -> None:
     """Fail unless two answers have the same values; numbers may differ by 1e-3."""
     if isinstance(expected, dict):

@@ -106,7 +106,7 @@ export class LiveSubject {
     const count = letters.length - task.signals;
     const note =
       count < fewest
-        ? `training has only seen inputs of ${most} letters, not of ${count}: errors are to be expected; ` +
+        ? `all training inputs have ${most} letters, this one has ${count}: errors are to be expected; ` +
           "train with --vary_len for all lengths"
         : "";
     const labels = { encoder: [letters, letters], decoder: [outputs, outputs], cross: [outputs, keys] };
@@ -144,13 +144,20 @@ export class LiveSubject {
       decoder: [outputs, ["<s>", ...outputs.slice(0, -1)]],
       cross: [outputs, inputs],
     };
+    const [, longest] = this.data.seen;
+    const notes = [];
+    if (pieces.length > longest) {
+      const lengths = `training has seen inputs of up to ${longest} ${task.unit}, not of ${pieces.length}`;
+      notes.push(`${lengths}: errors are to be expected`);
+    }
+    if (unknown.length) notes.push(`the model does not know ${unknown.map((piece) => `'${piece}'`).join(", ")}`);
     const map = this.map(forward, changes, {
       input: text,
       prediction,
       truth: known?.target ?? null,
       outputs,
       written: [...tokens, 2],
-      note: unknown.length ? `the model does not know ${unknown.map((piece) => `'${piece}'`).join(", ")}` : "",
+      note: notes.join("; "),
       labels,
       relevant:
         known?.target === prediction
