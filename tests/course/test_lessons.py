@@ -118,7 +118,10 @@ def test_commands_contain_the_folder_of_runs(lesson: Lesson, folder: str) -> Non
     for words in (*find_commands(page), *find_commands(cells)):
         paths = [words[index + 1] for index, word in enumerate(words) if word in ("--savepath", "--compare-with")]
         assert all(path.startswith(f"{folder}/") for path in paths)
-        assert paths or words[1:] in (["positions", "--width", "8"], ["learn", "--stubs", "exercises"]), words
+        assert paths or words[1:] in (
+            ["plot", "positions", "--dimensions", "8"],
+            ["learn", "--stubs", "exercises"],
+        ), words
     assert f"savepath={str(home / lesson.name)!r}" in cells
 
 

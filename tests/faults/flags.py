@@ -16,6 +16,7 @@ import tyro
 
 from regard.cli import COMMANDS, main
 from regard.data.datasets import DATA_SETS
+from regard.interpret import FIGURE_KINDS
 from regard.tasks import TASKS, find_task
 from regard.training.config import models_for
 
@@ -71,6 +72,8 @@ def _subjects(command: str, runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
         for task in TASKS:
             for model in models_for(find_task(task)):
                 yield task, "--model", model
+    elif command == "plot":
+        yield from ((kind, name) for kind in FIGURE_KINDS for name in runs)
     else:
         yield from ((name,) for name in (DATA_SETS if command == "data" else runs))
 

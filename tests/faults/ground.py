@@ -127,7 +127,7 @@ def _train(ground: Path) -> int:
     for task, flags in TRAININGS.items():
         given = {**flags, **(text if task == "translation" else {"batchsize": 4}), "steps": 4}
         regard.train(task, **given, savepath="models", progress=False)
-    return main(["positions", "--plot", "/dev/null/no.png"]) * 0
+    return main(["plot", "positions", "--output", "/dev/null/no.png"]) * 0
 
 
 COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "home/compiled"}

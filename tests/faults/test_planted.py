@@ -40,7 +40,7 @@ LINES = {
     "export": "export dates --to onnx --output exported",
     "import": "import models/signal2",
     "draw": "draw signal2",
-    "positions": "positions --plot waves_of_mine.png",
+    "plot": "plot positions --output waves_of_mine.png",
 }
 LEARNED = "import helper_of_mine\nimport numpy as np\ndef softmax(x): return np.exp(x) / np.exp(x).sum()\n"
 

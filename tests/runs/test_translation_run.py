@@ -236,7 +236,7 @@ def test_samples_are_drawn_by_seed_and_temperature(german: regard.TranslationRun
     assert drawn[0] == drawn[1] and len(set(drawn)) > 5
     assert len({german.search(source, temperature=0.01, seed=seed)[0][0].text for seed in range(5)}) == 1
     assert german.search(source[:1], temperature=0.01)[0][0].text == german.translate(source[:1], beam=1)[0]
-    with pytest.raises(InputError, match="temperature 1.0 and beam 2 are given"):
+    with pytest.raises(InputError, match="temperature 1.0 and beam 2 exclude each other"):
         german.search(source, temperature=1.0, beam=2)
     with pytest.raises(InputError, match="temperature -1.0 is out of range"):
         german.search(source, temperature=-1.0)

@@ -55,7 +55,7 @@ def ask(tmp_path: Path) -> Callable[..., list[Any]]:
         file = tmp_path / "requests.json"
         file.write_text(json.dumps({"data": data, "requests": requests}))
         done = subprocess.run([str(NODE), str(ANSWER), str(file)], capture_output=True, text=True, check=True)
-        return json.loads(done.stdout)  # type: ignore[no-any-return]
+        return json.loads(done.stdout)
 
     return answers
 
@@ -106,7 +106,13 @@ def test_answers_are_those_of_the_server(run: AnyRun, ask: Callable[..., list[An
         requests.append(["api/attend", {"input": text, "interventions": change}])
         expected.append(explorer.attend(AttendRequest(text, 0, interventions)))
         for layer in run.layers:
-            which = {"layer": layer.name, "head": layer.heads - 1, "output": 0, "key": 0, "temperature": 2.0}
+            which: dict[str, Any] = {
+                "layer": layer.name,
+                "head": layer.heads - 1,
+                "output": 0,
+                "key": 0,
+                "temperature": 2.0,
+            }
             requests.append(["api/explain", {"input": text, "interventions": change, **which}])
             expected.append(explorer.explain(ExplainRequest(text, 0, interventions, **which)))
     for answer, wanted in zip(ask(data, requests), expected, strict=True):

@@ -104,7 +104,7 @@ NOT_RECURRENT = ("heads", "inner", "dec_layers")
 
 def test_freezing_the_whole_model_is_refused() -> None:
     small = model("reverse")
-    with pytest.raises(InputError, match="freeze embedding encoder decoder output is the whole model"):
+    with pytest.raises(InputError, match="freeze embedding encoder decoder output freezes the whole model"):
         freeze(small, ("embedding", "encoder", "decoder", "output"))
 
 

@@ -43,7 +43,7 @@ MODULES = {"import": "import_model"}
 
 HELP = """usage: regard COMMAND ...
 
-Train attention models, inspect what they attend to, and test whether their attention is meaningful.
+Train attention models, see what they attend to, and test what that explains.
 
 commands:
 {commands}
