@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.io import hold_lock, wait_for_lock
+from regard.io import hold_lock, remove_stale_lock, wait_for_lock
 
 HOLD = "import pathlib, sys, time; from regard.io import hold_lock; held = hold_lock(pathlib.Path(sys.argv[1]))"
 
@@ -116,3 +116,13 @@ def test_the_lock_is_beside_a_link_and_not_beside_its_target(tmp_path: Path) -> 
     with hold_lock(tmp_path / "top" / "run"):
         assert [path.name for path in tmp_path.rglob("*.lock")] == [".run.lock"]
         assert (tmp_path / "top" / ".run.lock").exists()
+
+
+def test_a_lock_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    stale = tmp_path / ".corpus.lock"
+    stale.write_text("99999999 elsewhere")
+    remove_stale_lock(tmp_path / "corpus")
+    assert not stale.exists()
+    with hold_lock(tmp_path / "corpus"):
+        remove_stale_lock(tmp_path / "corpus")
+        assert stale.exists()

@@ -28,7 +28,7 @@ from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import SubwordVocabulary, train_subwords
 from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
 from regard.errors import InputError
-from regard.io import make_folder, remove_quietly, wait_for_lock, write_json
+from regard.io import make_folder, remove_quietly, remove_stale_lock, wait_for_lock, write_json
 from regard.io.reading import add_digest, damaged_file, has_valid_digest, is_file, read_json
 from regard.progress import preparing_bar, print_status, reading_bar
 
@@ -117,6 +117,8 @@ def learn_vocabularies(
             for side, file in zip(sides, files, strict=True):
                 if not is_file(file):
                     _learn_vocabulary(text, config, side, file, progress=progress)
+    else:
+        remove_stale_lock(files[0])
     return read_vocabularies(_read_vocabulary(files[0]), _read_vocabulary(files[-1]))
 
 
@@ -184,6 +186,7 @@ def prepare_corpus(
 
     _record_location(text, root, progress=progress)  # refuses a broken text, whose corpus may be of a lenient one
     if (corpus := find()) is not None:
+        remove_stale_lock(folder)
         return corpus
     with wait_for_lock(folder, lambda message: print_status(message, show=progress)):
         # Check again, since another process may have built the corpus during the wait.

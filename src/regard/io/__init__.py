@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         state_folder,
         write_inside,
     )
-    from regard.io.locking import hold_lock, wait_for_lock
+    from regard.io.locking import hold_lock, remove_stale_lock, wait_for_lock
     from regard.io.temporary import remove_quietly, tidy
     from regard.io.writing import (
         cannot_write,
@@ -42,6 +42,7 @@ __all__ = [
     "open_regular",
     "refuse_links",
     "remove_quietly",
+    "remove_stale_lock",
     "state_folder",
     "tidy",
     "wait_for_lock",

@@ -61,8 +61,7 @@ def hold_lock(path: Path) -> Iterator[None]:
         return
     check_name(path)
     place = resolve_parent(path)
-    name = os.fsdecode(os.fsencode(place.name)[:MAX_NAME])
-    file = place.parent / f".{name}.lock"
+    file = _lock_file(place)
     created: list[Path] = []
     try:
         created = [folder for folder in file.parents if not folder.exists()]
@@ -80,6 +79,18 @@ def hold_lock(path: Path) -> Iterator[None]:
         with suppress(OSError):  # a folder that is not empty stays
             for folder in created:
                 folder.rmdir()
+
+
+def remove_stale_lock(path: Path) -> None:
+    """Remove the lock file that a killed process left beside `path`; a lock that is held stays."""
+    if os.path.lexists(_lock_file(path)):
+        with suppress(InputError), hold_lock(path):
+            pass
+
+
+def _lock_file(path: Path) -> Path:
+    name = os.fsdecode(os.fsencode(path.name)[:MAX_NAME])
+    return path.parent / f".{name}.lock"
 
 
 @contextmanager
