@@ -31,7 +31,7 @@ export function previewScene(scene, { layer, heads, query, key }, to) {
   const largest = Math.max(scene.largest, to);
   const { name, aside } = scene.scale;
   const scale = new Scale(name, largest, aside, (shown) => (shown === changed ? [matrix, changed] : [shown]));
-  return { ...scene, matrix: changed, largest, scale };
+  return { ...scene, matrix: changed, largest, scale, preview: true };
 }
 
 /**

@@ -27,10 +27,10 @@ export class Readout {
     const { element, exact } = this;
     element.textContent = describeWeight(scene, query, key, head);
     this.told += 1;
-    const { matrix, state, layer, derived } = scene;
+    const { matrix, state, layer, derived, preview } = scene;
     const chosen = key !== null && query === state.query && key === state.key && !state.words;
-    // Exact weights exist for the maps only, not for the frames of a playback.
-    const rounded = !matrix.exact && !derived && layer.square === 1;
+    // Exact weights exist for the maps only, not for the frames of a playback, nor for a weight that is dragged.
+    const rounded = !matrix.exact && !derived && !preview && layer.square === 1;
     if (!exact || !chosen || !rounded || state.frame !== null) return;
     const at = head ?? state.focus;
     const { told: ticket } = this;

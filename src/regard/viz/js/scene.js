@@ -38,6 +38,7 @@ const ROLLOUT =
  * @property {Beside | null} beside the map shown for comparison
  * @property {string} [title] of a heatmap, if it is not its head
  * @property {Float32Array[] | null} changes differences of each head, if they are displayed instead of weights
+ * @property {boolean} [preview] whether the user set a weight for which the model has not answered yet
  * @property {number} largest the weight of the strongest colour, if it is the same for the whole drawing
  * @property {Scale} scale the colours of weights
  */
