@@ -1,6 +1,7 @@
 """Fixtures shared by the tests of several packages."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from hypothesis import settings
 
 import regard
+from regard.training import objective
 from tests.german import write
 from tests.network import Guard
 
@@ -123,3 +125,20 @@ def german(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     run = regard.train("translation", **write(folder), **TINY, steps=300, savepath=folder, progress=False)
     assert isinstance(run, regard.TranslationRun)
     return run
+
+
+@pytest.fixture
+def interrupt_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A function that interrupts trainings, as Ctrl-C does, at the nth call of a function of the objective."""
+
+    def interrupt_at(step: int, name: str = "cross_entropy") -> None:
+        calls, called = iter(range(1, 1000)), getattr(objective, name)
+
+        def interrupting(*args: Any, **options: Any) -> Any:
+            if next(calls) == step:
+                os.kill(os.getpid(), signal.SIGINT)
+            return called(*args, **options)
+
+        monkeypatch.setattr(objective, name, interrupting)
+
+    return interrupt_at

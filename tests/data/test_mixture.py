@@ -1,8 +1,6 @@
 """Weighted mixtures of corpora, also on the command line."""
 
 import json
-import os
-import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +23,6 @@ from regard.data.subwords import train_subwords
 from regard.errors import InputError
 from regard.runs import load_translator
 from regard.tasks import TranslationTaskConfig
-from regard.training import objective
 from tests.data.pair_list import PairList
 from tests.german import sentences, write
 
@@ -142,18 +139,11 @@ def two(tmp_path: Path) -> list[str]:
 
 
 def test_a_resumed_mixture_has_equal_losses(
-    tmp_path: Path, two: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, two: list[str], interrupt_at: Callable[..., None]
 ) -> None:
     asked: dict[str, Any] = {**FEW, "train": two, "weights": [1, 4], "progress": False}
     whole = regard.train("translation", **asked, savepath=tmp_path / "whole")
-    calls, loss = iter(range(1, 1000)), objective.cross_entropy
-
-    def interrupting(*args: Any) -> Any:
-        if next(calls) == 8:
-            os.kill(os.getpid(), signal.SIGINT)
-        return loss(*args)
-
-    monkeypatch.setattr(objective, "cross_entropy", interrupting)
+    interrupt_at(8)
     with pytest.raises(KeyboardInterrupt):
         regard.train("translation", **asked, savepath=tmp_path / "parts")
     parts = regard.train("translation", resume=True, progress=False, savepath=tmp_path / "parts")

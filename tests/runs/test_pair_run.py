@@ -1,5 +1,6 @@
 """Runs of sequence tasks: train, resume, translate, test, attend."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import torch
 
 import regard
 from regard import record
-from regard.training import objective
 
 SMALL: dict[str, Any] = {"hidden": 8, "batchsize": 6, "steps": 40, "progress": False}
 
@@ -29,20 +29,10 @@ def files(run: regard.Run) -> dict[str, bytes]:
     ids=str,
 )
 def test_resumed_training_equals_uninterrupted_bit_for_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any]
+    tmp_path: Path, interrupt_at: Callable[..., None], flags: dict[str, Any]
 ) -> None:
     whole = regard.train("sort", **SMALL, **flags, savepath=tmp_path / "whole")
-    steps, loss = iter(range(1, 1000)), objective.cross_entropy
-
-    def interrupting(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        if next(steps) == 23:
-            import os
-            import signal
-
-            os.kill(os.getpid(), signal.SIGINT)
-        return loss(*args, **kwargs)
-
-    monkeypatch.setattr(objective, "cross_entropy", interrupting)
+    interrupt_at(23)
     with pytest.raises(KeyboardInterrupt):
         regard.train("sort", **SMALL, **flags, savepath=tmp_path / "parts")
     parts = regard.train("sort", resume=True, progress=False, savepath=tmp_path / "parts")

@@ -3,9 +3,7 @@
 import dataclasses
 import hashlib
 import json
-import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.training import Checkpoint, objective
+from regard.training import Checkpoint
 from tests.earlier import to_format_6
 from tests.german import sentences, write
 
@@ -87,19 +85,12 @@ def test_inherited_parameters_are_used(german: regard.TranslationRun, tmp_path: 
 
 
 def test_run_resumes_exactly_without_its_origin(
-    german: regard.TranslationRun, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    german: regard.TranslationRun, other: Path, tmp_path: Path, interrupt_at: Callable[..., None]
 ) -> None:
     start = Path(shutil.copytree(german.folder, tmp_path / "start"))
     asked: dict[str, Any] = {**OTHER, "train": other, "freeze": "encoder", "start_from": start}
     whole = regard.train("translation", **asked, savepath=tmp_path / "whole")
-    calls, loss = iter(range(1, 1000)), objective.cross_entropy
-
-    def interrupting(*args: Any) -> Any:
-        if next(calls) == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-        return loss(*args)
-
-    monkeypatch.setattr(objective, "cross_entropy", interrupting)
+    interrupt_at(5)
     with pytest.raises(KeyboardInterrupt):
         regard.train("translation", **asked, savepath=tmp_path / "parts")
     shutil.rmtree(start)

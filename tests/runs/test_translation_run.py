@@ -2,10 +2,9 @@
 
 import copy
 import json
-import os
 import shutil
-import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import regard
 from regard.errors import InputError
 from regard.evaluation import bleu
 from regard.models import Transformer
-from regard.training import Checkpoint, objective
+from regard.training import Checkpoint
 from tests.conftest import TINY
 from tests.german import LINKS, sentences, write
 
@@ -74,7 +73,7 @@ def test_a_joint_vocabulary_is_one_embedding(german: regard.TranslationRun, tmp_
     ids=str,
 )
 def test_resumed_training_equals_uninterrupted_bit_for_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any]
+    tmp_path: Path, interrupt_at: Callable[..., None], flags: dict[str, Any]
 ) -> None:
     few = {name: value for name, value in FEW.items() if not (flags.get("model") and name in MADE_OF_HEADS)}
     text = write(tmp_path)
@@ -82,14 +81,7 @@ def test_resumed_training_equals_uninterrupted_bit_for_bit(
         flags = flags | {"guide": tmp_path / flags["guide"]}
         flags["guide"].write_text(f"{LINKS}\n" * 240)
     whole = regard.train("translation", **text, **few, **flags, savepath=tmp_path / "whole")
-    calls, loss = iter(range(1, 1000)), objective.cross_entropy
-
-    def interrupting(*args: Any) -> Any:
-        if next(calls) == 8:
-            os.kill(os.getpid(), signal.SIGINT)
-        return loss(*args)
-
-    monkeypatch.setattr(objective, "cross_entropy", interrupting)
+    interrupt_at(8)
     with pytest.raises(KeyboardInterrupt):
         regard.train("translation", **text, **few, **flags, savepath=tmp_path / "parts")
     parts = regard.train("translation", resume=True, progress=False, savepath=tmp_path / "parts")

@@ -1,8 +1,8 @@
 """Training loop: exact resumption, reproducibility, interruption."""
 
-import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.training import Checkpoint, RunFolder, objective, trainer
+from regard.training import Checkpoint, RunFolder, trainer
 
 FLAGS: dict[str, Any] = {"hidden": 8, "heads": 2, "steps": 60, "batchsize": 7, "progress": False}
 
@@ -39,19 +39,11 @@ def test_training_keeps_the_global_random_state(tmp_path: Path) -> None:
 @pytest.mark.parametrize("recipe", ["regard", "seed"])
 @pytest.mark.parametrize("stop_at", [1, 10, 33])
 def test_resumed_training_equals_uninterrupted_bit_for_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, stop_at: int
+    tmp_path: Path, interrupt_at: Callable[..., None], recipe: str, stop_at: int
 ) -> None:
     flags = {**FLAGS, "recipe": recipe, "vary_len": True}
     whole = regard.train("signal2", **flags, savepath=tmp_path / "whole")
-    steps = iter(range(1, 1000))
-    exact = objective.exact
-
-    def interrupting(*args: Any) -> torch.Tensor:
-        if next(steps) == stop_at:
-            os.kill(os.getpid(), signal.SIGINT)
-        return exact(*args)
-
-    monkeypatch.setattr(objective, "exact", interrupting)
+    interrupt_at(stop_at, "exact")
     with pytest.raises(KeyboardInterrupt):
         regard.train("signal2", **flags, savepath=tmp_path / "parts")
     step = Checkpoint.load(tmp_path / "parts" / "signal2").step

@@ -174,8 +174,7 @@ class Explorer:
 
     def explain(self, request: ExplainRequest) -> dict[str, Any]:
         """Return the computation of one weight, step by step, as `Explained` in `js/explanation.js`."""
-        text = self._input(request.input, request.seed)
-        with self._interventions(request.interventions):
+        with self._changed(request) as text:
             explanation = explain(
                 self.subject,
                 text,
@@ -189,8 +188,7 @@ class Explorer:
 
     def next_tokens(self, request: NextTokensRequest) -> dict[str, Any]:
         """Return the likeliest tokens at a position, as `NextTokens`; `drawn` is one drawn with `draw`."""
-        text = self._input(request.input, request.seed)
-        with self._interventions(request.interventions):
+        with self._changed(request) as text:
             tokens = next_tokens(
                 self.subject,
                 text,
@@ -205,21 +203,18 @@ class Explorer:
 
     def logit_lens(self, request: LensRequest) -> dict[str, Any]:
         """Return the likeliest tokens of each block's state, as `LogitLens`."""
-        text = self._input(request.input, request.seed)
-        with self._interventions(request.interventions):
+        with self._changed(request) as text:
             return logit_lens(self.subject, text, count=request.count).json()
 
     def logit_attribution(self, request: AttributionRequest) -> dict[str, Any]:
         """Return what each head adds to the logit of a token, as `LogitAttribution`."""
-        text = self._input(request.input, request.seed)
-        with self._interventions(request.interventions):
+        with self._changed(request) as text:
             parts = logit_attribution(self.subject, text, token=request.token, position=request.position)
         return parts.json()
 
     def value_norms(self, request: InterventionsRequest) -> dict[str, Any]:
         """Return `norms` of values by layer, head and key, and the reasons for layers in `left_out`."""
-        text = self._input(request.input, request.seed)
-        with self._interventions(request.interventions):
+        with self._changed(request) as text:
             values = weighted_values(self.subject, text)
         return {"norms": values.norms, "left_out": values.left_out}
 
@@ -232,8 +227,7 @@ class Explorer:
         subject = self.subject
         if not isinstance(subject, GeneratesSequences):
             raise InputError(f"{subject.name} predicts all steps at once, so there is no search to show")
-        text = self._input(request.input, request.seed)
-        with self._interventions(request.interventions):
+        with self._changed(request) as text:
             tree = subject.tree(text, beam=request.beam)
             leaves = tree.leaves
             maps = [map_data(subject.attend_tokens(text, tree.path(leaf)), packed=True) for leaf in leaves]
@@ -309,6 +303,13 @@ class Explorer:
                     self.subject.intervene(change.layer, **options, query=change.query, key=change.key)
                 )
             yield
+
+    @contextmanager
+    def _changed(self, request: InterventionsRequest) -> Iterator[str]:
+        """Apply the interventions of a request inside a block; yield its input."""
+        text = self._input(request.input, request.seed)
+        with self._interventions(request.interventions):
+            yield text
 
     def _input(self, text: str | None, seed: int) -> str:
         if text is None:

@@ -73,35 +73,39 @@ export function lines(scene, actions, { colours, width, height: room }) {
     actions.rest();
   };
   const [down, across] = axisTitles(scene);
+  /**
+   * The token of a row, on the left for a query and on the right for a key.
+   *
+   * @param {"query" | "key"} side
+   * @param {number} index @param {number} row
+   * @param {() => void} point @param {() => void} choose
+   */
+  const token = (side, index, row, point, choose) => {
+    const onLeft = side === "query";
+    const { at, labelled } = onLeft ? left : right;
+    const place = {
+      x: onLeft ? sides.left : sides.right,
+      y: TOP + at[row] + 4,
+      "text-anchor": onLeft ? "end" : "start",
+      "data-name": `line-${side}-${index}`,
+    };
+    const label = (onLeft ? matrix.queries : matrix.keys)[index];
+    const word = lineToken(label, labelled[row], sides.room, place, point, all);
+    if (index === state[side]) word.classList.add("chosen");
+    word.addEventListener("click", choose);
+    return word;
+  };
   const words = queries.map((query, row) => {
-    const on = () => {
+    const point = () => {
       show((line) => line.query === query);
       const head = currentHead(scene);
       actions.point(query, matrix.strongest(head, query), head);
     };
-    const place = {
-      x: sides.left,
-      y: TOP + left.at[row] + 4,
-      "text-anchor": "end",
-      "data-name": `line-query-${query}`,
-    };
-    const word = lineToken(matrix.queries[query], left.labelled[row], sides.room, place, on, all);
-    if (query === state.query) word.classList.add("chosen");
-    word.addEventListener("click", () => actions.choose({ query, key: null }));
-    return word;
+    return token("query", query, row, point, () => actions.choose({ query, key: null }));
   });
   const others = keys.map((key, row) => {
-    const on = () => show((line) => line.key === key);
-    const place = {
-      x: sides.right,
-      y: TOP + right.at[row] + 4,
-      "text-anchor": "start",
-      "data-name": `line-key-${key}`,
-    };
-    const word = lineToken(matrix.keys[key], right.labelled[row], sides.room, place, on, all);
-    if (key === state.key) word.classList.add("chosen");
-    word.addEventListener("click", () => actions.choose({ key, focus: currentHead(scene) }));
-    return word;
+    const point = () => show((line) => line.key === key);
+    return token("key", key, row, point, () => actions.choose({ key, focus: currentHead(scene) }));
   });
   oneTabStop(words, state.query - queries[0]);
   oneTabStop(others, 0);
