@@ -11,7 +11,7 @@ from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
-from regard.server import check_port, show, write_live_page
+from regard.server import check_port, show
 
 if TYPE_CHECKING:
     from regard.runs import AnyRun
@@ -53,6 +53,8 @@ def run(argv: list[str]) -> None:
     keep_memory()
     shown = flags.storage.load(name)
     if flags.live is not None:
+        from regard.server import write_live_page  # slow to import, and not needed to show a run
+
         sys.stdout.write(f"The page is in {write_live_page(shown, flags.live)}\n")
         return
     others = [flags.storage.load(other) for other in flags.compare_with]
