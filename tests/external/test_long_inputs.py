@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -184,15 +185,18 @@ def test_explorer_returns_a_row(words: Any) -> None:
         assert (refused.status_code, refused.json()["error"]) == (422, said)
 
 
-def test_short_input_has_all_rows(words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_of_a_short_input_is_that_of_its_map(words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from regard.external import layer_maps
 
     app = pytest.importorskip("regard.server.app")
     from tests.server.test_app import Client
 
     monkeypatch.setattr(layer_maps, "LONG", 40)
-    found = Client(app.make_app(app.Explorer(words))).post("/api/row", {"input": "long", "layer": "attention"})
-    assert found.status_code == 422 and "already contains every row" in found.json()["error"]
+    asked = {"input": "long", "layer": "attention", "step": 2}
+    answer = Client(app.make_app(app.Explorer(words))).post("/api/row", asked)
+    expected = words.attend("long").layers["attention"]
+    assert expected.rows is None and answer.status_code == 200
+    np.testing.assert_array_equal(answer.json()["weights"], expected.weights[0, 2])
 
 
 def test_dropped_steps_of_a_generation_give_a_warning(small: Any) -> None:
