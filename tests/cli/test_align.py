@@ -85,7 +85,7 @@ def test_a_run_of_the_other_direction_is_another_run(
 ) -> None:
     for other in (own, translator.folder):
         status, _, err = command("align", own, *texts[:2], "--reverse", other)
-        assert status != 0 and "must be another run of task translation, of the opposite direction" in err
+        assert status != 0 and "must be another run of task translation, in the opposite direction" in err
 
 
 def test_pairs_are_read_from_files_and_standard_input(
@@ -180,7 +180,7 @@ def test_markup_is_transferred(own: Path, command: Command, monkeypatch: pytest.
         (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no counterpart"),
         (["a.de", "a.en", "--links", "a.en"], "which is not a link"),
         (["a.de", "a.en", "--links", "short.en"], "has links for 1 pairs, but the text has 88"),
-        (["--links", "a.links"], "--links needs the linked sentences: give"),
+        (["--links", "a.links"], "--links needs the sentences that the links refer to: give"),
         (["a.de", "--links", "a.links"], "line 1 has no tab"),
         (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),
         (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
@@ -194,7 +194,7 @@ def test_markup_is_transferred(own: Path, command: Command, monkeypatch: pytest.
             ["a.de", "a.en", "--format", "json", "--plot", "x.png"],
             "--plot draws a pair and cannot be combined with --format",
         ),
-        (["a.de", "a.en", "--symmetrise", "union"], "--symmetrise needs two directions: give a run"),
+        (["a.de", "a.en", "--symmetrise", "union"], "--symmetrise needs two directions: give the opposite run"),
     ],
 )
 def test_unalignable_input_is_one_line(

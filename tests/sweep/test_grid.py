@@ -152,7 +152,7 @@ def test_refuses_a_measurement_with_other_flags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ((), "no flag varies: give a flag and its values"),
+        ((), "no flag to vary: give a flag and its values"),
         (("--vary", "score"), "vary 'score' has no values"),
         (("--vary", "score=dot,dto"), "score 'dto' is unknown"),
         (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean score?"),
