@@ -151,9 +151,15 @@ def change(name: str) -> Callable[[Path], None]:
     ("edit", "message"),
     [
         (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a resumed run needs the text"),
-        (change("train.a"), r"train '.*train\.a' has changed: it has 60 lines as before, but different ones"),
-        (change("valid.b"), r"valid '.*valid\.b' has changed: it has 9 lines as before, but different ones"),
-        (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but different ones"),
+        (
+            change("train.a"),
+            r"train '.*train\.a' has changed: it has 60 lines as before, but their content differs",
+        ),
+        (
+            change("valid.b"),
+            r"valid '.*valid\.b' has changed: it has 9 lines as before, but their content differs",
+        ),
+        (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but their content differs"),
     ],
 )
 def test_changed_text_is_refused(root: Path, edit: Callable[[Path], None], message: str) -> None:
