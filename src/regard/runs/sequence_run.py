@@ -81,12 +81,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> list[list[decoding.Candidate]]:
         """Return the `n_best` answers to each text, best first, with log-probabilities and scores.
 
-        `beam`: beam size, 1 for greedy search. `length_penalty`: exponent of the length penalty, 0 to disable
-        it. None: the default of the run's class. If `temperature` is above 0, tokens are sampled with `seed`
-        instead. Symbols that are not in the vocabulary are read as the unknown symbol. A blank text has one
-        empty answer. `engine`, `precision`: see `Engines.choose`. `scored`: If False, log-probabilities may be
-        NaN where that saves time. Raises `InputError` for a text that is too long, invalid options, and a
-        search that the engine does not support.
+        `beam`: beam size, 1 for greedy search. `length_penalty`: exponent, 0 to disable. None: the default of
+        the run's class. If `temperature` is above 0, tokens are sampled with `seed` instead. Symbols that are
+        not in the vocabulary are read as the unknown symbol. A blank text has one empty answer. `engine`,
+        `precision`: see `Engines.choose`. `scored`: if False, log-probabilities may be NaN to save time. Raises
+        `InputError` for a text that is too long, invalid options, and a search that the engine does not
+        support.
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
@@ -115,8 +115,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return convert.Engines(self)
 
     def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
-        """Return the prefixes in the beam for an input, or for a random input generated with `seed`, and their
-        possible next tokens."""
+        """Return the beam's prefixes for an input (default: a random input), with their possible next
+        tokens."""
         text = self.draw(seed=seed) if input is None else input
         self._check([text])
         return decoding.search_tree(
@@ -161,8 +161,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return False
 
     def kept_heads(self) -> interpret.KeptHeads | None:
-        """Return the heads for alignment: the chosen heads, else the head trained with an alignment loss, else
-        None."""
+        """Return the chosen alignment heads, else the head trained with an alignment loss, else None."""
         return self._aligner.kept()
 
     def align(
@@ -177,8 +176,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Return the links between the words of each target and the words of its source.
 
         The target is the decoder input. Each target word is linked to the source word with the largest weight
-        in the heads from `choose_alignment`. A target word whose largest weight is on the end of the source has
-        no link.
+        in the heads from `choose_alignment`, or has no link if this weight is on the end of the source.
 
         `by`: a single head, a set of heads, or all heads. None: the best choice, or all heads if none were
         chosen. `unit`: words separated by whitespace, words without punctuation (parts), or pieces of the
@@ -215,9 +213,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         self._check_pairs(pairs)
         if len(pairs) != len(known):
-            raise InputError(
-                f"there are links of {len(known)} pairs for {len(pairs)} pairs: give links for every pair"
-            )
+            raise InputError(f"links of {len(known)} pairs, but {len(pairs)} pairs: give links for every pair")
         return self._aligner.choose(
             pairs,
             known,
@@ -237,8 +233,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def silver_links(self, pairs: Sequence[tuple[str, str]]) -> list[frozenset[Link]]:
         """Return the links of eflomal between the words of pairs. Words are separated by whitespace.
 
-        eflomal also learns from the training text of this run. Raises `InputError` if the extra `align` is not
-        installed.
+        eflomal also learns from the run's training text. Raises `InputError` without the extra `align`.
         """
         return align_with_eflomal(pairs, self.trained_on(MOST_SILVER))
 
@@ -262,8 +257,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Answer an input, and return the attention of each symbol of the answer in every layer.
 
         If `input` is None, a random input is generated with `seed`. `answer`: a result of `search` to use
-        instead of the best answer. During an intervention and if `answer` is None, `original` is the map
-        without the intervention. Other options as in `search`.
+        instead of the best answer. If `answer` is None, `original` is the map without an intervention.
+        Other options as in `search`.
         """
         if input is None and answer is not None:
             raise InputError("answer has no input: give the input of the answer too")
@@ -292,9 +287,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def playback(self, input: str | None = None, *, seed: int = 0) -> viz.Playback:
         """Return the attention map for an input at each training snapshot.
 
-        The decoder input of every snapshot is the answer of the trained model, so that the weights can be
-        compared. The predictions are the most probable next symbols of the snapshot. Raises `InputError` for a
-        run without snapshots.
+        The decoder input is the answer of the trained model, so that weights can be compared. The predictions
+        are the next symbols of each snapshot. Raises `InputError` for a run without snapshots.
         """
         text = self.draw(seed=seed) if input is None else input
         [[best, *_]] = self.search([text])
@@ -315,14 +309,13 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return self._map(input[0], self.task.target_vocabulary.encode(input[1]), forced=True)
 
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
-        """Return (N, 2): for each pair of source and target, the total cross-entropy of its tokens in nats, and
-        the number of tokens."""
+        """Return (N, 2): for each pair, the total cross-entropy of its tokens in nats, and the number of
+        tokens."""
         scores = self.score([(pair[0], pair[1]) for pair in inputs])
         return np.array([(-score.log_probability, score.tokens) for score in scores], dtype=np.float64)
 
     def trial(self, input: Any) -> viz.ProbeInput:
-        """Return a pair of source and target prepared for explanation methods. The target is the decoder
-        input."""
+        """Return a pair prepared for explanation methods. The target is the decoder input."""
         return trial_of_pair(self.model, self.task, input[0], input[1])
 
     def check(self, input: str) -> None:
@@ -341,13 +334,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self._check((target for _, target in pairs), target=True)
 
     def too_long(self, text: str, *, target: bool = False) -> str | None:
-        """Return the reason why a source (or a target, if `target`) is too long, or None if it is short
-        enough."""
+        """Return the reason why a source (or, if `target`, a target) is too long, or None if its length is
+        valid."""
         vocabulary, most = self.task.source_vocabulary, self.task.longest_source
         if target:
             vocabulary, most = self.task.target_vocabulary, self.task.longest_target
-        # Most texts need not be encoded here, because a text has at most one token per character, plus the
-        # space before its first word.
+        # Most texts need no encoding here: a text has at most one token per character, plus an initial space.
         if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
             return None
         return f"has {length} {vocabulary.unit}, at most {most} are allowed"
