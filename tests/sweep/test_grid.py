@@ -145,7 +145,7 @@ def test_refuses_an_edited_interrupted_run(tmp_path: Path, monkeypatch: pytest.M
 def test_refuses_a_measurement_with_other_flags(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
     compare("copy", {"score": ["dot"]}, steps=2, **flags)
-    with pytest.raises(InputError, match="holds a measurement with other flags: choose another --savepath"):
+    with pytest.raises(InputError, match="has a measurement with other flags: choose another --savepath"):
         compare("copy", {"score": ["dot"]}, steps=3, **flags)
 
 

@@ -145,7 +145,7 @@ def test_trainings_of_a_lost_machine_resume(tmp_path: Path, capsys: pytest.Captu
     flags = {**SMALL, "progress": True}
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "ray", on=Ray(), **flags)
     err = capsys.readouterr().err
-    assert "Ray cluster at 10.0.0.1:6379: 1 machine, 1 core" in err and "trainings wait" not in err
+    assert "Ray cluster at 10.0.0.1:6379: 1 machine, 1 core" in err and "training jobs wait" not in err
     assert "score=dot, seed-0: process or machine lost; resumes from step 20" in err
     assert FakeRay.begun[:2] == [[], []] and FakeRay.begun[2] == ["step-20.safetensors"]
     assert err.splitlines()[-1] == "compare: 2 of 2 done"
@@ -169,13 +169,13 @@ def test_reports_that_trainings_wait_for_cores(
     FakeRay.free = free
     flags = {**SMALL, "progress": True}
     compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(cpus=cpus), **flags)
-    assert f"has {cpus} free cores yet: trainings wait" in capsys.readouterr().err
+    assert f"has {cpus} free cores yet: training jobs wait" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("faked")
 def test_gives_up_after_repeated_losses(tmp_path: Path) -> None:
     FakeRay.ends = [0, None, 10, 0, 0, 0]  # two losses at step 0, which is saved first, then at step 10
-    with pytest.raises(MachineError, match="1 of 2 trainings were lost 3 times without a new checkpoint"):
+    with pytest.raises(MachineError, match="1 of 2 training jobs were lost 3 times without a new checkpoint"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
     assert len(FakeRay.begun) == 5
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)

@@ -112,7 +112,7 @@ def test_large_comparisons_are_several_arrays(
 
 def test_reports_terminated_trainings_after_all_others(tmp_path: Path, faked: FakeSlurm) -> None:
     faked.ends = {"1_0"}
-    with pytest.raises(MachineError, match=r"1 of 2 trainings were terminated.*1_0\.err"):
+    with pytest.raises(MachineError, match=r"1 of 2 training jobs were terminated.*1_0\.err"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
     compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
     assert [len(jobs) for jobs in faked.submitted] == [2, 1]
