@@ -112,7 +112,7 @@ def test_help_names_the_presets_values(command: Command) -> None:
 def test_picture_shows_the_written_translation(
     german: regard.TranslationRun, command: Command, tmp_path: Path
 ) -> None:
-    """The picture shows the written translation; the search does not run again."""
+    """The picture shows the printed translation, and the search does not run again."""
     source = sentences()[0][0]
     for seed in range(3):
         picture = tmp_path / f"{seed}.html"

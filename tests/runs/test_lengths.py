@@ -1,4 +1,4 @@
-"""Inputs of untrained lengths are reported."""
+"""Warnings report inputs whose length does not occur in training."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -24,7 +24,7 @@ OTHER: dict[str, Any] = {"steps": 8, "validate_every": 5, "progress": False}
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """Another text: half of its targets have reversed words."""
+    """Another text, in which half of the targets have their words in reverse order."""
     pairs = [(source, " ".join(reversed(target.split()))) for source, target in sentences()[:60]]
     file = tmp_path / "other.tsv"
     file.write_text("".join(f"{source}\t{target}\n" for source, target in [*pairs, *sentences()[60:120]]))

@@ -1,4 +1,4 @@
-"""Comparison of variants: trainings, saved files and messages."""
+"""Comparison of variants: training jobs, saved files and messages."""
 
 import csv
 import dataclasses
@@ -84,7 +84,8 @@ def test_compare_command(command: Command, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_fixed_flags_are_checked_with_the_varied_ones(command: Command, tmp_path: Path) -> None:
-    """By default reverse feeds the context to the cell, which excludes input feeding and the current state."""
+    """By default, the model of the task Reverse feeds the context to the cell, which excludes input feeding and
+    the current state."""
     argv = ("--vary", "context=output", "--vary", "query=current,previous", "--input_feeding", *SMALL)
     status, _, err = command("compare", "reverse", *argv, "--savepath", tmp_path)
     assert status == 0, err

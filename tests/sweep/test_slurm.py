@@ -1,4 +1,4 @@
-"""The Slurm backend: submitted jobs, their results, and resumed trainings."""
+"""The Slurm backend: submitted jobs, their results, and resumed training jobs."""
 
 import importlib.util
 import pickle
@@ -27,7 +27,7 @@ needs_submitit = pytest.mark.skipif(
 
 
 class FakeTask:
-    """A task with a result file in the folder, or a number in the queue."""
+    """Task with a result file in the folder, or with an ID in the queue."""
 
     def __init__(self, folder: Path, job_id: str) -> None:
         self.job_id, self.folder = job_id, folder
@@ -38,7 +38,8 @@ class FakeTask:
 
 
 class FakeSlurm:
-    """The used part of submitit and of Slurm's commands; all jobs run when the queue is queried."""
+    """Replacement for the parts of submitit and of Slurm's commands that Regard uses. All jobs run when the
+    queue is queried."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.core = SimpleNamespace(
@@ -52,7 +53,7 @@ class FakeSlurm:
         self.ends: set[str] = set()
         """Tasks that end without a result."""
         self.keeps: set[str] = set()
-        """Tasks that stay in the queue."""
+        """Tasks that remain in the queue."""
         monkeypatch.setitem(sys.modules, "submitit", self)
         monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
         monkeypatch.setattr(slurm, "POLL_INTERVAL", 0.0)

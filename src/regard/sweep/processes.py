@@ -34,7 +34,7 @@ class Worker(Generic[JobT, ResultT]):
     """A process that runs one job after another.
 
     `work`: the function that runs a job. The function, the jobs and the results must be picklable. `threads`:
-    Number of PyTorch threads of the process.
+    number of PyTorch threads of the process.
     """
 
     def __init__(self, work: Callable[[JobT], ResultT], *, threads: int = 1) -> None:
