@@ -198,15 +198,15 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
     modules = session.tracker.modules.values()
     # Tracking every module costs time. If only `attention_interface` is installed, tracking its layers and
     # their parents is enough.
-    track_all = any(mechanism.applies(session) for mechanism in SELECTIVE)
+    mechanisms = [mechanism for mechanism in MECHANISMS if mechanism.applies(session)]
+    track_all = any(mechanism in SELECTIVE for mechanism in mechanisms)
     attending = (module for module in modules if uses_interface(module) or is_sequence_mixer(module))
     layers = set(regard_layers(session.tracker))
     with ExitStack() as stack:
         stack.enter_context(disable_compile())
         stack.enter_context(session.tracker.track(None if track_all else attending))
-        for mechanism in MECHANISMS:
-            if mechanism.applies(session):
-                layers |= stack.enter_context(mechanism.capture(session))
+        for mechanism in mechanisms:
+            layers |= stack.enter_context(mechanism.capture(session))
         yield layers
 
 
