@@ -6,64 +6,53 @@ the stack ends in one more normalization. Dropout acts on the output of each lay
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
+from regard.attention.feed_forward import Activation, FeedForward
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
-from regard.errors import unknown_choice
 from regard.plugins import build_plugin, plugin_class
 
 STANDARD = "standard"
 """Name of Regard's encoder layer."""
 EPSILON = 1e-5
 """Added to the variance in normalization; PyTorch's default."""
-Activation = Literal["relu", "gelu", "swish"]
-"""relu: the paper's; gelu: Hendrycks and Gimpel 2016; swish: x sigmoid(x), Ramachandran et al. 2017."""
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+Norm = Literal["layer", "rms"]
+"""layer: layer normalization, Ba et al. 2016; rms: division by the root mean square, Zhang and Sennrich 2019."""
 
 
-class FeedForward(nn.Module):
-    """The point-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, the same at every position.
+class Block(nn.Module):
+    """Base of the layers of a stack; each is compiled, and in sharded training split, on its own."""
 
-    `activation` replaces ReLU. Raises `InputError` for an unknown activation.
 
-    >>> import torch
-    >>> FeedForward(12, 24)(torch.zeros(2, 5, 12)).shape
-    torch.Size([2, 5, 12])
+def make_norm(width: int, epsilon: float = EPSILON, norm: Norm = "layer", *, bias: bool = True) -> nn.Module:
+    """Return the normalization `norm` of states (..., D); `bias` is for layer normalization only.
+
+    >>> make_norm(12, norm="rms")
+    RMSNorm((12,), eps=1e-05, elementwise_affine=True)
     """
-
-    def __init__(self, width: int, inner_width: int, activation: Activation = "relu") -> None:
-        super().__init__()
-        if activation not in ACTIVATIONS:
-            raise unknown_choice("activation", activation, get_args(Activation))
-        self.inner = nn.Linear(width, inner_width)
-        self.outer = nn.Linear(inner_width, width)
-        self.activation = activation
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Map states (..., D) to (..., D)."""
-        outputs: Tensor = self.outer(ACTIVATIONS[self.activation](self.inner(states)))
-        return outputs
-
-    @property
-    def activate(self) -> Callable[[Tensor], Tensor]:
-        """The activation function."""
-        return ACTIVATIONS[self.activation]
+    return nn.RMSNorm(width, epsilon) if norm == "rms" else nn.LayerNorm(width, epsilon, bias=bias)
 
 
 class Residual(nn.Module):
     """Residual sum, normalization and dropout around a layer."""
 
     def __init__(
-        self, width: int, *, pre_norm: bool = False, dropout: float = 0.0, epsilon: float = EPSILON
+        self,
+        width: int,
+        *,
+        pre_norm: bool = False,
+        dropout: float = 0.0,
+        epsilon: float = EPSILON,
+        norm: Norm = "layer",
+        bias: bool = True,
     ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width, epsilon)
+        self.norm = make_norm(width, epsilon, norm, bias=bias)
         self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
 
@@ -87,7 +76,7 @@ def attention_layer(
     return MultiHeadAttention(width, heads, score=score, **options)
 
 
-class EncoderLayer(nn.Module):
+class EncoderLayer(Block):
     """Self-attention and feed-forward, each in a residual (section 3.1).
 
     `heads`: Number of heads; None for single-head attention without projections. `epsilon`: added to the variance
@@ -193,7 +182,7 @@ class Encoder(LayerStack):
         return memory
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(Block):
     """Causal self-attention, attention to the memory, feed-forward, each in a residual (section 3.1).
 
     >>> import torch

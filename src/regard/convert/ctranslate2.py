@@ -19,8 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import STANDARD, MultiHeadAttention
-from regard.attention.blocks import FeedForward, Residual
+from regard.attention import STANDARD, FeedForward, MultiHeadAttention, Residual
 from regard.convert.conversion import Exportable, ExportParts, ForcedOutput, get_transformer, token_names
 from regard.data import BOS, EOS, PAD, PairBatch
 from regard.data.bpe_codes import BpeCodesVocabulary, format_codes

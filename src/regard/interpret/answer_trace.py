@@ -70,7 +70,7 @@ class AnswerTrace(TorchFunctionMode):
             self.state = args[0]
             if self.insides and self.added is None:
                 self.added = result
-        elif func is F.layer_norm and self.insides and self.norm is None:
+        elif func in (F.layer_norm, F.rms_norm) and self.insides and self.norm is None:
             self.norm = (args[0], result)
         return result
 

@@ -2,7 +2,8 @@
 
     logits = model(inputs, mask)        B x To x classes, of an `AnswerModel`
 
-`Seq2Seq`, the base of models that answer with text, is in `seq2seq`. Your own model derives from one of the two;
+`Seq2Seq`, the base of models that answer with text, is in `seq2seq`; `LanguageModel`, the base of models that
+predict the next token, is in `language_model`. Your own model derives from one of the three;
 `regard train TASK --model module:Class` trains it (docs/how-to/extend.md).
 
 Letters: B batch, T input steps, To output steps.
@@ -33,9 +34,9 @@ class ModelConfig:
 
 
 class TaskModel(nn.Module):
-    """Base of `AnswerModel` and `Seq2Seq`."""
+    """Base of `AnswerModel`, `Seq2Seq` and `LanguageModel`."""
 
-    answers: ClassVar[Literal["numbers", "text"]]
+    answers: ClassVar[Literal["numbers", "text", "tokens"]]
     """Kind of output."""
     config_class: ClassVar[type[ModelConfig]] = ModelConfig
     """Config of the model; its fields are command-line flags."""

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import Attention, FeedForward, MultiHeadAttention, Positions
-from regard.attention.blocks import Residual
+from regard.attention import Attention, FeedForward, MultiHeadAttention, Positions, Residual
 
 ATOMIC = (Attention, MultiHeadAttention, FeedForward, nn.MultiheadAttention, nn.RNNBase, Positions)
 """Modules that are always shown as a single node, without submodules."""
