@@ -488,7 +488,7 @@ def check_weights(result: Result, masked: str) -> None:
     ):
         raise WrongError("nothing recorded, nothing said")
     if "nothing was recorded" in messages:
-        result.why = "nothing is recorded, and a warning says so"
+        result.why = "no attention is recorded, and a warning reports this"
     elif "not recorded: " in messages:
         result.why = messages.partition("not recorded: ")[2].partition(" with weights")[0]
 
