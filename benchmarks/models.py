@@ -2,10 +2,11 @@
 
     python benchmarks/models.py [--only NAME ...] [--out docs]
 
-docs/reference/models.md lists the architectures by result; docs/dev/architectures.md has all checks. Each
-architecture is a small random model, built from its config without a download. The weights of `regard.record` are
-compared with those that a copy of the model returns (`eager`, `output_attentions`). All other architectures of
-the installed transformers are tested with fewer checks and a different reference: see `every_architecture`.
+docs/reference/models.md lists the architectures by result; docs/dev/architectures.md shows all checks. Each
+architecture is a small random model, built from its config without a download. The weights of `regard.record`
+are compared with the weights that a copy of the model returns (`eager`, `output_attentions`). All other
+architectures of the installed transformers are tested with fewer checks and a different reference: see
+`every_architecture`.
 """
 
 import argparse
@@ -181,11 +182,11 @@ CAUSES = {
     r"|cannot be `?None|NoneType|Expected 5|5D tensor": "need inputs that the checks do not create",
     r"parameters in its smallest": "are too large in the smallest sizes that the rules can derive",
 }
-"""Causes to print, by a pattern of the error that stopped a build."""
+"""Reasons to print, by a pattern of the error that stopped a build."""
 
 
 def every_table(results: list[Result], both: int) -> str:
-    """Return the section on all architectures: a table, and lists of those not in it."""
+    """Return the section on all architectures: a table, and lists of the architectures outside the table."""
     import transformers
 
     counts = Counter(result.status for result in results)
