@@ -139,13 +139,15 @@ def main() -> None:
     compare(f"cross-entropy over {SYMBOLS:,} symbols, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
     theirs, ours = disagreements()
     compare("cross-entropy of two passes with R-Drop, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
-    compare(f"softmax over {LENGTHS[0]} steps", softmaxes(LENGTHS[0]), rounds)
+    compare(f"softmax over {LENGTHS[0]} positions", softmaxes(LENGTHS[0]), rounds)
     for length in LENGTHS:
         theirs, ours = attentions(length)
-        compare(f"attention layer, {length} steps, float32", (theirs, ours), rounds)
-        compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
+        compare(f"attention layer, {length} positions, float32", (theirs, ours), rounds)
+        compare(
+            f"attention layer, {length} positions, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds
+        )
     for length in LENGTHS[:2]:
-        compare(f"rotary positions of all heads, {length} steps", rotations(length), rounds)
+        compare(f"rotary positions of all heads, {length} positions", rotations(length), rounds)
     compare("dropout", dropouts(), rounds)
 
 
