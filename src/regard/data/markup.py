@@ -226,7 +226,7 @@ def _find_point(
     """Return the target word and the character before which an element without words is placed."""
     begin, end = element.span[0], parent.words
     # The element follows all words of the parent.
-    if allwords.source[word][1] <= begin for word in parent.sources:
+    if all(words.source[word][1] <= begin for word in parent.sources):
         word = end[1]
     elif all(words.source[word][0] >= begin for word in parent.sources):
         word = end[0]
