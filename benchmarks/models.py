@@ -78,8 +78,9 @@ details.
 
 ## Checked in depth
 
-Weights, masks and outputs of these {right} architectures equal the model's own report: with padding, with every
-implementation of attention, inside of other modules, and during generation.
+For these {right} architectures, recorded weights equal the weights that the model returns, recorded masks agree with
+the weights, and outputs do not change. The tests cover padding, every implementation of attention, use inside other
+modules, and generation.
 
 | kind | architectures |
 | --- | --- |
@@ -88,14 +89,14 @@ OTHERS = """
 ## Checked against every softmax
 
 All {count} config types of transformers were built with small sizes where possible. A hook on every softmax and
-every call of PyTorch's fused kernel gives the reference, independently of Regard. Regard records {wrong} types
-wrongly, and these {exact} types exactly:
+on every call of PyTorch's fused kernel provides reference weights, independently of Regard. Regard records
+{wrong} types incorrectly. Regard records these {exact} types exactly:
 
 """
 LISTS = {
-    "warned": "Some attention is not recorded, and a warning names it:",
-    "no attention": "Without softmax attention:",
-    "not built": "Not tested, because the program could not build a small model or its inputs:",
+    "warned": "Some attention of these types is not recorded, and a warning names the modules:",
+    "no attention": "These types have no softmax attention:",
+    "not built": "These types were not tested, because the program could not build a small model or its inputs:",
 }
 """Introductions of the lists of architectures by status."""
 

@@ -88,8 +88,8 @@ SOUND: dict[str, Any] = {
 MOE: dict[str, Any] = {"num_local_experts": 4, "num_experts_per_tok": 2}
 HAND: dict[str, Any] = {"implementations": ("eager",)}
 BANDS = (
-    "the model returns bands, which are unfolded into rows over all keys, including the global ones. It never"
-    " computes a full row, so whole heads can be switched off, but no weight outside of a band can be set."
+    "the model returns bands of weights. Regard converts the bands to rows over all keys, including the global keys."
+    " The model never computes a full row, so you can switch heads off, but you cannot set weights outside a band."
 )
 ARCHITECTURES: list[Architecture] = [
     *[

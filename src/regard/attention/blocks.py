@@ -7,64 +7,54 @@ layer.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
+from regard.attention.feed_forward import Activation, FeedForward
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
-from regard.errors import unknown_choice
 from regard.plugins import build_plugin, plugin_class
 
 STANDARD = "standard"
 """Name of Regard's encoder layer."""
 EPSILON = 1e-5
 """Number added to the variance in normalization; PyTorch's default."""
-Activation = Literal["relu", "gelu", "swish"]
-"""relu: as in the paper; gelu: Hendrycks and Gimpel 2016; swish: x sigmoid(x), Ramachandran et al. 2017."""
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+Norm = Literal["layer", "rms"]
+"""layer: layer normalization, Ba et al. 2016; rms: division by the root mean square, Zhang and Sennrich 2019."""
 
 
-class FeedForward(nn.Module):
-    """The position-wise feed-forward network of section 3.3: `W2 relu(W1 x + b1) + b2`.
+class Block(nn.Module):
+    """Base class of the layers of a stack. Each layer is compiled, and split in sharded training,
+    separately."""
 
-    `activation` replaces ReLU. Raises `InputError` for an unknown activation.
 
-    >>> import torch
-    >>> FeedForward(12, 24)(torch.zeros(2, 5, 12)).shape
-    torch.Size([2, 5, 12])
+def make_norm(width: int, epsilon: float = EPSILON, norm: Norm = "layer", *, bias: bool = True) -> nn.Module:
+    """Return the normalization `norm` for states (..., D). `bias` applies only to layer normalization.
+
+    >>> make_norm(12, norm="rms")
+    RMSNorm((12,), eps=1e-05, elementwise_affine=True)
     """
-
-    def __init__(self, width: int, inner_width: int, activation: Activation = "relu") -> None:
-        super().__init__()
-        if activation not in ACTIVATIONS:
-            raise unknown_choice("activation", activation, get_args(Activation))
-        self.inner = nn.Linear(width, inner_width)
-        self.outer = nn.Linear(inner_width, width)
-        self.activation = activation
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Return states (..., D) for states (..., D)."""
-        outputs: Tensor = self.outer(ACTIVATIONS[self.activation](self.inner(states)))
-        return outputs
-
-    @property
-    def activate(self) -> Callable[[Tensor], Tensor]:
-        """The activation function."""
-        return ACTIVATIONS[self.activation]
+    return nn.RMSNorm(width, epsilon) if norm == "rms" else nn.LayerNorm(width, epsilon, bias=bias)
 
 
 class Residual(nn.Module):
     """Residual connection around a layer, with normalization and dropout."""
 
     def __init__(
-        self, width: int, *, pre_norm: bool = False, dropout: float = 0.0, epsilon: float = EPSILON
+        self,
+        width: int,
+        *,
+        pre_norm: bool = False,
+        dropout: float = 0.0,
+        epsilon: float = EPSILON,
+        norm: Norm = "layer",
+        bias: bool = True,
     ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width, epsilon)
+        self.norm = make_norm(width, epsilon, norm, bias=bias)
         self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
 
@@ -88,7 +78,7 @@ def attention_layer(
     return MultiHeadAttention(width, heads, score=score, **options)
 
 
-class EncoderLayer(nn.Module):
+class EncoderLayer(Block):
     """Self-attention and a feed-forward network, each with a residual connection (section 3.1).
 
     `heads`: number of heads, or None for single-head attention without projections. `epsilon`: number added to
@@ -195,7 +185,7 @@ class Encoder(LayerStack):
         return memory
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(Block):
     """Causal self-attention, cross-attention and a feed-forward network, each with a residual connection
     (section 3.1).
 

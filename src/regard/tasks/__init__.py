@@ -18,12 +18,14 @@ from regard.io.reading import is_file
 from regard.late import late
 from regard.plugins import PluginError, describe_error, plugin_imports
 from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
-from regard.tasks.batch import Batch, BatchContext, BatchSource
+from regard.tasks.batch import IGNORE, Batch, BatchContext, BatchSource, TokenBatch
 from regard.tasks.pairs import Pair, PairTask, SequenceTask, alignment_mask
+from regard.tasks.tokens import PADDING, TokenTask
 
 if TYPE_CHECKING:
     from regard.tasks.counting import Counting, Difference
     from regard.tasks.dates import Dates, DatesTaskConfig
+    from regard.tasks.induction import Induction, InductionTaskConfig
     from regard.tasks.phrases import Phrases, PhrasesTaskConfig
     from regard.tasks.recall import Recall, RecallTaskConfig
     from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
@@ -54,9 +56,9 @@ def find_task(name: str) -> type[AnyTask]:
         >>> find_task("counting").__name__
         'Counting'
 
-    A file must define exactly one subclass of `Task` or `PairTask`. A file is executed once per process, and
-    again if the file changes. Raises `InputError` for an unknown name, or for a file that is missing, fails, or
-    does not define exactly one task.
+    A file must define exactly one subclass of `Task`, `PairTask` or `TokenTask`. A file is executed once per
+    process, and again if the file changes. Raises `InputError` for an unknown name, or for a file that is
+    missing, fails, or does not define exactly one task.
     """
     if not isinstance(name, str):
         raise InputError(f"expected the name of a task or a Python file, got {name!r}: choose {', '.join(TASKS)}")
@@ -86,11 +88,14 @@ def _load_task_file(path: Path, changed: int) -> type[AnyTask]:
     classes = [
         value
         for value in vars(module).values()
-        if inspect.isclass(value) and issubclass(value, Task | PairTask) and value.__module__ == module.__name__
+        if inspect.isclass(value)
+        and issubclass(value, Task | PairTask | TokenTask)
+        and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
         raise PluginError(
-            f"task file {str(path)!r} defines {len(classes)} tasks: define one subclass of Task or PairTask"
+            f"task file {str(path)!r} defines {len(classes)} tasks: define one subclass of Task, PairTask or "
+            f"TokenTask"
         )
     return classes[0]
 
@@ -118,7 +123,9 @@ def examples() -> list[Example]:
 
 
 __all__ = [
+    "IGNORE",
     "NULL",
+    "PADDING",
     "PAST_END",
     "TASKS",
     "AnyTask",
@@ -131,6 +138,8 @@ __all__ = [
     "DatesTaskConfig",
     "Difference",
     "Example",
+    "Induction",
+    "InductionTaskConfig",
     "Pair",
     "PairTask",
     "Phrases",
@@ -145,6 +154,8 @@ __all__ = [
     "Sort",
     "Task",
     "TaskConfig",
+    "TokenBatch",
+    "TokenTask",
     "Translation",
     "TranslationTaskConfig",
     "alignment_mask",

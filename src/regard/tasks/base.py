@@ -85,8 +85,8 @@ class AnyTask(ABC):
     """Defaults of flags that differ from the general defaults, such as `{"steps": 1000}`."""
     config_class: ClassVar[type]
     """Dataclass of the task's options."""
-    answers: ClassVar[Literal["numbers", "text"]]
-    """Type of the answers: one number per output step, or a sequence."""
+    answers: ClassVar[Literal["numbers", "text", "tokens"]]
+    """Type of the answers: one number per output step, a sequence, or the next tokens of a sequence."""
     draws: ClassVar[bool] = True
     """Whether the task generates its samples; otherwise the samples come from text."""
     texts: ClassVar[tuple[str, ...]] = ()

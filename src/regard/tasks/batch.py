@@ -12,6 +12,8 @@ from regard.data import PairBatch
 Position = tuple[int, int, int]
 """Position of a batch: epoch, pool, index in the pool."""
 NO_POSITION: Position = (0, 0, 0)
+IGNORE = -100
+"""Target at a position without an output: no loss, no accuracy. PyTorch's cross-entropy skips this value."""
 
 
 class Batch(NamedTuple):
@@ -39,6 +41,51 @@ class Batch(NamedTuple):
         """Return the batch on a device."""
         mask = None if self.mask is None else self.mask.to(device)
         return Batch(self.inputs.to(device), self.targets.to(device), mask)
+
+
+class TokenBatch(NamedTuple):
+    """A batch of token sequences with their outputs."""
+
+    inputs: Tensor
+    """(B, T) int64 tokens, `PADDING` after the end; (B, T, W) float32 for real-valued inputs."""
+    targets: Tensor
+    """(B, T) int64, the next token where it is an output, else `IGNORE`; for real-valued inputs (B, T) float32,
+    else nan."""
+    mask: Tensor | None
+    """(B, T) bool, True before the end; None if all sequences have full length."""
+
+    @property
+    def is_output(self) -> Tensor:
+        """(B, T) bool, True where the target is an output."""
+        return ~self.targets.isnan() if self.targets.is_floating_point() else self.targets != IGNORE
+
+    @property
+    def tokens(self) -> int:
+        """Number of outputs."""
+        return int(self.is_output.sum())
+
+    def share(self, rank: int, size: int) -> "TokenBatch":
+        """Return the rows of one of `size` processes.
+
+        A process without rows gets one row without outputs, so that all processes take the same steps.
+        """
+        if size == 1:
+            return self
+        mask = None if self.mask is None else self.mask[rank::size]
+        rows = TokenBatch(self.inputs[rank::size], self.targets[rank::size], mask)
+        if len(rows.inputs):
+            return rows
+        return TokenBatch(self.inputs[:1], torch.full_like(self.targets[:1], no_output(self.targets)), None)
+
+    def to(self, device: torch.device) -> "TokenBatch":
+        """Return the batch on another device."""
+        mask = None if self.mask is None else self.mask.to(device)
+        return TokenBatch(self.inputs.to(device), self.targets.to(device), mask)
+
+
+def no_output(targets: Tensor) -> float:
+    """Return the target at a position without an output."""
+    return float("nan") if targets.is_floating_point() else IGNORE
 
 
 class BatchSettings(Protocol):
@@ -91,5 +138,5 @@ class BatchSource(Protocol):
         Always `NO_POSITION` if the batches depend only on the training step.
         """
 
-    def draw(self, step: int) -> Batch | PairBatch:
+    def draw(self, step: int) -> Batch | PairBatch | TokenBatch:
         """Return the batch of a training step, counted from 0, and advance `place`."""
