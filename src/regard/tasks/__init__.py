@@ -58,14 +58,14 @@ TASKS = {
 
 
 def find_task(name: str) -> type[AnyTask]:
-    """Return the class of a task, by its name or from a Python file.
+    """Return the class of a task, given its name or a Python file.
 
         >>> find_task("counting").__name__
         'Counting'
 
-    A file must define exactly one subclass of `Task`, `PairTask` or `TokenTask`. A task file is executed once per
-    process, and again if it changes. Raises `InputError` for an unknown name and for a file that is missing,
-    fails, or does not define one task.
+    A file must define exactly one subclass of `Task`, `PairTask` or `TokenTask`. A file is executed once per
+    process, and again if the file changes. Raises `InputError` for an unknown name, or for a file that is
+    missing, fails, or does not define exactly one task.
     """
     if not isinstance(name, str):
         raise InputError(f"expected the name of a task or a Python file, got {name!r}: choose {', '.join(TASKS)}")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.attention import DecoderLayer, EncoderLayer
+from regard.attention import Block
 from regard.data import PairBatch
 from regard.errors import InputError, MachineError, shorten
 from regard.streams import derive_seed
@@ -274,7 +274,7 @@ def _distribute(
     """
     if settings.compile:
         for module in objective.modules():
-            if isinstance(module, EncoderLayer | DecoderLayer):
+            if isinstance(module, Block):
                 module.compile(dynamic=True)
     if context.size > 1 and not settings.sharded:
         objective.fast_gradient = None  # DDP sums only gradients that come from autograd
