@@ -241,6 +241,7 @@ def test_a_machine_needs_the_same_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str, task: str, flags: dict[str, Any], named: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "lookback", raising=False)  # another test may have imported its own copy
     own = tmp_path / example
     own.write_text((Path(__file__).parents[2] / "examples" / example).read_text())
     training = job(tmp_path / "seed-0", task, steps=10, **flags)

@@ -1,7 +1,7 @@
 """Export of a Transformer to CTranslate2 (https://opennmt.net/CTranslate2), which serves translations in C++.
 
-The exported folder also holds the vocabularies, as files of the `tokenizers` library. For imported runs it holds
-a SentencePiece model (`source.spm`) or BPE codes of subword-nmt (`source.codes`) instead:
+The exported folder also contains the vocabularies, as files of the `tokenizers` library. For imported runs, it
+contains a SentencePiece model (`source.spm`) or BPE codes of subword-nmt (`source.codes`) instead:
 
     tokenizer = tokenizers.Tokenizer.from_file("exported/source.json")
     translator = ctranslate2.Translator("exported")
@@ -19,8 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import STANDARD, MultiHeadAttention
-from regard.attention.blocks import FeedForward, Residual
+from regard.attention import STANDARD, FeedForward, MultiHeadAttention, Residual
 from regard.convert.conversion import Exportable, ExportParts, ForcedOutput, get_transformer, token_names
 from regard.data import BOS, EOS, PAD, PairBatch
 from regard.data.bpe_codes import BpeCodesVocabulary, format_codes
@@ -142,8 +141,9 @@ def _tokens(names: list[str], sentences: Tensor) -> list[list[str]]:
 
 
 def _alignment_head(run: Exportable, model: Transformer) -> tuple[int, int]:
-    """Return the layer and head whose weights CTranslate2 returns: the best chosen alignment head for generation,
-    or the first head of the last layer."""
+    """Return the layer and the head whose weights CTranslate2 returns: the best alignment head for generation,
+    or the first head of the last layer.
+    """
     chosen = run.kept_heads()
     if chosen is None:
         return len(model.cross_layers) - 1, 0

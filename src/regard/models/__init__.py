@@ -1,4 +1,5 @@
-"""Models built from `regard.attention`: query, pooling, recurrent encoder-decoder, Transformer."""
+"""Models built from `regard.attention`: query, pooling, recurrent encoder-decoder, Transformer,
+decoder-only language model."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +7,8 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.models.base import AnswerModel, ModelConfig, TaskModel
+    from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
+    from regard.models.language_model import CacheState, LanguageModel
     from regard.models.pooling import PoolingConfig, PoolingModel
     from regard.models.query import QueryModel, QueryModelConfig
     from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
@@ -17,6 +20,10 @@ late(__name__)
 
 __all__ = [
     "AnswerModel",
+    "CacheState",
+    "DecoderOnly",
+    "DecoderOnlyConfig",
+    "LanguageModel",
     "ModelConfig",
     "PoolingConfig",
     "PoolingModel",

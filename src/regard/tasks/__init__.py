@@ -18,16 +18,25 @@ from regard.io.reading import is_file
 from regard.late import late
 from regard.plugins import PluginError, describe_error, plugin_imports
 from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
-from regard.tasks.batch import Batch, BatchContext, BatchSource
+from regard.tasks.batch import IGNORE, Batch, BatchContext, BatchSource, TokenBatch
 from regard.tasks.pairs import Pair, PairTask, SequenceTask, alignment_mask
+from regard.tasks.tokens import PADDING, TokenTask
 
 if TYPE_CHECKING:
     from regard.tasks.counting import Counting, Difference
     from regard.tasks.dates import Dates, DatesTaskConfig
+    from regard.tasks.dyck import Dyck, DyckTaskConfig
+    from regard.tasks.induction import Induction, InductionTaskConfig
+    from regard.tasks.modular import Modular, ModularTaskConfig
+    from regard.tasks.mqar import Mqar, MqarTaskConfig
+    from regard.tasks.parity import Parity, ParityTaskConfig
     from regard.tasks.phrases import Phrases, PhrasesTaskConfig
     from regard.tasks.recall import Recall, RecallTaskConfig
+    from regard.tasks.regression import Regression, RegressionTaskConfig
+    from regard.tasks.selective_copy import SelectiveCopy, SelectiveCopyTaskConfig
     from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
     from regard.tasks.signal import Signal, Signal2
+    from regard.tasks.text import Text, TextTaskConfig
     from regard.tasks.translation import Translation, TranslationTaskConfig
 
 late(__name__)
@@ -49,14 +58,14 @@ TASKS = {
 
 
 def find_task(name: str) -> type[AnyTask]:
-    """Return the class of a task, by its name or from a Python file.
+    """Return the class of a task, given its name or a Python file.
 
         >>> find_task("counting").__name__
         'Counting'
 
-    A file must define exactly one subclass of `Task` or `PairTask`. A task file is executed once per process, and
-    again if it changes. Raises `InputError` for an unknown name and for a file that is missing, fails, or does
-    not define one task.
+    A file must define exactly one subclass of `Task`, `PairTask` or `TokenTask`. A file is executed once per
+    process, and again if the file changes. Raises `InputError` for an unknown name, or for a file that is
+    missing, fails, or does not define exactly one task.
     """
     if not isinstance(name, str):
         raise InputError(f"expected the name of a task or a Python file, got {name!r}: choose {', '.join(TASKS)}")
@@ -86,11 +95,14 @@ def _load_task_file(path: Path, changed: int) -> type[AnyTask]:
     classes = [
         value
         for value in vars(module).values()
-        if inspect.isclass(value) and issubclass(value, Task | PairTask) and value.__module__ == module.__name__
+        if inspect.isclass(value)
+        and issubclass(value, Task | PairTask | TokenTask)
+        and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
         raise PluginError(
-            f"task file {str(path)!r} defines {len(classes)} tasks: define one subclass of Task or PairTask"
+            f"task file {str(path)!r} defines {len(classes)} tasks: define one subclass of Task, PairTask or "
+            f"TokenTask"
         )
     return classes[0]
 
@@ -118,7 +130,9 @@ def examples() -> list[Example]:
 
 
 __all__ = [
+    "IGNORE",
     "NULL",
+    "PADDING",
     "PAST_END",
     "TASKS",
     "AnyTask",
@@ -130,14 +144,28 @@ __all__ = [
     "Dates",
     "DatesTaskConfig",
     "Difference",
+    "Dyck",
+    "DyckTaskConfig",
     "Example",
+    "Induction",
+    "InductionTaskConfig",
+    "Modular",
+    "ModularTaskConfig",
+    "Mqar",
+    "MqarTaskConfig",
     "Pair",
     "PairTask",
+    "Parity",
+    "ParityTaskConfig",
     "Phrases",
     "PhrasesTaskConfig",
     "Recall",
     "RecallTaskConfig",
+    "Regression",
+    "RegressionTaskConfig",
     "Reverse",
+    "SelectiveCopy",
+    "SelectiveCopyTaskConfig",
     "SequenceConfig",
     "SequenceTask",
     "Signal",
@@ -145,6 +173,10 @@ __all__ = [
     "Sort",
     "Task",
     "TaskConfig",
+    "Text",
+    "TextTaskConfig",
+    "TokenBatch",
+    "TokenTask",
     "Translation",
     "TranslationTaskConfig",
     "alignment_mask",

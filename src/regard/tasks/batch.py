@@ -1,4 +1,4 @@
-"""Batches of a training, and the objects that produce them."""
+"""Batches of a training run, and the objects that produce batches."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,8 @@ from regard.data import PairBatch
 Position = tuple[int, int, int]
 """Position of a batch: epoch, pool, index in the pool."""
 NO_POSITION: Position = (0, 0, 0)
+IGNORE = -100
+"""Target at a position without an output: no loss, no accuracy. PyTorch's cross-entropy skips this value."""
 
 
 class Batch(NamedTuple):
@@ -30,18 +32,64 @@ class Batch(NamedTuple):
         return self.targets.numel()
 
     def share(self, rank: int, size: int) -> "Batch":
-        """Return the whole batch for every process: batches of synthetic tasks are too small to be split."""
+        """Return the whole batch for every process, because batches of synthetic tasks are too small to
+        split."""
         del rank, size
         return self
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the same batch on another device."""
+        """Return the batch on a device."""
         mask = None if self.mask is None else self.mask.to(device)
         return Batch(self.inputs.to(device), self.targets.to(device), mask)
 
 
+class TokenBatch(NamedTuple):
+    """A batch of token sequences with their outputs."""
+
+    inputs: Tensor
+    """(B, T) int64 tokens, `PADDING` after the end; (B, T, W) float32 for real-valued inputs."""
+    targets: Tensor
+    """(B, T) int64, the next token where it is an output, else `IGNORE`; for real-valued inputs (B, T) float32,
+    else nan."""
+    mask: Tensor | None
+    """(B, T) bool, True before the end; None if all sequences have full length."""
+
+    @property
+    def is_output(self) -> Tensor:
+        """(B, T) bool, True where the target is an output."""
+        return ~self.targets.isnan() if self.targets.is_floating_point() else self.targets != IGNORE
+
+    @property
+    def tokens(self) -> int:
+        """Number of outputs."""
+        return int(self.is_output.sum())
+
+    def share(self, rank: int, size: int) -> "TokenBatch":
+        """Return the rows of one of `size` processes.
+
+        A process without rows gets one row without outputs, so that all processes take the same steps.
+        """
+        if size == 1:
+            return self
+        mask = None if self.mask is None else self.mask[rank::size]
+        rows = TokenBatch(self.inputs[rank::size], self.targets[rank::size], mask)
+        if len(rows.inputs):
+            return rows
+        return TokenBatch(self.inputs[:1], torch.full_like(self.targets[:1], no_output(self.targets)), None)
+
+    def to(self, device: torch.device) -> "TokenBatch":
+        """Return the batch on another device."""
+        mask = None if self.mask is None else self.mask.to(device)
+        return TokenBatch(self.inputs.to(device), self.targets.to(device), mask)
+
+
+def no_output(targets: Tensor) -> float:
+    """Return the target at a position without an output."""
+    return float("nan") if targets.is_floating_point() else IGNORE
+
+
 class BatchSettings(Protocol):
-    """The training settings that determine the batches."""
+    """Settings of a training run that determine the batches."""
 
     @property
     def seed(self) -> int:
@@ -49,7 +97,7 @@ class BatchSettings(Protocol):
 
     @property
     def batchsize(self) -> int:
-        """Samples per batch; for a corpus, the maximum number of sentences (0 for no limit)."""
+        """Number of samples per batch; for a corpus, the maximum number of sentences (0 for no limit)."""
 
     @property
     def vary_len(self) -> bool:
@@ -57,7 +105,7 @@ class BatchSettings(Protocol):
 
     @property
     def tokens(self) -> int:
-        """Tokens per batch of a corpus."""
+        """Maximum number of tokens per batch of a corpus."""
 
     @property
     def merge_dropout(self) -> float:
@@ -66,12 +114,12 @@ class BatchSettings(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """The position and the options with which a training draws its batches."""
+    """Initial position and options for the batches of a training run."""
 
     generator: torch.Generator
     """Generator of the samples."""
     place: Position = NO_POSITION
-    """Position of the next batch; see `BatchSource`."""
+    """Position of the next batch (see `BatchSource`)."""
     folder: Path = Path("prepared")
     """Folder of prepared corpora."""
     sharing: tuple[int, int] = (0, 1)
@@ -81,14 +129,14 @@ class BatchContext:
 
 
 class BatchSource(Protocol):
-    """The batches of a training."""
+    """Batches of a training run."""
 
     @property
     def place(self) -> Position:
-        """Position of the next batch: in a corpus, or among the samples drawn from the generator's state.
+        """Position of the next batch in a corpus, or in the samples for the state of the generator.
 
         Always `NO_POSITION` if the batches depend only on the training step.
         """
 
-    def draw(self, step: int) -> Batch | PairBatch:
+    def draw(self, step: int) -> Batch | PairBatch | TokenBatch:
         """Return the batch of a training step, counted from 0, and advance `place`."""

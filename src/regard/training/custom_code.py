@@ -17,7 +17,7 @@ from regard.data import PairBatch, collate
 from regard.errors import InputError
 from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
 from regard.plugins import PluginError, describe_error
-from regard.tasks import TASKS, AnyTask, Batch, BatchContext
+from regard.tasks import TASKS, AnyTask, Batch, BatchContext, TokenBatch
 from regard.training.config import RunConfig
 
 SAMPLES = 2
@@ -98,7 +98,7 @@ def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) 
         logits = model(batch.inputs, batch.mask)
         _check_tensor(code, "logits", logits, (SAMPLES, task.sizes["outputs"], task.sizes["classes"]))
     else:
-        assert isinstance(model, Seq2Seq)
+        assert isinstance(model, Seq2Seq) and isinstance(batch, PairBatch)
         logits = _check_steps(code, model, task, batch)
     if not logits.requires_grad:
         raise PluginError(f"{code} gives logits that depend on no parameter: there is nothing to train")
@@ -115,7 +115,7 @@ def _check_steps(code: str, model: Seq2Seq, task: AnyTask, batch: PairBatch) -> 
     return logits
 
 
-def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch:
+def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch | TokenBatch:
     """Return a small batch: drawn by the task, and checked if the task is custom code, or invented for a task
     of text."""
     if not task.draws:

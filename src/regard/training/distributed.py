@@ -20,9 +20,9 @@ from torch.distributed.rendezvous import rendezvous
 from regard.data import PairBatch
 from regard.errors import MachineError
 from regard.io import hold_lock
-from regard.tasks import Batch
+from regard.tasks import Batch, TokenBatch
 
-AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch)
+AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch | TokenBatch)
 CPU = torch.device("cpu")
 TIMEOUT = timedelta(days=1)
 """Longest time that a process waits for the other processes. One process prepares the corpus for all processes,

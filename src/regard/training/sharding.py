@@ -26,7 +26,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-from regard.attention import DecoderLayer, EncoderLayer
+from regard.attention import Block, DecoderLayer
 from regard.errors import InputError
 from regard.io import refuse_links, remove_quietly, write_json
 from regard.io.reading import add_digest, has_valid_digest, list_files, read_json
@@ -46,7 +46,7 @@ def shard(objective: Objective[Any, Any], context: DistributedContext) -> None:
         raise InputError("sharded splits the model between processes: start the training with torchrun")
     mesh = init_device_mesh(context.device.type, (context.size,))
     for module in objective.model.modules():
-        if isinstance(module, EncoderLayer | DecoderLayer):
+        if isinstance(module, Block):
             fully_shard(module, mesh=mesh)
             if isinstance(module, DecoderLayer):
                 register_fsdp_forward_method(module, "project")

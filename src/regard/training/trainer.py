@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.attention import DecoderLayer, EncoderLayer
+from regard.attention import Block
 from regard.data import PairBatch
 from regard.errors import InputError, MachineError, shorten
 from regard.streams import derive_seed
-from regard.tasks import Batch, BatchSource
+from regard.tasks import Batch, BatchSource, TokenBatch
 from regard.training.checkpoint import Checkpoint, Progress, TrainingState
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
@@ -190,7 +190,7 @@ class SingleLearner:
         state.progress.place = self.batches.place
         return [Outcome(value, torch.cat(corrects) if len(corrects) > 1 else corrects[0])]
 
-    def _add_gradients(self, batch: Batch | PairBatch, tokens: int) -> tuple[Tensor, Tensor]:
+    def _add_gradients(self, batch: Batch | PairBatch | TokenBatch, tokens: int) -> tuple[Tensor, Tensor]:
         """Add the gradients of a batch; return its loss, and which of its samples are right: (B,) bool."""
         size = self.context.size
         with self._compiling() if self.settings.compile else nullcontext():
@@ -274,7 +274,7 @@ def _distribute(
     """
     if settings.compile:
         for module in objective.modules():
-            if isinstance(module, EncoderLayer | DecoderLayer):
+            if isinstance(module, Block):
                 module.compile(dynamic=True)
     if context.size > 1 and not settings.sharded:
         objective.fast_gradient = None  # DDP sums only gradients that come from autograd

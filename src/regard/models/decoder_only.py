@@ -1,0 +1,277 @@
+"""Decoder-only language models: GPT-2 (Radford et al. 2019) and Llama (Touvron et al. 2023).
+
+    x = embedding(tokens) + positions                B x T x D
+    x = x + attention(norm(x))                       in each layer; a step attends to itself and to earlier steps
+    x = x + feed_forward(norm(x))
+    logits = norm(x) Eᵀ                              B x T x V
+
+E is the embedding, or with `tied` off a separate matrix. The options of the two papers:
+
+    GPT-2    positions learned, norm layer, activation gelu_tanh, bias, tied
+    Llama    positions rotary, norm rms, activation swiglu, no bias, not tied; key_value_heads from version 2 on
+
+Departures: dropout acts on embeddings and on the output of each layer, not on attention weights.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import (
+    EPSILON,
+    Block,
+    Dropout,
+    FeedForward,
+    GatedActivation,
+    KeyValues,
+    LearnedPositions,
+    MultiHeadAttention,
+    Norm,
+    Positions,
+    Residual,
+    Rotary,
+    Sinusoidal,
+    make_norm,
+)
+from regard.errors import InputError, check_choices, check_range, check_share
+from regard.models.base import ModelConfig
+from regard.models.language_model import CacheState, LanguageModel
+
+STD = 0.02
+"""Standard deviation of initial matrices (Radford et al. 2018, section 4.1)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderOnlyConfig(ModelConfig):
+    """Options of a decoder-only language model."""
+
+    hidden: int = 64
+    """Width of all states."""
+    layers: int = 2
+    """Number of layers."""
+    heads: int = 4
+    """Heads of each attention layer; a divisor of hidden, unless head_size is given."""
+    head_size: int | None = None
+    """Width of each head. None: hidden / heads."""
+    key_value_heads: int | None = None
+    """Heads of keys and values, each shared by heads / key_value_heads heads of queries (Ainslie et al. 2023).
+    None: as many as heads."""
+    feed_forward: bool = True
+    """Follow each attention layer by a feed-forward layer; with --no-feed_forward, there is attention only."""
+    inner: int = 256
+    """Inner width of the feed-forward layers."""
+    positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
+    """Positional encoding: learned or sinusoidal vectors added to the embeddings, rotation of queries and keys
+    (rotary), or none."""
+    norm: Norm = "layer"
+    """Normalization: layer (GPT-2), or by the root mean square (rms, Llama)."""
+    norm_epsilon: float = EPSILON
+    """Added to the variance in normalization (above 0)."""
+    pre_norm: bool = True
+    """Normalize before each layer; with --no-pre_norm, normalize after each residual sum."""
+    activation: GatedActivation = "gelu"
+    """Activation of the feed-forward layers: relu, gelu, gelu_tanh (GPT-2's approximation), or swiglu (Llama)."""
+    bias: bool = False
+    """Biases in projections, feed-forward layers and layer normalization."""
+    tied: bool = True
+    """Use the embedding as output layer; with --no-tied, the output layer is a separate matrix."""
+    dropout: float = 0.0
+    """Dropout of embeddings and of the output of each layer (0 to below 1)."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` for a value out of range, or values that exclude each other."""
+        for name in ("hidden", "heads", "inner"):
+            check_range(name, getattr(self, name), 1, 10**6)
+        check_range("layers", self.layers, 1, 1000)
+        check_choices(self)
+        check_share("dropout", self.dropout, below=True)
+        if not 0 < self.norm_epsilon < 1:
+            raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and below 1")
+        if self.head_size is None and self.hidden % self.heads:
+            raise InputError(
+                f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of "
+                f"{self.heads}, or give --head_size"
+            )
+        check_range("head_size", self.head_width, 1, 10**6)
+        if self.positions == "rotary" and self.head_width % 2:
+            raise InputError(
+                f"head width {self.head_width} is odd, rotary positions rotate pairs of dimensions: choose an "
+                "even one"
+            )
+        if self.key_value_heads is not None:
+            check_range("key_value_heads", self.key_value_heads, 1, self.heads)
+            if self.heads % self.key_value_heads:
+                raise InputError(
+                    f"heads {self.heads} cannot share {self.key_value_heads} heads of keys: choose a divisor"
+                )
+
+    @property
+    def head_width(self) -> int:
+        """Width of each head."""
+        return self.hidden // self.heads if self.head_size is None else self.head_size
+
+
+class LayerOutput(NamedTuple):
+    """States (B, T, D) after a layer, and its keys and values of all steps so far."""
+
+    states: Tensor
+    cache: KeyValues
+
+
+class DecoderOnlyLayer(Block):
+    """Causal self-attention and feed-forward, each in a residual."""
+
+    def __init__(self, config: DecoderOnlyConfig) -> None:
+        super().__init__()
+        residual: dict[str, Any] = {
+            "pre_norm": config.pre_norm,
+            "dropout": config.dropout,
+            "epsilon": config.norm_epsilon,
+            "norm": config.norm,
+            "bias": config.bias,
+        }
+        self.self_attention = MultiHeadAttention(
+            config.hidden,
+            config.heads,
+            head_width=config.head_width,
+            groups=config.key_value_heads,
+            bias=config.bias,
+            rotary=config.positions == "rotary",
+        )
+        self.attention_residual = Residual(config.hidden, **residual)
+        self.feed_forward: FeedForward | None = None
+        if config.feed_forward:
+            self.feed_forward = FeedForward(config.hidden, config.inner, config.activation, bias=config.bias)
+            self.feed_forward_residual = Residual(config.hidden, **residual)
+
+    def forward(self, states: Tensor, past: KeyValues | None = None) -> LayerOutput:
+        """Return states (B, T, D), and the keys and values of all steps so far, for `past` of the next call.
+
+        Without `past`, `states` are all steps; with it, they are the next steps.
+        """
+        cache: list[KeyValues] = []
+        step = None if past is None else past.keys.shape[2]
+
+        def attend(inputs: Tensor) -> Tensor:
+            cache.append(self.self_attention.project(inputs, past=past))
+            return self.self_attention.attend(inputs, cache[0], causal=True, step=step)
+
+        states = self.attention_residual(states, attend)
+        if self.feed_forward is not None:
+            states = self.feed_forward_residual(states, self.feed_forward)
+        return LayerOutput(states, cache[0])
+
+
+class DecoderStack(nn.Module):
+    """All layers, and the last normalization."""
+
+    def __init__(self, config: DecoderOnlyConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderOnlyLayer(config) for _ in range(config.layers))
+        self.norm: nn.Module = nn.Identity()
+        if config.pre_norm:
+            self.norm = make_norm(config.hidden, config.norm_epsilon, config.norm, bias=config.bias)
+
+    def forward(
+        self, states: Tensor, past: tuple[KeyValues, ...] | None = None
+    ) -> tuple[Tensor, tuple[KeyValues, ...]]:
+        """Return states (B, T, D) and each layer's keys and values so far, as in `DecoderOnlyLayer`."""
+        cache = []
+        for layer, before in zip(self.layers, past or [None] * len(self.layers), strict=True):
+            states, key_values = layer(states, before)
+            cache.append(key_values)
+        return self.norm(states), tuple(cache)
+
+
+class DecoderOnly(LanguageModel):
+    """Decoder-only language model (see the module). Attention layers are `decoder.layers.N.self_attention`.
+
+    >>> model = DecoderOnly(DecoderOnlyConfig(hidden=8, heads=2), symbols=11, longest=20)
+    >>> model(torch.full((2, 5), 4)).shape
+    torch.Size([2, 5, 11])
+    """
+
+    config_class = DecoderOnlyConfig
+    compilable = True
+
+    def __init__(self, config: DecoderOnlyConfig, *, symbols: int, longest: int, input_width: int = 0) -> None:
+        super().__init__()
+        width, self.longest = config.hidden, longest
+        # Embeddings are much smaller than sinusoidal vectors, so they are scaled as in the Transformer.
+        self.scale = math.sqrt(width) if config.positions == "sinusoidal" else 1.0
+        self.embedding = nn.Linear(input_width, width) if input_width else nn.Embedding(symbols, width)
+        self.positions: LearnedPositions | Sinusoidal | None = None
+        if config.positions == "learned":
+            self.positions = LearnedPositions(longest, width)
+        elif config.positions == "sinusoidal":
+            self.positions = Sinusoidal(width)
+        self.dropout = Dropout(config.dropout)
+        self.decoder = DecoderStack(config)
+        separate = bool(input_width) or not config.tied
+        self.output = nn.Linear(width, symbols, bias=False) if separate else None
+        self.cross_layers = tuple(f"decoder.layers.{layer}.self_attention" for layer in range(config.layers))
+        self._initialize(config)
+
+    @torch.no_grad()
+    def _initialize(self, config: DecoderOnlyConfig) -> None:
+        """Draw all matrices from a normal distribution, those before a residual sum with a smaller deviation
+        (Radford et al. 2019, section 2.3), so that the variance of states does not grow with the layers."""
+        sums = config.layers * (2 if config.feed_forward else 1)
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif parameter.dim() > 1:
+                last = name.endswith(("self_attention.output.weight", "feed_forward.outer.weight"))
+                nn.init.normal_(parameter, std=STD / math.sqrt(sums) if last else STD)
+        if self.scale != 1:
+            nn.init.normal_(self.embedding.weight, std=1 / self.scale)
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        """The module that embeds the inputs."""
+        return self.embedding
+
+    @property
+    def input_positions(self) -> Positions | Rotary | None:
+        """Positional encoding of the input."""
+        return self.positions or next((module for module in self.modules() if isinstance(module, Rotary)), None)
+
+    @property
+    def learned_positions(self) -> Tensor | None:
+        """Learned position vectors, (T, D)."""
+        return self.positions.weight.detach() if isinstance(self.positions, LearnedPositions) else None
+
+    @property
+    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
+        """Weight (V, D), of the embedding or of a separate layer; there is no bias."""
+        return (self.embedding if self.output is None else self.output).weight, None
+
+    def read(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the states (B, T, D) of all steps.
+
+        `mask` is not used: padding is on the right, so that no token before it attends to it.
+        """
+        del mask
+        states: Tensor = self.decoder(self.embed(tokens))[0]
+        return states
+
+    def embed(self, tokens: Tensor, offset: int = 0) -> Tensor:
+        """Return the input of the first layer for inputs (B, T) or (B, T, W) from position `offset` on."""
+        states = self.embedding(tokens)
+        states = states if self.scale == 1 else states * self.scale
+        states = states if self.positions is None else self.positions(states, offset)
+        embedded: Tensor = self.dropout(states)
+        return embedded
+
+    def start(self, prompt: Tensor) -> tuple[Tensor, CacheState]:
+        """Return the states (B, 1, D) of the last position of prompts (B, T), and the state after the prompts."""
+        states, past = self.decoder(self.embed(prompt))
+        return states[:, -1:], CacheState(past, len(prompt))
+
+    def step(self, tokens: Tensor, state: CacheState) -> tuple[Tensor, CacheState]:
+        """Feed one token to each hypothesis, (B, K): returns states (B, K, D) and the next state."""
+        states, past = self.decoder(self.embed(tokens.reshape(-1, 1), state.time), state.past)
+        return states.view(*tokens.shape, -1), CacheState(past, state.prompts)

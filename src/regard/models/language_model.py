@@ -1,0 +1,97 @@
+"""Base class of language models: the interface that training and decoding use.
+
+    logits = model(tokens)                           B x T x V; step t depends on tokens up to and including t
+    states = model.read(tokens)                      inputs of the vocabulary layer, B x T x D
+    states, state = model.start(prompt)              of the prompt's last position, before the first step
+    states, state = model.step(tokens, state)        one step for the last tokens, with cached keys and values
+
+`start` and `step` are those of `Seq2Seq`, so that `regard.decoding` searches both kinds of models alike.
+
+Letters: B sequences, K hypotheses for each (1 for greedy search), T steps, D width, V vocabulary.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import KeyValues
+from regard.models.base import TaskModel
+from regard.models.seq2seq import State
+
+
+class CacheState(NamedTuple):
+    """State between two steps: the KV cache of B prompts with K hypotheses each."""
+
+    past: tuple[KeyValues, ...]
+    """Keys and values of all steps so far for each layer, (B K, G, T, d) each."""
+    prompts: int
+    """Number of prompts, B."""
+
+    @property
+    def time(self) -> int:
+        """Number of steps so far, T."""
+        return self.past[0].keys.shape[2]
+
+    def choose(self, hypotheses: Tensor) -> "CacheState":
+        """Return the state of some hypotheses of each prompt, (B, K') int64."""
+        begin = torch.arange(self.prompts, device=hypotheses.device).unsqueeze(1) * self._hypotheses
+        return self._take((begin + hypotheses).flatten(), self.prompts)
+
+    def keep(self, sources: Tensor) -> "CacheState":
+        """Return the state of some of the prompts, (B',) int64."""
+        count = self._hypotheses
+        rows = sources.unsqueeze(1) * count + torch.arange(count, device=sources.device)
+        return self._take(rows.flatten(), len(sources))
+
+    @property
+    def _hypotheses(self) -> int:
+        return len(self.past[0].keys) // self.prompts
+
+    def _take(self, rows: Tensor, prompts: int) -> "CacheState":
+        layers = (KeyValues(*(states.index_select(0, rows) for states in layer)) for layer in self.past)
+        return CacheState(tuple(layers), prompts)
+
+
+class LanguageModel(TaskModel):
+    """Base of all language models.
+
+    The constructor takes an instance of `config_class` and properties of the task as keywords: the number of
+    `symbols` (outputs of the last layer), the largest number of steps (`longest`), and the width of real-valued
+    inputs (`input_width`; 0 for tokens).
+    """
+
+    answers = "tokens"
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return logits (B, T, V) of tokens (B, T) int64, or of real-valued inputs (B, T, W); see `read`."""
+        return self.logits(self.read(tokens, mask))
+
+    def read(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the states (B, T, D) of all steps, the inputs of the vocabulary layer.
+
+        `mask` (B, T) bool: True before the end. Padding is on the right.
+        """
+        raise NotImplementedError
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return logits (..., V) of states (..., D)."""
+        return F.linear(states, *self.vocabulary_layer)
+
+    @property
+    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
+        """Weight (V, D) and bias (V,) of the last layer."""
+        raise NotImplementedError
+
+    def start(self, prompt: Tensor) -> tuple[Tensor, State]:
+        """Return the states (B, 1, D) of the last position of prompts (B, T), and the state after the prompts.
+
+        All prompts of a batch have the same length.
+        """
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
+        """Feed one token to each hypothesis, (B, K): returns inputs of the vocabulary layer, (B, K, D), and the
+        next state."""
+        raise NotImplementedError

@@ -1,0 +1,80 @@
+"""Induction: random tokens, then a repetition of some of them (Olsson et al. 2022, "In-context Learning and
+Induction Heads").
+
+A model of two attention layers learns it with a previous-token head in the first layer and an induction head in
+the second; one layer cannot.
+"""
+
+import string
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.errors import check_range
+from regard.tasks.batch import IGNORE
+from regard.tasks.tokens import TokenTask, earlier_equal, mark_positions
+
+SYMBOLS = string.ascii_uppercase + string.ascii_lowercase + string.digits
+
+
+@dataclass(frozen=True, kw_only=True)
+class InductionTaskConfig:
+    """Size of the task."""
+
+    max_len: int = 48
+    """Number of tokens in a sequence: different tokens, then the repetition."""
+    repeated: int = 16
+    """Number of tokens at the end that repeat earlier tokens, in the same order (2 or more)."""
+    vocab_size: int = 62
+    """Number of different tokens (4 to 62)."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if a value is out of range."""
+        check_range("vocab_size", self.vocab_size, 4, len(SYMBOLS))
+        check_range("repeated", self.repeated, 2, self.vocab_size)
+        check_range("max_len", self.max_len, 2 * self.repeated, self.vocab_size + self.repeated)
+
+
+class Induction(TokenTask):
+    """Different tokens, then `repeated` of them again from a random position: in "CADBFEDBF", "DBF" is repeated.
+
+    The answer is the token after the earlier occurrence of the current token. Because the repetition begins
+    anywhere, the distance between both occurrences varies, and positions alone do not give the answer. The answer
+    depends on the current token, its last earlier occurrence, and the token after that.
+    """
+
+    name = "induction"
+    summary = "random tokens, then a repetition: what comes next?"
+    config_class = InductionTaskConfig
+
+    def __init__(self, config: InductionTaskConfig | None = None) -> None:
+        super().__init__(config)
+        self.vocabulary = SYMBOLS[: self.config.vocab_size]
+
+    @property
+    def lengths(self) -> range:
+        """From a repetition of the whole beginning to `max_len`."""
+        return range(2 * self.config.repeated, self.config.max_len + 1)
+
+    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
+        """Draw different tokens, and repeat some of them."""
+        del unseen  # training sees a negligible share of the sequences
+        batch, repeated = len(lengths), self.config.repeated
+        tokens = torch.rand(batch, len(self.vocabulary), generator=generator).argsort(1)
+        different = lengths[:, None] - repeated
+        begin = (torch.rand(batch, 1, generator=generator) * (different - repeated + 1)).long()
+        positions = torch.arange(int(lengths.max()))
+        repeats = (begin + positions - different).clamp(0, len(self.vocabulary) - 1)
+        return tokens.gather(1, torch.where(positions < different, positions.expand(batch, -1), repeats))
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the token after the last earlier occurrence of each token."""
+        earlier = earlier_equal(inputs)
+        return torch.where(earlier < 0, IGNORE, inputs.gather(1, earlier + 1))
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        """Each answer depends on its token, the last earlier occurrence of it, and the token after that."""
+        earlier = earlier_equal(inputs)
+        current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
+        return mark_positions([current, earlier, earlier + 1], earlier >= 0)

@@ -1,0 +1,228 @@
+"""Base class of tasks for language models: a sequence of tokens, and the token that follows some of them.
+
+Shapes: B batch, T tokens, W numbers per input of a real-valued task. Targets hold, at each input, the token that
+comes next if that token is an output of the task, and `IGNORE` otherwise. Answer and relevance at a position
+depend only on inputs up to this position, so padding on the right never changes them.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError, shorten
+from regard.streams import make_generator
+from regard.tasks.base import AnyTask
+from regard.tasks.batch import (
+    IGNORE,
+    NO_POSITION,
+    BatchContext,
+    BatchSettings,
+    BatchSource,
+    TokenBatch,
+    no_output,
+)
+
+PADDING = 0
+"""Token at positions after the end of a shorter sequence, where the mask is False."""
+LISTED_TOKENS = 40
+"""Largest vocabulary that an error message lists in full."""
+
+
+class TokenTask(AnyTask):
+    """A task for language models.
+
+    Subclasses set `name`, `summary`, `defaults` and `config_class`, and define `vocabulary`, `lengths`, `draw`,
+    `answer` and `relevance`.
+    """
+
+    answers = "tokens"
+    input_width: int = 0
+    """Numbers per input; 0 for tokens. A task with numbers has one real output per position (squared error)."""
+    knows_relevance: ClassVar[bool] = True
+    """Whether `relevance` is known."""
+    varied: ClassVar[bool] = False
+    """Whether the lengths of samples always vary, because the task is about lengths."""
+
+    vocabulary: Sequence[str] = ()
+    """Text of each token, in the order of the indices. All have one character, or none contains a space."""
+
+    def __init__(self, config: Any = None) -> None:
+        self.config = self.config_class() if config is None else config
+
+    @property
+    @abstractmethod
+    def lengths(self) -> range:
+        """Numbers of inputs of the samples of a training."""
+
+    @property
+    def longest(self) -> int:
+        """Largest number of inputs that a model accepts."""
+        return self.lengths[-1]
+
+    @property
+    def outputs(self) -> int:
+        """Number of classes of an output: the tokens; 1 for a real output."""
+        return len(self.vocabulary) or 1
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Number of outputs, largest number of inputs, and numbers per input."""
+        return {"symbols": self.outputs, "longest": self.longest, "input_width": self.input_width}
+
+    @abstractmethod
+    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
+        """Draw inputs (B, T) for `lengths` (B,), with any tokens after the end; T is the largest length.
+
+        `unseen`: only samples that a training never draws, if the task holds out samples.
+        """
+
+    @abstractmethod
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the targets (B, T) of inputs (B, T) without padding."""
+
+    @abstractmethod
+    def relevance(self, inputs: Tensor) -> Tensor:
+        """Return the inputs on which the answer at each position depends: (B, T, T) bool for inputs (B, T).
+
+        The row of a position without an answer is False. Raises `InputError` if relevance is not known.
+        """
+
+    def draw_with_targets(
+        self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Draw inputs as `draw` does, and return them with their targets (B, T): the answers, by default."""
+        inputs = self.draw(lengths, generator, unseen=unseen)
+        return inputs, self.answer(inputs)
+
+    def sample(
+        self,
+        batch: int,
+        generator: torch.Generator,
+        *,
+        sample_len: int | None = None,
+        vary_len: bool = False,
+        unseen: bool = False,
+    ) -> TokenBatch:
+        """Draw `batch` samples of `sample_len` inputs (default: the longest of a training).
+
+        With `vary_len` the length is uniform over `lengths`, up to `sample_len`; a task about lengths always
+        varies them unless `sample_len` is given. `unseen`: samples that a training never draws, if the task
+        holds out samples. Equal generator states give equal samples. Raises `InputError` for a length that does
+        not fit.
+        """
+        self.check_sample_len(sample_len)
+        vary_len = vary_len or (self.varied and sample_len is None)
+        longest = self.lengths[-1] if sample_len is None else sample_len
+        lengths = torch.full((batch,), longest)
+        if vary_len:
+            choices = torch.arange(self.lengths.start, longest + 1, self.lengths.step)
+            lengths = choices[torch.randint(len(choices), (batch,), generator=generator)]
+        inputs, targets = self.draw_with_targets(lengths, generator, unseen=unseen)
+        if not vary_len:
+            return TokenBatch(inputs, targets, None)
+        mask = torch.arange(inputs.shape[1]) < lengths[:, None]
+        padding = mask.unsqueeze(2) if self.input_width else mask
+        inputs = inputs.masked_fill(~padding, PADDING)
+        return TokenBatch(inputs, targets.masked_fill(~mask, no_output(targets)), mask)
+
+    def check_sample_len(self, sample_len: int | None) -> None:
+        """Raise `InputError` if samples cannot have this number of inputs."""
+        possible = range(self.lengths.start, self.longest + 1, self.lengths.step)
+        if sample_len is not None and sample_len not in possible:
+            step = f" in steps of {possible.step}" if possible.step > 1 and len(possible) > 1 else ""
+            raise InputError(
+                f"sample_len {sample_len} does not fit: {self.name} takes {possible[0]} to {possible[-1]} "
+                f"tokens{step}"
+            )
+
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> BatchSource:
+        """Return the batches of a training."""
+        del beginning
+        return TokenBatches(self, settings)
+
+    def example(self, generator: torch.Generator) -> tuple[str, str]:
+        """Draw inputs and their outputs, as text."""
+        inputs, targets, _ = self.sample(1, generator)
+        return self.render(inputs[0]), self.render(targets[0][targets[0] != IGNORE])
+
+    @property
+    def accepts(self) -> str:
+        """Numbers of tokens and the tokens of an input."""
+        return f"1 to {self.longest} tokens: {self._tokens}"
+
+    @property
+    def _tokens(self) -> str:
+        known = list(self.vocabulary)
+        return ", ".join(known if len(known) <= LISTED_TOKENS else [*known[:3], "...", *known[-3:]])
+
+    @property
+    def _between(self) -> str:
+        return "" if all(len(token) == 1 for token in self.vocabulary) else " "
+
+    def parse(self, text: str) -> Tensor:
+        """Read inputs (1, T) from text: characters, or tokens with spaces between them.
+
+        Raises `InputError` for an unknown token, and for too few or too many tokens.
+        """
+        tokens = text.split() if self._between else list(text)
+        if not 1 <= len(tokens) <= self.longest:
+            raise InputError(f"input {shorten(text)} has {len(tokens)} tokens: {self.name} takes {self.accepts}")
+        indices = {token: index for index, token in enumerate(self.vocabulary)}
+        for position, token in enumerate(tokens):
+            if token not in indices:
+                raise InputError(
+                    f"token {shorten(token)} at position {position} is not in the vocabulary: use {self._tokens}"
+                )
+        return torch.tensor([[indices[token] for token in tokens]])
+
+    def render(self, tokens: Tensor) -> str:
+        """Return tokens (T,) as text; this is the inverse of `parse`."""
+        return self._between.join(self.vocabulary[token] for token in tokens.tolist())
+
+    def labels(self, inputs: Tensor) -> list[str]:
+        """Return a name of each input of one sequence (T,), as used in plots."""
+        return [self.vocabulary[token] for token in inputs.tolist()]
+
+
+class TokenBatches:
+    """Batches of a training from a task's sampler.
+
+    Each step has its own random stream, so a resumed training draws the same batches wherever it stopped.
+    """
+
+    place = NO_POSITION
+
+    def __init__(self, task: TokenTask, settings: BatchSettings) -> None:
+        self.task, self.settings = task, settings
+
+    def draw(self, step: int) -> TokenBatch:
+        """Return the batch of a training step, counted from 0."""
+        generator = make_generator(self.settings.seed, f"tokens/{step}")
+        return self.task.sample(self.settings.batchsize, generator, vary_len=self.settings.vary_len)
+
+
+def earlier_equal(inputs: Tensor) -> Tensor:
+    """Return the last earlier position (B, T) of the same token, or -1, for inputs (B, T).
+
+    >>> earlier_equal(torch.tensor([[5, 6, 5, 5]]))
+    tensor([[-1, -1,  0,  2]])
+    """
+    positions = torch.arange(inputs.shape[1], device=inputs.device)
+    equal = (inputs[:, :, None] == inputs[:, None, :]) & (positions[:, None] > positions)
+    return torch.where(equal, positions, -1).amax(2)
+
+
+def mark_positions(relevant: Sequence[Tensor], has_answer: Tensor) -> Tensor:
+    """Return (B, T, T) bool, True at the positions `relevant`, each (B, T), in the rows with an answer (B, T).
+
+    >>> mark_positions([torch.tensor([[0, 0]])], torch.tensor([[False, True]])).int()
+    tensor([[[0, 0],
+             [1, 0]]], dtype=torch.int32)
+    """
+    marked = torch.zeros(*has_answer.shape, has_answer.shape[1], dtype=torch.bool, device=has_answer.device)
+    for positions in relevant:
+        marked.scatter_(2, positions.clamp_min(0).unsqueeze(2), value=True)
+    return marked & has_answer.unsqueeze(2)

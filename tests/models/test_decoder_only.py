@@ -1,0 +1,277 @@
+"""Decoder-only language models: against a loop in NumPy, against transformers, and step by step."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from regard import record
+from regard.attention import intervene
+from regard.errors import InputError
+from regard.models import DecoderOnly, DecoderOnlyConfig
+
+SYMBOLS, LONGEST = 11, 13
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"pre_norm": False, "positions": "sinusoidal", "activation": "relu"},
+    {"bias": True, "activation": "gelu_tanh"},
+    {"norm": "rms", "activation": "swiglu", "positions": "rotary", "key_value_heads": 1, "tied": False},
+    {"feed_forward": False, "heads": 3, "head_size": 4, "positions": "none"},
+    {"heads": 6, "head_size": 2, "key_value_heads": 3, "positions": "rotary"},
+]
+
+
+def make(**options: Any) -> DecoderOnly:
+    torch.manual_seed(0)
+    config = DecoderOnlyConfig(**{"hidden": 12, "heads": 2, "inner": 14, "layers": 2, **options})
+    model = DecoderOnly(config, symbols=SYMBOLS, longest=LONGEST).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # large values, also for biases and norms, so that all parts count
+            parameter.copy_(torch.randn(parameter.shape) * 0.5 + (parameter.dim() == 1))
+    return model
+
+
+def tokens(batch: int = 3, time: int = 7) -> Tensor:
+    return torch.randint(SYMBOLS, (batch, time), generator=torch.Generator().manual_seed(1))
+
+
+def loop(config: DecoderOnlyConfig, weights: dict[str, np.ndarray], row: list[int]) -> np.ndarray:
+    """Return the logits (T, V) of one sequence, with one query, head and key at a time."""
+    width = config.head_width
+
+    def linear(name: str, x: np.ndarray) -> np.ndarray:
+        return weights[f"{name}.weight"] @ x + weights.get(f"{name}.bias", 0)
+
+    def norm(name: str, x: np.ndarray) -> np.ndarray:
+        centred = x if config.norm == "rms" else x - x.mean()
+        scaled = centred / math.sqrt((centred**2).mean() + config.norm_epsilon)
+        return scaled * weights[f"{name}.weight"] + weights.get(f"{name}.bias", 0)
+
+    def rotate(x: np.ndarray, position: int) -> np.ndarray:
+        turned = x.copy()
+        for pair in range(0, width, 2):
+            angle = position / 10_000 ** (pair / width)
+            turn = complex(x[pair], x[pair + 1]) * complex(math.cos(angle), math.sin(angle))
+            turned[pair : pair + 2] = turn.real, turn.imag
+        return turned
+
+    def attention(name: str, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        groups, outputs = config.key_value_heads or config.heads, []
+        for last, x in enumerate(inputs):
+            contexts = []
+            for head in range(config.heads):
+                part = slice(head * width, (head + 1) * width)
+                group = head // (config.heads // groups)
+                shared = slice(group * width, (group + 1) * width)
+                query, scores, values = linear(f"{name}.query", x)[part], [], []
+                for position in range(last + 1):
+                    key = linear(f"{name}.key", inputs[position])[shared]
+                    if config.positions == "rotary":
+                        key = rotate(key, position)
+                    turned = rotate(query, last) if config.positions == "rotary" else query
+                    scores.append(turned @ key / math.sqrt(width))
+                    values.append(linear(f"{name}.value", inputs[position])[shared])
+                exponentials = np.exp(np.array(scores) - max(scores))
+                contexts.append(exponentials / exponentials.sum() @ np.array(values))
+            outputs.append(linear(f"{name}.output", np.concatenate(contexts)))
+        return outputs
+
+    def activate(x: np.ndarray) -> np.ndarray:
+        if config.activation == "relu":
+            return np.maximum(x, 0)
+        if config.activation == "gelu":
+            return np.array([v * (1 + math.erf(v / math.sqrt(2))) / 2 for v in x])
+        return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+
+    def feed_forward(name: str, x: np.ndarray) -> np.ndarray:
+        inner = linear(f"{name}.inner", x)
+        if config.activation == "swiglu":
+            gate = linear(f"{name}.gate", x)
+            return linear(f"{name}.outer", gate / (1 + np.exp(-gate)) * inner)
+        return linear(f"{name}.outer", activate(inner))
+
+    states = []
+    for position, token in enumerate(row):
+        x = weights["embedding.weight"][token].copy()
+        if config.positions == "learned":
+            x += weights["positions.weight"][position]
+        elif config.positions == "sinusoidal":
+            x *= math.sqrt(config.hidden)
+            for pair in range(0, config.hidden, 2):
+                angle = position / 10_000 ** (pair / config.hidden)
+                x[pair : pair + 2] += math.sin(angle), math.cos(angle)
+        states.append(x)
+    for layer in range(config.layers):
+        path = f"decoder.layers.{layer}"
+        for part in ("attention", "feed_forward") if config.feed_forward else ("attention",):
+            name = f"{path}.{part}_residual.norm"
+            inputs = [norm(name, x) for x in states] if config.pre_norm else states
+            if part == "attention":
+                added = attention(f"{path}.self_attention", inputs)
+            else:
+                added = [feed_forward(f"{path}.feed_forward", x) for x in inputs]
+            states = [x + y for x, y in zip(states, added, strict=True)]
+            states = states if config.pre_norm else [norm(name, x) for x in states]
+    if config.pre_norm:
+        states = [norm("decoder.norm", x) for x in states]
+    output = weights["embedding.weight" if config.tied else "output.weight"]
+    return np.array([output @ x for x in states])
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+def test_logits_are_those_of_a_loop(options: dict[str, Any]) -> None:
+    model, inputs = make(**options), tokens()
+    weights = {name: value.numpy() for name, value in model.state_dict().items()}
+    config = DecoderOnlyConfig(**{"hidden": 12, "heads": 2, "inner": 14, "layers": 2, **options})
+    expected = np.stack([loop(config, weights, row) for row in inputs.tolist()])
+    np.testing.assert_allclose(model(inputs).detach().numpy(), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+def test_steps_equal_one_pass_also_for_chosen_hypotheses(options: dict[str, Any]) -> None:
+    model, inputs = make(**options), tokens()
+    whole = model.read(inputs)
+    states, state = model.start(inputs[:, :4])
+    torch.testing.assert_close(states, whole[:, 3:4])
+    # Two hypotheses of each prompt: the true next token second, a wrong one first; then the true one remains.
+    states, state = model.step(
+        torch.stack([(inputs[:, 4] + 1) % SYMBOLS, inputs[:, 4]], 1),
+        state.choose(torch.zeros(3, 2, dtype=torch.long)),
+    )
+    torch.testing.assert_close(states[:, 1], whole[:, 4])
+    state = state.keep(torch.tensor([2, 0])).choose(torch.ones(2, 1, dtype=torch.long))
+    states, state = model.step(inputs[[2, 0], 5:6], state)
+    torch.testing.assert_close(states[:, 0], whole[[2, 0], 5])
+    assert state.time == 6
+
+
+def test_later_tokens_do_not_change_earlier_outputs() -> None:
+    model, inputs = make(), tokens()
+    changed = inputs.clone()
+    changed[:, 5:] = (changed[:, 5:] + 1) % SYMBOLS
+    assert torch.equal(model(inputs)[:, :5], model(changed)[:, :5])
+    assert not torch.equal(model(inputs)[:, 5:], model(changed)[:, 5:])
+
+
+def test_gpt2_has_the_same_logits() -> None:
+    transformers = pytest.importorskip("transformers")
+    options: dict[str, Any] = {"n_embd": 12, "n_head": 2, "n_inner": 14, "n_layer": 2, "n_positions": LONGEST}
+    torch.manual_seed(3)
+    peer = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=SYMBOLS, **options)).double().eval()
+    model, weights = make(bias=True, activation="gelu_tanh"), peer.transformer
+    with torch.no_grad():
+        for parameter in peer.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+        model.embedding.weight.copy_(weights.wte.weight)
+        model.learned_positions.copy_(weights.wpe.weight)
+        for layer, block in zip(model.decoder.layers, weights.h, strict=True):
+            own: Any = layer
+            projections = (own.self_attention.query, own.self_attention.key, own.self_attention.value)
+            for number, projection in enumerate(projections):
+                part = slice(number * 12, (number + 1) * 12)
+                projection.weight.copy_(block.attn.c_attn.weight[:, part].T)
+                projection.bias.copy_(block.attn.c_attn.bias[part])
+            for target, source in (
+                (own.self_attention.output, block.attn.c_proj),
+                (own.feed_forward.inner, block.mlp.c_fc),
+                (own.feed_forward.outer, block.mlp.c_proj),
+            ):
+                target.weight.copy_(source.weight.T)
+                target.bias.copy_(source.bias)
+            own.attention_residual.norm.load_state_dict(block.ln_1.state_dict())
+            own.feed_forward_residual.norm.load_state_dict(block.ln_2.state_dict())
+        model.decoder.norm.load_state_dict(weights.ln_f.state_dict())
+    torch.testing.assert_close(model(tokens()), peer(tokens()).logits, rtol=1e-10, atol=1e-10)
+
+
+def test_llama_has_the_same_logits() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=SYMBOLS,
+        hidden_size=12,
+        intermediate_size=14,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=3,
+        head_dim=4,
+        rms_norm_eps=1e-5,
+        max_position_embeddings=LONGEST,
+    )
+    peer = transformers.LlamaForCausalLM(config).eval()
+    options: dict[str, Any] = {"norm": "rms", "activation": "swiglu", "positions": "rotary", "tied": False}
+    model = make(heads=6, head_size=4, key_value_heads=3, **options).float()
+    # Llama rotates dimensions i and i + d/2 of a head, Regard 2i and 2i + 1.
+    halves = torch.arange(4).view(2, 2).T.flatten()
+    with torch.no_grad():
+        model.embedding.weight.copy_(peer.model.embed_tokens.weight)
+        assert model.output is not None
+        model.output.weight.copy_(peer.lm_head.weight)
+        for layer, block in zip(model.decoder.layers, peer.model.layers, strict=True):
+            own: Any = layer
+            attention, theirs = own.self_attention, block.self_attn
+            for target, source, heads in ((attention.query, theirs.q_proj, 6), (attention.key, theirs.k_proj, 3)):
+                target.weight.copy_(source.weight.view(heads, 4, 12)[:, halves].flatten(0, 1))
+            attention.value.weight.copy_(theirs.v_proj.weight)
+            attention.output.weight.copy_(theirs.o_proj.weight)
+            own.feed_forward.inner.weight.copy_(block.mlp.up_proj.weight)
+            own.feed_forward.gate.weight.copy_(block.mlp.gate_proj.weight)
+            own.feed_forward.outer.weight.copy_(block.mlp.down_proj.weight)
+            own.attention_residual.norm.weight.copy_(block.input_layernorm.weight)
+            own.feed_forward_residual.norm.weight.copy_(block.post_attention_layernorm.weight)
+        model.decoder.norm.weight.copy_(peer.model.norm.weight)  # type: ignore[union-attr, operator]
+    torch.testing.assert_close(model(tokens()), peer(tokens()).logits, rtol=1e-5, atol=1e-6)
+
+
+def test_recording_keeps_the_logits_and_continues_over_steps() -> None:
+    model, inputs = make(), tokens()
+    plain = model(inputs)
+    with record(model) as records:
+        torch.testing.assert_close(model(inputs), plain)
+    weights = records["decoder.1.self_attention"].weights
+    assert weights.shape == (3, 2, 7, 7) and not weights.triu(1).any()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 7).double())
+    with record(model) as records:
+        state = model.start(inputs[:, :5])[1]
+        for step in (5, 6):
+            state = model.step(inputs[:, step : step + 1], state)[1]
+    torch.testing.assert_close(records["decoder.1.self_attention"].weights, weights)
+
+
+def test_a_head_that_is_off_adds_nothing() -> None:
+    model, inputs = make(feed_forward=False, layers=1), tokens()
+    with intervene(model, "decoder.0.self_attention", heads=[0, 1], to="off"):
+        states = model.read(inputs)
+    torch.testing.assert_close(states, model.decoder.norm(model.embed(inputs)))
+
+
+@pytest.mark.filterwarnings("ignore")  # warnings of PyTorch's own compiler
+def test_compiled_layers_give_the_same_logits() -> None:
+    model, inputs = make(norm="rms", activation="swiglu", positions="rotary"), tokens()
+    plain = model(inputs)
+    for layer in model.decoder.layers:
+        layer.compile(backend="aot_eager", dynamic=True)
+    torch.testing.assert_close(model(inputs), plain)
+    torch.testing.assert_close(model(inputs[:, :4]), plain[:, :4])
+
+
+def test_real_inputs_have_one_real_output() -> None:
+    model = DecoderOnly(DecoderOnlyConfig(hidden=8, heads=2), symbols=1, longest=9, input_width=3)
+    assert model(torch.zeros(2, 5, 3)).shape == (2, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": 10, "heads": 3}, "hidden 10 cannot be split into 3 heads"),
+        ({"heads": 4, "key_value_heads": 3}, "heads 4 cannot share 3 heads of keys"),
+        ({"head_size": 3, "positions": "rotary"}, "head width 3 is odd"),
+        ({"norm": "batch"}, "norm 'batch' is unknown: choose layer, rms"),
+        ({"head_size": 0}, "head_size 0 is out of range"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        DecoderOnlyConfig(**options)
