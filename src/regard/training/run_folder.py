@@ -15,7 +15,7 @@ against config.json. A file that was edited, or that belongs to another run, rai
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,8 +193,8 @@ class RunFolder:
         for name, content in files.items():
             write_inside(self.path, self.path / "tokenizer" / f"{name}.json", content.encode())
 
-    def read_vocabularies(self, expected: str | None) -> dict[str, str]:
-        """Return the vocabularies by name; empty if the `expected` digest is None.
+    def read_vocabularies(self, expected: str | None, names: Iterable[str]) -> dict[str, str]:
+        """Return the vocabularies with these names; empty if the `expected` digest is None.
 
         Raises `InputError` if the vocabularies are missing, or differ from those used in training.
         """
@@ -203,7 +203,7 @@ class RunFolder:
         try:
             vocabularies = {
                 name: read_text(self.path / "tokenizer" / f"{name}.json", "restore a copy of it")
-                for name in ("source", "target")
+                for name in names
             }
         except InputError as error:
             raise InputError(
