@@ -1,4 +1,4 @@
-"""Each row of the logit lens is a block's state through the model's own final norm and unembedding."""
+"""Each row of the logit lens is the state of a block after the model's final norm and unembedding."""
 
 from collections.abc import Callable
 from typing import Any
