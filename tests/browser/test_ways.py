@@ -324,7 +324,7 @@ def test_row_of_a_long_input_is_requested(page: Any, monkeypatch: pytest.MonkeyP
 def test_lines_have_a_separate_scale(page: Any, address: str) -> None:
     _open(page, address, "&mode=lines")
     end = "document.querySelector('.legend canvas').getContext('2d').getImageData(119, 5, 1, 1).data.join()"
-    assert page.evaluate(end) == "17,17,17,255"  # several heads: ink, since each has its own colour
+    assert page.evaluate(end) == "17,17,17,255"  # several heads: ink, since each has its own color
     page.select_option("select[data-name=Head]", label="head 1")
     line = page.get_attribute(".lines > svg line", "stroke")
     settle(page)

@@ -151,7 +151,7 @@ def ways_of(model: nn.Module, layer: str) -> dict[str, Callable[[], contextlib.A
 
 
 def assert_unchanged(model: nn.Module, layer: str, run: Callable[[], Tensor], limit: float) -> None:
-    """Compare each run with the run without changes; NaN must remain NaN."""
+    """Compare each run with the unchanged run; NaN must remain NaN."""
     plain = run()
     most = limit * float(plain[plain.isfinite()].abs().max().clamp(min=1))
     for name, way in ways_of(model, layer).items():

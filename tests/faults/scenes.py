@@ -65,7 +65,7 @@ class Scene:
 
 
 def training(task: str, *more: str) -> tuple[str, ...]:
-    """Return the command that trains a task."""
+    """Return the command that trains a run of a task."""
     text = TEXT if task == "translation" else []
     return ("train", task, *FLAGS[task], "--steps", str(STEPS), *text, *more)
 

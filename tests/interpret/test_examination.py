@@ -50,7 +50,7 @@ def test_a_head_on_relevant_inputs() -> None:
     assert head.gradient.mean == pytest.approx(1) and head.gradient_permuted.high < 0.6
     sentence = head.sentence()
     assert "more than with uniform attention and more than for another sample's inputs" in sentence
-    assert "it ranks the inputs closely as gradients do (1.00)" in sentence
+    assert "its ranking of the inputs agrees closely with that of gradients (1.00)" in sentence
     assert result.uniform.mean == pytest.approx(3 / INPUTS)
 
 

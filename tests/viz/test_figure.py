@@ -1,4 +1,4 @@
-"""Fonts, colours and files of figures."""
+"""Fonts, colors and files of figures."""
 
 import re
 import warnings
