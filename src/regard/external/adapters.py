@@ -106,7 +106,7 @@ class Adapter(ABC):
         """Return the model's answer; `generate`: largest number of generated tokens."""
 
     def plain_arguments(self, model: nn.Module, prepared: PreparedInput) -> Any:
-        """Return the arguments for recording: one row, without masks that only the loss needs."""
+        """Return the arguments for recording: a single row, without masks that only the loss needs."""
         del model
         return prepared.arguments
 

@@ -25,11 +25,18 @@ from regard.tasks.tokens import PADDING, TokenTask
 if TYPE_CHECKING:
     from regard.tasks.counting import Counting, Difference
     from regard.tasks.dates import Dates, DatesTaskConfig
+    from regard.tasks.dyck import Dyck, DyckTaskConfig
     from regard.tasks.induction import Induction, InductionTaskConfig
+    from regard.tasks.modular import Modular, ModularTaskConfig
+    from regard.tasks.mqar import Mqar, MqarTaskConfig
+    from regard.tasks.parity import Parity, ParityTaskConfig
     from regard.tasks.phrases import Phrases, PhrasesTaskConfig
     from regard.tasks.recall import Recall, RecallTaskConfig
+    from regard.tasks.regression import Regression, RegressionTaskConfig
+    from regard.tasks.selective_copy import SelectiveCopy, SelectiveCopyTaskConfig
     from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
     from regard.tasks.signal import Signal, Signal2
+    from regard.tasks.text import Text, TextTaskConfig
     from regard.tasks.translation import Translation, TranslationTaskConfig
 
 late(__name__)
@@ -137,16 +144,28 @@ __all__ = [
     "Dates",
     "DatesTaskConfig",
     "Difference",
+    "Dyck",
+    "DyckTaskConfig",
     "Example",
     "Induction",
     "InductionTaskConfig",
+    "Modular",
+    "ModularTaskConfig",
+    "Mqar",
+    "MqarTaskConfig",
     "Pair",
     "PairTask",
+    "Parity",
+    "ParityTaskConfig",
     "Phrases",
     "PhrasesTaskConfig",
     "Recall",
     "RecallTaskConfig",
+    "Regression",
+    "RegressionTaskConfig",
     "Reverse",
+    "SelectiveCopy",
+    "SelectiveCopyTaskConfig",
     "SequenceConfig",
     "SequenceTask",
     "Signal",
@@ -154,6 +173,8 @@ __all__ = [
     "Sort",
     "Task",
     "TaskConfig",
+    "Text",
+    "TextTaskConfig",
     "TokenBatch",
     "TokenTask",
     "Translation",

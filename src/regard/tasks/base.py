@@ -91,6 +91,8 @@ class AnyTask(ABC):
     """Whether the task generates its samples; otherwise the samples come from text."""
     texts: ClassVar[tuple[str, ...]] = ()
     """Config fields that contain paths or names of text."""
+    file_names: ClassVar[tuple[str, ...]] = ("source", "target")
+    """Names of `files`, if the task learns from text."""
     loose: ClassVar[tuple[str, ...]] = ()
     """Additional config fields that may differ when a run starts from the parameters of another run.
 
