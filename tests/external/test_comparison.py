@@ -43,10 +43,10 @@ def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tok
 
 def test_models_with_different_losses_are_not_compared(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     one, other = (regard.look(model_of(name), tokenizer) for name in ("llama", "bert"))
-    with pytest.raises(InputError, match="they cannot be compared"):
+    with pytest.raises(InputError, match="these losses cannot be compared"):
         one.compare_with(other, TEXTS)
     guesses = regard.look(model_of("bert-mlm"), tokenizer)
-    said = "has a loss of the next tokens, .* a loss of the masked tokens: they cannot be compared"
+    said = "has a loss of the next tokens, .* a loss of the masked tokens: these losses cannot be compared"
     with pytest.raises(InputError, match=said):
         one.compare_with(guesses, TEXTS)
 

@@ -1,4 +1,4 @@
-"""Lost metrics are reported, damaged metrics are refused in one line."""
+"""Missing metrics are reported, and damaged metrics are refused with a one-line error."""
 
 import shutil
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def root(whole: Path, tmp_path: Path) -> Path:
 
 
 def lines(*kept: int) -> Callable[[str], str]:
-    """Return a change that keeps some lines."""
+    """Return a change that retains some lines."""
     return lambda text: "".join(text.splitlines(keepends=True)[place] for place in kept)
 
 
