@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
-from regard.attention.positions import Rotary
+from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import check_states
 from regard.errors import InputError, check_range
@@ -41,7 +41,7 @@ class MultiHeadAttention(AttentionLayer):
     `head_width`: width of each head (default `width / heads`). `groups`: number of key and value heads, each
     shared by `heads / groups` query heads (default `heads`). `memory_width`: width of keys and values (default
     `width`). `score`: a class of `regard.attention.scores`, used in every head. `rotary`: rotate queries and
-    keys by their positions. Raises `InputError` if the widths, heads and groups do not fit together.
+    keys by their positions, with the wavelengths of `rotary_base`. Raises `InputError` if the widths, heads and groups do not fit together.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> layer(torch.zeros(2, 5, 12)).shape
@@ -60,6 +60,7 @@ class MultiHeadAttention(AttentionLayer):
         dropout: float = 0.0,
         score: type[Score] = ScaledDot,
         rotary: bool = False,
+        rotary_base: float = BASE,
     ) -> None:
         super().__init__()
         check_range("heads", heads, 1, MAX_SIZE)
@@ -81,7 +82,7 @@ class MultiHeadAttention(AttentionLayer):
         self.value = nn.Linear(memory_width, self.groups * self.head_width, bias=bias)
         self.output = nn.Linear(heads * self.head_width, width, bias=bias)
         self.score = score(self.head_width, self.head_width)
-        self.rotary = Rotary(self.head_width) if rotary else None
+        self.rotary = Rotary(self.head_width, rotary_base) if rotary else None
         self.dropout = dropout
 
     def forward(

@@ -37,12 +37,22 @@ class Positions(nn.Module):
         return states + self.vectors(offset, states.shape[1], states.device).to(states.dtype)
 
 
+BASE = 10_000.0
+"""Base of the wavelengths (Vaswani et al. 2017, section 3.5)."""
+
+
 class Sinusoidal(Positions):
     """`PE(pos, 2i) = sin(pos / 10000^(2i/D))`, `PE(pos, 2i+1) = cos(pos / 10000^(2i/D))`, for any length.
+
+    `base` replaces 10000.
 
     >>> Sinusoidal(2).vectors(0, 1)
     tensor([[0., 1.]], dtype=torch.float64)
     """
+
+    def __init__(self, width: int, length: int | None = None, *, base: float = BASE) -> None:
+        super().__init__(width, length)
+        self.base = base
 
     def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
         """Return the waves at `count` positions from `first` on: (count, D), float64."""
@@ -51,7 +61,7 @@ class Sinusoidal(Positions):
     def waves_at(self, steps: Tensor) -> Tensor:
         """Return the waves (N, D) at positions (N,), which may be fractional."""
         pairs = torch.arange((self.width + 1) // 2, device=steps.device, dtype=torch.float64)
-        angles = steps.unsqueeze(-1) * 10_000 ** (-2 * pairs / self.width)
+        angles = steps.unsqueeze(-1) * self.base ** (-2 * pairs / self.width)
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
 
 
@@ -101,18 +111,18 @@ class Rotary(nn.Module):
     """Rotates each pair of dimensions of a query or key by an angle proportional to the position.
 
     The dot product of a rotated query and key depends only on the difference of their positions. Pair i
-    consists of dimensions 2i and 2i + 1. Its angle is `pos / 10000^(2i/d)`. Raises `InputError` for an odd
+    consists of dimensions 2i and 2i + 1. Its angle is `pos / base^(2i/d)`. Raises `InputError` for an odd
     width.
 
     >>> Rotary(2).rotate(torch.tensor([[[[1.0, 0.0]]]]), offset=0)
     tensor([[[[1., 0.]]]])
     """
 
-    def __init__(self, head_width: int) -> None:
+    def __init__(self, head_width: int, base: float = BASE) -> None:
         super().__init__()
         if head_width % 2:
             raise InputError(f"head width {head_width} is odd: rotary positions need an even width")
-        self.waves = Sinusoidal(head_width)
+        self.waves = Sinusoidal(head_width, base=base)
 
     def rotate(self, heads: Tensor, offset: int = 0) -> Tensor:
         """Rotate states (B, H, T, d) in float32 or float64; the first step is at position `offset`."""

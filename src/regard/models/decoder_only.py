@@ -36,6 +36,7 @@ from regard.attention import (
     Sinusoidal,
     make_norm,
 )
+from regard.attention.positions import BASE
 from regard.errors import InputError, check_choices, check_range, check_share
 from regard.models.base import ModelConfig
 from regard.models.language_model import CacheState, LanguageModel
@@ -66,6 +67,8 @@ class DecoderOnlyConfig(ModelConfig):
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
     """Positional encoding: learned or sinusoidal vectors added to the embeddings, rotation of queries and keys
     (rotary), or none."""
+    rotary_base: float = BASE
+    """Base of the wavelengths of rotary positions (above 1). Llama 2: 10000; Llama 3: 500000."""
     norm: Norm = "layer"
     """Normalization: layer (GPT-2), or by the root mean square (rms, Llama)."""
     norm_epsilon: float = EPSILON
@@ -90,6 +93,8 @@ class DecoderOnlyConfig(ModelConfig):
         check_share("dropout", self.dropout, below=True)
         if not 0 < self.norm_epsilon < 1:
             raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and below 1")
+        if not 1 < self.rotary_base < math.inf:
+            raise InputError(f"rotary_base {self.rotary_base} is out of range: choose above 1")
         if self.head_size is None and self.hidden % self.heads:
             raise InputError(
                 f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of "
@@ -140,6 +145,7 @@ class DecoderOnlyLayer(Block):
             groups=config.key_value_heads,
             bias=config.bias,
             rotary=config.positions == "rotary",
+            rotary_base=config.rotary_base,
         )
         self.attention_residual = Residual(config.hidden, **residual)
         self.feed_forward: FeedForward | None = None
