@@ -15,7 +15,7 @@ import msgspec
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data.tokenization import Span
-from regard.data.vocabulary import BLANK, SPECIAL, UNKNOWN, SymbolVocabulary, TokenizerKind, replace_surrogates
+from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, SymbolVocabulary, TokenizerKind, replace_surrogates
 from regard.errors import InputError, RegardError
 from regard.io.reading import DamageError, convert_json, parse_json
 from regard.libraries import library_errors
@@ -74,6 +74,12 @@ class _Stored(msgspec.Struct):
 
 class SubwordVocabulary(SymbolVocabulary):
     """A vocabulary that wraps a `tokenizers.Tokenizer`."""
+
+    line_feed = EOS
+    """Token of a line feed in a text of many lines, each of which is encoded separately."""
+    unknown_index = UNKNOWN
+    prefix: Sequence[int] = ()
+    """Tokens at the beginning of each sequence: none."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -174,6 +180,11 @@ def _parse_tokenizer(text: str) -> Tokenizer:
         for piece in (*pair, "".join(pair)):
             if piece not in known:
                 raise DamageError(f"its merges use {piece!r}, which is not in its vocabulary")
+    return make_tokenizer(text)
+
+
+def make_tokenizer(text: str) -> Tokenizer:
+    """Return the `tokenizers` tokenizer for its JSON. Raises `DamageError` if the library cannot read it."""
     try:
         return Tokenizer.from_str(text)
     except BaseException as error:  # the library raises bare exceptions, and panics that are not an Exception

@@ -1,6 +1,7 @@
 """A text file as one long sequence of tokens, memory-mapped from a file.
 
-Lines are encoded one by one, and each end of a line is the token `EOS`, so that the text can be restored. The
+Lines are encoded one by one, and each end of a line is the token `EOS`, so that the text can be restored; an imported tokenizer encodes
+line feeds itself. The
 result is kept in a folder whose name identifies text and vocabulary:
 
     tokens-TEXT-VOCABULARY/tokens.bin    little-endian integers of 2 or 4 bytes
@@ -18,17 +19,21 @@ import msgspec
 import numpy as np
 
 from regard.data.corpus import token_type
+from regard.data.imported_tokenizer import ImportedTokenizer
 from regard.data.parallel import check_files, decompress, file_digest, read_errors
 from regard.data.prepare import REMEDY, short_digest
 from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
-from regard.data.vocabulary import BLANK, EOS, UNKNOWN, LearnedVocabulary, TokenizerKind
+from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.errors import InputError
 from regard.io import new_folder, remove_stale_lock, wait_for_lock, write_json
 from regard.io.reading import damaged_file, is_file, read_json
 from regard.progress import print_status, reading_bar
 
 LINES = 10_000
-"""Lines that are encoded at once."""
+"""Lines that are encoded at once. An imported tokenizer may join the line feeds between two blocks otherwise than
+in one text."""
+TextVocabulary = SubwordVocabulary | ImportedTokenizer
+"""Vocabularies of a text."""
 
 
 class _Index(msgspec.Struct, forbid_unknown_fields=True):
@@ -81,41 +86,45 @@ class _Lines:
         return (line.removesuffix("\n") for line in read_lines(self.path))
 
 
-def encode_lines(lines: list[str], vocabulary: LearnedVocabulary) -> list[int]:
-    """Return the tokens of lines, with `EOS` for each line feed.
+def encode_lines(lines: list[str], vocabulary: TextVocabulary) -> list[int]:
+    """Return the tokens of lines, with the token `line_feed` of the vocabulary for each line feed.
 
     >>> encode_lines(["ab\\n", "b"], vocabulary_from_symbols(["a", "b"], words=False))
     [4, 5, 2, 5]
     """
+    if vocabulary.line_feed is None:
+        return vocabulary.encode("".join(lines))
     encoded = vocabulary.encode_all([line.removesuffix("\n") for line in lines])
     return [
         token
         for line, tokens in zip(lines, encoded, strict=True)
-        for token in (*tokens, *[EOS] * line.endswith("\n"))
+        for token in (*tokens, *[vocabulary.line_feed] * line.endswith("\n"))
     ]
 
 
-def decode_tokens(tokens: list[int], vocabulary: SubwordVocabulary) -> str:
-    """Return the text of tokens, with a line feed for each `EOS`.
+def decode_tokens(tokens: list[int], vocabulary: TextVocabulary) -> str:
+    """Return the text of tokens, with a line feed for each token `line_feed`.
 
     Subwords begin each line with a blank, which is left out.
 
     >>> decode_tokens([4, 5, 2, 5], vocabulary_from_symbols(["a", "b"], words=False))
     'ab\\nb'
     """
-    pieces = ("\n" if token == EOS else vocabulary.symbols[token] for token in tokens)
+    if isinstance(vocabulary, ImportedTokenizer):
+        return vocabulary.decode(tokens)
+    pieces = ("\n" if token == vocabulary.line_feed else vocabulary.symbols[token] for token in tokens)
     text = "".join(pieces).replace(BLANK, " ")
     return text.removeprefix(" ").replace("\n ", "\n") if vocabulary.splits_at_blanks else text
 
 
-def encode_file(path: Path, vocabulary: LearnedVocabulary) -> Iterator[np.ndarray]:
+def encode_file(path: Path, vocabulary: TextVocabulary) -> Iterator[np.ndarray]:
     """Yield the tokens of a file in blocks. Raises `InputError` if the file cannot be read."""
     lines, dtype = read_lines(path), token_type((len(vocabulary), len(vocabulary)))
     while block := list(islice(lines, LINES)):
         yield np.array(encode_lines(block, vocabulary), dtype)
 
 
-def prepare_tokens(path: Path, vocabulary: LearnedVocabulary, root: Path, *, progress: bool = True) -> np.ndarray:
+def prepare_tokens(path: Path, vocabulary: TextVocabulary, root: Path, *, progress: bool = True) -> np.ndarray:
     """Return the tokens of a file as a memory-mapped array, written or found under `root`.
 
     If another process is writing it, this process waits for the result. Raises `InputError` if the text cannot be
@@ -138,7 +147,7 @@ def prepare_tokens(path: Path, vocabulary: LearnedVocabulary, root: Path, *, pro
     return tokens
 
 
-def _write_tokens(path: Path, vocabulary: LearnedVocabulary, folder: Path, *, progress: bool) -> None:
+def _write_tokens(path: Path, vocabulary: TextVocabulary, folder: Path, *, progress: bool) -> None:
     total = unknown = checksum = 0
     size = path.stat().st_size
     with (
@@ -148,7 +157,7 @@ def _write_tokens(path: Path, vocabulary: LearnedVocabulary, folder: Path, *, pr
     ):
         for tokens in encode_file(path, vocabulary):
             file.write(tokens.data)
-            total, unknown = total + len(tokens), unknown + int((tokens == UNKNOWN).sum())
+            total, unknown = total + len(tokens), unknown + int((tokens == vocabulary.unknown_index).sum())
             checksum = zlib.crc32(tokens.data, checksum)
             on_bytes(min(total, size))  # an estimate: a token has one byte or more
         index = _Index(tokens=total, unknown=unknown, checksum=checksum)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, Self
 import torch
 from torch import Tensor
 
-from regard.data.vocabulary import EOS, UNKNOWN
 from regard.errors import InputError, check_choices, check_range, check_share, shorten
 from regard.progress import print_status
 from regard.tasks.batch import IGNORE, BatchContext, BatchSettings
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from regard.data.parallel import TextDigest
-    from regard.data.subwords import SubwordVocabulary
+    from regard.data.token_file import TextVocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,21 +27,22 @@ class TextTaskConfig:
 
     text: str | None = None
     """Path of a text file in UTF-8, plain or .gz. Required."""
-    tokenizer: Literal["characters", "bpe", "unigram"] = "characters"
-    """Tokens: characters, or subwords learned from the text (bpe, unigram), which normalize it to NFC."""
+    tokenizer: Literal["characters", "bpe", "unigram", "imported"] = "characters"
+    """Tokens: characters, or subwords learned from the text (bpe, unigram), which normalize it to NFC. imported:
+    the tokenizer of an imported model; continue its training with --from."""
     vocab_size: int = 4000
     """Largest number of subwords, with four special symbols. The vocabulary of characters has all of them."""
     max_len: int = 64
     """Number of tokens in a sequence (the context length)."""
     valid_share: float = 0.1
-    """Share of the tokens at the end of the text that is held out for validation (0 to below 1)."""
+    """Share of the tokens at the end of the text that is held out for validation (0 to 1; 1: no training)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
         check_choices(self)
         check_range("vocab_size", self.vocab_size, 5, 10**6)
         check_range("max_len", self.max_len, 1, 100_000)
-        check_share("valid_share", self.valid_share, below=True)
+        check_share("valid_share", self.valid_share)
 
     @property
     def path(self) -> Path:
@@ -66,10 +66,11 @@ class Text(TokenTask):
     file_names = ("text",)
     knows_relevance = False
     defaults = {"steps": 2000}
+    loose = ("valid_share",)
 
     config: TextTaskConfig
 
-    def __init__(self, config: TextTaskConfig, tokenizer: "SubwordVocabulary") -> None:
+    def __init__(self, config: TextTaskConfig, tokenizer: "TextVocabulary") -> None:
         self.config, self.tokenizer = config, tokenizer
         self.vocabulary = tokenizer.symbols
         self._encoded: np.ndarray | None = None
@@ -80,6 +81,11 @@ class Text(TokenTask):
         from regard.data.token_file import check_text_file, learn_vocabulary
 
         del folder, progress
+        if config.tokenizer == "imported":
+            raise InputError(
+                "tokenizer imported comes with an imported model: choose characters, bpe or unigram, or continue "
+                "the training of the model with --from"
+            )
         check_text_file(config.path)
         return cls(config, learn_vocabulary(config.path, config.tokenizer, config.vocab_size))
 
@@ -94,9 +100,11 @@ class Text(TokenTask):
     @classmethod
     def restore(cls, config: TextTaskConfig, files: Mapping[str, str]) -> Self:
         """Create the task with the vocabulary of a run; raises `InputError` if it is damaged."""
+        from regard.data.imported_tokenizer import ImportedTokenizer
         from regard.data.subwords import SubwordVocabulary
 
-        return cls(config, SubwordVocabulary.from_json(files["text"]))
+        vocabulary = ImportedTokenizer if config.tokenizer == "imported" else SubwordVocabulary
+        return cls(config, vocabulary.from_json(files["text"]))
 
     @property
     def files(self) -> dict[str, str]:
@@ -154,8 +162,12 @@ class Text(TokenTask):
         import numpy as np
 
         part, length = self.tokens(unseen=unseen), int(lengths.max())
+        prefix = list(self.tokenizer.prefix)[:length]
+        length -= len(prefix)
         begins = torch.randint(len(part) - length, (len(lengths),), generator=generator).tolist()
         windows = np.stack([part[begin : begin + length + 1] for begin in begins]).astype(np.int64)
+        if prefix:
+            windows = np.concatenate([np.tile(prefix, (len(windows), 1)), windows], axis=1)
         tokens = torch.from_numpy(windows)
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
@@ -179,10 +191,11 @@ class Text(TokenTask):
         """
         from regard.data.token_file import encode_lines
 
-        tokens = encode_lines(list(io.StringIO(text, newline="\n")), self.tokenizer)
+        lines = list(io.StringIO(text, newline="\n"))
+        tokens = [*self.tokenizer.prefix, *encode_lines(lines, self.tokenizer)]
         if not 1 <= len(tokens) <= self.longest:
             raise InputError(f"input {shorten(text)} has {len(tokens)} tokens: {self.name} takes {self.accepts}")
-        if UNKNOWN in tokens:
+        if self.tokenizer.unknown_index in tokens:
             unknown = ", ".join(map(repr, self.tokenizer.unknown(text.replace("\n", " "))))
             raise InputError(f"input {shorten(text)} has tokens that the text of the training has not: {unknown}")
         return torch.tensor([tokens])
@@ -195,4 +208,4 @@ class Text(TokenTask):
 
     def labels(self, inputs: Tensor) -> list[str]:
         """Return a name of each input of one sequence (T,); a line feed is `\\n`."""
-        return ["\\n" if token == EOS else self.vocabulary[token] for token in inputs.tolist()]
+        return ["\\n" if token == self.tokenizer.line_feed else self.vocabulary[token] for token in inputs.tolist()]
