@@ -168,7 +168,7 @@ def test_relevant_inputs_change_the_answer_and_others_do_not(name: str, seed: in
 
 
 def test_worked_examples() -> None:
-    induction = Induction()
+    induction = Induction(InductionTaskConfig(max_len=8, repeated=3, vocab_size=6))
     inputs = induction.parse("CADBFEDB")
     assert induction.answer(inputs)[0, -2:].tolist() == induction.parse("BF")[0].tolist()
     assert induction.relevance(inputs)[0, -1].nonzero().flatten().tolist() == [3, 4, 7]
@@ -325,8 +325,14 @@ def test_other_points_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: InductionTaskConfig(max_len=31), "max_len 31 is out of range: choose from 32 to 78"),
-        (lambda: InductionTaskConfig(repeated=1), "repeated 1 is out of range: choose from 2"),
+        (
+            lambda: InductionTaskConfig(max_len=15, repeated=8, vocab_size=20),
+            "max_len 15 is out of range: choose from 16 to 28",
+        ),
+        (
+            lambda: InductionTaskConfig(repeated=1, vocab_size=20),
+            "repeated 1 is out of range: choose from 2 to 20",
+        ),
         (lambda: InductionTaskConfig(vocab_size=63), "vocab_size 63 is out of range"),
         (lambda: MqarTaskConfig(max_len=31), "max_len 31 is out of range: choose from 32"),
         (lambda: MqarTaskConfig(pairs=65), "pairs 65 is out of range: choose from 1 to 64"),
