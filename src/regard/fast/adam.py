@@ -1,6 +1,6 @@
 """Fused steps of Adam and of the moving average.
 
-Replaces `torch.optim.Adam` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
+Replaces `torch.optim.AdamW` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
 Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, 0.9 s of a training of Counting that
   takes 1.2 s; for small models, the optimizer's other work takes half as long as the step itself
   (docs/dev/benchmarks.md, "The primer's
@@ -8,7 +8,7 @@ Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, 0.9 
 The fast path is not used with `REGARD_REFERENCE=1`.
 
 The arithmetic is PyTorch's own fused kernel, so parameters are the same to the last bit as those of
-`torch.optim.Adam(fused=True)`.
+`torch.optim.AdamW(fused=True)`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,10 @@ def fused_adam_step(
     lr: float,
     betas: tuple[float, float],
     epsilon: float,
+    weight_decay: float = 0.0,
 ) -> None:
     """Update parameters and their first and second moments in place; `step` has been incremented already."""
-    torch._fused_adam_(
+    torch._fused_adamw_(
         list(parameters),
         list(grads),
         [moment["mean"] for moment in moments],
@@ -41,7 +42,7 @@ def fused_adam_step(
         lr=lr,
         beta1=betas[0],
         beta2=betas[1],
-        weight_decay=0.0,
+        weight_decay=weight_decay,
         eps=epsilon,
         amsgrad=False,
         maximize=False,

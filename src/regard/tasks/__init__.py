@@ -45,6 +45,7 @@ TASKS = {
     "sort": "Sort",
     "dates": "Dates",
     "phrases": "Phrases",
+    "induction": "Induction",
     "translation": "Translation",
 }
 """Name and class of every task."""
