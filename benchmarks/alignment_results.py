@@ -1,17 +1,18 @@
-"""Train the translators with guided heads of docs/explanation/results.md over several seeds, and write the table.
+"""Train the models with guided heads of docs/explanation/results.md over several seeds, and write the table.
 
     python benchmarks/alignment_results.py DATA [--runs comparisons/alignment] [--seeds 3]
 
-DATA is the folder of `regard data multi30k`. The models translate German to English in lower case. They use the
-defaults of `regard train translation`, with and without guided alignment; the guide is eflomal's alignment of the
-training text (extra align). Half of the validation text, except its first hundred pairs, selects the heads. Error
-rates are measured on the other half against eflomal's links. The first hundred pairs are reported separately,
-against the manual links of alignment.links. BLEU is measured on test_2016_flickr with beam size 5. Results are
-stored in docs/dev/results/alignment-results.json; stored trainings are not repeated.
+DATA is the folder that `regard data multi30k` creates. The models translate German to English in lower case.
+All runs use the defaults of `regard train translation`, with and without guided alignment. The guide is
+eflomal's alignment of the training text (extra align). Half of the validation text, except its first hundred
+pairs, selects the heads. Error rates are measured on the other half against eflomal's links. The first hundred
+pairs are reported separately, against the manual links of alignment.links. BLEU is measured on test_2016_flickr
+with a beam of 5. Results are stored in docs/dev/results/alignment-results.json, and stored runs are not trained
+again.
 
-The manual links connect words separated by blanks. Sure links connect words that translate each other in their
-sentence, and each part of a compound with the whole. Possible links connect free wordings, and words without a
-counterpart with the phrase they belong to (the `are` of `are loading`).
+The manual links connect words separated by spaces. Sure links connect words that translate each other in their
+sentence, and each part of a compound with the whole. Possible links connect free translations. They also
+connect a word without a counterpart with the translation of its phrase (the `are` of `are loading`).
 """
 
 import argparse
@@ -37,7 +38,7 @@ GUIDED = ("decoder.layers.2.cross", 0)
 
 
 def prepare(data: Path, runs: Path) -> tuple[Path, Path]:
-    """Return the files of eflomal's links of the training and validation text; create missing ones."""
+    """Return the files with eflomal's links for the training and validation text; create missing files."""
     text = files(data, LANGUAGES)
     paths = runs / "train.links", runs / "valid.links"
     if not all(map(Path.exists, paths)):
@@ -96,7 +97,7 @@ COLUMNS = {
 
 
 def table(results: Results, seeds: int) -> str:
-    """Return a row with and a row without guided alignment: mean, minimum and maximum over the seeds."""
+    """Return a row with guided alignment and a row without, with mean, minimum and maximum over the seeds."""
     body = []
     for guide in (False, True):
         keys = [key_of({"guide": guide, "seed": seed}) for seed in range(seeds)]
@@ -114,7 +115,7 @@ def _cell(values: list[float], unit: str) -> str:
 
 
 def main() -> None:
-    """Run the missing trainings, and write the table."""
+    """Train the missing runs, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument("--runs", type=Path, default=Path("comparisons/alignment"), help="folder of runs")

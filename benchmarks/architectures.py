@@ -12,24 +12,24 @@ Category = Literal["encoder", "decoder", "encoder-decoder", "vision", "speech", 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One architecture, with a small config."""
+    """An architecture with a small config."""
 
     name: str
     """Model type in transformers."""
     category: Category
     sizes: Mapping[str, Any]
     model: str = ""
-    """Class of the model, if it is not the auto class for the category."""
+    """Class of the model, if it differs from the auto class for the category."""
     grouped_heads: bool = False
     """Whether groups of heads share keys."""
     window: bool = False
-    """Whether some layers attend to a window only."""
+    """Whether some layers attend only to a window."""
     implementations: tuple[str, ...] = ("eager", "sdpa")
     """Attention implementations that run on a CPU."""
     generates: bool = True
     """Whether the model generates with a cache."""
     unsupported: str = ""
-    """Why the model cannot be recorded; empty if it can."""
+    """Reason why the model cannot be recorded, or empty."""
     note: str = ""
     """Remark for the table."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Architecture:
 
 
 def build(architecture: Architecture, implementation: str = "") -> nn.Module:
-    """Build a model with fixed random weights, large enough that heads differ."""
+    """Build a model with random weights from a fixed seed, large enough that heads differ."""
     import transformers
 
     torch.manual_seed(0)

@@ -2,12 +2,12 @@
 
     python benchmarks/attention.py [--times 64 512 2048] [--repeats 5] [--batch 32]
 
-All layers have width 256 and 8 heads, and read batches of 32. The group "multi-head" has the layers of Regard,
-PyTorch, x-transformers and Hugging Face, and PyTorch's fused kernel between the same projections. "With weights"
-compares Regard's recorded layer with PyTorch's layer when it returns its weights. "Additive" compares Regard's
-score, which has W and U, with Keras', which has neither. The layers of a group run alternately. The table has
-medians and the ratio to the first layer of each group. Peak memory is measured in a separate process. Needs the
-extra `peers`.
+All layers have width 256 and 8 heads, and read batches of 32. The group "multi-head" contains the layers of
+Regard, PyTorch, x-transformers and Hugging Face, and PyTorch's fused kernel with the same projections. "With
+weights" compares Regard's layer during recording with PyTorch's layer that returns its weights. "Additive"
+compares Regard's additive score, which has the matrices W and U, with the additive score of Keras, which has no
+matrices. The layers of a group run alternately. The table shows medians, and the ratio to the first layer of
+each group. Peak memory is measured in a separate process. The program needs the extra `peers`.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from regard.attention import Additive, Attention, MultiHeadAttention  # noqa: E4
 WIDTH, HEADS = 256, 8
 Layer = Callable[[Tensor], Tensor]
 RECORDING = ExitStack()
-"""Recordings for the lifetime of the process."""
+"""Recordings that remain active until the process ends."""
 
 
 class RawKernel(nn.Module):
@@ -128,14 +128,14 @@ GROUPS: dict[str, list[Callable[[], Layer]]] = {
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Return the seconds that a call takes."""
+    """Return the time of a call in seconds."""
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
 
 
 def compare(group: str, batch: int, length: int, repeats: int) -> None:
-    """Measure one group at one size and print its rows."""
+    """Measure a group of layers at one size, and print its rows."""
     states = torch.randn(batch, length, WIDTH, requires_grad=True)
     layers: dict[str, Layer] = {}
     for make in GROUPS[group]:
@@ -169,7 +169,7 @@ def compare(group: str, batch: int, length: int, repeats: int) -> None:
 
 
 def peak(name: str, batch: int, length: int) -> None:
-    """Run the forward pass of one layer in this process, and print the growth of its peak memory."""
+    """Run the forward pass of a layer in this process, and print the increase in peak memory."""
     layer = next(make for group in GROUPS.values() for make in group if make.__name__ == name)()
     with torch.no_grad():
         layer(torch.randn(1, 64, WIDTH))
@@ -190,7 +190,7 @@ def main() -> None:
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, nargs="+", default=[64, 512, 2048], help="lengths T (default: all)")
-    parser.add_argument("--repeats", type=int, default=5, help="timed repeats, fewer for long T (default: 5)")
+    parser.add_argument("--repeats", type=int, default=5, help="timed repetitions, fewer for long T (default: 5)")
     parser.add_argument("--batch", type=int, default=32, help="batch size (default: 32)")
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()

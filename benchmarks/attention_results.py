@@ -2,9 +2,10 @@
 
     python benchmarks/attention_results.py [scale] [positions] [heads] [--seeds 10]
 
-The tables answer four questions. Why are scores divided by √D? Is it better to add positions or to concatenate
-them? Do projections help, or the number of heads? Which letters does a head attend to? Each result is stored in
-docs/dev/results/attention-results.json at once, so an interrupted run continues where it stopped.
+The tables answer four questions. Why are scores divided by √D? Is it better to add positions or to append them?
+Does performance depend on projections or on the number of heads? Which letters does a head attend to? Each
+result is stored in docs/dev/results/attention-results.json immediately, so an interrupted program can be
+continued.
 """
 
 import argparse
@@ -24,7 +25,7 @@ SCALE = [
     for width in WIDTHS
     for score in ("dot", "scaled_dot")
 ]
-"""One head as wide as the states, with and without the division by √D."""
+"""One head of the full width, with and without the division by √D."""
 CONCATENATED = {"hidden": 64, "positions": "concatenated"}
 POSITIONS = {
     "added, embeddings of 32, states of 32": {"hidden": 32, "positions": "sinusoidal"},
@@ -45,17 +46,17 @@ FOUR = "four heads, projected"
 
 
 def position_flags(flags: Flags) -> Flags:
-    """Return the flags of a training that compares positional encodings."""
+    """Return the flags of a training run for the comparison of positional encodings."""
     return {"task": "reverse", **SMALL, "heads": 4, "inner": 128, **flags}
 
 
 def head_flags(flags: Flags) -> Flags:
-    """Return the flags of a training that compares numbers of heads."""
+    """Return the flags of a training run for the comparison of numbers of heads."""
     return {"task": "signal2", "steps": 1500, **flags}
 
 
 def jobs_of(questions: list[str], seeds: range) -> list[Flags]:
-    """Return all trainings of the tables."""
+    """Return the flags of all training runs of the tables."""
     trainings = {
         "scale": SCALE,
         "positions": [position_flags(flags) for flags in POSITIONS.values()],
@@ -65,7 +66,7 @@ def jobs_of(questions: list[str], seeds: range) -> list[Flags]:
 
 
 def measure(flags: Flags) -> dict[str, Any]:
-    """Train one model and measure it."""
+    """Train a model, and measure its exact match and weights."""
     import regard
 
     torch.set_num_threads(1)
@@ -131,7 +132,7 @@ def head_attention(run: Any) -> list[dict[str, float]]:
 
 
 def figures_of(results: Results, flags: Flags, seeds: range, name: str = "exact_match") -> list[Any]:
-    """Return one figure of a training for all seeds."""
+    """Return one figure of a training run for all seeds."""
     return [results[key_of({**flags, "seed": seed})][name] for seed in seeds]
 
 
@@ -207,14 +208,14 @@ TABLES: dict[str, tuple[str, Callable[[Results, range], str]]] = {
     "heads and projections": ("heads", heads),
     "letters of heads": ("heads", letters),
 }
-"""The question and the function of each table."""
+"""Name and function of each table."""
 
 
 def main() -> None:
-    """Run the missing trainings, and write the tables."""
+    """Train the missing runs, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("questions", nargs="*", default=["scale", "positions", "heads"])
-    parser.add_argument("--seeds", type=int, default=10, help="seeds of each training (default: 10)")
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of each variant (default: 10)")
     args = parser.parse_args()
     seeds = range(args.seeds)
     results = measure_missing(RESULTS / "attention-results.json", measure, jobs_of(args.questions, seeds))

@@ -1,12 +1,12 @@
-"""Compare Regard's page with BertViz' head view and Inspectus on the same attention.
+"""Compare Regard's page with the head view of BertViz and with Inspectus, for the same attention weights.
 
     python benchmarks/attention_viewers.py [--peers FOLDER] [--scripts FOLDER]
 
 `--peers` is the target folder of `pip install --no-deps --target FOLDER bertviz inspectus`. `--scripts` is a
-folder in which `npm install requirejs d3 jquery` was run; BertViz' requests to the network are answered from it,
-and counted. Everything runs in a headless Chromium. The table has medians over several openings: bytes that the
-page needs, seconds until it is drawn, and JavaScript's memory after that. The last table has the answers drawn
-per second while a weight is dragged.
+folder in which `npm install requirejs d3 jquery` was run; the program answers the network requests of BertViz
+from this folder, and counts their bytes. All pages are opened in a headless Chromium. The table shows medians
+over several openings: the bytes of the page, the seconds until the page is drawn, and then the memory of
+JavaScript. The last table shows the answers per second while a weight is dragged.
 """
 
 import argparse
@@ -36,7 +36,7 @@ SENTENCE = "Zwei junge Männer stehen im Garten und sehen einem kleinen Hund zu 
 LAYERS, HEADS = 6, 8
 ROUNDS = 5
 PATIENCE = 25_000
-"""Timeout for drawing a page, in milliseconds."""
+"""Timeout for drawing a page in milliseconds."""
 DRAWN = {
     "Regard": "() => document.querySelector('figure canvas')?.width > 100",
     "BertViz": "() => document.querySelector('svg text, svg rect, svg line')",
@@ -66,7 +66,7 @@ def main() -> None:
         browser = started.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--enable-precise-memory-info"]
         )
-        print("| view | tokens | page, KB | from the network, KB | drawn after, ms | heap, MB |")
+        print("| program | tokens | page, KB | loaded from the network, KB | time until drawn, ms | heap, MB |")
         print("| --- | ---: | ---: | ---: | ---: | ---: |")
         for weights, labels in ((small, tokens), (large, names)):
             for name, make in PAGES.items():
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _weights(layers: int, heads: int, length: int) -> np.ndarray:
-    """Return weights (L, H, T, T) with peaked rows, as of a sentence's self-attention."""
+    """Return weights (L, H, T, T) with peaked rows, like the self-attention of a sentence."""
     random = np.random.default_rng(0)
     scores = random.normal(size=(layers, heads, length, length)).astype(np.float32) * 2
     weights = np.exp(scores)
@@ -211,7 +211,7 @@ def _dragging(browser: Browser) -> None:
         frames, redraws, answers = _redraws(page)
         print(
             f"\nDragging a weight of Signal 2: {redraws:.0f} redraws (of {frames:.0f} frames) and "
-            f"{answers:.0f} answers a second"
+            f"{answers:.0f} answers per second"
         )
         server.should_exit = True
         thread.join(10)

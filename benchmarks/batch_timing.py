@@ -1,4 +1,4 @@
-"""Report each batch that a training draws from a corpus, for programs that time training steps."""
+"""Report each batch that training draws from a corpus, for programs that time training steps."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,10 +1,10 @@
-"""Measure wall-clock and processor time of `regard compare` and of two other ways to train many seeds.
+"""Measure wall-clock and processor time of `regard compare` and of two other methods of training many seeds.
 
     python benchmarks/compare_speed.py [--tasks counting signal2] [--seeds 10] [--steps 300] [--rounds 1]
 
-All three ways train the same seeds of a task and test each on 10,000 samples: `regard compare`, which also draws
-its report; a loop in one process with PyTorch's default number of threads; and one process of one thread for each
-seed, with as many processes at a time as there are cores.
+All three methods train the same seeds of a task, and test each run on 10,000 samples: `regard compare`, which
+also draws its report; a loop in one process with PyTorch's default number of threads; and a process with one
+thread for each seed, with one process per core at a time.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def main() -> None:
-    """Train each task in all three ways, and print the times."""
+    """Train each task with all three methods, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
     parser.add_argument("--seeds", type=int, default=10)

@@ -1,10 +1,10 @@
-"""Measure memory and time of preparing a corpus and training on it, by size of the corpus.
+"""Measure the memory and time of preparing corpora of several sizes and training on them.
 
     python benchmarks/corpus_memory.py [--pairs 50000 5000000] [--steps 50]
 
-Writes synthetic pairs to files, and trains the tiny Transformer on each number of them, after preparing the
-vocabulary and the corpus. Each training runs in a separate process. Prints its peak memory (resident set) and the
-time of each part.
+The program writes corpora of synthetic pairs with the given sizes, prepares the vocabulary and the corpus, and
+trains the tiny Transformer on each corpus. Each training run has a separate process. The program prints the
+peak memory (resident set) and the time of each part.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def measure(train: list[str], steps: int, folder: str) -> None:
 
 
 def main() -> None:
-    """Measure each number of pairs, and print the table."""
+    """Measure each size of the corpus, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, nargs="+", default=[50_000, 5_000_000], help="numbers of pairs")
     parser.add_argument("--steps", type=int, default=50, help="training steps (default: 50)")
@@ -66,7 +66,7 @@ def main() -> None:
         *train, folder = args.worker
         measure(train, args.steps, folder)
         return
-    print("| pairs | files, MB | peak memory, MiB | ratio to the first, | preparing, s | training, s |")
+    print("| pairs | files, MB | peak memory, MiB | relative to the first row | preparation, s | training, s |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: |")
     first = None
     for pairs in args.pairs:

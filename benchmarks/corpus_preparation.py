@@ -2,8 +2,8 @@
 
     python benchmarks/corpus_preparation.py [--pairs 500000] [--cores 1 2]
 
-Writes synthetic pairs to files (see corpus_memory.py), and prepares them with the given number of cores. Then
-measures each stage of a chunk.
+The program writes synthetic pairs to files (see corpus_memory.py), and prepares them with each number of cores.
+The program then measures the stages of preparing a chunk.
 """
 
 import argparse
@@ -36,12 +36,15 @@ print(json.dumps({
     "memory": [usage.ru_maxrss / 1024 for usage in used],
 }))
 """
-"""Prepares a text, and prints seconds, CPU seconds for the corpus (of this process and of its children), and peak
-memory in MiB (of this process and of its largest child)."""
+"""A program that prepares a text, and prints wall-clock seconds, CPU seconds and peak memory in MiB.
+
+CPU time is for the corpus, in this process and in its child processes. Memory is for this process and for its
+largest child process.
+"""
 
 
 def texts(folder: Path, pairs: int) -> tuple[str, str]:
-    """Return the files of synthetic text with the given number of pairs; write them if they are missing."""
+    """Return the files of a synthetic text with the given number of pairs; write missing files."""
     files = (str(folder / f"{pairs}.source"), str(folder / f"{pairs}.target"))
     return files if all(Path(file).exists() for file in files) else write_pairs(folder, pairs)
 
@@ -64,7 +67,7 @@ def prepare(files: tuple[str, str], root: Path, cores: int) -> dict[str, Any]:
 def stages(files: tuple[str, str], root: Path) -> dict[str, float]:
     """Return the median CPU time of each stage of a chunk, in seconds.
 
-    The first ten chunks are left out, since most of their words are new.
+    The first ten chunks are excluded, because most of their words are new.
     """
     import numpy as np
 
@@ -93,8 +96,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, nargs="+", default=[500_000], help="numbers of pairs")
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2], help="numbers of cores")
-    parser.add_argument("--texts", help="folder for the texts, which reuses existing ones")
-    parser.add_argument("--only-whole", action="store_true", help="leave out the stages")
+    parser.add_argument("--texts", help="folder of the texts; existing texts are reused")
+    parser.add_argument("--only-whole", action="store_true", help="skip the measurement of the stages")
     args = parser.parse_args()
     print("| pairs | MB | cores | vocabulary, s | corpus, s | CPU, s | children, s | MiB | largest child, MiB |")
     print("| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |")

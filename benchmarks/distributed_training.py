@@ -2,10 +2,11 @@
 
     python benchmarks/distributed_training.py DATA [--rounds 3] [--steps 30] [--only steps|sharded]
 
-`DATA` is the folder of Multi30k's files. The first part times a step of the tiny Transformer on two processes of
-one thread and on one process of two threads, alternately. The second part takes a few steps of a base Transformer
-(width 512, 6 and 6 layers), replicated and `--sharded`. It prints each process's peak memory, its bytes of
-parameters, moments and average, and the time to write and read checkpoints. All processes run on this machine.
+`DATA` is the folder of Multi30k's files. The first part times a step of the tiny Transformer, alternately on
+two processes with one thread and on one process with two threads. The second part trains a base Transformer
+(width 512, 6 + 6 layers) for a few steps, replicated and `--sharded`. The program prints the peak memory of
+each process, the bytes of its parameters, moments and average, and the time to write and read checkpoints. All
+processes run on this machine.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def work(out: Path, flags: dict[str, Any], checkpoints: bool) -> None:
 
 
 def state_bytes(state: Any) -> int:
-    """Return this process's bytes of parameters, moments and average."""
+    """Return the bytes of parameters, moments and average in this process."""
     moments = [moment for moments in state.optimizer.moments.values() for moment in moments.values()]
     tensors = [*state.model.parameters(), *moments, *state.average.values()]
     return sum(local.numel() * local.element_size() for local in map(_local, tensors))
@@ -82,7 +83,7 @@ def _local(tensor: Any) -> Any:
 def measure(
     folder: Path, processes: int, threads: int, flags: dict[str, Any], *, checkpoints: bool = False
 ) -> list[dict[str, Any]]:
-    """Run a training on several processes, and return the measurements of each."""
+    """Train on several processes, and return the measurements of each process."""
     python = [sys.executable]
     if processes > 1:
         python += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
@@ -104,8 +105,8 @@ def steps(folder: Path, text: dict[str, Any], rounds: int, count: int) -> str:
     for (processes, threads), times in step_times.items():
         median = statistics.median(times)
         spread = f"{1000 * min(times):.0f} to {1000 * max(times):.0f}"
-        rows.append([f"{processes} of {threads}", f"{1000 * median:.0f}", spread, f"{first / median:.2f}"])
-    return markdown(["processes, of threads", "ms per step", "range", "ratio"], rows)
+        rows.append([f"{processes}, {threads}", f"{1000 * median:.0f}", spread, f"{first / median:.2f}"])
+    return markdown(["processes, threads per process", "ms per step", "range", "speed ratio"], rows)
 
 
 def sharded(folder: Path, text: dict[str, Any]) -> str:
@@ -128,8 +129,8 @@ def sharded(folder: Path, text: dict[str, Any]) -> str:
                 f"{largest['load']:.1f}",
             ]
         )
-    head = ["processes", "state, MB", "peak MB by process", "with checkpoints", "s per step"]
-    head += ["s to save", "with the model", "s to load"]
+    head = ["processes", "state, MB", "peak memory of each process, MB", "with checkpoints", "step, s"]
+    head += ["saving, s", "saving with the model, s", "loading, s"]
     return f"{parameters:,} parameters\n\n{markdown(head, rows)}"
 
 
@@ -139,7 +140,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, nargs="?", help="folder of Multi30k's files")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of measurement (default: 3)")
     parser.add_argument("--steps", type=int, default=30, help="steps per round (default: 30)")
-    parser.add_argument("--only", choices=["steps", "sharded"], help="one of the two tables")
+    parser.add_argument("--only", choices=["steps", "sharded"], help="measure only one of the two tables")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:

@@ -24,7 +24,10 @@ import regard
 
 CLOSE = 2e-5
 LENGTH, PROMPT, NEW = 13, 7, 6
-"""Tokens of an input, of a prompt, and generated after it: each more than any window or top-k of the configs."""
+"""Number of tokens of an input, of a prompt, and of the text generated after the prompt.
+
+Each number exceeds every window and top-k of the configs.
+"""
 MOST = 20_000_000
 """Largest number of parameters of a small model."""
 MAPPINGS = (
@@ -60,9 +63,9 @@ class Result:
     left_out: int = 0
     difference: float = 0.0
     unmasked: list[str] = field(default_factory=list)
-    """Records in which the fully masked input has weights, or a mask that allows a key."""
+    """Number of records in which the fully masked input has weights or a mask that allows a key."""
     checks: dict[str, str] = field(default_factory=dict)
-    """By check: yes, - (not applicable), or the problem."""
+    """Result of each check: yes, - (not applicable), or the problem."""
 
 
 def model_names() -> list[str]:
@@ -73,7 +76,7 @@ def model_names() -> list[str]:
 
 
 def find_classes(config: Any) -> list[Any]:
-    """Return the model classes for a config, those that generate first."""
+    """Return the model classes for a config, starting with the classes that can generate."""
     from transformers import PreTrainedModel
     from transformers.models.auto import modeling_auto
 
@@ -103,7 +106,7 @@ def find_classes(config: Any) -> list[Any]:
 
 @cache
 def choose_class(name: str) -> Any:
-    """Return the first class that builds a small model of a type; raises the error of the last one."""
+    """Return the first class that builds a small model of a type; raises the error of the last class."""
     error: Exception = NotImplementedError("no class of models reads it")
     for cls in find_classes(tiny_config(name)):
         try:
@@ -118,7 +121,7 @@ def choose_class(name: str) -> Any:
 
 
 def build(name: str, implementation: str = "") -> nn.Module:
-    """Build a small model with fixed random weights, large enough that heads differ."""
+    """Build a small model with random weights from a fixed seed, large enough that heads differ."""
     cls = choose_class(name)
     options = {"attn_implementation": implementation} if implementation else {}
     torch.manual_seed(0)
@@ -133,7 +136,7 @@ def build(name: str, implementation: str = "") -> nn.Module:
 
 
 def find_implementation(model: nn.Module) -> str:
-    """Return the attention implementation that a model chose."""
+    """Return the attention implementation that a model selected."""
     return str(getattr(model.config, "_attn_implementation", "") or "eager")
 
 
@@ -300,7 +303,7 @@ def distance(record: Any, reference: Tensor) -> float:
 
 
 def _layouts(reference: Tensor, weights: Tensor) -> Iterator[Tensor]:
-    """Yield a reference as (B, H, Tq, Tk), from folded heads, groups, weights with a sink, or windows."""
+    """Yield a reference converted to (B, H, Tq, Tk) from folded heads, groups, sinks or windows."""
     keys = weights.shape[-1]
     banded = reference.dim() == 4 and reference.shape[2] == weights.shape[1] and reference.shape[1] >= keys > 1
     if banded and weights.shape[2] == keys:
@@ -324,7 +327,7 @@ def _expand_windows(bands: Tensor, weights: Tensor) -> Tensor:
 
 
 def split_streams(name: str, reference: Tensor, records: Any) -> list[Tensor]:
-    """Return the parts of a reference with their own records: ProphetNet has several streams in a softmax."""
+    """Return the parts of a reference that have separate records: ProphetNet has several streams in a softmax."""
     count = sum(record_name.startswith(f"{name}.stream") for record_name in records)
     if not count:
         return [reference]
@@ -335,7 +338,7 @@ def split_streams(name: str, reference: Tensor, records: Any) -> list[Tensor]:
 
 
 def is_attention(name: str, weights: Tensor, batch: int) -> bool:
-    """Return whether the result of a softmax is over keys, and not over experts."""
+    """Return whether a softmax was computed over keys, and not over experts."""
     if re.search(r"router|gate|expert|moe\b|_hc$", name.rpartition(".")[2]):
         return False
     return weights.dim() > 3 or (len(weights) > batch and len(weights) % batch == 0)
@@ -362,7 +365,7 @@ class WrongError(Exception):
 
 
 def first_accepted_inputs(model: nn.Module, masked: str = "") -> dict[str, Any]:
-    """Return the first inputs that a model accepts; raises its first error if it accepts none."""
+    """Return the first inputs that a model accepts; raises its first error if the model accepts no inputs."""
     errors = []
     for inputs in make_inputs(model, masked):
         try:
@@ -380,7 +383,7 @@ def first_accepted_inputs(model: nn.Module, masked: str = "") -> dict[str, Any]:
 
 
 def run(model: nn.Module, inputs: dict[str, Any]) -> Any:
-    """Run a model with fixed random numbers."""
+    """Run a model with a fixed random seed."""
     torch.manual_seed(0)
     with torch.no_grad():
         return model(**inputs)
@@ -402,7 +405,7 @@ def compare_outputs(plain: Any, recorded: Any) -> None:
 def compare(
     result: Result, records: Any, references: list[tuple[str, Tensor]], messages: str, batch: int
 ) -> None:
-    """Match records and references; a warning must name each missing one."""
+    """Match records and references; a warning must name each reference without a record."""
     unmatched_records = dict(records)
     missing = []
     parts = [(name, part) for name, whole in references for part in split_streams(name, whole, records)]
@@ -488,7 +491,7 @@ def check_weights(result: Result, masked: str) -> None:
     ):
         raise WrongError("nothing recorded, nothing said")
     if "nothing was recorded" in messages:
-        result.why = "nothing is recorded, and a warning says so"
+        result.why = "no attention is recorded, and a warning reports this"
     elif "not recorded: " in messages:
         result.why = messages.partition("not recorded: ")[2].partition(" with weights")[0]
 
@@ -515,7 +518,7 @@ def check_implementation(result: Result, implementation: str) -> None:
 
 
 def check_generation(result: Result, **options: Any) -> None:
-    """Compare the rows of generated steps, beyond the window, with one pass without a cache."""
+    """Compare the rows of generated tokens, beyond the window, with one pass without a cache."""
     model: Any = build(result.name)
     if (
         not getattr(model, "can_generate", lambda: False)()
@@ -550,7 +553,7 @@ def check_generation(result: Result, **options: Any) -> None:
     if not isinstance(sequences, Tensor) or not isinstance(expected, Tensor):
         raise NotImplementedError
     if not torch.equal(expected, sequences):
-        raise WrongError("generates another sequence while it is recorded")
+        raise WrongError("the model generates another sequence while it is recorded")
     tokens_read = sequences[:, :-1]
     if is_encoder_decoder:
         whole_inputs = inputs | {"decoder_input_ids": tokens_read}
@@ -589,7 +592,7 @@ CHECKS: dict[str, Callable[[Result], None]] = {
 
 
 def examine(name: str) -> Result:
-    """Build one architecture, and run all checks on it."""
+    """Build a model of one architecture, and run all checks."""
     result = Result(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -603,7 +606,7 @@ def examine(name: str) -> Result:
             return result
         batch = len(next(iter(inputs.values())))
         if not any(is_attention(caller, weights, batch) for caller, weights in references):
-            result.status, result.why = "no attention", "it computes no softmax over keys"
+            result.status, result.why = "no attention", "the model computes no softmax over keys"
             return result
         for check, function in CHECKS.items():
             try:

@@ -2,9 +2,9 @@
 
     python benchmarks/explorer.py RUN [--users 50] [--seconds 20] [--pause 1.0]
 
-Starts `regard show RUN` in one process and all users in another. Each user submits an input, waits for the
-answer, pauses, and submits the next one. `--pause` is the mean pause in seconds. Every fourth input has a head
-ablated. Prints the number of answers and their latencies.
+The program starts `regard show RUN` in one process and all users in another process. Each user submits an
+input, waits for the answer, pauses, and submits the next input. `--pause` is the mean pause in seconds. Every
+fourth request disables a head. The program prints the number of answers and their latencies.
 """
 
 import argparse
@@ -54,10 +54,12 @@ async def load(address: str, users: int, seconds: float, pause: float) -> list[f
 def main() -> None:
     """Start the explorer, run the users, and print the latencies."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("run", help="a run's folder, or a task's name under --savepath")
+    parser.add_argument("run", help="folder of a run, or name of a task under --savepath")
     parser.add_argument("--users", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--pause", type=float, default=1.0, help="seconds between a user's requests, on average")
+    parser.add_argument(
+        "--pause", type=float, default=1.0, help="mean time between two requests of a user, in seconds"
+    )
     parser.add_argument("--savepath", default="models")
     args = parser.parse_args()
     command = [sys.executable, "-m", "regard", "show", args.run, "--savepath", args.savepath, "--no-browser"]
@@ -75,7 +77,7 @@ def main() -> None:
         "users": args.users,
         "pause": args.pause,
         "answers": len(latencies),
-        "a second": round(len(latencies) / args.seconds, 1),
+        "answers per second": round(len(latencies) / args.seconds, 1),
         "median ms": round(1000 * cuts[49], 1),
         "95 % ms": round(1000 * cuts[94], 1),
         "99 % ms": round(1000 * cuts[98], 1),

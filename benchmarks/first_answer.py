@@ -1,10 +1,11 @@
-"""Size and CPU time of the explorer's answer to a long text.
+"""Measure size and CPU time of the explorer's first response for a long text.
 
     python benchmarks/first_answer.py [--tokens 200] [--layers 6] [--heads 12]
 
-A BERT with random weights, wide as MiniLM (384), answers a text through `/api/attend`: bytes of the answer with
-the layer in view whole and the others as thumbnails, with all layers whole, and as numbers in JSON. CPU time is
-that of the process for one request, on one thread as `regard look` uses, the median of nine.
+A BERT with random weights and the width of MiniLM (384) reads a text through `/api/attend`. The program prints
+the bytes of three responses: the visible layer complete and the other layers as thumbnails, all layers
+complete, and all weights as numbers in JSON. CPU time is the time of the process for one request in one thread,
+as in `regard look`. The program prints the median of nine requests.
 """
 
 import argparse
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 def _model(layers: int, heads: int) -> torch.nn.Module:
-    """Build a BERT whose weights differ from key to key."""
+    """Build a BERT whose attention weights differ between keys."""
     width = -(-384 // heads) * heads
     config = transformers.BertConfig(
         vocab_size=WORDS,

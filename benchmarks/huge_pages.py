@@ -1,10 +1,11 @@
-"""Compare the speed of a long training with and without memory in huge pages (regard.fast.memory).
+"""Compare the speed of a long training run with and without memory in huge pages (regard.fast.memory).
 
     python benchmarks/huge_pages.py DATA [--steps 1500]
 
-DATA is the folder of `regard data multi30k`. Runs the same training, German to English with R-Drop, in two
-concurrent processes with one thread and one core each: one with huge pages, one with glibc's defaults. Prints the
-steps per second and the memory (resident set) of both for every hundred steps.
+DATA is the folder that `regard data multi30k` creates. The program trains the same model, German to English
+with R-Drop, in two concurrent processes with one thread and one core each. One process uses huge pages; the
+other uses the defaults of glibc. The program prints the steps per second and the memory (resident set) of both
+processes for every hundred steps.
 """
 
 import argparse
@@ -47,12 +48,12 @@ def measure(data: Path, steps: int, huge_pages: bool) -> list[tuple[float, float
 
 
 def resident() -> float:
-    """Return this process's resident memory in MiB."""
+    """Return the resident memory of this process in MiB."""
     return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
 
 
 def main() -> None:
-    """Run both trainings, and print the table."""
+    """Train in both processes, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument("--steps", type=int, default=1500, help="training steps (default: 1500, half an hour)")
@@ -71,8 +72,8 @@ def main() -> None:
         ]
         for index, ((default, a), (huge, b)) in enumerate(zip(results[False], results[True], strict=True))
     ]
-    speeds = ["steps/s, glibc's default", "huge pages", "ratio"]
-    print(markdown(["steps", *speeds, "memory, glibc's default, MiB", "huge pages"], rows))
+    speeds = ["steps/s: default of glibc", "huge pages", "ratio"]
+    print(markdown(["steps", *speeds, "memory, MiB: default of glibc", "huge pages"], rows))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python benchmarks/jax_loop.py TASK SEED        (called by primer.py --jax)
 
-A direct JAX implementation of the default model, optimizer and schedule of `regard train`: the query model, Adam
-and a cosine schedule. One compiled `lax.scan` runs all steps and draws their samples. The program shares no code
-with Regard, and runs in a separate environment without PyTorch.
+The program is a direct JAX implementation of the defaults of `regard train`: the query model, Adam and a cosine
+schedule. One compiled `lax.scan` runs all steps and draws their samples. The program shares no code with
+Regard, and runs in a separate environment without PyTorch.
 """
 
 import json
@@ -53,7 +53,7 @@ def draw(task: str, key: Array, size: int) -> tuple[Array, Array]:
 
 
 def begin(task: str, key: Array) -> Parameters:
-    """Initialize the parameters: matrices by Glorot's uniform distribution, all others with zero or one."""
+    """Initialize matrices by Glorot's uniform distribution, and all other parameters with zero or one."""
     spec, draws = TASKS[task], iter(jax.random.split(key, 32))
 
     def matrix(rows: int, columns: int) -> Array:
@@ -77,14 +77,14 @@ def begin(task: str, key: Array) -> Parameters:
 
 
 def normalised(p: Parameters, name: str, states: Array) -> Array:
-    """Return a layer normalisation of states (..., D)."""
+    """Return the layer normalization of states (..., D)."""
     centred = states - states.mean(-1, keepdims=True)
     scaled = centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
     return scaled * p[f"{name}.scale"] + p[f"{name}.shift"]
 
 
 def attend(p: Parameters, name: str, heads: int, query: Array, memory: Array) -> Array:
-    """Attend from (B, Tq, D) to memory (B, Tk, D), add the query, normalise."""
+    """Attend from (B, Tq, D) to memory (B, Tk, D), add the query, and normalize."""
 
     def split(states: Array, part: str) -> Array:
         if not heads:
@@ -122,7 +122,7 @@ def rate(task: str, step: Array) -> Array:
 
 
 def take_step(task: str, carry: Any, _: None) -> tuple[Any, Array]:
-    """Take one training step; return the next state, and the loss."""
+    """Run one training step; return the next state and the loss."""
     p, means, squares, key, step = carry
     key, now = jax.random.split(key)
     letters, targets = draw(task, now, BATCH)
@@ -149,12 +149,12 @@ def take_step(task: str, carry: Any, _: None) -> tuple[Any, Array]:
 
 @partial(jax.jit, static_argnums=(0, 2))
 def train(task: str, carry: Any, steps: int) -> tuple[Any, Array]:
-    """Take many steps in one compiled loop."""
+    """Run many training steps in one compiled loop."""
     return lax.scan(partial(take_step, task), carry, length=steps)
 
 
 def main() -> None:
-    """Train until 99 % of new samples are right, and time the loop alone; print both as JSON."""
+    """Train until an exact match of 99 % on new samples, and time the loop alone; print both results as JSON."""
     task, seed = sys.argv[1], int(sys.argv[2])
     drawn, tested, began = jax.random.split(jax.random.key(seed), 3)
     letters, targets = draw(task, tested, SAMPLES)
@@ -166,7 +166,7 @@ def main() -> None:
     while share < GOAL and steps < min(PATIENCE, TASKS[task]["steps"]):
         carry, _ = train(task, carry, EVERY)
         steps, share = steps + EVERY, float(right(carry[0]))
-    # One loop for all steps; it is compiled before timing.
+    # One loop for all steps, compiled before timing.
     length = TASKS[task]["steps"]
     jax.block_until_ready(train(task, carry, length))
     wall, cpu = time.perf_counter(), time.process_time()

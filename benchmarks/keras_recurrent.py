@@ -1,9 +1,9 @@
-"""Train a recurrent encoder-decoder written with Keras layers, one step after the other.
+"""Train a recurrent encoder-decoder that is written with Keras layers and computes one target step at a time.
 
 The model follows the common tutorial on attention in Keras. The encoder is a bidirectional LSTM. At each target
-step the previous state is repeated for every source step, concatenated, and scored by two dense layers and a
-softmax over time. An LSTM reads the context and the previous target; a dense layer reads its output. Keras runs
-on PyTorch here, so both sides use the same kernels.
+step, the previous decoder state is repeated and concatenated with every encoder state. Two dense layers and a
+softmax over time compute the weights. An LSTM reads the context and the previous target token. A dense layer
+reads the output of the LSTM. Keras uses the PyTorch backend, so Keras and Regard use the same kernels.
 """
 
 import os
@@ -17,9 +17,9 @@ os.environ["KERAS_BACKEND"] = "torch"
 def train(
     batches: list[tuple[np.ndarray, np.ndarray]], *, symbols: tuple[int, int], embedding: int, hidden: int
 ) -> list[float]:
-    """Train on batches of sources (B, Tx) and targets (B, Ty) of one shape; return the seconds of each batch.
+    """Train on equally shaped batches of sources (B, Tx) and targets (B, Ty); return the seconds of each batch.
 
-    `symbols` are the sizes of the source and target vocabulary. `hidden` is the width of the decoder; each
+    `symbols` contains the sizes of the source and target vocabularies. `hidden` is the width of the decoder; each
     direction of the encoder has half of it.
     """
     import keras

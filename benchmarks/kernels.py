@@ -1,9 +1,9 @@
-"""Compare the parts of a Transformer's training step with PyTorch's: loss, attention, positions, dropout.
+"""Compare implementations of the parts of a training step: loss, attention, positions, dropout.
 
     python benchmarks/kernels.py [--rounds 15]
 
-Times forward and backward passes on a CPU, with the shapes of a batch of 4,000 tokens of the tiny Transformer.
-The two implementations of a part alternate. Prints medians in milliseconds.
+The program times forward and backward passes on a CPU, with the shapes of a batch of 4,000 tokens of the tiny
+Transformer. The two implementations of a part alternate. The program prints medians in milliseconds.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def attentions(length: int) -> tuple[Work, Work]:
 
 
 def rotations(length: int) -> tuple[Work, Work]:
-    """Return rotary positions written with sines and cosines, and as a product of complex numbers."""
+    """Return rotary positions computed with sines and cosines, and as a product of complex numbers."""
     states = torch.randn(TOKENS // length, length, WIDTH, requires_grad=True)
     gradient = torch.randn(TOKENS // length, HEADS, length, WIDTH // HEADS)
     rotary = Rotary(WIDTH // HEADS)
@@ -104,7 +104,7 @@ def rotations(length: int) -> tuple[Work, Work]:
         even, odd = split_heads().unflatten(-1, (-1, 2)).unbind(-1)
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
 
-    # The gradient of a plain sum is constant, so the heads are multiplied with random numbers.
+    # The heads are multiplied by random numbers, because the gradient of a plain sum is constant.
     return lambda: (plain() * gradient).sum(), lambda: (rotary.rotate(split_heads()) * gradient).sum()
 
 
@@ -130,22 +130,24 @@ def compare(name: str, implementations: tuple[Work, Work], rounds: int) -> None:
 def main() -> None:
     """Run all measurements, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15, help="calls of each part (default: 15)")
+    parser.add_argument("--rounds", type=int, default=15, help="number of calls of each part (default: 15)")
     rounds = parser.parse_args().rounds
     torch.manual_seed(0)
     print("| part | PyTorch, ms | Regard, ms | ratio |\n| --- | ---: | ---: | ---: |")
     theirs, ours = losses()
     compare(f"cross-entropy over {SYMBOLS:,} symbols, float32", (theirs, ours), rounds)
-    compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
+    compare(f"cross-entropy over {SYMBOLS:,} symbols, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
     theirs, ours = disagreements()
     compare("cross-entropy of two passes with R-Drop, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
-    compare(f"softmax over {LENGTHS[0]} steps", softmaxes(LENGTHS[0]), rounds)
+    compare(f"softmax over {LENGTHS[0]} positions", softmaxes(LENGTHS[0]), rounds)
     for length in LENGTHS:
         theirs, ours = attentions(length)
-        compare(f"attention layer, {length} steps, float32", (theirs, ours), rounds)
-        compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
+        compare(f"attention layer, {length} positions, float32", (theirs, ours), rounds)
+        compare(
+            f"attention layer, {length} positions, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds
+        )
     for length in LENGTHS[:2]:
-        compare(f"rotary positions of all heads, {length} steps", rotations(length), rounds)
+        compare(f"rotary positions of all heads, {length} positions", rotations(length), rounds)
     compare("dropout", dropouts(), rounds)
 
 

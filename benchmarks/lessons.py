@@ -1,4 +1,4 @@
-"""Measure every run of the course over ten seeds, and store the ranges of its figures.
+"""Measure every run of the course over ten seeds, and store the ranges of their figures.
 
     python benchmarks/lessons.py [LESSON]
 

@@ -1,10 +1,10 @@
-"""Measure memory and time for a long input: a decoder-only model with 12 layers and 12 heads, 8,192 tokens.
+"""Measure memory and time of a decoder-only model with 12 layers and 12 heads for an input of 8,192 tokens.
 
     python benchmarks/long_inputs.py [--tokens 8192]
 
-`forward` is a plain forward pass. `record_long` records it and recomputes a row of weights. `page` runs
-`regard.look` and the requests of the explorer, generates one token, and writes the page. Each runs in a separate
-process, whose peak memory is measured.
+`forward` is a plain forward pass. `record_long` records the pass and computes one row of weights again. `page`
+runs `regard.look` and the requests of the explorer, generates one token, and writes the page. Each variant runs
+in a separate process, whose peak memory is measured.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WAYS = ("forward", "record_long", "page")
 
 
 def measure(way: str, tokens: int) -> None:
-    """Run one variant in this process."""
+    """Run a variant in this process."""
     import transformers
 
     torch.manual_seed(0)
@@ -57,7 +57,7 @@ def measure(way: str, tokens: int) -> None:
 
 
 def page(model: Any, tokens: int) -> None:
-    """Attend to a text of the given length with one generated token, and write the page."""
+    """Read a text of the given length, generate one token, and write the page with the attention."""
     words = {f"w{number}": number for number in range(1000)}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -20,14 +20,15 @@ def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
 
 
 def pages() -> list[Path]:
-    """Return the pages that hold tables: docs/explanation/results.md and docs/dev/results/*.md."""
+    """Return the pages with tables: docs/explanation/results.md and docs/dev/results/*.md."""
     return [DOCS / "explanation" / "results.md", *sorted(RESULTS.glob("*.md"))]
 
 
 def write_tables(tables: Mapping[str, str]) -> None:
     """Write each table between `<!-- table: NAME -->` and `<!-- end -->`, on the only page with this marker.
 
-    The text around the markers is not changed, so a table can be moved to another page with its two markers.
+    The text around the markers does not change, so you can move a table to another page together with its two
+    markers.
     """
     texts = {page: page.read_text() for page in pages()}
     for name, table in tables.items():

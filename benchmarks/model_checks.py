@@ -1,4 +1,4 @@
-"""Checks of every architecture in the table of `models`."""
+"""Checks of the architectures in the table of `models`."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -35,9 +35,9 @@ class Row:
     layers: int = 0
     difference: float = 0.0
     more: int = 0
-    """Recorded layers whose weights the model itself does not return."""
+    """Number of recorded layers whose weights the model itself does not return."""
     outcomes: dict[str, str] = field(default_factory=dict)
-    """By check: yes, - (not applicable), or the problem."""
+    """Result of each check: yes, - (not applicable), or the problem."""
 
     @property
     def right(self) -> bool:
@@ -53,7 +53,7 @@ class Wrapper(nn.Module):
         self.inner = nn.ModuleList(models)
 
     def forward(self, **inputs: Any) -> Any:
-        """Run every model, and return the output of the last one."""
+        """Run every model, and return the output of the last model."""
         return [model(**inputs) for model in self.inner][-1]
 
 
@@ -79,7 +79,7 @@ def _streams(weights: Tensor) -> Iterator[Tensor]:
 
 
 def distance(record: regard.Record, expected: Tensor) -> float:
-    """Return the largest difference of weights; a model may return windows, or the mean of heads."""
+    """Return the largest difference of weights; a model may return windows or the mean of its heads."""
     weights = record.weights
     if weights.shape[:3] != expected.shape[:3]:
         return float("inf")
@@ -96,7 +96,7 @@ def distance(record: regard.Record, expected: Tensor) -> float:
 
 
 def _bands(weights: Tensor, window: int) -> Tensor:
-    """Return only the keys in the window of each query, as Longformer returns them."""
+    """Return the weights of the keys in the window of each query, in the format of Longformer."""
     steps = torch.arange(weights.shape[2])
     keys = steps[:, None] - window // 2 + torch.arange(window)
     inside = (keys >= 0) & (keys < weights.shape[3])
@@ -121,13 +121,13 @@ def compare(records: Records, output: Any, row: Row) -> None:
     row.layers, row.more = len(records), len(unmatched)
     for record in unmatched.values():
         if not ((record.weights.sum(-1) - 1).abs() < 1e-4).all():
-            raise WrongError("rows that the model does not report do not sum to one")
+            raise WrongError("rows that the model does not return do not sum to one")
 
 
 def check_masks(records: Records) -> None:
-    """Raise `WrongError` if a masked key has weight, or an allowed key has none.
+    """Raise `WrongError` if the weight of a masked key is not zero, or the weight of an allowed key is zero.
 
-    Queries that may attend to nothing are ignored.
+    Queries that may attend to no key are ignored.
     """
     for name, record in records.items():
         mask = (
@@ -135,9 +135,9 @@ def check_masks(records: Records) -> None:
         )
         attends = mask.any(-1, keepdim=True)
         if (record.weights[~mask & attends] > 1e-30).any():
-            raise WrongError(f"{name}: something masked has weight")
+            raise WrongError(f"{name}: the weight of a masked key is not zero")
         if (record.weights[mask & attends] == 0).float().mean() > 0.01:  # a weight may round to zero in float32
-            raise WrongError(f"{name}: something that may be attended has none")
+            raise WrongError(f"{name}: weights of allowed keys are zero")
 
 
 def run(model: nn.Module, inputs: dict[str, Any], **options: Any) -> tuple[Any, Records]:
@@ -172,7 +172,7 @@ def check_weights(row: Row, padding: str) -> None:
         plain = model(**inputs)[0]
     output, records = run(model, inputs)
     if implementations(model) != before:
-        raise WrongError("the implementation is another one afterwards")
+        raise WrongError("the attention implementation changed")
     scale = max(float(plain.abs().max()), 1.0)
     if not float((output[0] - plain).abs().max()) <= CLOSE * scale:
         raise WrongError(f"the output is off by {float((output[0] - plain).abs().max()):.1g}")
@@ -181,7 +181,7 @@ def check_weights(row: Row, padding: str) -> None:
 
 
 def runs_as_written(model: Any, inputs: dict[str, Any]) -> bool:
-    """Return whether a model runs with FlexAttention that is not compiled: some architectures do not."""
+    """Return whether a model runs with uncompiled FlexAttention, which fails for some architectures."""
     with torch.no_grad(), torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -204,7 +204,7 @@ def check_implementation(row: Row, name: str) -> None:
         raise NotImplementedError
     _, records = run(model, inputs)
     if implementations(model) != before:
-        raise WrongError("the implementation is another one afterwards")
+        raise WrongError("the attention implementation changed")
     compare(records, reference_output(row.architecture, inputs), row)
 
 
@@ -216,21 +216,21 @@ def check_inside(row: Row) -> None:
         _, records = run(wrapper, inputs)
         compare(records, reference_output(row.architecture, inputs), row)
         if not all(name.startswith(("inner.0", "module")) for name in records):
-            raise WrongError("names do not say where the model is")
+            raise WrongError("names do not contain the path of the model")
 
 
 def check_repeated(row: Row) -> None:
-    """Check that each run of a layer that runs twice has its own record."""
+    """Check that a layer that runs twice has a record for each call."""
     inputs = make_inputs(row.architecture)
     model = build(row.architecture)
     _, once = run(Wrapper(model), inputs)
     _, twice = run(Wrapper(model, model), inputs)
     if len(twice) != 2 * len(once) or not any("#" in name for name in twice):
-        raise WrongError(f"{len(once)} records once, {len(twice)} twice")
+        raise WrongError(f"{len(once)} records of one call, {len(twice)} records of two calls")
     weights = [record.weights for record in twice.values()]
     for first, second in zip(weights[: len(once)], weights[len(once) :], strict=True):
         if not torch.equal(first, second):
-            raise WrongError("the second run is another one")
+            raise WrongError("the records of the second call differ")
 
 
 def check_mixed(row: Row) -> None:
@@ -242,14 +242,14 @@ def check_mixed(row: Row) -> None:
     before = implementations(both)
     _, records = run(both, inputs)
     if implementations(both) != before:
-        raise WrongError("an implementation is another one afterwards")
+        raise WrongError("an attention implementation changed")
     compare(_beginning(records, "inner.0"), reference_output(row.architecture, inputs), row)
     try:
         with regard.record(both):
             raise KeyError
     except KeyError:
         if implementations(both) != before:
-            raise WrongError("an implementation is another one after an exception") from None
+            raise WrongError("an attention implementation changed after an exception") from None
 
 
 def _beginning(records: Records, prefix: str) -> Any:
@@ -257,7 +257,7 @@ def _beginning(records: Records, prefix: str) -> Any:
 
 
 def check_generation(row: Row, strategy: str) -> None:
-    """Compare the records of single steps with one pass over the whole result."""
+    """Compare the records of single decoding steps with one pass over the whole result."""
     architecture = row.architecture
     writes_text = architecture.category in ("decoder", "encoder-decoder") or architecture.name == "whisper"
     if not architecture.generates or not writes_text:
@@ -281,7 +281,7 @@ def check_generation(row: Row, strategy: str) -> None:
 
 
 def check_excuse(row: Row) -> str:
-    """Return "yes" if an unsupported model gives a warning, and the same output as without recording."""
+    """Return "yes" if recording an unsupported model prints a warning and does not change the output."""
     inputs, model = make_inputs(row.architecture), build(row.architecture)
     with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -2,10 +2,11 @@
 
     python benchmarks/models.py [--only NAME ...] [--out docs]
 
-docs/reference/models.md lists the architectures by result; docs/dev/architectures.md has all checks. Each
-architecture is a small random model, built from its config without a download. The weights of `regard.record` are
-compared with those that a copy of the model returns (`eager`, `output_attentions`). All other architectures of
-the installed transformers are tested with fewer checks and a different reference: see `every_architecture`.
+docs/reference/models.md lists the architectures by result; docs/dev/architectures.md shows all checks. Each
+architecture is a small random model, built from its config without a download. The weights of `regard.record`
+are compared with the weights that a copy of the model returns (`eager`, `output_attentions`). All other
+architectures of the installed transformers are tested with fewer checks and a different reference: see
+`every_architecture`.
 """
 
 import argparse
@@ -24,26 +25,27 @@ from small_models import ARCHITECTURES
 
 HEADER = """# Checks of recorded architectures
 
-[Recorded architectures](../reference/models.md) is the list for users.
+[Recorded architectures](../reference/models.md) is the page for users.
 
 `make models` tests `regard.record` on small random models of {count} Hugging Face architectures
-(transformers {transformers}, PyTorch {torch}). No model is downloaded. A copy of each model reports its own
-attention (`attn_implementation="eager"`, `output_attentions=True`), and the records must equal it. {right} of
-{count} pass every check; the others are named below the table. Some models use their own attention code.
-Their records come from the same report, so the checks cover names, masks and generation only.
+(transformers {transformers}, PyTorch {torch}). No model is downloaded. A copy of each model returns its own
+attention weights (`attn_implementation="eager"`, `output_attentions=True`), and the recorded weights must be
+equal. {right} of {count} architectures pass every check; the others are listed below the table. For models with
+their own attention code, Regard records the weights that the model returns, so the checks cover only names,
+masks and generation.
 
 | column | check |
 | --- | --- |
-| Layers | records of one pass; *+n*: layers that the model itself does not report |
+| Layers | number of records in one pass; *+n*: layers whose weights the model does not return |
 | Off by | largest difference of any weight in all checks, in float32 |
 | padding right, left | weights, masks and outputs of padded batches |
-| eager, sdpa, flex | each attention implementation that the model accepts; the setting stays unchanged |
-| inside | the model as a part of another module, and in `DataParallel` |
+| eager, sdpa, flex | each attention implementation that the model accepts; the setting does not change |
+| inside | the model inside another module, and in `DataParallel` |
 | repeated | two calls give two records for each layer |
-| mixed | beside a copy with another implementation, and after an exception |
-| greedy, sampling, beams | records of generation with a cache equal one pass over the result |
+| mixed | together with a copy that has another implementation, and after an exception |
+| greedy, sampling, beams | records of generation with a cache equal the records of one pass over the result |
 
-`-`: does not apply. G: groups of heads share their keys. W: some layers see a window.
+`-`: does not apply. G: groups of heads share their keys. W: some layers have a sliding window.
 
 """
 
@@ -78,8 +80,9 @@ details.
 
 ## Checked in depth
 
-Weights, masks and outputs of these {right} architectures equal the model's own report: with padding, with every
-implementation of attention, inside of other modules, and during generation.
+For these {right} architectures, recorded weights equal the weights that the model returns, recorded masks agree
+with the weights, and outputs do not change. The tests cover padding, every implementation of attention, use
+inside other modules, and generation.
 
 | kind | architectures |
 | --- | --- |
@@ -88,14 +91,14 @@ OTHERS = """
 ## Checked against every softmax
 
 All {count} config types of transformers were built with small sizes where possible. A hook on every softmax and
-every call of PyTorch's fused kernel gives the reference, independently of Regard. Regard records {wrong} types
-wrongly, and these {exact} types exactly:
+on every call of PyTorch's fused kernel provides reference weights, independently of Regard. Regard records
+{wrong} types incorrectly. Regard records these {exact} types exactly:
 
 """
 LISTS = {
-    "warned": "Some attention is not recorded, and a warning names it:",
-    "no attention": "Without softmax attention:",
-    "not built": "Not tested, because the program could not build a small model or its inputs:",
+    "warned": "Some attention of these types is not recorded, and a warning names the modules:",
+    "no attention": "These types have no softmax attention:",
+    "not built": "These types were not tested, because the program could not build a small model or its inputs:",
 }
 """Introductions of the lists of architectures by status."""
 
@@ -142,46 +145,48 @@ def notes_of(rows: list[Row]) -> list[str]:
     return [f"- **{row.architecture.name}**: {row.architecture.note}" for row in rows if row.architecture.note]
 
 
-WITHOUT = "Not recorded (`record` warns):"
+WITHOUT = "Not recorded (`regard.record` prints a warning):"
 
 
 EVERY = """
 ## Every architecture
 
-All {count} config types of transformers {transformers}, built with small sizes (`benchmarks/tiny_configs.py`):
-**{exact} exact**, **{warned} warned** (some attention is not recorded, and a warning names it with its cause),
-{wrong} wrong, {none} without softmax attention, {unbuilt} not built. No check ends in a traceback, and nothing is
-missing silently. {both} of these are also in the table above.
+All {count} config types of transformers {transformers} were built with small sizes
+(`benchmarks/tiny_configs.py`): **{exact} exact**, **{warned} warned** (some attention is not recorded, and a
+warning names the module and the reason), {wrong} wrong, {none} without softmax attention, {unbuilt} not built.
+No check ends with a traceback, and no attention is omitted without a warning. {both} of these types are also in
+the table above.
 
-The reference is independent of Regard: a copy of the model runs while a hook stores every softmax, and every call
-of PyTorch's fused kernel (computed in float64), with its module. The record must contain or name each of them.
+The reference is independent of Regard. A copy of the model runs while a hook stores the result of every softmax
+and the weights of every call of PyTorch's fused kernel (computed in float64), with the calling module. Each of
+these results must be in the records, or a warning must name its module.
 
 | column | check |
 | --- | --- |
-| Layers | records of one pass |
-| Not recorded | modules in `records.left_out`: layers of hybrid models without softmax attention |
-| plain | weights and output for 13 tokens, where windows, chunks and top-k of the configs are 4 |
-| right, left | the same with padding |
-| row | the second input is fully masked: the output is unchanged, and that input has no weights, except in the \
-models that are listed below the table |
-| eager | weights and output with that implementation |
-| generate | 6 tokens after 7, beyond the window, against one pass without a cache |
+| Layers | number of records in one pass |
+| Not recorded | number of modules in `records.left_out`: layers of hybrid models without softmax attention |
+| plain | weights and output for 13 tokens; windows, chunks and top-k of the configs are 4 |
+| right, left | weights and output with padding |
+| row | the second input is fully masked: the output does not change, and the weights of this input are zero, \
+except in the models that are listed below the table |
+| eager | weights and output with the eager implementation |
+| generate | 6 tokens generated after 7, beyond the window, compared with one pass without a cache |
 
-`-`: does not apply, or the model itself computes something else with its cache.
+`-`: does not apply, or the model itself computes another result with its cache.
 
 """
 CAUSES = {
     r"requires the (\w+) library": "need the library {}, which is not installed",
     r"no class of models reads it": "are configs of a part, or of a composite without a model class",
     r"no inputs are known|missing \d+ required|forward\(\) missing|Exactly 1|exactly one of|have to specify"
-    r"|cannot be `?None|NoneType|Expected 5|5D tensor": "need inputs that the checks do not make",
-    r"parameters in its smallest": "are too large in the sizes derived here",
+    r"|cannot be `?None|NoneType|Expected 5|5D tensor": "need inputs that the checks do not create",
+    r"parameters in its smallest": "are too large in the smallest sizes that the rules can derive",
 }
-"""Causes to print, by a pattern of the error that stopped a build."""
+"""Reasons to print, by a pattern of the error that stopped a build."""
 
 
 def every_table(results: list[Result], both: int) -> str:
-    """Return the section on all architectures: a table, and lists of those not in it."""
+    """Return the section on all architectures: a table, and lists of the architectures outside the table."""
     import transformers
 
     counts = Counter(result.status for result in results)
@@ -206,7 +211,7 @@ def every_table(results: list[Result], both: int) -> str:
             ]
             cells = [result.name, result.kind, str(result.layers), str(result.left_out or ""), difference, *marks]
             lines.append(f"| {' | '.join([*cells, result.status])} |")
-    lines += ["", "Warned, with the first module or the cause:", ""]
+    lines += ["", "Types with a warning, with the first module or the reason:", ""]
     lines += [f"- **{result.name}**: {result.why}" for result in results if result.status == "warned"]
     wrong = [result for result in results if result.status == "wrong"]
     if wrong:
@@ -217,11 +222,11 @@ def every_table(results: list[Result], both: int) -> str:
         ]
     unmasked = [result.name for result in results if result.unmasked]
     if unmasked:
-        lines += ["", "The model itself gives weights to a fully masked input:", ""]
+        lines += ["", "In these types, the model itself gives weights to a fully masked input:", ""]
         lines.append(", ".join(unmasked) + ".")
-    lines += ["", "Without softmax attention:", ""]
+    lines += ["", "These types have no softmax attention:", ""]
     lines.append(", ".join(result.name for result in results if result.status == "no attention") + ".")
-    lines += ["", "Not built, with the reason:", ""]
+    lines += ["", "These types were not built. They", ""]
     groups: dict[str, list[str]] = {}
     for result in results:
         if result.status == "not built":

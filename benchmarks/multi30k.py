@@ -30,7 +30,7 @@ class Setting:
     data: Path
     """Folder of Multi30k's files."""
     folder: Path
-    """Folder of files that the programs share."""
+    """Folder of files that all programs use."""
     threads: int
     steps: int
     """Timed training steps."""
@@ -94,7 +94,7 @@ def marian(symbols: int) -> Any:
 def joeynmt_files(
     here: Path, data: Path, vocabulary: Any, threads: int, *, validated: int | None = None
 ) -> dict[str, Any]:
-    """Write the text as subwords, and return a configuration without a schedule.
+    """Write the text as subwords, and return a configuration of JoeyNMT without a schedule.
 
     `validated` limits the number of validation pairs.
     """
@@ -139,7 +139,7 @@ def joined(path: Path) -> list[str]:
 
 
 def train(data: Path, runs: Path, languages: tuple[str, str], flags: dict[str, Any]) -> Any:
-    """Train Regard in lower case, or continue, in a folder named by the flags; return the run."""
+    """Train or continue a lower-case run of Regard in a folder that is named by the flags; return the run."""
     import regard
     from regard.training import RunFolder
 
@@ -151,7 +151,7 @@ def train(data: Path, runs: Path, languages: tuple[str, str], flags: dict[str, A
 
 
 def best_validation(run: Any) -> float:
-    """Return the best BLEU of a training's validations, which is that of the kept model."""
+    """Return the best validation BLEU of a run, which is the BLEU of the stored model."""
     return max(line["bleu"] for line in run.metrics if "bleu" in line)
 
 

@@ -1,4 +1,4 @@
-"""Convert the weights of Regard's post-norm Transformer to MarianMT and JoeyNMT, so that all translate alike."""
+"""Convert the weights of Regard's post-norm Transformer to MarianMT and JoeyNMT."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ JOEYNMT_ORDER = (UNKNOWN, PAD, BOS, EOS)
 
 
 def for_marian(model: Transformer, steps: int) -> dict[str, Tensor]:
-    """Return the state of `MarianMTModel` with `steps` positions."""
+    """Return the state dict of `MarianMTModel` with `steps` positions."""
     shared = model.target_embedding.weight
     positions = _positions(model, steps)
     state = {
@@ -37,7 +37,7 @@ def for_marian(model: Transformer, steps: int) -> dict[str, Tensor]:
 
 
 def for_joeynmt(model: Transformer, steps: int) -> dict[str, Tensor]:
-    """Return the state of JoeyNMT's model, whose vocabulary is in `JOEYNMT_ORDER`."""
+    """Return the state dict of JoeyNMT's model, whose vocabulary is in `JOEYNMT_ORDER`."""
     order = torch.tensor([*JOEYNMT_ORDER, *range(len(JOEYNMT_ORDER), len(model.target_embedding.weight))])
     shared = model.target_embedding.weight[order]
     names = ("src_embed.lut.weight", "trg_embed.lut.weight", "decoder.output_layer.weight")
@@ -85,7 +85,7 @@ def _layer(name: str) -> str:
 
 
 def _linears(module: Any, prefix: str, names: dict[str, str]) -> dict[str, Tensor]:
-    """Return weights and biases, zero where Regard has none."""
+    """Return weights and biases, with zeros for parameters that Regard does not have."""
     state = {}
     for own, other in names.items():
         linear = getattr(module, own)

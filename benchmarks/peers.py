@@ -27,7 +27,7 @@ def peers_parser(description: str) -> argparse.ArgumentParser:
 
 
 def run(command: list[str], threads: int) -> dict[str, Any]:
-    """Run a process without a GPU, and return the JSON of its last line."""
+    """Run a process without a GPU, and return the JSON value of its last line."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     environment["CUDA_VISIBLE_DEVICES"] = ""
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -38,12 +38,12 @@ def run(command: list[str], threads: int) -> dict[str, Any]:
 
 
 def joeynmt_python(folder: Path) -> Path:
-    """Return the Python of JoeyNMT's virtual environment; create it if it is missing."""
+    """Return the Python executable of JoeyNMT's virtual environment; create a missing environment."""
     return _python(folder, "JoeyNMT", NEEDS)
 
 
 def jax_python(folder: Path) -> Path:
-    """Return the Python of JAX' virtual environment; create it if it is missing."""
+    """Return the Python executable of the virtual environment for JAX; create a missing environment."""
     return _python(folder, "JAX", JAX)
 
 

@@ -1,7 +1,7 @@
 """A direct PyTorch implementation of the primer's tasks: the eager baseline of `primer.py`.
 
-It has NumPy one-hot samples, an explicit softmax, and PyTorch's default Adam (not fused) at the primer's constant
-rate. It shares no code with Regard.
+The program uses NumPy one-hot samples, an explicit softmax, and PyTorch's default Adam (not fused) at the
+primer's constant rate. The program shares no code with Regard.
 """
 
 import math
@@ -37,7 +37,7 @@ def next_batch(task: str, size: int, random: np.random.Generator) -> tuple[Tenso
 
 
 class PlainAttention(nn.Module):
-    """Attention, residual and normalisation; `heads` 0: one head without projections."""
+    """Attention, residual and normalization; `heads=0` is one head without projections."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class PlainModel(nn.Module):
 
 
 def train(task: str, seed: int) -> Iterator[PlainModel]:
-    """Train without end; yield the model after each step."""
+    """Train without a limit; yield the model after each step."""
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     model = PlainModel(task)

@@ -2,11 +2,12 @@
 
     python benchmarks/primer.py [--repeats 3] [--jax [FOLDER]] [--json FILE]
 
-For each task and repeat, Regard and the plain loop train alternately in separate processes. The program measures
-wall and processor time from the start of the process, imports included, until 99 % of 2000 new samples are
-exactly right. It also measures steps per second, without the first 50. Both are evaluated every 50 steps, and the
-time of the evaluation is subtracted. Regard writes its run to disk as `regard train` does. `--jax` adds the time
-of a step of `jax_loop.py` without compilation; it creates an environment for JAX in .venv/jax or FOLDER.
+For each task and repeat, Regard and the plain loop train alternately in separate processes. The program
+measures wall-clock and processor time from the start of the process, including imports, until an exact match of
+99 % on 2,000 new samples. The program also measures steps per second, without the first 50 steps. Both programs
+evaluate the model every 50 steps, and the time of the evaluation is subtracted. Regard writes its run to disk
+as `regard train` does. `--jax` adds the time of a step of `jax_loop.py` without compilation, and creates an
+environment for JAX in .venv/jax or FOLDER.
 """
 
 import argparse
@@ -30,11 +31,11 @@ TASKS = {
 }
 EVERY, SAMPLES, GOAL = 50, 2000, 0.99
 PATIENCE = 20_000
-"""Steps after which a program that has not reached the goal is stopped."""
+"""Number of steps after which a program stops if it has not reached the goal."""
 
 
 class Stopwatch:
-    """Time since the process began, without the time spent in `evaluate`."""
+    """Time since the start of the process, without the time of `evaluate`."""
 
     def __init__(self, imports: tuple[float, float]) -> None:
         self.wall, self.cpu = imports
@@ -42,10 +43,10 @@ class Stopwatch:
         self.steps = 0
         self.loop_began = time.perf_counter()
         self.warm = (0.0, 0.0)
-        """Wall and processor time after the first steps, which warm up."""
+        """Wall-clock and processor time after the first steps, which are a warm-up."""
 
     def evaluate(self, model: Any, inputs: Any, targets: Any) -> dict[str, Any] | None:
-        """Evaluate after 50 more steps; return the measurements once the goal is reached or hopeless."""
+        """Evaluate every 50 steps; return the measurements at the goal or at the maximum number of steps."""
         import torch
 
         began = time.perf_counter(), time.process_time()
@@ -78,7 +79,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     from regard.training import SingleLearner, create_run, limit_threads, make_config, start, train_steps
 
     class DoneError(Exception):
-        """Carries the measurements out of the training."""
+        """Passes the measurements out of the training loop."""
 
     watch = Stopwatch((time.perf_counter() - began, time.process_time()))
     config = make_config(task, {**TASKS[task], "seed": seed}).resolved()
@@ -124,7 +125,7 @@ def train_plain(task: str, seed: int, began: float) -> dict[str, Any]:
 
 
 def measure(program: str, task: str, seed: int, jax: Path | None) -> dict[str, Any]:
-    """Run one program in a separate process."""
+    """Run a program in a separate process."""
     command = [sys.executable, __file__, "--child", program, task, str(seed)]
     if program == "jax":
         command = [str(jax), str(HERE / "jax_loop.py"), task, str(seed)]
@@ -157,13 +158,13 @@ COLUMNS = [
     ("wall", ".1f", OURS),
     ("cpu", ".1f", OURS),
 ]
-"""Key of the measurement, its format, and the programs that have it."""
+"""Key of a measurement, its format, and the programs that report it."""
 
 
 def head(jax: bool) -> str:
-    """Return the head of the table."""
+    """Return the header of the table."""
     names = "plain | JAX | ours" if jax else "plain | ours"
-    head = f"| task | steps/s: {names} | CPU ms a step: {names} | ratio | steps to 99 %: {names} "
+    head = f"| task | steps/s: {names} | CPU ms per step: {names} | ratio | steps to 99 %: {names} "
     head += "| wall s to 99 %: plain | ours | ratio | CPU s to 99 %: plain | ours | ratio |"
     return head + "\n| --- |" + " ---: |" * (head.count("|") - 2)
 

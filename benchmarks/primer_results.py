@@ -2,8 +2,8 @@
 
     python benchmarks/primer_results.py [--seeds 10] [--cache FILE]
 
-Starts one process of one thread for each core. Each result is stored in the cache (default:
-docs/dev/results/results.json), so an interrupted run continues where it stopped. Tables are written between the
+The program starts one process with one thread for each core. Each result is stored in the cache (default:
+docs/dev/results/results.json), so an interrupted program can be continued. Tables are written between the
 markers `<!-- table: NAME -->` and `<!-- end -->` of these pages; the text around them is not changed.
 """
 
@@ -24,24 +24,24 @@ TASKS: dict[str, dict[str, Any]] = {
     "signal": {"pos_enc": True},
     "signal2": {},
 }
-"""Flags of each task in its document."""
+"""Flags of each task in the primer."""
 WITHOUT: dict[str, dict[str, Any]] = {
     "regard": {},
     "constant rate": {"warmup": None},
     "output layer at the common rate": {"output_lr": 1.0},
     "Adam's usual betas 0.9, 0.999": {"betas": (0.9, 0.999)},
 }
-"""Recipe regard, and its ablations."""
+"""The recipe regard and its ablations."""
 LENGTHS = range(1, 11)
 
 
 def job(task: str, seed: int, recipe: str = "regard", **flags: Any) -> Flags:
-    """Return the flags of one training."""
+    """Return the flags of a training run."""
     return {"task": task, "seed": seed, "recipe": recipe, **flags}
 
 
 def jobs_of(seeds: range) -> list[Flags]:
-    """Return all trainings of the tables, the quick ones first."""
+    """Return the flags of all training runs of the tables, starting with the fastest."""
     wanted = [
         *(
             job(task, seed, recipe, **flags)
@@ -69,7 +69,7 @@ def jobs_of(seeds: range) -> list[Flags]:
 
 
 def measure(flags: Flags) -> dict[str, Any]:
-    """Train one model, and measure it on the samples of its own seed."""
+    """Train a model, and measure it on samples that are drawn with the seed of the model."""
     from regard.training import RECIPES
 
     whole = RECIPES["regard"]()
@@ -84,7 +84,7 @@ def measure(flags: Flags) -> dict[str, Any]:
 
 
 def figures_of(flags: Flags) -> dict[str, Any]:
-    """Train one model with a recipe of the package, and return its figures."""
+    """Train a model with a recipe of the package, and return its figures."""
     import regard
 
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ def figures_of(flags: Flags) -> dict[str, Any]:
             "exact_match": report.exact_match,
             "heads": report.relevance.heads,
             "uniform": report.relevance.uniform,
-            # The mean loss of the hundred steps before each mark: one batch alone is noisy.
+            # The mean loss of the hundred steps before each mark, because the loss of a single batch is noisy.
             "loss": {
                 str(mark): statistics.mean(m["loss"] for m in run.metrics if mark - 100 < m["step"] <= mark)
                 for mark in range(every, run.step + 1, every)
@@ -110,9 +110,9 @@ def figures_of(flags: Flags) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure all trainings that are not in the cache yet, and write the tables."""
+    """Measure all training runs that are not in the cache yet, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=10, help="seeds of each training (default: 10)")
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of each variant (default: 10)")
     parser.add_argument("--cache", type=Path, default=RESULTS / "results.json", help="file of measurements")
     args = parser.parse_args()
     seeds = range(args.seeds)
@@ -123,17 +123,17 @@ def main() -> None:
 def rows(
     results: Results, seeds: Iterable[int], task: str, recipe: str = "regard", **flags: Any
 ) -> list[dict[str, Any]]:
-    """Return the measurements of one training for all seeds."""
+    """Return the measurements of a training run for all seeds."""
     return [results[key_of(job(task, seed, recipe, **flags))] for seed in seeds]
 
 
 def percent(share: float) -> str:
-    """Format a share with two decimals."""
+    """Format a fraction as a percentage with two decimals."""
     return f"{share:.2%}"
 
 
 def reliability(results: Results, seeds: range) -> str:
-    """Table of exact match of each task at its defaults, with both recipes."""
+    """Table of exact match of each task with its defaults and both recipes."""
     body = []
     for task, flags in {**TASKS, "difference, alone": {}}.items():
         name = task.split(",")[0]
@@ -201,7 +201,7 @@ def without(results: Results, seeds: range) -> str:
 
 
 def by_length(results: Results, seeds: range) -> str:
-    """Table of exact match at each length: minimum over the seeds, trained at one length and over all lengths."""
+    """Table of the minimum exact match at each length, after training on one length and on all lengths."""
     body = []
     for task, flags in TASKS.items():
         for name, all_flags in ((task, flags), (f"{task} `--vary_len`", {**flags, "vary_len": True})):

@@ -2,8 +2,8 @@
 
     python benchmarks/recording_cost.py [--tokens 64]
 
-The baselines are the model itself and, if it is installed, BertViz. Prints medians of processor seconds on one
-thread.
+The baselines are the model without recording and, if installed, BertViz. The program prints medians of
+processor seconds in one thread.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def seconds(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
 
 
 def recording(model: Any, inputs: Any) -> None:
-    """Print the cost of recording."""
+    """Print the time of passes with and without recording."""
     eager = type(model)(model.config)
     eager.load_state_dict(model.state_dict())
     eager.set_attn_implementation("eager")
@@ -51,13 +51,13 @@ def recording(model: Any, inputs: Any) -> None:
         "eager, output_attentions=True": lambda: eager(inputs, output_attentions=True),
     }
     medians = seconds(*ways.values())
-    print("| pass | seconds | ratio to the plain pass |\n|---|---|---|")
+    print("| pass | seconds | relative to the pass without recording |\n|---|---|---|")
     for name, median in zip(ways, medians, strict=True):
         print(f"| {name} | {median:.3f} | {median / medians[0]:.2f} |")
 
 
 def showing(model: Any, inputs: Any, tokens: list[str]) -> None:
-    """Print the cost of a page and of a picture."""
+    """Print the time of writing a page and a picture."""
     with regard.record(model) as records:
         model(inputs)
     weights = tuple(layer.weights for layer in records.values())

@@ -2,9 +2,9 @@
 
     python benchmarks/recurrent.py [--steps 300] [--rounds 3] [--joeynmt FOLDER]
 
-All use the same samples, symbols, sizes, batches and threads. They run alternately in separate processes; the
-tables have medians. JoeyNMT pins older versions of its dependencies, so the program first creates a virtual
-environment for it (in .venv/joeynmt or FOLDER). Needs the extra peers.
+All programs use the same samples, symbols, sizes, batches and threads. The programs run alternately in separate
+processes, and the tables show medians. JoeyNMT requires older versions of its dependencies, so the program
+first creates a virtual environment for JoeyNMT in .venv/joeynmt or FOLDER. The program needs the extra peers.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from peers import joeynmt_config, joeynmt_python, joeynmt_text, peers_parser, ru
 
 EMBEDDING, HIDDEN, BATCH, TESTED = 64, 128, 64, 1000
 TASKS = ("dates", "reverse")
-"""Long sources with short targets; and sources and targets of up to 20 symbols, as in JoeyNMT's first example."""
+"""Dates has long sources and short targets. Reverse has sources and targets of up to 20 symbols."""
 EVERY = 50
 """Steps of one measurement."""
 KERAS_STEPS = 30
-"""Training steps of Keras' loop, which is slow."""
+"""Training steps of the Keras loop, which is slow."""
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "Bahdanau: additive, context into the cell": (
         {"score": "additive", "context": "cell"},
@@ -37,8 +37,11 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "Luong without": ({"score": "general", "context": "output"}, {"attention": "luong", "input_feeding": False}),
 }
-"""By name: Regard's flags, and JoeyNMT's decoder. JoeyNMT's Bahdanau decoder scores with the current state,
-and feeds a layer of context and state to its cell; Regard follows the paper."""
+"""Regard's flags and JoeyNMT's decoder, by name.
+
+In JoeyNMT's Bahdanau decoder, the current state is the query, and the cell reads a layer of context and state.
+Regard follows the paper.
+"""
 
 
 def train_regard(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
@@ -190,10 +193,10 @@ def main() -> None:
                     plain.append(worker(task, "keras", min(args.steps, KERAS_STEPS)))
             print(row(task, name, "JoeyNMT", theirs, regard), flush=True)
             if plain:
-                print(row(task, name, "Keras' layers in a loop", plain, regard), flush=True)
+                print(row(task, name, "Keras layers in a loop", plain, regard), flush=True)
 
 
-HEAD = """| task | decoder | peer | training, target tokens/s: peer | Regard | ratio \
+HEAD = """| task | decoder | other program | training, target tokens/s: other | Regard | ratio \
 | greedy, sentences/s: peer | Regard | ratio | beam 5: peer | Regard | ratio | exact match: peer | Regard |
 | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
 

@@ -2,8 +2,8 @@
 
     python benchmarks/recurrent_results.py [--runs comparisons]
 
-`regard.sweep` keeps runs and measurements under --runs. Measured runs are not trained again, so an interrupted
-program continues where it stopped. Results are stored in docs/dev/results/recurrent-results.json.
+`regard.sweep` stores runs and measurements under --runs. Measured runs are not trained again, so an interrupted
+program can be continued. Results are stored in docs/dev/results/recurrent-results.json.
 """
 
 import argparse
@@ -36,7 +36,7 @@ Lines = list[dict[str, Any]]
 
 
 def percent(share: float) -> str:
-    """Format a share with one decimal, or with two if it would otherwise round to 100 %."""
+    """Format a fraction as a percentage with one decimal, or with two if one decimal would round to 100 %."""
     return f"{share:.2%}" if 0.995 < share < 1 else f"{share:.1%}"
 
 
@@ -62,7 +62,7 @@ def recall(runs: Path) -> Lines:
 
 
 def reverse(runs: Path) -> Lines:
-    """Train Reverse with each score and without attention; test on sequences of length 20."""
+    """Train on Reverse with each score and without attention; test on sequences of length 20."""
     comparison = compare("reverse", {"score": ["none", *SCORES]}, seeds=SEEDS, savepath=runs)
 
     def longest(variant: Variant, seed: int, measured: Measured) -> dict[str, float]:
@@ -75,7 +75,7 @@ def reverse(runs: Path) -> Lines:
 
 
 def dates(runs: Path) -> Lines:
-    """Train Dates with each score in both papers' variants, two scores in all variants, and without attention."""
+    """Train on Dates: all scores in the variants of both papers, two scores in all variants, and no attention."""
     lines: Lines = []
     for name, flags in PLACES.items():
         papers = name.endswith(("(Luong)", "(Bahdanau)"))
@@ -89,7 +89,7 @@ def dates(runs: Path) -> Lines:
 
 
 def select(lines: Lines, **wanted: Any) -> Lines:
-    """Return the lines with these values."""
+    """Return the measurements with these values."""
     return [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
 
 
@@ -156,7 +156,7 @@ TABLES: dict[str, Callable[[Lines], str]] = {
 
 
 def main() -> None:
-    """Run the missing trainings, and write the tables."""
+    """Train the missing runs, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=Path, default=Path("comparisons"), help="folder of runs")
     args = parser.parse_args()

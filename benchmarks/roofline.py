@@ -2,11 +2,12 @@
 
     python benchmarks/roofline.py DATA [--steps 8] [--model RUN] [--only tiny]
 
-DATA is the folder of `regard data multi30k`. Searches are measured only with --model, a trained Transformer. The
-program uses one thread. It counts the FLOPs of the matrix products in a step, and the bytes that all its
-operations read and write. It prints the time each would take at the speed of a large product or copy, and the
-measured processor time of the step, which other programs disturb least. The share is the time of the products
-divided by the time of the step. Bytes are not a limit if the tensors stay in the cache, as in small models.
+DATA is the folder that `regard data multi30k` creates. Searches are measured only with --model, a trained
+Transformer. The program uses one thread. The program counts the FLOPs of the matrix products in a step, and the
+bytes that all operations of the step read and write. The program prints the time of these FLOPs at the speed of
+a large product, the time of these bytes at the speed of a large copy, and the measured processor time of the
+step. Other programs affect processor time least. The fraction is the time of the products divided by the time
+of the step. Bytes are not a limit if the tensors stay in the cache, as in small models.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from regard.fast.onednn import onednn_matmul
 WARM_UP = 3
 """Warm-up steps, which are not counted."""
 LARGE, LONG = 2048, 1 << 26
-"""Rows of a large matrix, and length of a long vector."""
+"""Number of rows of a large matrix, and length of a long vector."""
 SEARCHES = {"search, greedy": 1, "search, 5 beams": 5}
 TEXT = {"vocab_size": SYMBOLS, "tokens": TOKENS, "lowercase": True}
 RECURRENT = {"embedding": 64, "hidden": 128, "batchsize": 64}
@@ -49,7 +50,7 @@ TRAININGS: dict[str, tuple[str, dict[str, Any]]] = {
     "the same with R-Drop": ("translation", {**TEXT, "precision": "bfloat16", "r_drop": 3.0}),
     "base Transformer, bfloat16": ("translation", {**TEXT, "precision": "bfloat16", "preset": "base"}),
 }
-"""Task and flags of each training; other flags are the preset's defaults."""
+"""Task and flags of each training run; other flags are the defaults of the preset."""
 
 
 class OperationCounter(TorchDispatchMode):
@@ -74,7 +75,7 @@ class OperationCounter(TorchDispatchMode):
 
 
 def flops_of(operation: Any) -> Callable[..., int] | None:
-    """Return a function that counts the FLOPs of an operation; PyTorch has none for its CPU kernels."""
+    """Return a function that counts the FLOPs of an operation; PyTorch has no counter for its CPU kernels."""
     aten = torch.ops.aten
     if operation in (
         torch.ops.mkldnn._linear_pointwise,
@@ -99,13 +100,13 @@ class Speeds(NamedTuple):
     """Peak speeds of this machine in one thread."""
 
     flops: dict[torch.dtype, float]
-    """FLOPs per second of a large product."""
+    """FLOP/s of a large matrix product."""
     bytes: float
     """Bytes per second, read and written by a copy."""
 
 
 class Step(NamedTuple):
-    """Operations and time of a step."""
+    """Operations and time of a training step."""
 
     flops: dict[torch.dtype, int]
     bytes: int
@@ -121,7 +122,7 @@ class Step(NamedTuple):
 
 @torch.inference_mode()
 def speeds() -> Speeds:
-    """Measure the peak speeds: the best of several tries, since other programs can only slow them down."""
+    """Measure the peak speeds as the best of several tries, because other programs can only reduce the speed."""
     square, vector = torch.randn(LARGE, LARGE), torch.zeros(LONG)
     flops = {}
     for dtype in (torch.float32, torch.bfloat16):
@@ -201,13 +202,13 @@ def rows(args: argparse.Namespace, folder: str) -> list[list[str]]:
 def main() -> None:
     """Run all measurements, and print the table."""
     parser = multi30k_parser(__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=8, help="timed and counted steps (default: 8)")
-    parser.add_argument("--model", type=Path, help="run to search with (default: no search)")
-    parser.add_argument("--only", default="", help="measure only rows with this in their name")
+    parser.add_argument("--steps", type=int, default=8, help="number of timed and counted steps (default: 8)")
+    parser.add_argument("--model", type=Path, help="run for the searches (default: no searches)")
+    parser.add_argument("--only", default="", help="measure only rows whose name contains this text")
     args = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        head = ["step", "GFLOP", "GB", "products alone, ms", "bytes alone, ms", "step, ms", "share"]
+        head = ["step", "GFLOP", "GB", "products alone, ms", "bytes alone, ms", "step, ms", "fraction"]
         print(markdown(head, rows(args, folder)))
 
 

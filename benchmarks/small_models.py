@@ -88,8 +88,9 @@ SOUND: dict[str, Any] = {
 MOE: dict[str, Any] = {"num_local_experts": 4, "num_experts_per_tok": 2}
 HAND: dict[str, Any] = {"implementations": ("eager",)}
 BANDS = (
-    "the model returns bands, which are unfolded into rows over all keys, including the global ones. It never"
-    " computes a full row, so whole heads can be switched off, but no weight outside of a band can be set."
+    "the model returns bands of weights. Regard converts the bands to rows over all keys, including the global"
+    " keys. The model never computes a full row, so you can switch heads off, but you cannot set weights"
+    " outside a band."
 )
 ARCHITECTURES: list[Architecture] = [
     *[
@@ -138,7 +139,7 @@ ARCHITECTURES: list[Architecture] = [
         "encoder",
         TEXT | {"embedding_size": 32},
         **HAND,
-        note="the model returns scores; their softmax is recorded.",
+        note="the model returns scores; Regard records their softmax.",
     ),
     Architecture("convbert", "encoder", TEXT | {"embedding_size": 16, "conv_kernel_size": 3}, **HAND),
     Architecture("roformer", "encoder", TEXT | {"embedding_size": 16}, **HAND),
@@ -248,7 +249,7 @@ ARCHITECTURES: list[Architecture] = [
         | {"num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4, "num_buckets": 8}
         | {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "relative_max_distance": 16},
         **HAND,
-        note="each predicting stream has its own records, in a pass without a cache.",
+        note="each prediction stream has separate records, in a pass without a cache.",
     ),
     Architecture("vit", "vision", IMAGE),
     Architecture("deit", "vision", IMAGE),
@@ -273,7 +274,8 @@ ARCHITECTURES: list[Architecture] = [
             "window_size": 4,
         },
         window=True,
-        note="an input has one map for each window; the model returns the weights of one layer of each stage.",
+        note="each window of an input has a separate map; the model returns the weights of only one layer of each"
+        " stage.",
     ),
     Architecture(
         "segformer",
@@ -286,7 +288,11 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("hubert", "speech", SOUND),
     Architecture("unispeech", "speech", SOUND),
     Architecture(
-        "wavlm", "speech", SOUND, **HAND, note="the model returns the mean of all heads; each head is recorded."
+        "wavlm",
+        "speech",
+        SOUND,
+        **HAND,
+        note="the model returns the mean of all heads; Regard records each head.",
     ),
     Architecture(
         "whisper",
@@ -311,21 +317,21 @@ ARCHITECTURES: list[Architecture] = [
             "axial_pos_embds_dim": [16, 16],
         }
         | {"lsh_attn_chunk_length": 4, "num_buckets": 2, "is_decoder": False, "pad_token_id": 0},
-        unsupported="its queries attend to steps with the same hash, in several rounds: there is no matrix over"
-        " keys.",
+        unsupported="queries attend to positions with the same hash, in several rounds, so there is no matrix of"
+        " weights over keys.",
     ),
     Architecture(
         "mamba",
         "decoder",
         {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4},
-        unsupported="it has no attention.",
+        unsupported="the model has no attention.",
     ),
     Architecture(
         "fnet",
         "encoder",
         {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
         | {"max_position_embeddings": 80, "pad_token_id": 0},
-        unsupported="it mixes tokens by a Fourier transform, without attention.",
+        unsupported="the model mixes tokens by a Fourier transform, without attention.",
     ),
     Architecture(
         "clip",

@@ -1,9 +1,9 @@
-"""Compare the speed of many seeds trained as one stacked model with the speed of single trainings.
+"""Compare the speed of training many seeds as one stacked model with the speed of separate training runs.
 
     python benchmarks/stacked_seeds.py [--seeds 10] [--steps 300]
 
-Uses one thread. The stacked training uses a GPU if there is one; single trainings run on the CPU, as in `regard
-train`.
+The program uses one thread. The stacked model trains on a GPU if PyTorch finds a GPU. Separate training runs
+use the CPU, as in `regard train`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ TASKS = ("counting", "difference", "signal", "signal2")
 
 
 def main() -> None:
-    """Train each task in both ways, and print the times."""
+    """Train each task with both methods, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=300)
@@ -40,7 +40,7 @@ def main() -> None:
             single = time.perf_counter() - began
         rows.append([task, f"{stacked:.1f}", f"{single:.1f}", f"{single / stacked:.2f}"])
     print(f"{args.seeds} seeds, {args.steps} steps, {torch.cuda.device_count()} GPUs\n")
-    print(markdown(["task", "stacked, s", "single, s", "ratio"], rows))
+    print(markdown(["task", "stacked, s", "one after the other, s", "ratio"], rows))
 
 
 if __name__ == "__main__":

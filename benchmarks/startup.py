@@ -2,9 +2,10 @@
 
     python benchmarks/startup.py [--rounds 5] [--only train]
 
-Runs each command to its end, and `import torch` alone after every third, all with `-X importtime`. Sums the
-import time of modules that `import torch` alone does not load: Regard's and those of other libraries. The runs
-that the commands read are first trained for one step each, in a temporary folder.
+The program runs each command to its end, and `import torch` alone after every third command, all with `-X
+importtime`. The program adds up the import time of the modules that `import torch` alone does not load: modules
+of Regard and of other libraries. The program first trains the runs that the commands read for one step each, in
+a temporary folder.
 """
 
 import argparse
@@ -45,7 +46,7 @@ FIRST = [
 ]
 """Commands that create the runs of the other commands."""
 EVERY = 3
-"""Number of commands between two runs of `import torch`."""
+"""Number of commands between two executions of `import torch`."""
 COMMANDS = {
     "--help": ["--help"],
     "tasks": ["tasks"],
@@ -120,8 +121,8 @@ def imports_of(argv: list[str], folder: Path) -> tuple[Imports, int]:
 def main() -> None:
     """Measure each command, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each command (default: 5)")
-    parser.add_argument("--only", default="", help="commands with this prefix (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="repetitions of each command (default: 5)")
+    parser.add_argument("--only", default="", help="measure only commands with this prefix (default: all)")
     args = parser.parse_args()
     chosen = {name: argv for name, argv in COMMANDS.items() if name.startswith(args.only)}
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""Run long measurements on all cores, and store each result as soon as it is complete."""
+"""Run long measurements on all cores, and store each result immediately."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -12,18 +12,18 @@ from regard.sweep.processes import run_in_processes
 Flags = dict[str, Any]
 """Flags of one training."""
 Results = dict[str, dict[str, Any]]
-"""Measurements of each training, by its key."""
+"""Measurements by the key of the training run."""
 
 
 def key_of(flags: Flags) -> str:
-    """Return the key of a training in a file of measurements."""
+    """Return the key of a training run in a file of measurements."""
     return json.dumps(flags, sort_keys=True)
 
 
 def measure_missing(cache: Path, work: Callable[[Flags], dict[str, Any]], jobs: Sequence[Flags]) -> Results:
-    """Return the stored results; jobs without a result run `work` first, one per core.
+    """Run `work` for all jobs without a stored result, with one process per core, and return all results.
 
-    Each result is written at once, so an interrupted program continues where it stopped. To repeat the
+    Each result is stored immediately, so an interrupted program can be continued. To repeat the
     measurements, delete the file.
     """
     results: Results = json.loads(cache.read_text()) if cache.exists() else {}

@@ -2,8 +2,8 @@
 
     config = tiny_config("qwen3_next")
 
-Widths, heads, layers, vocabularies, experts, windows and nested configs shrink alike. `OVERRIDES` holds the
-exceptions. Windows and top-k are smaller than the inputs of the checks.
+The rules reduce widths, heads, layers, vocabularies, experts, windows and nested configs consistently.
+`OVERRIDES` contains the exceptions. Windows and top-k are smaller than the inputs of the checks.
 """
 
 import dataclasses
@@ -94,7 +94,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "time_series_transformer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
     "youtu": {},
 }
-"""By model type: fields for which the rules are wrong."""
+"""Fields by model type for which the rules give invalid values."""
 
 
 def tiny_config(name: str) -> Any:
@@ -137,7 +137,7 @@ def small_fields(kind: Any, default: Any) -> dict[str, Any]:
 
 
 def _value(default: Any, field: Any) -> Any:
-    """Return the default of a field, completed by the config if it is a single value."""
+    """Return the default of a field, or the value from the config if the default is a single value."""
     try:
         return getattr(default, field.name)
     except Exception:  # no default config, or a value that differs by layer
@@ -180,7 +180,7 @@ def _token(name: str, value: Any) -> Any:
 
 
 def _adapt_heads(kind: Any, default: Any, fields: dict[str, Any]) -> None:
-    """Give heads of latent attention their own keys, and fit rotary dimensions to the width of a head."""
+    """Give each head of latent attention separate keys, and adapt rotary dimensions to the width of a head."""
     if "kv_lora_rank" in fields and "num_key_value_heads" in fields:
         fields["num_key_value_heads"] = fields.get("num_attention_heads", HEADS)
     for name in ("rope_parameters", "rope_scaling"):
@@ -195,7 +195,7 @@ def _adapt_heads(kind: Any, default: Any, fields: dict[str, Any]) -> None:
 
 
 def _adapt_layers(kind: Any, default: Any, fields: dict[str, Any]) -> None:
-    """Keep one layer of every kind, and at least two layers."""
+    """Retain one layer of every kind, and at least two layers."""
     for alias in ("layer_types", "layers_block_type", "layer_type", "mlp_layer_types", "ffn_layer_types"):
         types = getattr(default, alias, None)
         name = getattr(kind, "attribute_map", {}).get(alias, alias)

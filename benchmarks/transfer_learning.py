@@ -1,18 +1,18 @@
-"""Measure the gain from pretraining when pairs are few: German to English from 2,000 pairs of Multi30k.
+"""Measure the gain from pretraining with few pairs: German to English with 2,000 pairs of Multi30k.
 
     python benchmarks/transfer_learning.py DATA [--folder comparisons/transfer]
     python benchmarks/transfer_learning.py DATA --text
 
-DATA is the folder of `regard data multi30k`. Compares training from scratch with training that starts from a run
-on other text, and writes the table of docs/dev/results/translation.md. Trainings run one after the other, about
-an hour in total on one core (OMP_NUM_THREADS=1). `--text` only writes the text files:
+DATA is the folder that `regard data multi30k` creates. The program compares training from scratch with training
+that starts from another run, and writes the table of docs/dev/results/translation.md. All runs are trained one
+after the other, which takes about an hour on one core (OMP_NUM_THREADS=1). `--text` only writes the text files:
 
     few.tsv    the first 2,000 pairs
-    apart.tsv  the other 27,000 captions of each language, not paired; the model restores each from a copy without
-               one word in ten, whose other words are moved by up to three positions
-               (Lample et al. 2018, section 2.3)
+    apart.tsv  the other 27,000 captions of each language, not paired; the model restores each caption from a
+               copy in which one word in ten is missing and the other words are moved by up to three
+               positions (Lample et al. 2018, section 2.3)
 
-Results in docs/dev/results/transfer-results.json are not measured again, and interrupted trainings continue.
+Results in docs/dev/results/transfer-results.json are not measured again, and interrupted training runs continue.
 """
 
 import argparse
@@ -32,7 +32,7 @@ FEW = 2000
 DROPPED, MOVED = 0.1, 3
 SIZES: Flags = {"positions": "rotary", "dropout": 0.3, "vocab_size": 4000, "tokens": 1024, "lowercase": True}
 BEFORE: Flags = {"steps": 2000, "seed": 0}
-"""Flags of the initial run. It has no validation text, so the last model is kept."""
+"""Flags of the initial run. This run has no validation text, so the last model is stored."""
 SEEDS = (0, 1, 2)
 ROWS: dict[str, Flags] = {
     "the 2,000 pairs alone": {"steps": 1000},
@@ -42,7 +42,7 @@ ROWS: dict[str, Flags] = {
 
 
 def add_noise(sentence: str, generator: random.Random) -> str:
-    """Return a sentence without some of its words and with the other words moved."""
+    """Remove some words from a sentence, and move the other words."""
     words = [word for word in sentence.split() if generator.random() >= DROPPED]
     positions = [index + generator.uniform(0, MOVED) for index in range(len(words))]
     moved = [word for _, word in sorted(zip(positions, words, strict=True))]
@@ -64,7 +64,7 @@ def _write(path: Path, pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def train(folder: Path, name: str, flags: Flags) -> Any:
-    """Train, or continue an interrupted training; return the run."""
+    """Train a model or continue an interrupted training run; return the run."""
     import regard
     from regard.training import RunFolder
 
@@ -76,7 +76,7 @@ def train(folder: Path, name: str, flags: Flags) -> Any:
 def measure(data: Path, folder: Path, flags: Flags) -> dict[str, float]:
     """Train on the few pairs, and return BLEU.
 
-    `val` is the best validation with greedy search, `test` uses beam size 5.
+    `val` is the best validation BLEU with greedy search; `test` uses a beam of 5.
     """
     parts, before = files(data), flags.get("start_from")
     options: Flags = {"train": folder / "few.tsv", "valid": parts["valid"], "test": parts["test"], **flags}
@@ -91,7 +91,7 @@ def measure(data: Path, folder: Path, flags: Flags) -> dict[str, float]:
 
 
 def jobs() -> list[Flags]:
-    """Return the flags of each training on the few pairs."""
+    """Return the flags of each training run on the few pairs."""
     return [{**flags, "seed": seed} for flags in ROWS.values() for seed in SEEDS]
 
 
@@ -115,11 +115,11 @@ def _over(values: list[float]) -> str:
 
 
 def main() -> None:
-    """Run the missing trainings one after the other, and write the table."""
+    """Train the missing runs one after the other, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument(
-        "--folder", type=Path, default=Path("comparisons/transfer"), help="folder of texts and runs"
+        "--folder", type=Path, default=Path("comparisons/transfer"), help="folder for texts and runs"
     )
     parser.add_argument("--text", action="store_true", help="only write the texts")
     args = parser.parse_args()

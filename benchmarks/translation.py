@@ -2,9 +2,10 @@
 
     python benchmarks/translation.py DATA [--parts training search] [--rounds 3] [--steps 100] [--model RUN]
 
-DATA is the folder of `regard data multi30k`. All use the same subwords, sizes and threads. They run alternately
-in separate processes; the tables have medians. translation_training.py and translation_search.py define the timed
-parts; peers.py installs JoeyNMT. Needs the extras peers and export.
+DATA is the folder that `regard data multi30k` creates. All programs use the same subwords, sizes and threads. The
+programs run alternately in separate processes, and the tables show medians. translation_training.py and
+translation_search.py define the timed parts; peers.py installs JoeyNMT. The program needs the extras peers and
+export.
 """
 
 import argparse
@@ -24,7 +25,7 @@ PARTS: dict[str, Any] = {"training": translation_training, "search": translation
 
 
 def measure(part: str, python: Path, setting: Setting, rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Run all programs alternately; return the measurements of each by round."""
+    """Run all programs alternately; return the measurements of each program by round."""
     measurements: dict[str, list[dict[str, Any]]] = {}
     command = [sys.executable, __file__, str(setting.data), "--steps", str(setting.steps)]
     command += ["--threads", str(setting.threads), "--model", str(setting.model)]
@@ -41,8 +42,8 @@ def main() -> None:
     parser = multi30k_parser(__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to time")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of measurement (default: 3)")
-    parser.add_argument("--steps", type=int, default=100, help="timed training steps (default: 100)")
-    parser.add_argument("--model", type=Path, help="run to translate with (default: train one, half an hour)")
+    parser.add_argument("--steps", type=int, default=100, help="number of timed training steps (default: 100)")
+    parser.add_argument("--model", type=Path, help="run for translation (default: train a run, half an hour)")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -50,7 +51,7 @@ def main() -> None:
         print(json.dumps(PARTS[part].PROGRAMS[name](setting_of(args, Path(folder)))))
         return
     if args.steps < 3 * translation_training.EVERY:
-        parser.error(f"--steps: at least {3 * translation_training.EVERY}, of which the first are not timed")
+        parser.error(f"--steps: at least {3 * translation_training.EVERY}, because the first steps are not timed")
     python = joeynmt_python(args.joeynmt)
     print(f"{platform.machine()}, {args.threads} threads, medians of {args.rounds} rounds")
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +63,7 @@ def main() -> None:
 
 
 def setting_of(args: argparse.Namespace, folder: Path) -> Setting:
-    """Return the settings of the flags; the default model is in the folder."""
+    """Return the settings for the flags; the default model is in the folder."""
     model = args.model or folder / "model" / "translation"
     return Setting(data=args.data, folder=folder, threads=args.threads, steps=args.steps, model=model)
 

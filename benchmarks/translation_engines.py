@@ -1,12 +1,13 @@
-"""Compare the speed and translations of Regard's engines with those of CTranslate2.
+"""Compare the speed and translations of Regard's engines with CTranslate2 alone.
 
     python benchmarks/translation_engines.py DATA --model RUN [--rounds 3]
 
-DATA is the folder of `regard data multi30k`; RUN is a Transformer trained on it. The engines are Regard's own
-search, the engine ctranslate2 through `run.translate`, and CTranslate2 alone on the same files. All translate
-test_2016_flickr from text to text with the same number of threads and a length penalty of 1. They alternate in
-one process, and the table has medians. Ratios are to CTranslate2 alone in the same precision, in wall-clock and
-processor time. The second table compares the log-probabilities of given pairs. Needs the extra export.
+DATA is the folder that `regard data multi30k` creates; RUN is a Transformer that was trained on this text. The
+engines are the search of Regard, the engine ctranslate2 of `run.translate`, and CTranslate2 alone with the same
+files. All engines translate test_2016_flickr from text to text with the same number of threads and a length
+penalty of 1. The engines run alternately in one process, and the table shows medians. Ratios compare the
+wall-clock and processor times with CTranslate2 alone in the same precision. The second table compares the
+log-probabilities of given pairs. The program needs the extra export.
 """
 
 import argparse
@@ -24,9 +25,9 @@ from multi30k import BATCH, load_run, texts
 BEAMS = (1, 5)
 PENALTY = 1.0
 TIE = 1e-4
-"""Largest difference of the scores of two answers that count as equal."""
+"""Largest difference between the scores of two translations that count as a tie."""
 
-HEADS = (", sentences/s", ", ratio", ", processor ms a sentence", ", ratio")
+HEADS = (", sentences/s", ", ratio", ", processor ms per sentence", ", ratio")
 PEERS = {
     "Regard, own search": "CTranslate2 float32 alone",
     "Regard, CTranslate2 float32": "CTranslate2 float32 alone",
@@ -35,7 +36,7 @@ PEERS = {
 """Baseline of each engine."""
 Result = TypeVar("Result")
 Translate = Callable[[list[str], int], list[str]]
-"""Function from sources and a beam size to translations."""
+"""A function from sources and a beam size to translations."""
 
 
 def through_regard(run: Any, **engine: str) -> Translate:
@@ -46,7 +47,7 @@ def through_regard(run: Any, **engine: str) -> Translate:
 
 
 def ctranslate2_alone(run: Any, precision: str, threads: int) -> Translate:
-    """Translate with CTranslate2 only, with parallel batches."""
+    """Translate with CTranslate2 alone and parallel batches."""
     import ctranslate2
     import tokenizers
 
@@ -84,7 +85,7 @@ class Timed(NamedTuple):
     wall: float
     """Milliseconds of wall-clock time."""
     processor: float
-    """Processor time in all threads: less affected by other programs."""
+    """Processor time in all threads, which other programs affect less than wall-clock time."""
 
 
 def timed(work: Callable[[], Result], count: int) -> tuple[Timed, Result]:
@@ -166,7 +167,7 @@ def scoring(run: Any, pairs: list[tuple[str, str]], threads: int, rounds: int) -
 
 
 def agreement(run: Any, sources: list[str]) -> str:
-    """Return the table of translations that equal those of Regard's search, and of ties among the others."""
+    """Return the table of translations that equal those of Regard's search, and of ties."""
     rows = []
     for beam in BEAMS:
         options = {"beam": beam, "length_penalty": PENALTY}
@@ -182,7 +183,9 @@ def agreement(run: Any, sources: list[str]) -> str:
             rows.append(
                 [str(beam), precision, f"{1 - len(different) / len(pairs):.1%}", str(ties), f"{largest:.1g}"]
             )
-    return markdown(["beam", "precision", "the same", "of the rest, ties", "log-probabilities within"], rows)
+    return markdown(
+        ["beam", "precision", "equal translations", "ties among the others", "largest difference"], rows
+    )
 
 
 def main() -> None:

@@ -2,11 +2,11 @@
 
     python benchmarks/translation_quality.py DATA [--steps 3000] [--folder comparisons/joeynmt] [--threads 2]
 
-DATA is the folder of `regard data multi30k`. Both use the same 8000 subwords and sizes. Regard trains for
-`--steps`. JoeyNMT trains with its settings for IWSLT (Adam, learning rate 0.0003, multiplied by 0.7 after 5
-validations without a better BLEU, dropout 0.3) for eight times as many steps, or for `--minutes`. Validations use
-greedy search and are not counted as time. Models in `--folder` are not trained again, and an interrupted JoeyNMT
-continues from its latest checkpoint. peers.py installs JoeyNMT.
+DATA is the folder that `regard data multi30k` creates. Both programs use the same 8,000 subwords and sizes.
+Regard trains for `--steps`. JoeyNMT trains with its settings for IWSLT (Adam, learning rate 0.0003, multiplied
+by 0.7 after 5 validations without a better BLEU, dropout 0.3) for eight times as many steps, or for
+`--minutes`. Validations use greedy search, and their time is excluded. Models in `--folder` are not trained
+again, and an interrupted run of JoeyNMT continues from its latest checkpoint. peers.py installs JoeyNMT.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def train_regard(data: Path, steps: int, folder: Path) -> None:
 
 
 def train_joeynmt(python: Path, data: Path, folder: Path, minutes: float, threads: int) -> None:
-    """Train with JoeyNMT, or continue, with the subwords of Regard's run in `folder`."""
+    """Train or continue a model of JoeyNMT with the subwords of Regard's run in `folder`."""
     from regard.runs import SequenceRun, load
 
     trained = load("translation", savepath=folder)
@@ -82,13 +82,13 @@ def train_joeynmt(python: Path, data: Path, folder: Path, minutes: float, thread
 
 
 def validations(folder: Path) -> list[dict[str, Any]]:
-    """Return JoeyNMT's validations so far."""
+    """Return the validations of JoeyNMT so far."""
     file = folder / "joeynmt" / "validations.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def rows(data: Path, folder: Path) -> list[list[str]]:
-    """Return Regard's row, and one for each of JoeyNMT's validations."""
+    """Return a row for Regard and a row for each validation of JoeyNMT."""
     from regard.evaluation import bleu
 
     regard = json.loads((folder / "ours.json").read_text())
@@ -111,10 +111,12 @@ def rows(data: Path, folder: Path) -> list[list[str]]:
 
 
 def main() -> None:
-    """Run the missing trainings, and print the table."""
+    """Train the missing models, and print the table."""
     parser = multi30k_parser(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=3000, help="training steps of Regard (default: 3000)")
-    parser.add_argument("--minutes", type=float, help="of JoeyNMT's training (default: 8 times Regard's)")
+    parser.add_argument(
+        "--minutes", type=float, help="minutes of JoeyNMT's training (default: 8 times the steps of Regard)"
+    )
     parser.add_argument("--folder", type=Path, default=Path("comparisons/joeynmt"), help="folder of runs")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()

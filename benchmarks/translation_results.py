@@ -1,13 +1,13 @@
-"""Train the models of docs/dev/results/translation.md over several seeds, and write the tables.
+"""Train the models of docs/dev/results/translation.md with several seeds, and write the tables.
 
     python benchmarks/translation_results.py DATA [--runs comparisons/translation] [--seeds 3]
 
-DATA is the folder of `regard data multi30k`. The models translate in both directions and in lower case. They are
-selected on val and reported once on test_2016_flickr with beam size 5. Other test sets in the folder
-(test_NAME.de.gz and test_NAME.en.gz) are also reported; they were never used for selection. Writes the table of
-docs/dev/results/translation.md and that of docs/explanation/results.md. Results are stored in
-docs/dev/results/translation-results.json and not measured again; interrupted trainings continue. Needs the extra
-peers for the tokenizer of published figures.
+DATA is the folder that `regard data multi30k` creates. The models translate in both directions and in lower
+case. Models are selected on val and evaluated once on test_2016_flickr with a beam of 5. Other test sets in the
+folder (test_NAME.de.gz and test_NAME.en.gz) are also reported; they were never used for selection. The program
+writes the table of docs/dev/results/translation.md and the table of docs/explanation/results.md. Results are
+stored in docs/dev/results/translation-results.json and not measured again; interrupted training runs continue.
+The program needs the extra peers for the tokenizer of published figures.
 """
 
 import argparse
@@ -50,16 +50,16 @@ ROWS = [
     (ENGLISH_GERMAN, ROTARY, 7000),
     (ENGLISH_GERMAN, RECURRENT, 6000),
 ]
-"""Direction, model and number of steps of each training."""
+"""Direction, model and number of steps of each training run."""
 
 
 def flags_of(direction: str, model: str, steps: int, seed: int) -> Flags:
-    """Return the flags that identify a training: direction, model, steps and seed."""
+    """Return the flags that identify a training run: direction, model, steps and seed."""
     return {"direction": direction, **MODELS[model], "steps": steps, "seed": seed}
 
 
 def measure(data: Path, runs: Path, job: Flags) -> dict[str, Any]:
-    """Train, or continue a training, and test it on the test text."""
+    """Train a model or continue a training run, and test the model on the test text."""
     flags = {"positions": "sinusoidal", **job} if job["model"] == "transformer" else dict(job)
     languages = DIRECTIONS[flags.pop("direction")]
     return measure_run(train(data, runs, languages, flags), files(data, languages))
@@ -110,7 +110,7 @@ def tokenised(translations: list[str], files: tuple[str, str]) -> float:
 
 
 def table(results: Results, seeds: int) -> str:
-    """Return a row for each measured training of `ROWS`: mean, minimum and maximum over the seeds."""
+    """Return a row for each measured entry of `ROWS`, with mean, minimum and maximum over the seeds."""
     body = []
     others = sorted({name for row in results.values() for name in row.get("others", {})})
     for row in ROWS:
@@ -157,7 +157,7 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    """Run the missing trainings, and write the tables."""
+    """Train the missing runs, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument("--runs", type=Path, default=Path("comparisons/translation"), help="folder of runs")

@@ -1,7 +1,7 @@
 """Measure the search speed of Regard, JoeyNMT 2.3, Hugging Face's MarianMT and CTranslate2, for translation.py.
 
-All translate test_2016_flickr with the same weights: those of a Transformer trained by Regard (post-norm, as
-Marian's). Their translations therefore have the same length, and equal BLEU confirms it.
+All programs translate test_2016_flickr with the same weights, from a post-norm Transformer that was trained
+with Regard. The translations therefore have the same length, which the equal BLEU confirms.
 """
 
 import statistics
@@ -30,7 +30,7 @@ from peers import run_joeynmt
 BEAMS = (1, 5)
 
 Search = Callable[[list[str], int], list[str]]
-"""Function from sources and a beam size to translations."""
+"""A function from sources and a beam size to translations."""
 
 
 def regard_search(setting: Setting) -> Search:
@@ -40,7 +40,7 @@ def regard_search(setting: Setting) -> Search:
 
 
 def ctranslate2(setting: Setting) -> Search:
-    """Translate with CTranslate2 in float32 and parallel batches: faster than one batch on all threads."""
+    """Translate with CTranslate2 in float32. Parallel batches are faster than one batch on all threads."""
     import ctranslate2 as peer
     import tokenizers
 
@@ -104,7 +104,7 @@ def hugging_face(setting: Setting) -> Search:
 def time_search(program: Callable[[Setting], Search], setting: Setting) -> dict[str, Any]:
     """Return wall-clock seconds, processor seconds and BLEU by beam size.
 
-    The processor time includes all threads. The second of two searches is timed; the first warms up.
+    The processor time includes all threads. The second of two searches is timed; the first is a warm-up.
     """
     search, pairs = program(setting), texts(setting.data, "test")
     sources = [source for source, _ in pairs]
@@ -144,7 +144,7 @@ PROGRAMS = {
 
 
 def train_model(setting: Setting) -> None:
-    """Train the shared model; it is post-norm, as the models of the other libraries."""
+    """Train the model that all programs use; it is post-norm, like the models of the other libraries."""
     import regard
 
     text: dict[str, Any] = dict(files(setting.data))
@@ -153,7 +153,7 @@ def train_model(setting: Setting) -> None:
 
 
 def table(measurements: dict[str, list[dict[str, Any]]]) -> str:
-    """Return medians of all rounds, in wall-clock and processor time; the latter is less disturbed."""
+    """Return medians of all rounds in wall-clock time and in processor time, which other programs affect less."""
     rows = []
     for name, runs in measurements.items():
         cells = [name]
@@ -166,13 +166,19 @@ def table(measurements: dict[str, list[dict[str, Any]]]) -> str:
                     statistics.median(run[clock][beam] for run in program_runs)
                     for program_runs in (runs, measurements["Regard"])
                 )
-                # The test set has 1,000 sentences, so its seconds are milliseconds per sentence.
+                # The test set has 1,000 sentences, so seconds for the test set equal milliseconds per sentence.
                 cells += [f"{1000 / took:,.0f}" if clock == "seconds" else f"{took:.2f}", f"{took / regard:.2f}"]
             cells.append(f"{runs[0]['bleu'][beam]:.1f}")
         rows.append(cells)
     heads = ["program"]
     for search in ("greedy", "beam 5"):
-        heads += [f"{search}, sentences/s", "Regard's ratio", "processor ms a sentence", "Regard's ratio", "BLEU"]
+        heads += [
+            f"{search}, sentences/s",
+            "relative speed of Regard",
+            "processor ms per sentence",
+            "relative speed of Regard",
+            "BLEU",
+        ]
     return markdown(heads, rows)
 
 

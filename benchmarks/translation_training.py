@@ -1,6 +1,6 @@
 """Measure the training speed of Regard, JoeyNMT 2.3 and Hugging Face's MarianMT, for translation.py.
 
-All use the same subwords, sizes and tokens per batch.
+All programs use the same subwords, sizes and numbers of tokens per batch.
 """
 
 import statistics
@@ -41,7 +41,7 @@ def train_regard(setting: Setting, **flags: Any) -> dict[str, Any]:
 
 
 def hugging_face(setting: Setting) -> dict[str, Any]:
-    """Train Hugging Face's MarianMT on Regard's batches."""
+    """Train Hugging Face's MarianMT with Regard's batches."""
     import torch
     import torch.nn.functional as F
 
@@ -74,7 +74,7 @@ def hugging_face(setting: Setting) -> dict[str, Any]:
 
 
 def joeynmt(python: Path, setting: Setting) -> dict[str, Any]:
-    """Train with JoeyNMT on Regard's subwords."""
+    """Train JoeyNMT with Regard's subwords."""
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
         vocabulary = load_run(setting.folder / "translation").task.source_vocabulary
@@ -92,7 +92,7 @@ def joeynmt(python: Path, setting: Setting) -> dict[str, Any]:
 
 
 def _speeds(batches_drawn: list[tuple[float, int]]) -> list[float]:
-    """Return tokens per second for every few steps, from the time and the size of each batch."""
+    """Return the tokens per second of every few training steps, from the time and the size of each batch."""
     marks = range(0, len(batches_drawn) - EVERY, EVERY)
     return [
         sum(tokens for _, tokens in batches_drawn[begin : begin + EVERY])
@@ -109,10 +109,10 @@ PROGRAMS = {
 
 
 def table(measurements: dict[str, list[dict[str, Any]]]) -> str:
-    """Return the medians of all rounds, without the first steps of each, which warm up."""
+    """Return the medians of all rounds, without the first steps of each round, which are a warm-up."""
     medians = {
         name: statistics.median(speed for run in rounds for speed in run["train"][1:])
         for name, rounds in measurements.items()
     }
     body = [[name, f"{speed:,.0f}", f"{medians['Regard'] / speed:.2f}"] for name, speed in medians.items()]
-    return markdown(["program", "training, target tokens/s", "Regard's ratio"], body)
+    return markdown(["program", "training, target tokens/s", "speed of Regard, relative to the program"], body)

@@ -1,11 +1,11 @@
-"""Measure what helps a translator on a small corpus: change one setting at a time, and write the table.
+"""Measure the effect of single settings on translation with a small corpus, and write the table.
 
     python benchmarks/translation_trials.py DATA [--runs comparisons/trials] [--steps 3000]
 
-DATA is the folder of `regard data multi30k`. The models translate English to German in lower case, with one seed
-and one core per training. BLEU is measured on val with greedy search; the table in
-docs/dev/results/translation.md has the best validation of each training. Results in
-docs/dev/results/translation-trials.json are not measured again, and interrupted trainings continue.
+DATA is the folder that `regard data multi30k` creates. The models translate English to German in lower case,
+with one seed and one core per training run. BLEU is measured on val with greedy search; the table in
+docs/dev/results/translation.md shows the best validation of each training run. Results in
+docs/dev/results/translation-trials.json are not measured again, and interrupted training runs continue.
 """
 
 import argparse
@@ -39,16 +39,16 @@ TRIALS: dict[str, Flags] = {
     "label smoothing 0.2": {"label_smoothing": 0.2},
     "rate 0.005": {"lr": 0.005},
 }
-"""The changes of `BASE` by trial, in the order of training; "another seed" shows the variation by chance."""
+"""The changes of `BASE` by trial, in the order of training; "another seed" shows the random variation."""
 
 
 def measure(data: Path, runs: Path, flags: Flags) -> dict[str, float]:
-    """Train one trial, or continue it, and return the best BLEU on val."""
+    """Train or continue a trial, and return the best BLEU on val."""
     return {"bleu": best_validation(train(data, runs, ("en", "de"), BASE | flags))}
 
 
 def main() -> None:
-    """Run the missing trainings, and write the table."""
+    """Train the missing runs, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument("--runs", type=Path, default=Path("comparisons/trials"), help="folder of runs")
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def table(results: Results, trials: dict[str, Flags]) -> str:
-    """Return a row for each measured trial, with the difference from the first."""
+    """Return a row for each measured trial, with the difference from the first row."""
     keys = {name: key_of(flags) for name, flags in trials.items()}
     scores = {name: results[key]["bleu"] for name, key in keys.items() if key in results}
     base = next(iter(scores.values()))

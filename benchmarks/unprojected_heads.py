@@ -1,4 +1,4 @@
-"""A query model with several heads and no projections, to measure the effect of heads (attention_results.py)."""
+"""A query model with several heads and no projections, for attention_results.py."""
 
 from typing import Any
 

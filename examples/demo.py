@@ -1,7 +1,7 @@
-"""Signal 2 from training to an attention map, as in `make demo`.
+"""Train a model on Signal 2 and view its attention, as in `make demo`.
 
-Three signals say which letters to count, and a model with four heads learns the task. The script then shows what
-each output attends to, and whether its answer depends on it.
+Three signals name the letters that a model with four heads must count. The script trains and tests the model,
+prints the attention map of a sample, and saves the map as a picture and as a page.
 """
 
 import time
@@ -16,7 +16,7 @@ FOLDER = Path("demo")
 
 
 def main() -> None:
-    """Train, test, show one sample, and save it as a picture and as a page."""
+    """Train and test the model, and save the attention map of a sample."""
     begin = time.monotonic()
     run = regard.train("signal2", savepath=FOLDER, overwrite=True)
     print(f"Trained in {time.monotonic() - begin:.0f} s.\n")
@@ -26,7 +26,7 @@ def main() -> None:
     Console().print(heatmap(attention))
     for name in ("attention.png", "attention.html"):
         print("Saved", attention.save(run.folder / name))
-    print(f"\nTest it again:  .venv/bin/regard test signal2 --savepath {FOLDER} --input CABBACABBACAB")
+    print(f"\nTest again:  .venv/bin/regard test signal2 --savepath {FOLDER} --input CABBACABBACAB")
 
 
 if __name__ == "__main__":

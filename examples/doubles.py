@@ -1,10 +1,10 @@
-"""A custom task: count the letters that repeat the previous one.
+"""A custom task: count the letters that equal the previous letter.
 
     regard train examples/doubles.py
     regard test doubles --input AABBBC
 
-The answer to "AABBBC" is 3. A step must compare its letter with its neighbour, so the model needs positions and
-an encoder layer, which are this task's defaults.
+The answer to "AABBBC" is 3. The model must compare neighboring letters, and therefore needs positions and an
+encoder layer. Both are defaults of this task.
 """
 
 import torch
@@ -17,7 +17,7 @@ class Doubles(Task):
     """A task with one output: the number of letters that equal the previous letter."""
 
     name = "doubles"
-    summary = "count the letters that repeat the one before"
+    summary = "count the letters that equal the previous letter"
     defaults = {"enc_layers": 1, "pos_enc": True, "multihead": True}
 
     @property
@@ -30,7 +30,7 @@ class Doubles(Task):
         return self._repeats(inputs).sum(1, keepdim=True)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the relevant steps (B, 1, T): both letters of each pair."""
+        """Return the relevant positions (B, 1, T): both letters of each pair."""
         repeats = self._repeats(inputs)
         nothing = torch.zeros_like(repeats[:, :1])
         first, second = torch.cat([repeats, nothing], dim=1), torch.cat([nothing, repeats], dim=1)

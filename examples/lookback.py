@@ -4,10 +4,10 @@
     regard train reverse --model lookback:LookBack --steps 500
     regard translate reverse ABC --plot
 
-The source is embedded with sinusoidal positions. The cell reads the last target token and the last context, and
-its state is the query of the attention. The model derives from `Seq2Seq`, whose docstring describes the arguments
-of the constructor; the fields of its config become flags. Letters: B sources, K hypotheses of each, T steps, D
-width.
+The source is embedded with sinusoidal positions. The cell reads the last target token and the last context. The
+state of the cell is the query of the attention. The model derives from `Seq2Seq`, whose docstring describes the
+arguments of the constructor. The fields of the config become flags. Letters: Shapes: B sources, K hypotheses
+per source, T positions, D width.
 """
 
 from dataclasses import dataclass, replace
@@ -21,12 +21,12 @@ from regard.models import ModelConfig, Seq2Seq
 
 @dataclass(frozen=True, kw_only=True)
 class LookBackConfig(ModelConfig):
-    """The sizes of the model."""
+    """Sizes of the model."""
 
     hidden: int = 64
     """Width of everything."""
     heads: int = 4
-    """Heads that look back; they divide hidden."""
+    """Number of heads of the attention to the source, a divisor of `hidden`."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +34,22 @@ class Memory:
     """The encoded source."""
 
     source: KeyValues
-    """Projected once, for all steps."""
+    """Projected keys and values of the source, for all decoding steps."""
     mask: Tensor
-    """(B, 1, Ts), True before the end."""
+    """Mask (B, 1, Ts), True before the end."""
     begin: Tensor
-    """(B, 1, D), the state that every target begins with."""
+    """Initial state of the cell (B, 1, D)."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """The state after a step."""
+    """State of the decoder after a step."""
 
     memory: Memory
     state: Tensor
     """(B, K, D)."""
     context: Tensor
-    """(B, K, D), what was seen last."""
+    """Last context (B, K, D)."""
     time: int = 0
     """Steps behind it."""
 
@@ -86,7 +86,7 @@ class LookBack(Seq2Seq):
 
     @property
     def input_embedding(self) -> nn.Module:
-        """The embedding of the source."""
+        """Embedding of the source."""
         return self.source_embedding
 
     @property
@@ -95,7 +95,7 @@ class LookBack(Seq2Seq):
         return self.output.weight, self.output.bias
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
-        """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
+        """Return the memory of sources (B, Ts); `source_mask` (B, Ts) is True before the end."""
         states = self.positions(self.source_embedding(source))
         there = source_mask.unsqueeze(-1)
         begin = (states * there).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1)
@@ -118,7 +118,7 @@ class LookBack(Seq2Seq):
         """Feed one token to each hypothesis, (B, K); return (B, K, 2 D) and the next state."""
         fed = torch.cat([self.target_embedding(tokens), state.context], dim=-1)
         new = self.cell(fed.flatten(0, 1), state.state.flatten(0, 1)).view_as(state.state)
-        # The hypotheses of a source are queries of one call. The step is passed for recording.
+        # All hypotheses of a source are queries in the same call. Recording uses the number of the step.
         context = self.cross.attend(new, state.memory.source, state.memory.mask, step=state.time)
         read = torch.tanh(torch.cat([new, context], dim=-1))
         return read, Written(state.memory, new, context, state.time + 1)

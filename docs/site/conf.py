@@ -1,4 +1,4 @@
-"""Sphinx configuration of the site of README, docs/ and the docstrings: `make docs`.
+"""Sphinx configuration of the site of the README, docs/ and the docstrings, for `make docs`.
 
 The source folder is the repository, so links between files work on the site and in the repository. The build
 fetches nothing. Every warning is an error, including a broken link.
@@ -51,7 +51,7 @@ FIRST = {
     "explanation": ["results", "speed"],
     "dev": ["overview", "extending"],
 }
-"""The pages of each folder that come first in the table of contents. The others follow in alphabetical order."""
+"""First pages of each folder in the table of contents. The other pages follow in alphabetical order."""
 
 
 def toctree(caption: str, folder: str, *more: str) -> str:
@@ -88,7 +88,7 @@ CONTENTS = {
 ```
 """,
 }
-"""Tables of contents that the build appends to pages. The files omit them, because people also read the files."""
+"""Tables of contents that the build appends to pages. The Markdown files omit these tables."""
 
 
 def setup(app: Sphinx) -> None:

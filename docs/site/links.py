@@ -16,9 +16,10 @@ NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def unlink_builtins(app: Sphinx, doctree: nodes.document) -> None:
-    """Turn references to Python's own types, such as `bytes`, into plain text.
+    """Convert references to built-in types, such as `bytes`, to plain text.
 
-    Otherwise Sphinx links them to any attribute of the same name, and warns if there are several.
+    Otherwise, Sphinx links such a type to any attribute with the same name, and prints a warning if there are
+    several.
     """
     del app
     for reference in list(doctree.findall(addnodes.pending_xref)):
@@ -32,13 +33,13 @@ class LinkNames(SphinxPostTransform):
     """Link full names such as `regard.train(...)`, and unique short names such as `MultiHeadAttention`,
     `causal_mask` or `Score.prepare`: classes, functions with underscores, and members of classes.
 
-    Single words such as `mask` are ambiguous and stay text.
+    Single words such as `mask` are ambiguous and remain plain text.
     """
 
     default_priority = 400
 
     def run(self, **_: object) -> None:
-        """Replace the literals of one page."""
+        """Replace the literals of a page by links."""
         domain = self.env.domains.python_domain
         names = self.names(domain)
         for literal in list(self.document.findall(nodes.literal)):

@@ -1,7 +1,8 @@
 """Generate the API reference from the source: a page per subpackage, and one for the names of `import regard`.
 
-The pages are Markdown in docs/reference/api/ (git-ignored). Docstrings are Markdown too, so they are copied.
-Autodoc would read them as reStructuredText, where single backticks and blocks indented by four are not code.
+The pages are Markdown in docs/reference/api/ (git-ignored). Docstrings are also Markdown, so they are copied
+unchanged. Autodoc would read them as reStructuredText, where single backticks and blocks indented by four are
+not code.
 """
 
 import ast
@@ -12,11 +13,11 @@ from signatures import Annotations
 from source import Function, Module, PublicNames, attribute_docs, doc_of, modules_of, public
 
 LONGEST_VALUE = 100
-"""Show the value of a constant up to this many characters."""
+"""Maximum length of the displayed value of a constant."""
 
 
 def write_reference(package: Path, folder: Path) -> None:
-    """Write the pages that changed into a folder, and remove outdated pages."""
+    """Write changed pages to a folder, and remove outdated pages."""
     pages = reference(package)
     folder.mkdir(parents=True, exist_ok=True)
     for stale in set(folder.glob("*.md")) - {folder / f"{name}.md" for name in pages}:
@@ -136,7 +137,7 @@ def _bases(node: ast.ClassDef, write: Annotations) -> str:
 
 
 def _method(node: Function, write: Annotations) -> str:
-    """Write a method or a property. Skip overloads: the implementation follows them."""
+    """Write a method or a property. Overloads are skipped, because the implementation follows them."""
     decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
     if decorators & {"overload", "setter", "deleter"}:
         return ""

@@ -72,7 +72,7 @@ def public(body: list[ast.stmt]) -> Iterator[tuple[str, Named]]:
 
 
 def names_of(node: Named) -> list[str]:
-    """Return the names that a node defines: several for `a, b = ...`, none for `a.b = ...`."""
+    """Return the names that a node defines: two for `a, b = ...`, none for `a.b = ...`."""
     if isinstance(node, Function | ast.ClassDef):
         return [node.name]
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -86,7 +86,7 @@ def doc_of(node: ast.Module | ast.ClassDef | Function) -> str:
 
 
 def _with_tags_shown(text: str) -> str:
-    """Escape HTML tags outside of code, such as `<unk>`, which a browser would hide."""
+    """Escape HTML tags outside code, such as `<unk>`, which a browser would hide."""
     parts = re.split(r"(`+[^`]*`+|^ {4}.*$)", text, flags=re.MULTILINE)
     return "".join(
         part if place % 2 else re.sub(r"<(?=[A-Za-z/!])", r"\\<", part) for place, part in enumerate(parts)
@@ -94,7 +94,7 @@ def _with_tags_shown(text: str) -> str:
 
 
 def attribute_docs(body: list[ast.stmt]) -> dict[str, str]:
-    """Return the docstrings of attributes by name: the string directly below each."""
+    """Return the docstrings of attributes by name: the string directly below each attribute."""
     docs = {}
     for node, below in pairwise(body):
         text = below.value if isinstance(below, ast.Expr) else None
@@ -104,7 +104,7 @@ def attribute_docs(body: list[ast.stmt]) -> dict[str, str]:
 
 
 class PublicNames:
-    """The names under which users import things: `regard.train` instead of its module."""
+    """The names under which users import objects: `regard.train` instead of its module."""
 
     def __init__(self, modules: dict[str, Module]) -> None:
         self._modules = modules
@@ -134,7 +134,7 @@ class PublicNames:
         return self._shown.get(home, home)
 
     def has(self, name: str) -> bool:
-        """Return whether an object is documented under this name, which may also be a module's."""
+        """Return whether an object or a module is documented under this name."""
         return name in self._shown.values()
 
     def seen_from(self, module: Module, name: str) -> str | None:

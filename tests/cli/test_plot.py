@@ -75,7 +75,7 @@ def test_bad_input_is_one_line_and_status_2(
 @pytest.mark.parametrize(
     ("kind", "flags", "message"),
     [
-        ("importance", ["--text", "BCCCBAABACCCA"], "measured on inputs that the run draws: leave out --text"),
+        ("importance", ["--text", "BCCCBAABACCCA"], "measured on inputs that the run draws: omit --text"),
         ("induction", [], "induction needs layers of self-attention, and counting has none"),
         ("rollout", [], "rollout needs two or more layers that attend to each other's states"),
         ("positions", [], "has no positions: train it with --pos_enc"),

@@ -94,6 +94,6 @@ def test_custom_sentences(
     status, out, _ = command("export", german.folder, "--output", tmp_path / "a", "--examples", tmp_path / "text")
     assert status == 0 and "2 sentences in both programs" in out
     (tmp_path / "empty").write_bytes(b"")
-    with pytest.raises(InputError, match="no sentences to compare"):
+    with pytest.raises(InputError, match="no sentences on which to compare"):
         export(german, tmp_path / "b", examples=[])
     assert not (tmp_path / "b").exists()

@@ -48,7 +48,7 @@ def test_a_model_is_converted_once(
 ) -> None:
     assert translate(run) == run.translate(SOURCES)
     [place] = kept(run)
-    assert capsys.readouterr().err == f"regard: converting the model for CTranslate2, once, to {str(place)!r}\n"
+    assert capsys.readouterr().err == f"regard: converting the model once for CTranslate2, to {str(place)!r}\n"
     assert read_certificate(place).log_probabilities < 1e-4
     monkeypatch.setattr(convert, "write_ctranslate2", None)
     assert translate(run) == translate(loaded(run.folder.parent)) == run.translate(SOURCES)

@@ -234,7 +234,7 @@ def test_nothing_is_written_if_outputs_differ(
 def test_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
     flags = ("--from", "huggingface", "--savepath", tmp_path / "models", "--name", "de-en")
     status, _, err = command("import", theirs, *flags)
-    assert status == 2 and "give some with --examples" in err
+    assert status == 2 and "give sentences with --examples" in err
     (tmp_path / "text").write_text("\n\n".join(TEXTS), encoding="utf-8")
     status, out, _ = command("import", theirs, *flags, "--examples", tmp_path / "text")
     assert status == 0 and out.startswith(f"Imported into {tmp_path / 'models' / 'de-en'}\n12 sentences in both")

@@ -132,6 +132,6 @@ def test_two_folders_on_one_page(
     assert (
         "bert has 2 layers (encoder.layer.0.attention.self, encoder.layer.1.attention.self), llama has" in error
     )
-    assert "neither the names nor the numbers of layers of a kind match" in error
+    assert "neither the names of layers nor their numbers of any kind match" in error
     status, _, error = command(*asked, "--plot", tmp_path / "both.png")
     assert (status, "--compare-with needs a page: give --plot FILE.html" in error) == (2, True)

@@ -108,15 +108,17 @@ def test_every_attribute_with_the_number_of_heads_is_found(name: str) -> None:
 def test_unclear_folding_gives_a_warning() -> None:
     model, states = FoldedModel("heads side by side", "somehow"), torch.randn(2, 5, D)
     with pytest.warns(
-        UserWarning, match=r"module 'attention.inner.drop': heads cannot be told from samples in weights"
+        UserWarning, match=r"module 'attention.inner.drop': heads and samples cannot be distinguished in weights"
     ):
         with regard.record(model, modules="attention.inner.drop") as records:
             model(states)
     assert records["attention.inner.drop"].weights.shape == (8, 1, 5, 5)
-    with pytest.raises(InputError, match="heads cannot be told from samples"):
+    with pytest.raises(InputError, match="heads and samples cannot be distinguished"):
         with regard.intervene(model, "attention.inner.drop", heads=[0], modules="attention.inner.drop"):
             model(states)
-    with pytest.raises(InputError, match=r"attention: heads cannot be told from samples in weights \(8, 5, 5\)"):
+    with pytest.raises(
+        InputError, match=r"attention: heads and samples cannot be distinguished in weights \(8, 5, 5\)"
+    ):
         with regard.intervene(model, "attention", heads=[0]):
             model(states)
     with regard.intervene(model, "attention"):  # all heads need no layout
@@ -220,7 +222,7 @@ class CachingAttention(nn.Module):
         return (weights @ keys).transpose(1, 2).flatten(2)
 
 
-@pytest.mark.filterwarnings("ignore:.*heads cannot be told from samples")
+@pytest.mark.filterwarnings("ignore:.*heads and samples cannot be distinguished")
 @pytest.mark.parametrize("folded", [True, False])
 def test_probing_keeps_the_state_of_a_module(folded: bool) -> None:
     plain, recorded = CachingAttention(folded=folded), CachingAttention(folded=folded)

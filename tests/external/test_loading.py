@@ -327,7 +327,7 @@ def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, token
         (lambda: regard.look(3), "expected a torch module, a folder or a Hub name, got '3'"),  # type: ignore[arg-type]
         (
             lambda: regard.look(model, "nowhere"),
-            "tokenizer 'nowhere' is not a tokenizer: give what AutoTokenizer",
+            "tokenizer 'nowhere' is not a tokenizer: pass a tokenizer from AutoTokenizer",
         ),
         (lambda: regard.look(model, tokenizer, inputs=3), "inputs='3' is not a list: give a list, such as"),  # type: ignore[arg-type]
         (
@@ -352,7 +352,7 @@ def test_folder_without_tokenizer_and_speech_model_are_refused(
         assert regard.look(tmp_path / name, tokenizer).attend("the cat").layers
     status, _, error = command("look", folders("wav2vec2"), "--text", "the cat", "--json", tmp_path / "a.json")
     assert (status, error.count("\n")) == (2, 1)
-    assert "Wav2Vec2Model takes input_values, neither texts nor images: from Python, give look()" in error
+    assert "Wav2Vec2Model takes input_values, not texts or images: from Python, pass look()" in error
     heard = regard.look(folders("wav2vec2"), lambda sound: {"input_values": sound})
     assert heard.attend(torch.randn(1, 4000)).layers
 
@@ -407,9 +407,7 @@ def no_connections() -> Iterator[list[Any]]:
 def test_invalid_inputs_are_refused(model_of: Build, tokenizer: Any) -> None:
     translates = regard.look(model_of("bart"), tokenizer)
     for given in (" ||| A dog", "||| A dog", ("", "A dog")):
-        with pytest.raises(
-            InputError, match=r"no source stands before target 'A dog': type source \|\|\| target"
-        ):
+        with pytest.raises(InputError, match=r"target 'A dog' has no source: type source \|\|\| target"):
             translates.attend(given)
     for given in ("the cat ||| ", "the cat |||", ("the cat", "")):
         with pytest.raises(InputError, match="target is empty: type one, or leave it out"):
@@ -427,7 +425,7 @@ def test_invalid_inputs_are_refused(model_of: Build, tokenizer: Any) -> None:
         subject.importance()
     with pytest.raises(InputError, match="reads texts: pass its tokenizer to look\\(\\)"):
         regard.look(model_of("llama"))
-    with pytest.raises(InputError, match="CLIPModel takes a text and an image at once: from Python, give look"):
+    with pytest.raises(InputError, match="CLIPModel takes a text and an image at once: from Python, pass look"):
         regard.look(model_of("clip"), tokenizer)
     with pytest.raises(InputError, match="ViTModel failed on this input: .*50"):
         regard.look(model_of("vit")).attend(torch.zeros(1, 3, 50, 50))
@@ -484,7 +482,7 @@ def test_look_without_a_browser(
         ("--text", "a", "--plot", "x.txt"): "has no known extension",
         ("--target", "a"): "--target needs a source",
         ("--text", "a", "--target", "", "--plot", page): "target is empty: type one, or leave it out",
-        ("--text", "||| A dog", "--plot", page): "no source stands before target 'A dog'",
+        ("--text", "||| A dog", "--plot", page): "target 'A dog' has no source",
         ("--text", "a", "--plot", page, "--generate", "-1"): "generate -1 is out of range",
     }.items():
         status, _, error = command("look", folders("llama"), *words)

@@ -201,7 +201,7 @@ def test_a_row_of_a_short_input_is_that_of_its_map(words: Any, monkeypatch: pyte
 
 def test_dropped_steps_of_a_generation_give_a_warning(small: Any) -> None:
     model, tokens = small.build(small.known["llama"]), torch.arange(5, 13)[None]
-    with pytest.warns(UserWarning, match="keeps the last pass of each layer only") as warned:
+    with pytest.warns(UserWarning, match="stores only the last pass of each layer") as warned:
         with torch.no_grad(), record_long(model) as records:
             model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=3, do_sample=False)
     assert len(warned) == 1 and next(iter(records.values())).values.shape[2] == 1

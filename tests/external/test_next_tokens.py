@@ -99,7 +99,7 @@ def test_options_out_of_range_are_refused(causal: Any, options: dict[str, Any], 
 def test_other_models_and_texts_without_a_mask_are_refused(
     model_of: Callable[[str], Any], tokenizer: Any, masked: Any
 ) -> None:
-    with pytest.raises(InputError, match="no causal or masked language model"):
+    with pytest.raises(InputError, match="not a causal or masked language model"):
         regard.next_tokens(regard.look(model_of("t5"), tokenizer), TEXT)
     with pytest.raises(InputError, match="has no <mask>: write one"):
         regard.next_tokens(masked, TEXT)

@@ -63,14 +63,14 @@ def test_effects_equal_manual_patching(
 
 def test_invalid_patching_is_refused(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     subject = regard.look(model_of("llama"), tokenizer)
-    with pytest.raises(InputError, match="inputs have 6 and 3 tokens: give two inputs with the same number"):
+    with pytest.raises(InputError, match="inputs have 6 and 3 tokens: pass two inputs with the same number"):
         regard.patch(subject, CLEAN, "the cat sat")
     with pytest.raises(InputError, match="both inputs have the same answer"):
         regard.patch(subject, CLEAN, CLEAN, answers=("ran", "small"))
     with pytest.raises(InputError, match="has no answers whose logits could be compared"):
         regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
     for answers in (3, "ran", ("ran",), ("ran", 4)):
-        with pytest.raises(InputError, match=r"answers=.* are not two texts: give two, as in"):
+        with pytest.raises(InputError, match=r"answers=.* are not two texts: pass two texts, as in"):
             regard.patch(subject, CLEAN, CORRUPTED, answers=answers)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'3' is not a model to patch: pass a result of look"):
         regard.patch(3, CLEAN, CORRUPTED)  # type: ignore[arg-type]

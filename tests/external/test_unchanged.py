@@ -430,7 +430,8 @@ def test_function_with_unknown_weights_gives_a_warning() -> None:
         with pytest.warns(UserWarning) as said, way():
             torch.testing.assert_close(run(), plain, rtol=0, atol=0)
         assert str(said[0].message).startswith(
-            f"weights of '{LAYER}' differ from those that the model used: output of other_mathematics differs"
+            f"weights of '{LAYER}' differ from the weights that the model used: "
+            "output of other_mathematics differs"
         )
 
 
@@ -448,7 +449,7 @@ def test_wrong_weights_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     for way in ways_of(model, LAYER).values():
         with pytest.warns(UserWarning) as said, way():
             run_of(model, "none")()
-        assert f"weights of '{LAYER}' differ from those that the model used" in str(said[0].message)
+        assert f"weights of '{LAYER}' differ from the weights that the model used" in str(said[0].message)
 
 
 @torch.no_grad()

@@ -123,7 +123,7 @@ def test_a_run_is_examined_and_saved(trained: regard.AnswerRun, tmp_path: Path) 
     assert [(head["layer"], head["head"]) for head in stored["heads"]] == [("cross", 0), ("cross", 1)]
     assert stored["words"] == result.sentences and stored["samples"] == 12
     assert trained.examine(samples=12) == result
-    assert "too narrow for 95 %: use 50 samples or more" in str(result)
+    assert "too narrow for 95 %: use at least 50 samples" in str(result)
     assert "mean (95 % interval over the samples)" in str(trained.examine(samples=50))
     report = trained.test(samples=5000)
     assert report.relevance is not None

@@ -117,7 +117,7 @@ def test_the_seed_and_the_inputs_are_in_the_caption(trained: regard.AnswerRun) -
     assert "drawn with seed 3" in regard.plot("heads", trained, seed=3).caption
     caption = regard.plot("entropy", trained, samples=7, seed=3).caption
     assert "over 7 inputs not used in training, drawn with seed 3" in caption
-    assert "use 50 samples or more" in caption
+    assert "use at least 50 samples" in caption
     assert "the input 'BCCCBAABACCCA'" in regard.plot("alignment", trained, inputs=["BCCCBAABACCCA"]).caption
 
 

@@ -121,7 +121,7 @@ def test_tree(client: Client, translator: regard.PairRun) -> None:
         assert outputs[: len(path)] == path
     assert len({found["shown"][number] for number in tree.best}) == 1
     refused = client.post("/api/tree", {"input": INPUT})
-    assert refused.status_code == 422 and "so there is no search to show" in refused.json()["error"]
+    assert refused.status_code == 422 and "so no search can be shown" in refused.json()["error"]
     assert client.request("GET", "/api/run").json()["writes"] is False
 
 

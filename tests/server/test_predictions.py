@@ -54,6 +54,6 @@ def test_errors_are_one_line(language: Client, trained: regard.AnswerRun) -> Non
     client = Client(make_app(Explorer(trained)))
     assert client.request("GET", "/api/run").json()["predicts"] is None
     refused = client.post("/api/next_tokens", {"input": INPUT})
-    assert refused.status_code == 422 and "no causal or masked language model" in refused.json()["error"]
+    assert refused.status_code == 422 and "not a causal or masked language model" in refused.json()["error"]
     wrong = language.post("/api/next_tokens", {"input": TEXT, "top_p": 0})
     assert wrong.status_code == 422 and "give a number above 0, up to 1" in wrong.json()["error"]

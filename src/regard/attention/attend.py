@@ -8,7 +8,7 @@ A mechanism has one part per slot, in this order:
     sharing      keys and values of a group serve several heads, `repeat_groups`
     context      context = weights V                   `weighted_sum`
 
-Only `attention_forward` selects the fused kernel. Letters as in `functional`.
+Only `attention_forward` selects the fused kernel. The letters for shapes are those of `functional`.
 """
 
 from collections.abc import Sequence
@@ -43,9 +43,9 @@ def attention_forward(
 ) -> Tensor:
     """Return the context (B, H, Tq, Dv) of query (B, H, Tq, D) over value (B, G, Tk, Dv).
 
-    `key` (B, G, Tk, any) comes from `score.prepare`. `mask` broadcasts to (B, H, Tq, Tk). `dropout`: share of
-    weights that is set to zero. `step`, for the hook: the step of the queries if there is one step, None if the
-    queries are all steps from the first on. Raises `InputError` for a mask with another number of heads.
+    `key` (B, G, Tk, any) comes from `score.prepare`. `mask` broadcasts to (B, H, Tq, Tk). `dropout`: fraction
+    of the weights that are set to zero. `step`, for the hook: decoding step of the query, or None if the
+    queries cover the whole sequence. Raises `InputError` for a mask with a different number of heads.
 
     >>> states = torch.ones(1, 2, 3, 4)
     >>> attention_forward(states, states, states, score=ScaledDot(4)).shape
@@ -95,10 +95,10 @@ def _hooked_forward(
 
 
 def _use_kernel(score: Score, key: Tensor, dropout: float) -> bool:
-    """Return whether PyTorch's fused kernel, which supports scaled dot products only, computes the context.
+    """Return whether to use PyTorch's fused kernel, which supports only the scaled dot product.
 
-    On a CPU, with few keys in bfloat16, the kernel's backward pass takes up to four times as long as the explicit
-    one (benchmarks/kernels.py).
+    On a CPU with few bfloat16 keys, the backward pass of the kernel takes up to four times as long as that of
+    the explicit computation (benchmarks/kernels.py).
     """
     if type(score) is not ScaledDot or dropout:
         return False
@@ -107,9 +107,9 @@ def _use_kernel(score: Score, key: Tensor, dropout: float) -> bool:
 
 
 def _fused_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Return the context (B, H, Tq, Dv) by PyTorch's kernel, which never holds all scores in memory."""
+    """Return the context (B, H, Tq, Dv) computed by PyTorch's kernel, which never stores all scores."""
     grouped = False
-    if key.shape[1] != query.shape[1]:  # the comparison is not a bool if layers are compiled for any shape
+    if key.shape[1] != query.shape[1]:  # the comparison is not a bool if compiled for any shape
         grouped = True
     # The kernel supports a causal mask only if there are as many queries as keys; it then skips the masked half.
     if causal and mask is None and query.shape[2] == key.shape[2]:
@@ -119,7 +119,7 @@ def _fused_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 
 
 def _float32(*states: Tensor) -> list[Tensor]:
-    """Return half-precision states in float32, so that no score overflows; the fused kernel does the same."""
+    """Convert half-precision states to float32 to prevent scores from overflowing, as the fused kernel does."""
     return [state.float() if state.dtype in (torch.float16, torch.bfloat16) else state for state in states]
 
 

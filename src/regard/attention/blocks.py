@@ -1,8 +1,9 @@
-"""Blocks around attention: residual, normalization, feed-forward (Vaswani et al. 2017, figure 1).
+"""Transformer blocks: residual connections, normalization, feed-forward (Vaswani et al. 2017, figure 1).
 
-Normalization comes after each residual sum, `norm(x + layer(x))`, as in the paper. With `pre_norm`, normalization
-comes before the layer, `x + layer(norm(x))`, which trains deep stacks without warm-up (Xiong et al. 2020), and
-the stack ends in one more normalization. Dropout acts on the output of each layer.
+Normalization comes after each residual sum, `norm(x + layer(x))`, as in the paper. With `pre_norm`,
+normalization comes before the layer, `x + layer(norm(x))`, so that deep stacks train without warm-up (Xiong et
+al. 2020). A final normalization follows the last layer of the stack. Dropout is applied to the output of each
+layer.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,17 +21,18 @@ from regard.plugins import build_plugin, plugin_class
 STANDARD = "standard"
 """Name of Regard's encoder layer."""
 EPSILON = 1e-5
-"""Added to the variance in normalization; PyTorch's default."""
+"""Number added to the variance in normalization; PyTorch's default."""
 Norm = Literal["layer", "rms"]
 """layer: layer normalization, Ba et al. 2016; rms: division by the root mean square, Zhang and Sennrich 2019."""
 
 
 class Block(nn.Module):
-    """Base of the layers of a stack; each is compiled, and in sharded training split, on its own."""
+    """Base class of the layers of a stack. Each layer is compiled, and split in sharded training,
+    separately."""
 
 
 def make_norm(width: int, epsilon: float = EPSILON, norm: Norm = "layer", *, bias: bool = True) -> nn.Module:
-    """Return the normalization `norm` of states (..., D); `bias` is for layer normalization only.
+    """Return the normalization `norm` for states (..., D). `bias` applies only to layer normalization.
 
     >>> make_norm(12, norm="rms")
     RMSNorm((12,), eps=1e-05, elementwise_affine=True)
@@ -39,7 +41,7 @@ def make_norm(width: int, epsilon: float = EPSILON, norm: Norm = "layer", *, bia
 
 
 class Residual(nn.Module):
-    """Residual sum, normalization and dropout around a layer."""
+    """Residual connection around a layer, with normalization and dropout."""
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class Residual(nn.Module):
         self.pre_norm = pre_norm
 
     def forward(self, states: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return `states` (B, T, D) plus the output of `layer` for these states."""
+        """Return the sum of `states` (B, T, D) and the output of `layer`."""
         output: Tensor = self.dropout(layer(self.norm(states) if self.pre_norm else states))
         sums: Tensor = states + output if self.pre_norm else self.norm(states + output)
         return sums
@@ -77,10 +79,10 @@ def attention_layer(
 
 
 class EncoderLayer(Block):
-    """Self-attention and feed-forward, each in a residual (section 3.1).
+    """Self-attention and a feed-forward network, each with a residual connection (section 3.1).
 
-    `heads`: Number of heads; None for single-head attention without projections. `epsilon`: added to the variance
-    in normalization. `options`: passed to `MultiHeadAttention`.
+    `heads`: number of heads, or None for single-head attention without projections. `epsilon`: number added to
+    the variance in normalization. `options`: passed to `MultiHeadAttention`.
 
     >>> import torch
     >>> EncoderLayer(12, 3, 24)(torch.zeros(2, 5, 12)).shape
@@ -116,7 +118,7 @@ class EncoderLayer(Block):
 
 
 def check_encoder_layer(name: str) -> None:
-    """Raise `InputError` unless `name` is `standard`, or the `module:Class` of your own layer.
+    """Raise `InputError` unless `name` is `standard` or the `module:Class` of a custom layer.
 
     >>> check_encoder_layer("standard")
     """
@@ -125,10 +127,10 @@ def check_encoder_layer(name: str) -> None:
 
 
 def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: int, **options: Any) -> nn.Module:
-    """Return the standard encoder layer with `options`, or your own for `module:Class`.
+    """Return the standard encoder layer with `options`, or the custom layer named by `module:Class`.
 
-    The constructor of your own layer takes the width, the number of heads (1 without projections) and the inner
-    width. The layer is called with states (B, T, D) and a mask (B, 1, T), True before the end, or None. Raises
+    The constructor of a custom layer takes the width, the number of heads (1 without projections) and the inner
+    width. Its `forward` takes states (B, T, D) and a mask (B, 1, T), True before the end, or None. Raises
     `InputError` if the layer cannot be built.
 
     >>> type(make_encoder_layer("standard", 12, 3, 24)).__name__
@@ -142,7 +144,7 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
 
 
 class LayerStack(nn.Module):
-    """A stack of layers; with `pre_norm` a normalization follows the last layer."""
+    """A stack of layers. With `pre_norm`, a normalization follows the last layer."""
 
     def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, epsilon: float) -> None:
         super().__init__()
@@ -151,7 +153,7 @@ class LayerStack(nn.Module):
 
 
 class Encoder(LayerStack):
-    """A stack of `layers` encoder layers with the name `layer`; `options` are arguments of standard layers.
+    """A stack of `layers` encoder layers of the type `layer`. `options` are arguments of the standard layer.
 
     >>> import torch
     >>> Encoder(2, 12, 3, 24)(torch.zeros(2, 5, 12)).shape
@@ -175,7 +177,8 @@ class Encoder(LayerStack):
         super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon)
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the memory (B, T, D) of states (B, T, D); `mask` (B, T), True before the end."""
+        """Return the memory (B, T, D) for states (B, T, D). `mask` (B, T) is True before the end of each
+        sequence."""
         for layer in self.layers:
             states = layer(states, mask)
         memory: Tensor = self.norm(states)
@@ -183,7 +186,8 @@ class Encoder(LayerStack):
 
 
 class DecoderLayer(Block):
-    """Causal self-attention, attention to the memory, feed-forward, each in a residual (section 3.1).
+    """Causal self-attention, cross-attention and a feed-forward network, each with a residual connection
+    (section 3.1).
 
     >>> import torch
     >>> layer, memory = DecoderLayer(12, 3, 24), torch.zeros(2, 7, 12)
@@ -207,14 +211,14 @@ class DecoderLayer(Block):
         residual: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon}
         self.self_attention = MultiHeadAttention(width, heads, **options)
         self.self_residual = Residual(width, **residual)
-        # Target positions have no meaning in the source, so cross attention is not rotated.
+        # Target positions are meaningless in the source, so cross-attention has no rotary positions.
         self.cross = MultiHeadAttention(width, heads, **{**options, "rotary": False})
         self.cross_residual = Residual(width, **residual)
         self.feed_forward = FeedForward(width, inner_width, activation)
         self.feed_forward_residual = Residual(width, **residual)
 
     def project(self, memory: Tensor) -> KeyValues:
-        """Return keys and values of the encoder's output (B, Tk, D) for `forward`."""
+        """Return the keys and values of the encoder output (B, Tk, D) for `forward`."""
         return self.cross.project(memory)
 
     def forward(
@@ -225,12 +229,12 @@ class DecoderLayer(Block):
         mask: Tensor | None = None,
         past: KeyValues | None = None,
     ) -> tuple[Tensor, KeyValues]:
-        """Return states (B, T, D), and keys and values of all steps so far, for `past` of the next call.
+        """Return states (B, T, D), and the keys and values of all steps so far: `past` of the next call.
 
-        `memory` is the result of `project`. If `memory` has fewer sources than `states` has sequences, the
-        sequences are one step of several hypotheses of each source. Without `past`, `states` are all steps
-        (teacher forcing); with `past`, they are the next steps. `mask`: as in `MultiHeadAttention`, over all
-        steps.
+        `memory` is the result of `project`. If the batch of `states` is larger than that of `memory`, `states`
+        contains one step of several hypotheses for each source. Without `past`, `states` contains all steps
+        (teacher forcing); with `past`, it contains the next steps. `mask` is that of `MultiHeadAttention`, for
+        all steps.
         """
         key_values: list[KeyValues] = []
         step = None if past is None else past.keys.shape[2]
@@ -246,17 +250,17 @@ class DecoderLayer(Block):
         return self.feed_forward_residual(states, self.feed_forward), key_values[0]
 
     def _attend_memory(self, states: Tensor, memory: KeyValues, mask: Tensor | None, step: int | None) -> Tensor:
-        """Attend to the memory of B sources; states (B, T, D), or (B K, 1, D) of K hypotheses of each source.
+        """Attend to the memory of B sources, with states (B, T, D), or (B K, 1, D) for K hypotheses of each
+        source.
 
-        The hypotheses of a source become the queries of one sequence, so that the memory is not copied for each
-        hypothesis.
+        The hypotheses of a source become the queries of one sequence, which avoids copies of the memory.
         """
         queries = states.reshape(memory.keys.shape[0], -1, states.shape[-1])
         return self.cross.attend(queries, memory, mask, step=step).view_as(states)
 
 
 class Decoder(LayerStack):
-    """A stack of `layers` decoder layers; `options` go to each.
+    """A stack of `layers` decoder layers. `options` are arguments of `DecoderLayer`.
 
     >>> import torch
     >>> decoder, memory = Decoder(2, 12, 3, 24), torch.zeros(2, 7, 12)
@@ -281,7 +285,8 @@ class Decoder(LayerStack):
         super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon)
 
     def project(self, memory: Tensor) -> list[KeyValues]:
-        """Return each layer's keys and values of the encoder's output (B, Tk, D), computed once per source."""
+        """Return the keys and values of each layer for the encoder output (B, Tk, D), computed once per
+        source."""
         return [layer.project(memory) for layer in self.layers]  # type: ignore[operator]
 
     def forward(
@@ -292,7 +297,7 @@ class Decoder(LayerStack):
         mask: Tensor | None = None,
         past: Sequence[KeyValues | None] | None = None,
     ) -> tuple[Tensor, list[KeyValues]]:
-        """Return states (B, T, D) and each layer's keys and values so far, as in `DecoderLayer`."""
+        """Return states (B, T, D) and the keys and values of each layer, as `DecoderLayer.forward` does."""
         cache = []
         for layer, source, before in zip(self.layers, memory, past or [None] * len(self.layers), strict=True):
             states, key_values = layer(states, source, memory_mask, mask, before)

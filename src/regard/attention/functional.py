@@ -1,4 +1,4 @@
-"""The arithmetic of attention, separately for each head, as functions without state.
+"""The equations of attention for each head, as functions without state.
 
     weights = softmax(score(Q, K))        context = weights V
 
@@ -15,20 +15,21 @@ from regard.fast.softmax import padded_softmax
 
 
 def attention_weights(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the weights for scores (..., Tq, Tk), of the same shape and dtype: each row sums to 1.
+    """Return the attention weights for scores (..., Tq, Tk), with the same shape and dtype. Each row sums to 1.
 
-    The softmax is computed in float32 at least. `mask` broadcasts to `scores`, True = may be attended. A fully
-    masked row becomes zeros, forward and backward, never NaN.
+    The softmax is computed in float32 or float64. `mask` broadcasts to `scores`, True = may be attended. In a
+    fully masked row, weights and gradients are zero, not NaN.
 
     >>> attention_weights(torch.zeros(1, 2), torch.tensor([[True, False]]))
     tensor([[1., 0.]])
     """
     wide = torch.promote_types(scores.dtype, torch.float32)
     if mask is None:
-        # A recorded tensor must be contiguous.
+        # Recorded tensors must be contiguous.
         return padded_softmax(scores, wide).to(scores.dtype).contiguous()
-    # Adding the mask takes a single pass over the scores. The offset is finite, because the softmax of a row
-    # of -inf is 0 / 0. The offset is half of the lowest number, so that its sum with a score stays finite.
+    # Adding the mask takes a single pass over the scores. The offset is finite, because the softmax of a row of
+    # -inf is 0 / 0. The offset is half of the lowest representable number, so that its sum with a score is
+    # finite.
     offsets = torch.zeros((), dtype=wide, device=mask.device).masked_fill(~mask, torch.finfo(wide).min / 2)
     not_empty = mask.any(-1, keepdim=True).to(wide)
     return (padded_softmax(scores + offsets, wide) * not_empty).to(scores.dtype)
@@ -44,9 +45,9 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return equal weights on all keys that may be attended, in the shape (..., Tq, Tk) of `like`.
+    """Return equal weights for all keys that may be attended, with the shape (..., Tq, Tk) of `like`.
 
-    `mask` broadcasts to the weights, True = may be attended; a fully masked row is zero.
+    `mask` broadcasts to the weights, True = may be attended. A fully masked row is zero.
 
     >>> uniform_weights(torch.zeros(1, 4), torch.tensor([True, True, False, False]))
     tensor([[0.5000, 0.5000, 0.0000, 0.0000]])
@@ -58,10 +59,10 @@ def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def tempered_weights(weights: Tensor, temperature: float) -> Tensor:
-    """Return weights (..., Tq, Tk) as if their scores had been divided by a temperature.
+    """Return weights (..., Tq, Tk) whose scores are divided by a temperature.
 
-    `softmax(s / t)` is `softmax(s) ** (1 / t)`, normalized again. A temperature above 1 makes a row more even,
-    below 1 more peaked. A row of zeros stays zero.
+    `softmax(s / t)` is `softmax(s) ** (1 / t)`, normalized again. A temperature above 1 makes a row more
+    uniform; a temperature below 1 makes it more peaked. A row of zeros stays zero.
 
     >>> tempered_weights(torch.tensor([[0.2, 0.8]]), 0.5)
     tensor([[0.0588, 0.9412]])

@@ -1,7 +1,7 @@
 """Hooks on attention layers, which record or change weights while a model runs.
 
-A layer holds one hook or none. A hook is immutable: nested contexts give the layer a new hook, and restore the
-previous one on exit.
+A layer has at most one hook. A hook is immutable. A nested context sets a new hook and restores the previous
+hook on exit.
 """
 
 import dataclasses
@@ -21,38 +21,38 @@ from regard.attention.scores import Score
 from regard.errors import InputError
 
 Change = Callable[[Tensor, Tensor | None, int | None], Tensor]
-"""Maps weights (B, H, Tq, Tk), their mask and the step of the queries to changed weights. The step is None if the
-queries are all steps from the first on."""
+"""Maps weights (B, H, Tq, Tk), their mask and the step of the queries to changed weights. The step is None if
+the queries cover the whole sequence."""
 RowWeights = Callable[[Sequence[int]], tuple[Tensor, Tensor | None]]
 """Maps indices of query rows to the weights (B, H, rows, Tk) and mask of these rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionHook:
-    """Changes the weights of a layer, then records them. A layer with a hook computes its weights explicitly."""
+    """Changes and records the weights of a layer. A layer with a hook computes its weights explicitly."""
 
     changes: tuple[Change, ...] = ()
-    """Applied in order of registration."""
+    """Changes, applied in the order of their registration."""
     recorder: Recorder | None = None
-    """Stores the changed weights."""
+    """Recorder that stores the changed weights."""
     name: str = ""
     """Name of the layer for the recorder."""
     watcher: Callable[[AttentionTrace], None] | None = None
-    """Function that gets the trace of each call of the layer."""
+    """Function called with the trace of each call of the layer."""
 
     by_rows: Callable[[int, RowWeights], None] | None = None
-    """Function that gets the number of queries, and a function that computes the weights of selected rows."""
+    """Function called with the number of queries and a function that computes the weights of selected rows."""
 
     @property
     def partial(self) -> bool:
-        """Whether only some heads or rows are needed; the layer then computes these weights in addition to the
-        output of the fused kernel."""
+        """Whether the hook needs only some heads or rows. The layer then computes these weights in addition to
+        the output of the fused kernel."""
         selects = self.by_rows is not None if self.recorder is None else self.recorder.partial
         return selects and not self.changes and self.watcher is None
 
     @property
     def needs_trace(self) -> bool:
-        """Whether queries, keys, scores, values and contexts are needed besides the weights."""
+        """Whether the hook needs the queries, keys, scores, values and contexts in addition to the weights."""
         return self.watcher is not None or (self.recorder is not None and self.recorder.inside)
 
     def change(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
@@ -64,7 +64,7 @@ class AttentionHook:
     def keep(
         self, weights: Tensor, mask: Tensor | None, step: int | None, trace: AttentionTrace | None = None
     ) -> None:
-        """Pass weights (B, H, Tq, Tk) of the selected heads and rows to the recorder."""
+        """Pass the weights (B, H, Tq, Tk) of the selected heads and rows to the recorder."""
         if self.watcher is not None and trace is not None:
             self.watcher(trace)
         if self.recorder is not None:
@@ -76,12 +76,12 @@ class AttentionHook:
 
 
 class AttentionLayer(nn.Module):
-    """Base of attention layers, whose weights can be recorded and changed by head."""
+    """Base class of attention layers. The weights of each head can be recorded and changed."""
 
     score: Score
     """Similarity of queries and keys."""
     hook: AttentionHook | None = None
-    """Present hook, set by `attach_hooks`."""
+    """Current hook, set by `attach_hooks`."""
     heads: int = 1
 
     def __getstate__(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class AttentionLayer(nn.Module):
 
 
 def attention_layers(model: nn.Module) -> dict[str, AttentionLayer]:
-    """Return Regard's attention layers of a model by dotted name.
+    """Return the Regard attention layers of a model by dotted name.
 
     >>> from regard.attention import EncoderLayer
     >>> list(attention_layers(EncoderLayer(12, 3, 24)))
@@ -100,7 +100,7 @@ def attention_layers(model: nn.Module) -> dict[str, AttentionLayer]:
 
 
 def find_layer(model: nn.Module, name: str) -> AttentionLayer:
-    """Return one of Regard's attention layers by dotted name; `.layers` may be omitted from it.
+    """Return the Regard attention layer with a dotted name; `.layers` may be omitted from the name.
 
     Raises `InputError` for an unknown name.
 
@@ -118,7 +118,7 @@ def find_layer(model: nn.Module, name: str) -> AttentionLayer:
 
 @contextmanager
 def attach_hooks(hooks: Mapping[AttentionLayer, AttentionHook]) -> Iterator[None]:
-    """Attach hooks to layers in the block, and restore the previous ones on exit."""
+    """Attach hooks to layers in the block, and restore the previous hooks on exit."""
     before = {layer: layer.hook for layer in hooks}
     for layer, hook in hooks.items():
         layer.hook = hook
@@ -136,8 +136,8 @@ def disable_compile() -> Iterator[None]:
         yield
         return
     with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
-        # Global hooks run twice for a compiled module; both calls have the same name, so records are not
-        # affected.
+        # Global hooks run twice for a compiled module. Both calls have the same name, so the records are
+        # correct.
         warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         yield
@@ -145,7 +145,7 @@ def disable_compile() -> Iterator[None]:
 
 @contextmanager
 def explicit_weights(model: nn.Module) -> Iterator[None]:
-    """Compute all weights explicitly in the block, for code such as `torch.func.vmap` without a fused kernel.
+    """Compute all weights explicitly in the block, for code such as `torch.func.vmap` that has no fused kernel.
 
     >>> from regard.attention import MultiHeadAttention
     >>> layer = MultiHeadAttention(12, heads=3)
@@ -159,7 +159,7 @@ def explicit_weights(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def trace_layer(layer: AttentionLayer, watcher: Callable[[AttentionTrace], None]) -> Iterator[None]:
-    """In the block, call `watcher` with the trace of each call of a layer; the layer keeps its other hooks.
+    """Call `watcher` with the trace of each call of a layer in the block, in addition to the layer's hook.
 
     >>> from regard.attention import MultiHeadAttention
     >>> layer = MultiHeadAttention(12, heads=3)
@@ -172,11 +172,11 @@ def trace_layer(layer: AttentionLayer, watcher: Callable[[AttentionTrace], None]
 
 
 def with_change(hook: AttentionHook | None, change: Change) -> AttentionHook:
-    """Return a hook with one more change, which follows the hook's changes."""
+    """Return a copy of a hook with `change` added after its other changes."""
     hook = hook or AttentionHook()
     return dataclasses.replace(hook, changes=(*hook.changes, change))
 
 
 def with_recorder(hook: AttentionHook | None, recorder: Recorder, name: str) -> AttentionHook:
-    """Return a hook with another recorder."""
+    """Return a copy of a hook with `recorder` as its recorder."""
     return dataclasses.replace(hook or AttentionHook(), recorder=recorder, name=name)

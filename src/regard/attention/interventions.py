@@ -1,12 +1,12 @@
-"""Interventions: change what a head attends to while a model runs, and observe the effect on its output.
+"""Interventions change the attention weights of heads while a model runs, to show the effect on its output.
 
     with intervene(model, "decoder.0.cross", heads=[2], to="uniform"):
         model(inputs)
 
-A record shows what a model attends to; an intervention tests whether this attention affects the output. A head is
-switched off (Michel et al. 2019, section 2.3) or made to attend uniformly, or one of its weights is set. Weights
-change after the softmax, so records contain the changed weights. Interventions nest, and apply in the order of
-the contexts.
+A record shows which tokens a model attends to. An intervention tests whether this attention affects the output.
+An intervention ablates a head (Michel et al. 2019, section 2.3), makes a head attend uniformly, or sets a
+single weight. Weights change after the softmax, so records contain the changed weights. Interventions can be
+nested; outer contexts are applied first.
 """
 
 import math
@@ -28,7 +28,7 @@ To = Literal["off", "uniform"]
 
 
 class _Active(threading.local):
-    """The active interventions of this thread: models and descriptions."""
+    """Active interventions of a thread, as pairs of a model and a description."""
 
     def __init__(self) -> None:
         self.all: list[tuple[nn.Module, str]] = []
@@ -40,7 +40,7 @@ _active = _Active()
 
 @contextmanager
 def note_intervention(model: nn.Module, description: str) -> Iterator[None]:
-    """Register an intervention in a model for the block, so that attention maps made in the block name it."""
+    """Register an intervention in a model, so that attention maps made in the block list the intervention."""
     _active.all.append((model, description))
     try:
         yield
@@ -49,7 +49,8 @@ def note_intervention(model: nn.Module, description: str) -> Iterator[None]:
 
 
 def active_interventions(model: nn.Module) -> tuple[str, ...]:
-    """Return descriptions of this thread's interventions in a model or in a part of it: `cross: head 1 off`."""
+    """Return descriptions of this thread's interventions in a model or in its submodules: `cross: head 1
+    off`."""
     if not _active.all or _active.suspended:
         return ()
     parts = set(model.modules())
@@ -58,7 +59,7 @@ def active_interventions(model: nn.Module) -> tuple[str, ...]:
 
 @contextmanager
 def suspend_interventions() -> Iterator[None]:
-    """Run the block as if this thread had no active interventions."""
+    """Hide the active interventions of this thread in the block."""
     before, _active.suspended = _active.suspended, True
     try:
         yield
@@ -79,15 +80,15 @@ class Intervention:
     heads: tuple[int, ...] | None = None
     """None: every head."""
     to: To | float = "off"
-    """off: zero weights, so that the heads add nothing. uniform: equal weights on all keys that may be attended.
-    A number from 0 to 1: the weight of `query` on `key`; its other weights keep their proportions."""
+    """off: all weights are zero. uniform: the weights of all keys that may be attended are equal. A number from
+    0 to 1: the weight of `query` on `key`; the other weights of the query keep their proportions."""
     query: int | None = None
-    """Step of the query whose weight is set; only if `to` is a number."""
+    """Step of the query whose weight is set; None unless `to` is a number."""
     key: int | None = None
     """Step of the key."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if the fields exclude each other."""
+        """Raise `InputError` if the fields are incompatible."""
         has_position = self.query is not None and self.key is not None
         if isinstance(self.to, str):
             if self.to not in ("off", "uniform"):
@@ -113,9 +114,9 @@ class Intervention:
     def apply(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         """Return changed weights (B, H, Tq, Tk).
 
-        `mask` broadcasts to them. `step`: the step of the queries if there is one step, None if the queries are
-        all steps from the first on. A row that may not attend to the key stays unchanged. Raises `InputError` for
-        a head, query or key out of range.
+        `mask` broadcasts to the weights. `step`: decoding step of the query, or None if the queries cover the
+        whole sequence. A row that may not attend to the key is unchanged. Raises `InputError` for a head, query
+        or key out of range.
         """
         if _active.suspended:
             return weights
@@ -135,16 +136,16 @@ class Intervention:
         elif step == self.query:
             rows = torch.ones(weights.shape[2], dtype=torch.bool, device=weights.device)
         else:
-            return weights  # the query belongs to another step
+            return weights  # the query belongs to a different step
         return torch.where(chosen & rows.unsqueeze(-1), _set_weight(weights, mask, self.key, self.to), weights)
 
 
 def _set_weight(weights: Tensor, mask: Tensor | None, key: int, value: float) -> Tensor:
-    """Return rows whose weight on `key` is `value`, and whose other weights keep their proportions."""
+    """Return rows in which the weight on `key` is `value` and the other weights keep their proportions."""
     is_key = torch.arange(weights.shape[-1], device=weights.device) == key
     others = weights.masked_fill(is_key, 0.0)
     total = others.sum(-1, keepdim=True)
-    # If all other weights are zero, there are no proportions to keep: they become equal.
+    # If all other weights are zero, they have no proportions and become equal.
     even = uniform_weights(weights, ~is_key if mask is None else mask & ~is_key)
     shares = torch.where(total > 0, others / total.clamp(min=torch.finfo(weights.dtype).tiny), even)
     row_sum = weights.sum(-1, keepdim=True)  # below 1 in models with an attention sink
@@ -152,7 +153,7 @@ def _set_weight(weights: Tensor, mask: Tensor | None, key: int, value: float) ->
     rows = torch.where(is_key, value, shares * remainder)
     if mask is None:
         return rows
-    # A row whose key is masked stays unchanged.
+    # A row whose key is masked is unchanged.
     return torch.where(mask.expand_as(weights)[..., key : key + 1], rows, weights)
 
 
@@ -166,12 +167,13 @@ def intervene(
     query: int | None = None,
     key: int | None = None,
 ) -> Iterator[None]:
-    """Change what some `heads` of a layer attend to in the block; None for all heads.
+    """Change the attention weights of some `heads` of a layer in the block; None for all heads.
 
-    `layer`: its name in the model, as in records; `.layers` may be omitted. `to`: "off", "uniform", or, with
-    `query` and `key`, the weight (0 to 1) of that query on that key, while the others keep their proportions. The
-    change applies to every input of a batch and every hypothesis of a search. Gradients flow as usual. Raises
-    `InputError` for an unknown layer, and, when the model runs, for a head or step out of range.
+    `layer`: name of the layer in the model, as in records; `.layers` may be omitted. `to`: "off", "uniform",
+    or, with `query` and `key`, the weight (0 to 1) of this query on this key. The other weights of the query
+    keep their proportions. The change applies to every input of a batch and every hypothesis of a search.
+    Gradients are computed as usual. Raises `InputError` for an unknown layer, and, when the model runs, for a
+    head or step that is out of range.
 
     >>> from regard.attention import EncoderLayer
     >>> layer = EncoderLayer(12, 3, 24)
@@ -191,7 +193,8 @@ def temper(
 ) -> Iterator[None]:
     """Divide the scores of some `heads` of a layer by a temperature in the block; None for all heads.
 
-    A temperature above 1 makes the heads' attention more even, below 1 more peaked. Otherwise as `intervene`.
+    A temperature above 1 makes the attention more uniform; a temperature below 1 makes it more peaked. `layer`
+    and the errors are those of `intervene`.
 
     >>> from regard.attention import EncoderLayer
     >>> layer = EncoderLayer(12, 3, 24)

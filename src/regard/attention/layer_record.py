@@ -1,4 +1,4 @@
-"""The record of one attention layer, and the parts from which it is joined when a decoder runs step by step."""
+"""The record of an attention layer, which joins the parts recorded at the steps of a decoder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Kind = Literal["encoder", "decoder", "cross"]
-"""What attends to what: inputs to inputs (encoder), outputs to outputs (decoder), or outputs to inputs
+"""Kind of attention: inputs attend to inputs (encoder), outputs to outputs (decoder), or outputs to inputs
 (cross)."""
 
 
@@ -17,7 +17,7 @@ class AttentionTrace(NamedTuple):
     """All tensors of one call of an attention layer, by head."""
 
     query: Tensor
-    """(B, H, Tq, D), input of the score: projected and rotated."""
+    """(B, H, Tq, D), input of the score: projected, and rotated by rotary positions."""
     key: Tensor
     """(B, H, Tk, any), prepared by the score."""
     value: Tensor
@@ -31,17 +31,18 @@ class AttentionTrace(NamedTuple):
     context: Tensor
     """(B, H, Tq, Dv): weights times values."""
     step: int | None
-    """Step of the queries if there is one step; None if the queries are all steps from the first on."""
+    """Decoding step of the query, or None if the queries cover the whole sequence."""
 
     def detach(self) -> "AttentionTrace":
-        """Return the trace without autograd history."""
+        """Return a copy of the trace that is detached from the autograd graph."""
         tensors = (self.query, self.key, self.value, self.scores, self.weights, self.context)
         query, key, value, scores, weights, context = (tensor.detach() for tensor in tensors)
         return AttentionTrace(query, key, value, scores, self.mask, weights, context, self.step)
 
 
 def concat_traces(traces: Sequence[AttentionTrace], weights: Tensor, mask: Tensor | None) -> AttentionTrace:
-    """Join traces of single steps as if from one call; the last step has all keys and values."""
+    """Join the traces of single steps into the trace of one call. The last step contains all keys and
+    values."""
     keys = weights.shape[-1]
     scores = [F.pad(trace.scores, (0, keys - trace.scores.shape[-1]), value=-torch.inf) for trace in traces]
     return traces[-1]._replace(
@@ -56,38 +57,37 @@ def concat_traces(traces: Sequence[AttentionTrace], weights: Tensor, mask: Tenso
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Record:
-    """Weights of one attention layer for one batch: of the layer's last forward pass, or of all steps of a
-    stepwise decoding."""
+    """Weights of an attention layer for one batch, from its last forward pass or from all steps of stepwise
+    decoding."""
 
     name: str
     """Dotted name of the layer in the model."""
     weights: Tensor
-    """(B, H, Tq, Tk), detached, of the selected heads and rows. A row sums to 1 over the keys it may attend, or
-    to 0 if fully masked (and not quite to 1 with dropout). Keys that come after a step have no weight in its
-    row."""
+    """(B, H, Tq, Tk), detached, for the selected heads and rows. A row sums to 1 (only on average if there is
+    dropout), or to 0 if the row is fully masked. Keys that come after a query have zero weight."""
     mask: Tensor | None
     """Broadcastable to the weights, True = may be attended; None if there is no mask."""
     query_labels: Sequence[str] | None = None
-    """Names of the recorded queries; None if there are no names, or fewer names than queries."""
+    """Names of the recorded queries; None without names or with fewer names than queries."""
     key_labels: Sequence[str] | None = None
     """Names of the keys."""
     kind: Kind | None = None
-    """Encoder, decoder or cross attention; None if the kind is not known."""
+    """Kind of attention: encoder, decoder or cross; None if unknown."""
     query_tokens: Sequence[Sequence[str]] | None = None
     """Names of the queries of each input, if the inputs have different names."""
     key_tokens: Sequence[Sequence[str]] | None = None
     """Names of the keys of each input."""
     written: bool = False
-    """Whether a query is named by the token that the decoder writes at its step, instead of the token that it
-    reads."""
+    """Whether the name of a query is the token that the decoder writes at this step, instead of the token that
+    it reads."""
     interventions: Sequence[str] = ()
-    """Interventions in the model during the call, in words."""
+    """Descriptions of the interventions that were active during the call."""
     inside: AttentionTrace | None = None
-    """All tensors of the layer for all steps, detached; only for a layer of Regard that was recorded with
-    `record(inside=True)`. A key that comes after a step has the score -inf at that step."""
+    """All tensors of the layer for all steps, detached. Only present for a Regard layer recorded with
+    `record(inside=True)`. The score of a key that comes after the query is -inf."""
 
     def labels_of(self, input: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-        """Return the names of the queries and of the keys of one input of the batch."""
+        """Return the names of the queries and of the keys for one input of the batch."""
         return (
             _of_input(self.query_tokens, input, len(self.weights)) or self.query_labels,
             _of_input(self.key_tokens, input, len(self.weights)) or self.key_labels,
@@ -98,44 +98,46 @@ class Record:
 
 
 def _of_input(tokens: Sequence[Sequence[str]] | None, input: int, batch: int) -> Sequence[str] | None:
-    """Return the names of one input; a batch may hold several hypotheses for each source."""
+    """Return the names for one input; a batch may contain several hypotheses for each source."""
     return None if not tokens or batch % len(tokens) else tokens[input * len(tokens) // batch]
 
 
 class Part(NamedTuple):
-    """One call of a layer, with the selected heads and rows."""
+    """Selected heads and rows of one call of a layer."""
 
     weights: Tensor
     """(B, H, Tq, Tk)."""
     mask: Tensor | None
     steps: Sequence[int]
-    """(Tq), the steps of the queries."""
+    """(Tq), steps of the queries."""
     first_key: int = 0
-    """Step of the first key; it is above 0 if a window has dropped earlier keys."""
+    """Step of the first key; above 0 if earlier keys have left the attention window."""
     inside: AttentionTrace | None = None
 
 
 @dataclass
 class Parts:
-    """The calls of one layer that form one record, from step `first` to before `end`."""
+    """Calls of a layer that form one record, from step `first` up to but excluding `end`."""
 
     calls: list[Part]
     first: int
     end: int
     whole: bool
-    """Whether the parts are all steps from 0 on, with one query each, so that the next step can be appended."""
+    """Whether the parts are all steps from step 0 with one query each, so that the next step can be
+    appended."""
     kind: Kind | None = None
     record: Record | None = None
-    """Record of the joined parts, once it has been requested."""
+    """Cached record of the joined parts; None until requested."""
     interventions: Sequence[str] = ()
-    """Interventions at the beginning of the record."""
+    """Interventions that are active when the record begins."""
 
     def accepts(self, part: Part, step: int) -> bool:
-        """Return whether `step`, with one query per sequence and as many sequences, continues these parts."""
+        """Return whether `part` has one query per sequence, the same batch size, and a `step` that continues
+        the parts."""
         return self.whole and self.end == step and self.calls[-1].weights.shape[:2] == part.weights.shape[:2]
 
     def add(self, part: Part, queries: int = 1) -> None:
-        """Append one step, or several from one call."""
+        """Append a part that contains one or more steps."""
         self.calls.append(part)
         self.end, self.record = self.end + queries, None
 
@@ -146,8 +148,8 @@ class Parts:
             self.end, self.record = step, None
 
     def join(self) -> Part:
-        """Return one part for all calls. Queries have zero weight on keys that come after them."""
-        if self.kind == "decoder":  # a static cache, or one with rejected drafts, has keys beyond the steps
+        """Join all calls into one part, with zero weight on the keys that come after a query."""
+        if self.kind == "decoder":  # a static cache, or a cache with rejected drafts, has unused keys
             self.calls = [_without_unused_keys(part, self.end) for part in self.calls]
         if len(self.calls) > 1:
             keys = max(part.first_key + part.weights.shape[-1] for part in self.calls)
@@ -163,7 +165,7 @@ class Parts:
 
 
 def _without_unused_keys(part: Part, end: int) -> Part:
-    """Return a part without the keys from `end` on, if none of them has any weight."""
+    """Return a part without the keys from `end` on if the weights of these keys are all zero."""
     count = max(end - part.first_key, 0)
     weights = part.weights if part.mask is None else part.weights * part.mask
     if count >= weights.shape[-1] or weights[..., count:].any():

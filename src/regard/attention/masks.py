@@ -13,7 +13,8 @@ from regard.errors import InputError
 
 
 def length_mask(lengths: Tensor, time: int) -> Tensor:
-    """Return the padding mask (B, time) of sequences with `lengths` (B,) in steps: True before the end.
+    """Return the padding mask (B, time) for sequences of `lengths` (B,) in steps, True before the end of each
+    sequence.
 
     >>> length_mask(torch.tensor([1, 2]), 2)
     tensor([[ True, False],
@@ -34,7 +35,8 @@ def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> 
 
 
 def add_causal(mask: Tensor | None, queries: int, keys: int, device: torch.device) -> Tensor:
-    """Return a mask (..., queries, keys) that also hides the future; None stands for a mask of True.
+    """Combine a mask with a causal mask into a mask (..., queries, keys). None means that all keys may be
+    attended.
 
     >>> add_causal(torch.tensor([[False, True]]), 2, 2, torch.device("cpu"))
     tensor([[False, False],
@@ -45,12 +47,11 @@ def add_causal(mask: Tensor | None, queries: int, keys: int, device: torch.devic
 
 
 def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor:
-    """Return a mask with the four dimensions of weights (B, H, Tq, Tk), with size 1 for a dimension over which
-    the mask does not vary.
+    """Return a mask with the four dimensions of the weights (B, H, Tq, Tk).
 
-    Accepts (B, Tk), (Tq, Tk), (B, Tq, Tk) and (B, H, Tq, Tk), with 1 for B, H or Tq if the mask does not vary
-    over that dimension. Raises `InputError` for another shape, for a mask that is not boolean, and for two
-    dimensions with B and Tq equal, which are ambiguous.
+    `mask`: (B, Tk), (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), with size 1 for B, H or Tq if the mask does not
+    vary over this dimension. Raises `InputError` for other shapes, for a mask that is not boolean, and for an
+    ambiguous mask of two dimensions (B equals Tq).
 
     >>> as_weights_mask(length_mask(torch.tensor([1, 2]), 3), batch=2, queries=4, keys=3).shape
     torch.Size([2, 1, 1, 3])
@@ -59,7 +60,8 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
         raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True may be attended")
     shape, rest = tuple(mask.shape), mask.dim() - 1
     by_batch = shape == (batch, keys)
-    # An export with dynamic sizes cannot compare two sizes, so a mask of two dimensions means (B, Tk) there.
+    # An export with dynamic sizes cannot compare two sizes. In an export, a mask of two dimensions means (B,
+    # Tk).
     by_query = not (by_batch and isinstance(shape[0], torch.SymInt)) and shape == (queries, keys)
     if by_batch and by_query and batch > 1:
         raise InputError(
@@ -82,9 +84,10 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
 def mask_rows(
     mask: Tensor | None, rows: Sequence[int], queries: int, keys: int, *, causal: bool, device: torch.device
 ) -> Tensor | None:
-    """Return the mask of some query rows, without building the mask of the other rows.
+    """Return the mask of the selected query rows, without building the mask of the other rows.
 
-    `mask`: of all `queries` and `keys`, broadcastable to (B, H, Tq, Tk), or None. `causal` also hides the future.
+    `mask`: mask of all `queries` and `keys`, broadcastable to (B, H, Tq, Tk), or None. `causal` also masks
+    later keys.
     """
     if mask is not None and mask.shape[2] > 1:
         mask = mask[:, :, list(rows)]

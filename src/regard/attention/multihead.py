@@ -3,8 +3,9 @@
     head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
 
-Optional departures: a bias in the projections, a head width other than `width / heads`, fewer heads of keys and
-values than of queries (grouped queries, Ainslie et al. 2023), another score, rotary positions.
+Optional differences from the paper: a bias in the projections, a head width other than `width / heads`, fewer
+key and value heads than query heads (grouped-query attention, Ainslie et al. 2023), a different score, rotary
+positions.
 """
 
 from collections.abc import Sequence
@@ -26,21 +27,21 @@ MAX_SIZE = 2**20
 
 
 class KeyValues(NamedTuple):
-    """Projected keys and values of a source or of the steps decoded so far, computed once for many queries."""
+    """Projected keys and values of a source, or of the steps decoded so far, cached for later queries."""
 
     keys: Tensor
-    """(B, G, Tk, any): projected, rotated, prepared by the score."""
+    """(B, G, Tk, any): projected, rotated and prepared for the score."""
     values: Tensor
     """(B, G, Tk, d)."""
 
 
 class MultiHeadAttention(AttentionLayer):
-    """Attention with `heads` heads, over queries of `width`.
+    """Multi-head attention for queries of width `width`.
 
-    `head_width`: width of each head (default `width / heads`). `groups`: heads of keys and values, each shared by
-    `heads / groups` heads of queries (default `heads`). `memory_width`: width of keys and values (default
-    `width`). `score`: a class of `regard.attention.scores`, used in every head. `rotary`: rotate queries and keys
-    by their positions. Raises `InputError` if the widths, heads and groups do not fit together.
+    `head_width`: width of each head (default `width / heads`). `groups`: number of key and value heads, each
+    shared by `heads / groups` query heads (default `heads`). `memory_width`: width of keys and values (default
+    `width`). `score`: a class of `regard.attention.scores`, used in every head. `rotary`: rotate queries and
+    keys by their positions. Raises `InputError` if the widths, heads and groups do not fit together.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> layer(torch.zeros(2, 5, 12)).shape
@@ -95,10 +96,10 @@ class MultiHeadAttention(AttentionLayer):
     ) -> Tensor:
         """Return the context (B, Tq, D) of query (B, Tq, D) over key and value (B, Tk, Dm).
 
-        Without `key`, the queries attend to themselves; without `value`, the keys are the values. `mask`: (B,
-        Tk), (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True = may be attended. `causal` hides the future. `step`,
-        for hooks: the step of the queries if there is one step, None if the queries are all steps from the first
-        on. Raises `InputError` if shapes do not fit.
+        `key` defaults to the queries, and `value` defaults to the keys. `mask`: (B, Tk), (Tq, Tk), (B, Tq, Tk)
+        or (B, H, Tq, Tk), True = may be attended. `causal` masks later keys. `step`, for hooks: decoding step
+        of the query, or None if the queries cover the whole sequence. Raises `InputError` for incompatible
+        shapes.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -110,8 +111,7 @@ class MultiHeadAttention(AttentionLayer):
         return self._attend(queries, self.project(key, value), mask, causal=causal, step=step)
 
     def project(self, key: Tensor, value: Tensor | None = None, past: KeyValues | None = None) -> KeyValues:
-        """Return the keys and values of states (B, T, Dm), appended to those of `past`, for any number of
-        `attend` calls."""
+        """Return the keys and values of states (B, T, Dm) for `attend`, appended to those of `past`."""
         offset = 0 if past is None else past.keys.shape[2]
         keys = self._split(self.key(key), self.groups)
         keys = keys if self.rotary is None else self.rotary.rotate(keys, offset)
@@ -133,8 +133,8 @@ class MultiHeadAttention(AttentionLayer):
     ) -> Tensor:
         """Return the context (B, Tq, D) of query (B, Tq, D) over the result of `project`.
 
-        With rotary positions the queries are the last steps of the memory. `mask`, `causal`, `step`: as in
-        `forward`.
+        With rotary positions, the queries are the last steps of the memory. `mask`, `causal` and `step` are
+        those of `forward`.
         """
         self._check_width("query", query, self.query)
         queries = self._split(self.query(query), self.heads)
@@ -164,7 +164,7 @@ class MultiHeadAttention(AttentionLayer):
         return output
 
     def _split(self, states: Tensor, heads: int) -> Tensor:
-        """Split the width into heads: (B, T, H d) to (B, H, T, d)."""
+        """Split states (B, T, H d) into heads (B, H, T, d)."""
         split: Tensor = states.unflatten(-1, (heads, -1)).transpose(1, 2)
         return split
 
@@ -177,11 +177,11 @@ class MultiHeadAttention(AttentionLayer):
 
 @torch.no_grad()
 def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
-    """Prune a layer to some heads (Michel et al. 2019, section 4); its outputs are those of the whole layer with
-    the other heads off.
+    """Prune all heads of a layer except `heads` (Michel et al. 2019, section 4). The outputs are those of the
+    whole layer with the pruned heads ablated.
 
-    `heads`: the heads to keep, in ascending order. Raises `InputError` for a layer without projections, or with
-    keys and values that several heads share.
+    `heads`: heads to keep, in ascending order. Raises `InputError` for a layer without projections, or if
+    several heads share keys and values.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> keep_heads(layer, [0, 2])

@@ -1,4 +1,4 @@
-"""Positional encodings: without them, attention gives identical steps the same weight at every position.
+"""Positional encodings. Without positional encodings, attention cannot distinguish the order of steps.
 
 | class        | operation                         | source                                      |
 | ------------ | --------------------------------- | ------------------------------------------- |
@@ -7,9 +7,9 @@
 | Concatenated | concatenates either to the states | the alternative that section 3.5 leaves out |
 | Rotary       | rotates queries and keys          | Su et al. 2021, equation 34                 |
 
-The first three are called on states (B, T, D) and return states; `extra_width` is the number of added dimensions.
-`Rotary` is called on the queries and keys of each head. Your own encoding derives from `Positions`, and defines
-`vectors` or `forward`. Positions count from 0.
+The first three encodings take states (B, T, D) and return states; `extra_width` is the number of added
+dimensions. `Rotary` takes the queries and keys of each head. A custom encoding is a subclass of `Positions`
+that defines `vectors` or `forward`. Positions start at 0.
 """
 
 import torch
@@ -20,7 +20,7 @@ from regard.plugins import build_plugin, plugin_class
 
 
 class Positions(nn.Module):
-    """Base of positional encodings for steps of a width, in sequences of at most `length` steps."""
+    """Base class of positional encodings for states of `width`, in sequences of at most `length` steps."""
 
     extra_width = 0
 
@@ -49,16 +49,17 @@ class Sinusoidal(Positions):
         return self.waves_at(torch.arange(first, first + count, device=device, dtype=torch.float64))
 
     def waves_at(self, steps: Tensor) -> Tensor:
-        """Return the waves (N, D) at any positions (N,), also at fractions."""
+        """Return the waves (N, D) at positions (N,), which may be fractional."""
         pairs = torch.arange((self.width + 1) // 2, device=steps.device, dtype=torch.float64)
         angles = steps.unsqueeze(-1) * 10_000 ** (-2 * pairs / self.width)
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
 
 
 class LearnedPositions(Positions):
-    """One learned vector for each position, added to the step.
+    """Adds a learned vector for each position to the states.
 
-    `weight`: (length, width), zero until trained. Raises `InputError` beyond the learned length.
+    `weight`: (length, width), zero until trained. Raises `InputError` for a sequence that is longer than
+    `length`.
 
     >>> LearnedPositions(10, 4)(torch.ones(1, 3, 4)).shape
     torch.Size([1, 3, 4])
@@ -77,9 +78,9 @@ class LearnedPositions(Positions):
 
 
 class Concatenated(nn.Module):
-    """Positions concatenated to the states: (B, T, D) becomes (B, T, D + width of positions).
+    """Concatenates positions to the states: (B, T, D) becomes (B, T, D + width of positions).
 
-    The original dimensions contain no position, but the layers are wider.
+    The first D dimensions are unchanged, but the next layer is wider.
 
     >>> Concatenated(Sinusoidal(2))(torch.ones(1, 3, 4)).shape
     torch.Size([1, 3, 6])
@@ -97,10 +98,11 @@ class Concatenated(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Rotation of each pair of dimensions of a query or key by an angle proportional to its position.
+    """Rotates each pair of dimensions of a query or key by an angle proportional to the position.
 
-    The dot product of a rotated query and key depends only on the difference of their positions. Pair i is
-    dimensions 2i and 2i + 1, and rotates by `pos / 10000^(2i/d)`. Raises `InputError` for an odd width.
+    The dot product of a rotated query and key depends only on the difference of their positions. Pair i
+    consists of dimensions 2i and 2i + 1. Its angle is `pos / 10000^(2i/d)`. Raises `InputError` for an odd
+    width.
 
     >>> Rotary(2).rotate(torch.tensor([[[[1.0, 0.0]]]]), offset=0)
     tensor([[[[1., 0.]]]])
@@ -113,7 +115,7 @@ class Rotary(nn.Module):
         self.waves = Sinusoidal(head_width)
 
     def rotate(self, heads: Tensor, offset: int = 0) -> Tensor:
-        """Rotate (B, H, T, d), whose first step is at position `offset`; computed in float32 at least."""
+        """Rotate states (B, H, T, d) in float32 or float64; the first step is at position `offset`."""
         wide = heads.float() if heads.dtype in (torch.bfloat16, torch.float16) else heads
         waves = self.waves.vectors(offset, heads.shape[2], heads.device).to(wide.dtype)
         sin, cos = waves.unflatten(-1, (-1, 2)).unbind(-1)
@@ -122,16 +124,16 @@ class Rotary(nn.Module):
             even, odd = pairs.unbind(-1)
             rotated = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
         else:
-            # Complex numbers take one pass over the heads instead of several: 2.5x faster
+            # Multiplication of complex numbers needs a single pass over the states, which is 2.5 times faster
             # (docs/dev/benchmarks.md).
             rotated = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.complex(cos, sin))
         return rotated.flatten(-2).to(heads.dtype)
 
 
 def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | None:
-    """Return the class with the name `module:Class`, or None if `name` is one of a model's `choices`.
+    """Return the class named by `module:Class`, or None if `name` is one of the `choices`.
 
-    Raises `InputError` for an unknown name, and for a class that cannot be imported or is not a subclass of
+    Raises `InputError` for an unknown name, or for a class that cannot be imported or is not a subclass of
     `Positions`.
 
     >>> find_positions("learned", ("learned", "sinusoidal")) is None
@@ -141,8 +143,7 @@ def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | Non
 
 
 def make_positions(name: str, width: int, length: int) -> Positions:
-    """Return an instance of your own positions class, for steps of a width in sequences of at most `length`
-    steps.
+    """Return an instance of a custom class, for states of `width` in sequences of at most `length` steps.
 
     Raises `InputError` if the class is missing or cannot be built.
 

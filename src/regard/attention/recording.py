@@ -1,11 +1,11 @@
 """Recording of Regard's own attention layers.
 
-`regard.record` records any model (see `regard.external`). `regard.record` and the packages below
-`regard.external` use this module.
+`regard.record` records any model (see `regard.external`) and uses this module for Regard's layers. A layer that
+is not recorded calls the fused kernel.
 
-Outside of a recording, a layer calls the fused kernel. A recorded layer computes its weights explicitly.
-If only some heads or rows are recorded, the output comes from the fused kernel, and the layer computes only these
-weights in addition. The signature of the model never changes.
+A recorded layer computes its weights explicitly. If only some heads or rows are recorded, the output comes from
+the fused kernel, and the layer computes only these weights in addition. The signature of the model never
+changes.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,23 +37,22 @@ def record_own(
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Iterator[Records]:
-    """Record Regard's attention layers in `model`: yields a mapping from layer name to `Record`.
+    """Record the Regard attention layers in `model`. Yields a mapping from layer name to `Record`.
 
         with record_own(model) as records:
             model(inputs)
         records["cross"].weights
 
-    The mapping fills as the model runs. A layer that runs again replaces its record. A layer that decodes the
-    same sequences step by step continues its record; in a search without a beam, it does so until one of the
-    sequences ends.
+    Records are added to the mapping as the model runs. A second forward pass of a layer replaces its record.
+    Stepwise decoding of the same sequences extends the record, in greedy search until a sequence ends.
 
-    `layers`, `heads` and `rows` (query steps) select what is recorded, and nothing else is computed. `inside`:
-    also store queries, keys, scores, values and contexts in `Record.inside`, of whole layers only. Labels are
-    attached to each record. Gradients flow as usual. The model's outputs differ from those without recording by
-    the rounding of the fused kernel at most (1e-5 in float32), and not at all with `heads` or `rows`.
+    `layers`, `heads` and `rows` (query steps) select the weights to compute and record. `inside`: also store
+    queries, keys, scores, values and contexts in `Record.inside`, for whole layers only. Labels are attached to
+    each record. Gradients are computed as usual. Recording changes the outputs of the model only by rounding
+    (at most 1e-5 in float32). With `heads` or `rows`, the outputs are identical.
 
     Raises `InputError` for an unknown layer, for heads or rows with `inside`, and, when the model runs, for a
-    head or row out of range. In stepwise decoding, a row that is out of range raises an error when the record is
+    head or row that is out of range. In stepwise decoding, the error for a row is raised when the record is
     requested.
 
     >>> import torch
@@ -82,7 +81,7 @@ def make_recorder(
     *,
     inside: bool,
 ) -> Recorder:
-    """Return a recorder with these options; raises `InputError` if options exclude each other."""
+    """Return a recorder with the options of `record_own`. Raises `InputError` for incompatible options."""
     if inside and not (heads is None and rows is None):
         raise InputError("inside records whole layers: leave heads and rows out")
     return Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels, inside=inside)
@@ -92,7 +91,7 @@ def make_recorder(
 def record_layers(
     own: Mapping[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None
 ) -> Iterator[None]:
-    """Attach a recorder to the layers in `own` that `layers` names; None for all of them."""
+    """Attach a recorder to those layers of `own` whose names are in `layers`; None for all layers."""
     with attach_hooks(
         {
             layer: with_recorder(layer.hook, recorder, name)

@@ -1,7 +1,7 @@
-"""Records of a model's attention layers by name, and the recorder that collects them.
+"""Records of a model's attention layers by name, and the recorder that collects the records.
 
-The calls of a layer that decodes step by step are stored as they come, and joined when the record is requested,
-so that recording a long generation costs no more than its weights.
+The calls of a layer in stepwise decoding are stored separately. They are joined only when the record is
+requested, so that the cost of recording a long generation is linear in the number of its weights.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,13 +13,13 @@ from regard.attention.layer_record import AttentionTrace, Kind, Part, Parts, Rec
 from regard.errors import InputError
 
 Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None, bool]]
-"""Takes a layer's name, its kind, and its numbers of queries and keys. Returns the names of queries and keys for
-each input, or None, and whether a query is named by the token written at its step."""
+"""Function of a layer's name, its kind, its number of queries and its number of keys. Returns the names of
+queries and keys for each input, or None, and whether the name of a query is the token written at this step."""
 
 
 @dataclass(kw_only=True)
 class Recorder:
-    """Stores the weights of layers, of all heads and query rows or of a selection."""
+    """Stores the weights of layers, for all or for selected heads and query rows."""
 
     heads: Sequence[int] | None = None
     rows: Sequence[int] | None = None
@@ -30,9 +30,9 @@ class Recorder:
     """Whether to store the traces of Regard's layers."""
     parts: dict[str, Parts] = field(default_factory=dict)
     interventions: Callable[[], Sequence[str]] = tuple
-    """Returns the active interventions."""
+    """Function that returns the active interventions."""
     left_out: Callable[[], dict[str, str]] = dict
-    """Returns the layers that ran without a record, with the reason."""
+    """Function that returns the layers that ran without a record, with the reason."""
 
     @property
     def partial(self) -> bool:
@@ -42,7 +42,7 @@ class Recorder:
     def rows_of(self, queries: int, step: int | None) -> Sequence[int]:
         """Return the selected rows among `queries` rows.
 
-        `step`: the step of the queries if there is one step, None if the queries are all steps from the first on.
+        `step`: decoding step of the query, or None if the queries cover the whole sequence.
         """
         if self.rows is None:
             return range(queries)
@@ -77,9 +77,9 @@ class Recorder:
     ) -> None:
         """Store weights (B, H, Tq, Tk) of the selected heads and rows.
 
-        `queries`: their number before selection. A step continues a record of all steps before it for the same
-        batch; otherwise a new record begins. Several queries at one step also begin a new record: they are
-        hypotheses of a beam, whose order changes from step to step.
+        `queries`: number of queries before selection. A step extends the record of all earlier steps of the
+        same batch. In all other cases, a new record begins. Several queries at one step also begin a new
+        record, because they are hypotheses of a beam, whose order changes from step to step.
         """
         rows, parts = self.rows_of(queries, step), self.parts.get(name)
         part = Part(weights.detach(), mask, rows if step is None else [step] * len(rows))
@@ -94,8 +94,7 @@ class Recorder:
         )
 
     def go_on(self, name: str, part: Part, *, queries: int, start: int, kind: Kind | None = None) -> None:
-        """Store a forward pass over `queries` steps from `start` on, and append it to the record of the earlier
-        steps.
+        """Append a forward pass over `queries` steps from `start` on to the record of the earlier steps.
 
         A pass that starts at 0, or after steps that were not recorded, begins a new record.
         """
@@ -112,7 +111,7 @@ class Recorder:
     def record_of(self, name: str) -> Record:
         """Return the record of a layer that has run.
 
-        Raises `InputError` for a row that is not among the steps taken.
+        Raises `InputError` for a row that is not among the recorded steps.
         """
         parts = self.parts[name]
         if parts.record is None:
@@ -158,7 +157,7 @@ class Recorder:
 class Records(Mapping[str, Record]):
     """Records of a model's attention layers by layer name; `.layers` may be omitted from a name.
 
-    The model adds records as it runs. `regard.make_maps(records)` shows the records.
+    Records are added as the model runs. `regard.make_maps(records)` shows the records.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -178,9 +177,9 @@ class Records(Mapping[str, Record]):
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Return the layers that ran without a record, with the reason.
+        """Layers that ran without a record, with the reason.
 
-        Such layers have no softmax attention (in hybrid models), or attention code that cannot be captured.
+        Such layers have no softmax attention (in hybrid models), or their attention code cannot be captured.
 
             records.left_out["model.layers.0.mixer"]  # 'Mamba2Mixer without softmax attention'
         """
@@ -192,7 +191,7 @@ class Records(Mapping[str, Record]):
 
 
 def describe_left_out(left_out: Mapping[str, str]) -> str:
-    """Return one line that names the layers without a record, by reason; empty if there are none.
+    """Return one line that lists the layers without a record by reason, or an empty string.
 
     >>> describe_left_out({"encoder.layers.0": "a linear layer"})
     'not recorded: encoder.0 (a linear layer)'
@@ -220,7 +219,7 @@ def plain_name(name: str) -> str:
 
 
 def check_indices(what: str, indices: Sequence[int], end: int, *, first: int = 0) -> None:
-    """Raise `InputError` unless all indices are from `first` to below `end`."""
+    """Raise `InputError` unless all indices are at least `first` and less than `end`."""
     for index in indices:
         if not first <= index < end:
             raise InputError(f"{what} {index} is out of range: choose from {first} to {end - 1}")

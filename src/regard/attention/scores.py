@@ -8,10 +8,10 @@
 | concat     | v · tanh(W [q; k])         | Luong et al. 2015, section 3.1       |
 | additive   | v · tanh(W q + U k)        | Bahdanau et al. 2015, appendix A.1.2 |
 
-A score acts on the last two dimensions and broadcasts over the others, so one class serves single-head attention
-(B, T, D) and multi-head attention (B, H, T, D). Your own score derives from `Score`: its constructor takes the
-widths of queries and keys, and it defines `forward`. A score may define `prepare` for work that depends on the
-keys alone.
+A score acts on the last two dimensions and broadcasts over the others, so single-head attention (B, T, D) and
+multi-head attention (B, H, T, D) use the same class. A custom score is a subclass of `Score` that defines
+`forward`. Its constructor takes the widths of queries and keys. A score may define `prepare` for computations
+that depend only on the keys.
 """
 
 import torch
@@ -24,7 +24,7 @@ from regard.plugins import build_plugin, plugin_class
 
 
 class Score(nn.Module):
-    """Base of all scores, for queries of width `width` and keys of width `key_width` (default: the same)."""
+    """Base class of scores, for queries of width `width` and keys of width `key_width` (default `width`)."""
 
     def __init__(self, width: int, key_width: int | None = None) -> None:
         super().__init__()
@@ -40,13 +40,13 @@ class Score(nn.Module):
         raise NotImplementedError
 
     def scale(self, width: int) -> float:
-        """Return the factor by which the sum of the last tensor of `steps` is multiplied, for queries of a
-        width."""
+        """Return the factor by which the sum of the last tensor of `steps` is multiplied, for queries of
+        `width`."""
         del width
         return 1.0
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
-        """Return the intermediate results, by name, for one query (D) and one prepared key (any).
+        """Return the intermediate results by name, for one query (D) and one prepared key (any).
 
         The score is the sum of the last tensor times `scale`. The result is empty for a score without
         intermediate results.
@@ -56,7 +56,7 @@ class Score(nn.Module):
 
 
 class Dot(Score):
-    """`q · k`, for queries and keys of the same width; raises `InputError` otherwise.
+    """`q · k`, for queries and keys of the same width. Raises `InputError` for different widths.
 
     >>> Dot(2)(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]))
     tensor([[11.]])
@@ -87,7 +87,7 @@ class ScaledDot(Dot):
     """
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return `Q Kᵀ / √D`. Scaling the queries takes less time than scaling the scores of all pairs."""
+        """Return `Q Kᵀ / √D`. Scaling the queries is faster than scaling the scores of all pairs."""
         return super().forward(query * self.scale(query.shape[-1]), prepared)
 
     def scale(self, width: int) -> float:
@@ -108,7 +108,7 @@ class General(Score):
         self.key = nn.Linear(self.key_width, width, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
-        """Return `W k` of every key."""
+        """Return `W k` for every key."""
         projected: Tensor = self.key(keys)
         return projected
 
@@ -139,7 +139,7 @@ class Additive(Score):
         self.energy = nn.Linear(inner_width, 1, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
-        """Return `U k` of every key."""
+        """Return `U k` for every key."""
         projected: Tensor = self.key(keys)
         return projected
 
@@ -172,7 +172,7 @@ class Concat(Score):
         self.energy = nn.Linear(inner_width, 1, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
-        """Return the key's part of `W [q; k]`."""
+        """Return the part of `W [q; k]` that depends on the key."""
         return keys @ self.both.weight[:, self.width :].t()
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
@@ -180,7 +180,7 @@ class Concat(Score):
         return additive_scores(self._project(query), prepared, self.energy.weight[0])
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
-        """Return the energy `tanh(W [q; k])`, in its two parts, and its products with v."""
+        """Return the two terms of the energy `tanh(W [q; k])`, the energy, and its products with v."""
         projected = self._project(query)
         energy = (projected + prepared).tanh()
         products = energy * self.energy.weight[0]
@@ -196,15 +196,15 @@ class Concat(Score):
 
 
 def additive_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-    """Return `energy · tanh(q + k)`, (..., Tq, Tk), of query (..., Tq, D), keys (..., Tk, D), energy (D)."""
-    energy = energy.to(query.dtype)  # under autocast the projections are narrower than the weights
+    """Return `energy · tanh(q + k)` (..., Tq, Tk) for query (..., Tq, D), keys (..., Tk, D) and energy (D)."""
+    energy = energy.to(query.dtype)  # under autocast, the projections have a lower precision than the weights
     if torch.compiler.is_compiling() or not fast.enabled():
         return pairwise_scores(query, keys, energy)
     return blockwise_scores(query, keys, energy)
 
 
 def pairwise_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-    """Compute `additive_scores` by its equation, for all pairs at once."""
+    """Compute `additive_scores` for all pairs at once."""
     return torch.tanh(query.unsqueeze(-2) + keys.unsqueeze(-3)) @ energy
 
 
@@ -218,13 +218,13 @@ SCORES: dict[str, type[Score]] = {
 
 
 INNER = ("concat", "additive")
-"""Scores with an inner width as an option."""
+"""Scores with an inner width."""
 
 
 def find_score(name: str) -> type[Score]:
-    """Return the score class with a name, or your own class for `module:Class`.
+    """Return the score class with a name, or the custom class named by `module:Class`.
 
-    Raises `InputError` for an unknown name, and for a class that cannot be imported or is not a subclass of
+    Raises `InputError` for an unknown name, or for a class that cannot be imported or is not a subclass of
     `Score`.
 
     >>> find_score("dot").__name__
@@ -234,9 +234,9 @@ def find_score(name: str) -> type[Score]:
 
 
 def make_score(name: str, *widths: int) -> Score:
-    """Return a score by name, for queries and keys of some widths.
+    """Return the score with a name, for queries and keys of the given widths.
 
-    Raises `InputError` for an unknown name, and if your own class cannot be built.
+    Raises `InputError` for an unknown name, or if a custom class cannot be built.
 
     >>> type(make_score("general", 2, 3)).__name__
     'General'

@@ -1,4 +1,4 @@
-"""Attention with a single head: score, mask, softmax, context (see `functional` for the arithmetic)."""
+"""Single-head attention: score, mask, softmax, context. The equations are in `functional`."""
 
 import torch
 from torch import Tensor
@@ -11,10 +11,10 @@ from regard.errors import InputError
 
 
 class Attention(AttentionLayer):
-    """Attention with one head and no projections except those of its score.
+    """Single-head attention without projections except those of the score.
 
-    `score`: one of `regard.attention.scores`; None for the scaled dot product (Vaswani et al. 2017, equation 1).
-    `dropout`: share of weights set to zero while training.
+    `score`: one of `regard.attention.scores`; None for the scaled dot product (Vaswani et al. 2017, equation
+    1). `dropout`: fraction of the weights set to zero during training.
 
     >>> layer = Attention()
     >>> layer(torch.zeros(1, 2, 8), torch.zeros(1, 3, 8), torch.zeros(1, 3, 5)).shape
@@ -23,7 +23,7 @@ class Attention(AttentionLayer):
 
     def __init__(self, score: Score | None = None, dropout: float = 0.0) -> None:
         super().__init__()
-        self.score = ScaledDot(1) if score is None else score  # it has no parameters, so it takes any width
+        self.score = ScaledDot(1) if score is None else score  # has no parameters, so any width is possible
         self.widths = None if score is None else (score.width, score.key_width)
         self.dropout = dropout
 
@@ -40,10 +40,10 @@ class Attention(AttentionLayer):
     ) -> Tensor:
         """Return the context (B, Tq, Dv) of query (B, Tq, D) over key (B, Tk, Dk) and value (B, Tk, Dv).
 
-        `mask`: (B, Tk), (Tq, Tk) or (B, Tq, Tk), True = may be attended. `causal`: each query attends to its own
-        key and earlier ones; the queries are the last steps of the keys. `prepared`: `key` is the result of
-        `score.prepare`, computed once for many calls. `step`, for hooks: the step of the queries if there is one
-        step, None if the queries are all steps from the first on. Raises `InputError` if shapes do not fit.
+        `mask`: (B, Tk), (Tq, Tk) or (B, Tq, Tk), True = may be attended. `causal`: each query attends to the
+        key at its own step and to earlier keys; the queries are the last steps of the keys. `prepared`: whether
+        `key` is the result of `score.prepare`, which can be reused. `step`, for hooks: decoding step of the
+        query, or None if the queries cover the whole sequence. Raises `InputError` for incompatible shapes.
         """
         check_states(query, key, value)
         if mask is not None:
@@ -74,8 +74,7 @@ class Attention(AttentionLayer):
 
 
 def check_states(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Raise `InputError` unless query, key and value are (B, Tq, any), (B, Tk, any) and (B, Tk, any) of one
-    dtype."""
+    """Raise `InputError` unless query (B, Tq, any), key (B, Tk, any) and value (B, Tk, any) have one dtype."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.dim() == key.dim() == value.dim() == 3:
         raise InputError(f"{shapes} are not all (B, T, D): give three dimensions each")

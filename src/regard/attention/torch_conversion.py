@@ -1,4 +1,4 @@
-"""Conversion of PyTorch's attention layers to Regard's and back, with the same parameters and outputs.
+"""Conversion between the attention layers of PyTorch and Regard, with the same parameters and outputs.
 
     layer = from_torch(nn.TransformerEncoderLayer(512, 8, batch_first=True))
     original = to_torch(layer)
@@ -10,9 +10,9 @@
 | `nn.TransformerDecoderLayer`, `nn.TransformerDecoder` | `DecoderLayer`, `Decoder` |
 | `nn.Transformer` | an `nn.ModuleDict` of `encoder` and `decoder` |
 
-Features without a counterpart raise an error: learned extra keys, activations other than ReLU, grouped heads,
-other scores, rotary positions. Only PyTorch has dropout inside the feed-forward network; outputs are equal in
-evaluation mode.
+The following features have no counterpart and raise an error: learned extra keys, activations other than ReLU,
+grouped heads, other scores, rotary positions. Only PyTorch has dropout inside the feed-forward network, so
+outputs are equal only in evaluation mode.
 """
 
 import copy
@@ -30,7 +30,7 @@ from regard.errors import InputError
 
 
 class Counterpart(NamedTuple):
-    """Classes of a layer and of a stack in Regard and in PyTorch, with the names of a layer's parts in both."""
+    """Classes of a layer and of a stack in Regard and PyTorch, with the names of the layer's submodules."""
 
     layer: type[nn.Module]
     stack: type[nn.Module]
@@ -39,7 +39,7 @@ class Counterpart(NamedTuple):
     attention: dict[str, str]
     """Attention layers."""
     norms: dict[str, str]
-    """Names of Regard's residuals, and of PyTorch's normalizations."""
+    """Names of Regard's residual connections and of PyTorch's normalizations."""
 
 
 COUNTERPARTS = (
@@ -65,8 +65,7 @@ MATRICES = {"inner": "linear1", "outer": "linear2"}
 
 
 def from_torch(layer: nn.Module) -> nn.Module:
-    """Return Regard's counterpart of a PyTorch layer, with copies of its parameters; the module's table lists the
-    counterparts.
+    """Return the Regard counterpart of a PyTorch layer, with copies of its parameters (see the table above).
 
     Raises `InputError` for a layer without a counterpart.
 
@@ -77,8 +76,8 @@ def from_torch(layer: nn.Module) -> nn.Module:
 
 
 def to_torch(layer: nn.Module) -> nn.Module:
-    """Return PyTorch's counterpart of a layer, batch first, with copies of its parameters; the module's table
-    lists the counterparts.
+    """Return the PyTorch counterpart (batch first) of a layer, with copies of its parameters (see the table
+    above).
 
     Raises `InputError` for a layer without a counterpart.
 
@@ -188,7 +187,7 @@ def _to(layer: Any) -> nn.Module:
         encoder_layers: Any = layer["encoder"].layers
         attention = encoder_layers[0].self_attention
         transformer = nn.Transformer(attention.query.in_features, attention.heads, 1, 1, 1, batch_first=True)
-        # The parts are set after construction, because the constructor initializes the parts that it gets.
+        # The parts are set after construction, because the constructor would initialize them again.
         transformer.encoder, transformer.decoder = _to(layer["encoder"]), _to(layer["decoder"])
         return transformer
     raise InputError(f"{type(layer).__name__} has no counterpart: give MultiHeadAttention or a block of layers")

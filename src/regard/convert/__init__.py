@@ -1,4 +1,4 @@
-"""Conversion: export runs to other programs, and import models of other programs as runs."""
+"""Export runs to other programs, and import models of other programs as runs."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -19,9 +19,11 @@ Program = Literal["ctranslate2", "huggingface", "onnx"]
 Origin = Literal["huggingface", "joeynmt", "fairseq"]
 """Programs to import from."""
 EngineName = Literal["auto", "regard", "ctranslate2"]
-"""Search engines. auto: CTranslate2 if it is installed and supports the model on this CPU, else Regard's."""
+"""Search engines. auto: CTranslate2 if it is installed and supports the model on this CPU, otherwise Regard's
+own search.
+"""
 Precision = Literal["float32", "int8"]
-"""Precision of the weights in CTranslate2's matrix products."""
+"""Precision of the weights in the matrix products of CTranslate2."""
 
 __all__ = [
     "ORIGINS",

@@ -1,9 +1,10 @@
-"""The certificate of a conversion: the largest differences between both programs on the same sentences.
+"""The certificate of a conversion: the largest differences between the results of two programs on the same
+sentences.
 
-Both models are fed the greedy translation of Regard (teacher forcing), so that every step is compared on the same
+Both models receive Regard's greedy translation as a forced target, so that each step is compared on the same
 prefix. The comparison covers log-probabilities of the tokens, logits, and the attention weights of every head,
-(B, H, Tq, Tk). Then both programs translate without forced targets, greedily and with a beam. A value that a
-program does not provide is None, and `missing` gives the reason.
+(B, H, Tq, Tk). Then both programs translate without forced targets, by greedy search and by beam search. A
+value that a program does not provide is None, and `missing` gives the reason.
 """
 
 from collections.abc import Sequence
@@ -36,29 +37,29 @@ BATCH_SIZE = 25
 """Number of sentences per batch."""
 CERTIFICATE_NAME = "certificate.json"
 DIFFERENCES = ("log_probabilities", "logits", "weights")
-"""Fields with a largest difference."""
+"""Fields that contain a largest difference."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Certificate(Result):
-    """Measured agreement of a run and its converted model; shares are from 0 to 1."""
+    """Measured agreement of a run and its converted model; fractions are from 0 to 1."""
 
     program: str
     sentences: int
     tokens: int
     """Number of compared target tokens, with the ends of sequence."""
     same_tokens: float
-    """Share of sentences with the same tokens in both programs."""
+    """Fraction of sentences with the same tokens in both programs."""
     log_probabilities: float
-    """Largest difference of a token's log-probability, in nats."""
+    """Largest difference of the log-probability of a token, in nats."""
     logits: float | None
     """Largest difference."""
     weights: float | None
     """Largest difference, over all layers, heads, queries and keys."""
     same_greedy: float
-    """Share of sentences with the same greedy translation."""
+    """Fraction of sentences with the same greedy translation."""
     same_beam: float
-    """Share of sentences with the same translation by beam search."""
+    """Fraction of sentences with the same translation by beam search."""
     beam: int = BEAM
     limit: float = MAX_DIFFERENCE
     missing: dict[str, str]
@@ -79,7 +80,7 @@ class Certificate(Result):
             if difference is not None and not difference <= self.limit:  # also true for NaN
                 raise InputError(
                     f"{name.replace('_', '-')} differ by {difference:.2g} in {self.program}, more than the "
-                    f"limit of {self.limit:g}: nothing was written; try another version of it"
+                    f"limit of {self.limit:g}: nothing was written; try another version of this program"
                 )
 
     def summary(self) -> str:
@@ -105,7 +106,9 @@ def select_sentences(run: Exportable, texts: Sequence[str], *, progress: bool = 
             raise InputError(f"{reason}: give shorter sentences with --examples")
         print_status(f"{reason}: skipped", show=progress)
     if not selected:
-        raise InputError("there are no sentences to compare both programs on: give some with --examples")
+        raise InputError(
+            "there are no sentences on which to compare both programs: give sentences with --examples"
+        )
     return selected
 
 
@@ -159,8 +162,9 @@ def matches_certificate(folder: Path) -> bool:
 
 
 _BatchComparison = tuple[tuple[int, ...], dict[str, float]]
-"""Counts of one batch (target tokens, sentences with the same tokens, with the same greedy and beam search) and
-its differences."""
+"""Differences of one batch, and its numbers of target tokens and of sentences with equal tokens, greedy and
+beam search.
+"""
 
 
 def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _BatchComparison:
@@ -174,7 +178,8 @@ def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _B
         candidates = search_batch(run.model, here, Search(beam=beam), most=most)
         ours.append([best.tokens for best, *_ in candidates])
         theirs = other.translate(source, beam=beam, most=most)
-        # Programs count the end symbol differently, so unfinished answers are compared up to `most - 1` tokens.
+        # Programs count the end symbol differently, so only the first `most - 1` tokens of unfinished answers
+        # are compared.
         same.append(_count_equal(*([row[: most - 1] for row in rows] for rows in (ours[-1], theirs))))
     batch = PairBatch(source, collate(ours[0]))
     forced, external = _force(run, batch), other.force(batch)
@@ -207,7 +212,7 @@ def _force(run: Exportable, batch: PairBatch) -> ForcedOutput:
 
 
 def token_log_probabilities(logits: Tensor, batch: PairBatch) -> Tensor:
-    """Return the log-probabilities (B, Tt) of a batch's target tokens under logits (B, Tt, V)."""
+    """Return the log-probabilities (B, Tt) of the target tokens of a batch, from logits (B, Tt, V)."""
     return logits.log_softmax(-1).gather(2, batch.target[..., None]).squeeze(-1)
 
 

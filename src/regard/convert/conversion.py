@@ -1,8 +1,8 @@
 """What all conversions share.
 
-An import has one shape: read the program's files, check its settings, map the names of its parameters, and return
-an `ImportedModel`. `import_model` writes the run and compares both programs. An export starts from an
-`Exportable` run and takes the steps of an import in reverse.
+Every import has the same steps: read the program's files, check its settings, map the names of its parameters,
+and return an `ImportedModel`. `import_model` writes the run and compares both programs. An export starts from
+an `Exportable` run and reverses the steps of an import.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from regard.training import RunConfig
 
 RESTORE = "restore a copy of the folder"
-"""Remedy for a damaged folder of a training."""
+"""Remedy for a damaged folder of a trained model."""
 
 
 class Exportable(Protocol):
@@ -66,11 +66,11 @@ class Exportable(Protocol):
 
 
 ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVocabulary
-"""Classes of vocabularies that other programs can read."""
+"""Vocabulary classes that other programs can read."""
 
 
 class ExportParts(NamedTuple):
-    """The parts of a run that an export writes."""
+    """The parts of a run that an export needs."""
 
     model: Transformer
     config: TransformerConfig
@@ -102,10 +102,10 @@ def token_names(vocabulary: Vocabulary) -> list[str]:
 
 
 class ForcedOutput(NamedTuple):
-    """Output of a program with forced targets. Values at steps after the end of a target are undefined."""
+    """Output of a program for forced targets. Values at steps after the end of a target are undefined."""
 
     log_probabilities: Tensor
-    """(B, Tt), natural logarithms, of the target tokens."""
+    """(B, Tt), natural logarithms of the probabilities of the target tokens."""
     logits: Tensor | None = None
     """(B, Tt, V), or None if the program does not provide them."""
     weights: Mapping[str, Tensor] | None = None
@@ -121,7 +121,7 @@ class ConvertedModel(Protocol):
 
     @property
     def missing(self) -> Mapping[str, str]:
-        """Fields of the certificate that the program does not provide, with the reason."""
+        """Reason for each field of the certificate that the program does not provide."""
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize texts with the program's own tokenizer, without the end of sequence."""
@@ -143,13 +143,14 @@ class ImportedModel(NamedTuple):
     parameters: Mapping[str, Tensor]
     """Tensors by Regard's parameter names."""
     open: Callable[[Exportable], ConvertedModel]
-    """Open the model in its own program, for comparison with the run."""
+    """Open the model in its original program, for comparison with the run."""
 
 
 def check_equal(settings: Mapping[str, Any], names: Iterable[str], separator: str = "_") -> None:
     """Raise `InputError` if one of the named settings differs between encoder and decoder.
 
-    `separator` is the text between the side (encoder or decoder) and the setting in the program's files.
+    `separator` is the text between the name of the side (encoder or decoder) and the setting in the program's
+    files.
 
     >>> check_equal({"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}, ["ffn_dim"])
     """
@@ -167,7 +168,7 @@ def check_supported(name: str, value: Any, choices: Iterable[str]) -> None:
 
 @contextmanager
 def name_damaged(file: Path, mend: str) -> Iterator[None]:
-    """Turn a `DamageError` in the block into an `InputError` that names `file` and the remedy `mend`."""
+    """Convert a `DamageError` in the block to an `InputError` that names `file` and the remedy `mend`."""
     try:
         yield
     except DamageError as error:

@@ -1,7 +1,7 @@
 """Export of a Transformer to CTranslate2 (https://opennmt.net/CTranslate2), which serves translations in C++.
 
-The exported folder also holds the vocabularies, as files of the `tokenizers` library. For imported runs it holds
-a SentencePiece model (`source.spm`) or BPE codes of subword-nmt (`source.codes`) instead:
+The exported folder also contains the vocabularies, as files of the `tokenizers` library. For imported runs, it
+contains a SentencePiece model (`source.spm`) or BPE codes of subword-nmt (`source.codes`) instead:
 
     tokenizer = tokenizers.Tokenizer.from_file("exported/source.json")
     translator = ctranslate2.Translator("exported")
@@ -141,8 +141,9 @@ def _tokens(names: list[str], sentences: Tensor) -> list[list[str]]:
 
 
 def _alignment_head(run: Exportable, model: Transformer) -> tuple[int, int]:
-    """Return the layer and head whose weights CTranslate2 returns: the best chosen alignment head for generation,
-    or the first head of the last layer."""
+    """Return the layer and the head whose weights CTranslate2 returns: the best alignment head for generation,
+    or the first head of the last layer.
+    """
     chosen = run.kept_heads()
     if chosen is None:
         return len(model.cross_layers) - 1, 0

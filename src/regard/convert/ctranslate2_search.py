@@ -1,18 +1,19 @@
-"""Beam search by CTranslate2, with the same answers as `regard.decoding` in the same order.
+"""Beam search in CTranslate2, with the same answers as `regard.decoding`, in the same order.
 
 CTranslate2 keeps the same prefixes as `regard.decoding`. With a length penalty just above 0, CTranslate2 also
-stops by Regard's rule: as soon as there are as many finished hypotheses as beams. Four details differ:
+stops by Regard's rule: as soon as the number of finished hypotheses equals the number of beams. Four details
+differ:
 
 - Tokens that are never written (`NEVER`) keep their probability in Regard. CTranslate2 redistributes the
   probability of disabled tokens. These tokens are therefore end symbols in CTranslate2.
 - The length penalty has another formula, so the hypotheses are ranked here.
 - If there are more hypotheses than beams, CTranslate2 drops the least likely. At the maximum length, CTranslate2
   ends all hypotheses.
-- CTranslate2 has one maximum length per batch, Regard one per source. Longer hypotheses are ignored here.
+- CTranslate2 has one maximum length per batch; Regard has one per source. Longer hypotheses are ignored here.
 
-If these differences could change an answer, Regard's own search answers that sentence. In a trained model this
-affects one sentence in a thousand. More sentences are affected only if `n_best` is close to `beam` and there is a
-length penalty.
+If these differences could change an answer, Regard's own search answers that sentence. For trained models,
+Regard's own search answers about one sentence in a thousand. More sentences are affected only if `n_best` is
+close to `beam` and there is a length penalty.
 """
 
 import math
@@ -32,13 +33,17 @@ from regard.decoding.translation import candidates, length_batches, longest_answ
 from regard.libraries import import_library, library_errors
 
 NO_PENALTY = 1e-9
-"""Length penalty of CTranslate2. At 0, CTranslate2's search stops by another rule than Regard's."""
+"""Length penalty of CTranslate2. Smallest length penalty: at 0, CTranslate2's search has a different stopping
+rule than Regard's.
+"""
 MIN_LOG_PROBABILITY = -1e30
-"""A lower log-probability marks a prefix that only fills a beam wider than the vocabulary."""
+"""Lowest log-probability of real prefixes: less likely prefixes only fill a beam that is wider than the
+vocabulary.
+"""
 
 
 class CTranslate2Search:
-    """A converted model that searches the answers of a run on the CPU."""
+    """A converted model that searches for the answers of a run on the CPU."""
 
     def __init__(self, run: Exportable, folder: Path, *, precision: Precision, threads: int) -> None:
         ctranslate2 = import_library("ctranslate2", "engine ctranslate2", "export")
@@ -58,7 +63,7 @@ class CTranslate2Search:
     ) -> list[list[Candidate]]:
         """Return the same answers as `regard.decoding.translate`.
 
-        Without `scored`, a greedy search skips the log-probabilities, and they are NaN.
+        If `scored` is False, a greedy search skips the log-probabilities, which are then NaN.
         """
         if search.beam > 1:
             check_beam(search.beam, search.n_best, search.length_penalty)
@@ -98,7 +103,7 @@ class CTranslate2Search:
         return library_errors("ctranslate2", f"{str(self._folder)!r} cannot translate", "remove that folder")
 
     def _rank(self, result: Any, search: Search, most: int) -> list[Hypothesis]:
-        """Return the `n_best` hypotheses of a source, of at most `most` tokens.
+        """Return the `n_best` hypotheses of a source, with at most `most` tokens.
 
         Returns an empty list if Regard's own search might give other answers.
         """
@@ -117,8 +122,8 @@ class CTranslate2Search:
             return []
         finished.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
         if search.beam > 1:
-            # A hypothesis that CTranslate2 dropped is less likely than all returned ones, and not longer than the
-            # longest of them.
+            # A hypothesis that CTranslate2 dropped is less likely than all returned hypotheses, and not longer
+            # than the longest.
             longest = max(map(len, result.hypotheses))
             if finished[search.n_best - 1].score < min(totals) / length_penalty(longest, search.length_penalty):
                 return []

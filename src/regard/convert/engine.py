@@ -54,7 +54,7 @@ class Engines:
 
     @property
     def runs_in_ctranslate2(self) -> bool:
-        """Whether `auto` chooses CTranslate2 for searches that it supports."""
+        """Whether `auto` selects CTranslate2 for the searches that CTranslate2 supports."""
         if find_spec("ctranslate2") is None or next(self._run.model.parameters()).device.type != "cpu":
             return False
         try:
@@ -75,7 +75,7 @@ class Engines:
         if engine == "regard":
             if precision != "float32":
                 raise InputError(
-                    f"precision {precision} needs CTranslate2, Regard's own search has float32: give "
+                    f"precision {precision} needs CTranslate2, because Regard's own search uses float32: give "
                     f"--engine ctranslate2"
                 )
             return None
@@ -135,8 +135,9 @@ class Engines:
         return opened
 
     def _find(self, precision: Precision, threads: int) -> CTranslate2Search:
-        """Open the converted model. If it is missing, damaged or made from other parameters, convert the run
-        first."""
+        """Open the converted model. If the converted model is missing, damaged or made from other parameters,
+        convert the run first.
+        """
         target = self._run.folder / "engines" / f"ctranslate2-{_digest(self._run)}"
         linked = target.parent.is_symlink()
         if target.is_dir() and not linked and not convert.matches_certificate(target):
@@ -156,7 +157,7 @@ class Engines:
             self._report(f"converting the model for CTranslate2, without storing it: {error}")
             with tempfile.TemporaryDirectory() as folder:
                 return self._convert(Path(folder, "model"), precision, threads)
-        self._report(f"converting the model for CTranslate2, once, to {str(target)!r}")
+        self._report(f"converting the model once for CTranslate2, to {str(target)!r}")
         opened = self._convert(target, precision, threads)
         for other in target.parent.glob("ctranslate2-*"):
             if other != target:

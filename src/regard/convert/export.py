@@ -20,7 +20,7 @@ from regard.progress import print_status
 
 
 class Converter(NamedTuple):
-    """The functions that export a run to one program."""
+    """Functions that export a run to one program."""
 
     check: Callable[[Exportable], object]
     """Raise `InputError` if the program does not support the run."""
@@ -86,9 +86,9 @@ def export(
 def write_certificate(
     run: Exportable, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True
 ) -> None:
-    """Compare a run with its exported model in `folder` on `texts`, and write the certificate there.
+    """Compare a run with its exported model in `folder` on `texts`, and write the certificate to the folder.
 
-    Raises `InputError` if the two differ.
+    Raises `InputError` if their results differ.
     """
     certificate = certify(run, PROGRAMS[to].open(run, folder), texts, folder, progress=progress)
     certificate.check()

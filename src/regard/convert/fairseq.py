@@ -1,9 +1,9 @@
 """Import of a fairseq Transformer (Ott et al. 2019) from a checkpoint and dictionaries.
 
-Checkpoints are read with `weights_only`, which runs no code. fairseq differs from Regard in two points. fairseq's
-targets start with the end symbol, so Regard's start symbol gets the end symbol's row and is never written.
-Sinusoidal positions start at 2, have all sines before all cosines, and have a lower last frequency than in the
-paper; they are imported as learned positions.
+Checkpoints are read with `weights_only`, which runs no code. fairseq differs from Regard in two points.
+fairseq's targets start with the end symbol, so Regard's start symbol gets the row of the end symbol and is
+never generated. fairseq's sinusoidal positions start at 2, have all sines before all cosines, and have a lower
+last frequency than in the paper. These positions are imported as learned positions.
 """
 
 import argparse
@@ -39,7 +39,7 @@ CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
 FIRST_POSITION = PADDING + 1
 """fairseq's index of the first position."""
 MAX_POSITIONS = 4096
-"""Maximum number of sinusoidal positions to compute, enough for training with up to 1,023 tokens."""
+"""Maximum number of sinusoidal positions to compute, enough for training on up to 1,023 tokens."""
 MIN_POSITIONS = 5
 """Minimum number of positions of a usable model."""
 ARCHITECTURES = re.compile(
@@ -83,8 +83,8 @@ def read_fairseq(folder: Path) -> ImportedModel:
     """Read a folder with a checkpoint, `dict.SOURCE.txt`, `dict.TARGET.txt`, and BPE codes or a SentencePiece
     model.
 
-    Raises `InputError` if the folder has no Transformer, if Regard's Transformer cannot represent the model, if a
-    file is damaged, or if the extra `hub` is not installed, which the certificate needs.
+    Raises `InputError` if the folder has no Transformer, if Regard's Transformer cannot represent the model, if
+    a file is damaged, or if the extra `hub` (which the certificate needs) is not installed.
     """
     import_library("transformers", "the certificate", "hub")
     file = _find_checkpoint(folder)
@@ -151,7 +151,7 @@ def _read_checkpoint(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _get_settings(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings: fairseq stores them in `cfg` since 0.10, in `args` before."""
+    """Return the settings, which fairseq stores in `cfg` since version 0.10 and in `args` before."""
     if checkpoint.get("cfg") is None:
         return dict(vars(checkpoint["args"]))
     parts = [checkpoint["cfg"][name] for name in ("task", "model")]
@@ -161,7 +161,7 @@ def _get_settings(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _update_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the parameters by the names used since fairseq 0.9, without other tensors."""
+    """Return only the parameters, by the names that fairseq uses since version 0.9."""
     weights: dict[str, Tensor] = {}
     for name, value in state.items():
         norms = ["self_attn", "encoder_attn", "final"] if name.startswith("decoder") else ["self_attn", "final"]

@@ -1,7 +1,7 @@
 """fairseq's Transformer as implemented in `transformers`, for the certificate.
 
-FSMT is fairseq's Transformer with post-norm, M2M100 is fairseq's Transformer with pre-norm. Text is tokenized by
-the libraries `tokenizers` and `sentencepiece`.
+FSMT is fairseq's Transformer with post-norm, M2M100 is fairseq's Transformer with pre-norm. Text is tokenized
+by the libraries `tokenizers` and `sentencepiece`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from regard.data.sentencepieces import SentencePieceVocabulary
 
 
 class PositionTable(NamedTuple):
-    """Positions of source or target."""
+    """Positions of the source or the target."""
 
     vectors: Tensor
     """(T, D), by fairseq's indices."""
@@ -28,8 +28,11 @@ class PositionTable(NamedTuple):
 
 
 class FairseqModel(TransformersModel):
-    """The model of a checkpoint, with its `settings`, its parameters by fairseq's names (`state` for the layers,
-    `outer` and `tables` for the rest), and its vocabularies `sides`."""
+    """The model of a checkpoint.
+
+    `state` contains the parameters of the layers by fairseq's names; `outer` and `tables` contain the other
+    parameters; `sides` are the vocabularies.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Read the vocabularies of a fairseq model: dictionaries, and BPE codes or a SentencePiece model.
 
 fairseq itself reads tokenized text. The segmentation is therefore looked up in the checkpoint's folder: BPE codes
-of subword-nmt or fastBPE, or a SentencePiece model. Without codes and model, the dictionaries contain words.
+of subword-nmt or fastBPE, or a SentencePiece model. If neither file exists, the dictionaries contain words.
 """
 
 import re
@@ -20,7 +20,9 @@ BEGIN, PADDING, END, UNKNOWN_INDEX = range(4)
 """fairseq's indices of `<s>` (unused), `<pad>`, `</s>` (also starts a target) and `<unk>`."""
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 UNUSED = "<begin>"
-"""Regard's name of fairseq's `<s>`, which has a row in all matrices and a share of every probability."""
+"""Regard's name of fairseq's `<s>`, which has a row in all matrices and part of the probability at each
+step.
+"""
 CODES = ("codes", "code", "bpecodes", "bpe.codes", "bpe_codes")
 """File names of BPE codes, with or without the language as suffix."""
 
@@ -47,7 +49,7 @@ def read_vocabularies(
     """Return source and target vocabulary, whose embeddings have `sizes` rows.
 
     If the checkpoint does not name its `languages` (fairseq omits languages that it guessed), the sizes determine
-    which dictionary is the source. Raises `InputError` if source and target cannot be told apart.
+    which dictionary is the source. Raises `InputError` if source and target cannot be distinguished.
     """
     names = [path.name[5:-4] for path in list_files(folder) if re.fullmatch(r"dict\..+\.txt", path.name)]
     if {"source", "target"} <= set(names):
@@ -104,9 +106,9 @@ def read_vocabulary(folder: Path, language: str) -> FairseqVocabulary:
 
 
 def find_segmentation_file(folder: Path, language: str) -> Path | None:
-    """Return the file of BPE codes or the SentencePiece model of a language; None if there is neither.
+    """Return the file of BPE codes or the SentencePiece model of a language; None if neither exists.
 
-    Raises `InputError` if there are several.
+    Raises `InputError` if the folder contains several such files.
     """
     for name in CODES:
         for file in (folder / f"{name}.{language}", folder / name):
@@ -128,7 +130,8 @@ def _parse_symbols(text: str) -> list[str]:
     """Parse a dictionary: one line per symbol, with its count; raises `DamageError` for other lines."""
     symbols = dict.fromkeys(SPECIAL)
     for number, line in enumerate(split_lines(text), 1):
-        # A third column is possible in fairseq (to overwrite special symbols), but training never writes it.
+        # fairseq can read a third column (to overwrite special symbols), but its training never writes this
+        # column.
         symbol, _, count = line.rpartition(" ")
         if not symbol or not count.isdecimal():
             raise DamageError(f"line {number} of the file is not a symbol with a count")

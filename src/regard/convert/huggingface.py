@@ -6,7 +6,7 @@
     tokenizer.batch_decode(output, skip_special_tokens=True)
 
 Marian (https://marian-nmt.github.io) is the Transformer of the paper with biases in the projections; missing
-biases are exported as zeros. Marian's positional encoding has all sines before all cosines, Regard's alternates
+biases are exported as zeros. Marian's positional encoding has all sines before all cosines; Regard's alternates
 sines and cosines. The exported weights are therefore permuted along the model's width.
 """
 

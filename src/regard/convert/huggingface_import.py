@@ -55,7 +55,7 @@ Vocabularies = tuple[ExportableVocabulary, ExportableVocabulary]
 
 
 class _ModelConfig(msgspec.Struct):
-    """The part of the model's config that is checked before transformers reads it."""
+    """The part of the model's config that is checked before transformers reads the config."""
 
     model_type: str
 
@@ -83,7 +83,8 @@ def read_huggingface(folder: Path) -> ImportedModel:
     kind = read_json(folder / "config.json", _ModelConfig, MEND, finite=False).model_type
     if kind != "marian":
         raise InputError(
-            f"model_type {kind} is not marian: only Marian can be imported, inspect others with `regard look`"
+            f"model_type {kind} is not marian: only Marian models can be imported; inspect other models with "
+            f"`regard look`"
         )
     if not is_file(folder / "tokenizer.json"):
         for name in ("source.spm", "target.spm", "vocab.json"):
@@ -101,7 +102,7 @@ def read_huggingface(folder: Path) -> ImportedModel:
     flags |= {
         "tokenizer": "sentencepiece" if pieces else "bpe",
         "vocab_size": max(map(len, vocabularies)),
-        # A run answers texts of up to four times max_len.
+        # A run accepts texts of up to four times `max_len` tokens.
         "max_len": max(1, (config.max_position_embeddings - 1) // 4),
     }
     return ImportedModel(flags, vocabularies, parameters, lambda run: MarianModel(run, folder, rows))
@@ -149,8 +150,9 @@ def _symbols(file: Path, config: Any, size: int, tokenizer: _TokenizerConfig) ->
 
 
 def _special_indices(config: Any, size: int, unknown: int) -> list[int | None]:
-    """Return Marian's indices of the special symbols; the padding's index is None if the padding is also the
-    start symbol."""
+    """Return Marian's indices of the special symbols; the padding index is None if the start symbol is the
+    padding symbol.
+    """
     named = {name: getattr(config, name) for name in ("pad_token_id", "decoder_start_token_id", "eos_token_id")}
     for name, number in named.items():
         if not isinstance(number, int) or not 0 <= number < size:
@@ -167,7 +169,9 @@ def _special_indices(config: Any, size: int, unknown: int) -> list[int | None]:
 
 
 def _read_exported(folder: Path, config: Any) -> tuple[Vocabularies, tuple[Rows, Rows]]:
-    """Read the vocabulary of a folder written by `regard export`, whose special symbols come first already."""
+    """Read the vocabulary of a folder written by `regard export`, where the special symbols are already
+    first.
+    """
     file = folder / "tokenizer.json"
     try:
         stored = parse_json(read_text(file, MEND))

@@ -1,4 +1,4 @@
-"""Import a model of another program as a run, with a certificate that both compute the same."""
+"""Import a model of another program as a run, with a certificate of the agreement of both programs."""
 
 import dataclasses
 import os
@@ -35,7 +35,7 @@ ORIGINS: dict[str, Callable[[Path], ImportedModel]] = {
     "joeynmt": read_joeynmt,
     "fairseq": read_fairseq,
 }
-"""Function that reads a model folder of each program."""
+"""Function that reads a model folder, for each program."""
 
 
 def import_model(

@@ -1,4 +1,4 @@
-"""Import of a JoeyNMT 2 Transformer (Kreutzer et al. 2019) from the folder of its training.
+"""Import of a JoeyNMT 2 Transformer (Kreutzer et al. 2019) from its training folder.
 
 JoeyNMT's Transformer has Regard's order of sines and cosines, biases in the attention projections, and a layer
 norm epsilon of 1e-6. Checkpoints contain more than tensors and are read with `weights_only`, which runs no code.
@@ -65,14 +65,14 @@ NUMPY: list[Any] = [
     *((SCALAR, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
     *(np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.int64))),
 ]
-"""Classes in a checkpoint other than tensors: validation scores, written by NumPy 1 or 2."""
+"""Classes of the values in a checkpoint that are not tensors: validation scores, written by NumPy 1 or 2."""
 
 
 def read_joeynmt(folder: Path) -> ImportedModel:
-    """Read the folder of a training: `config.yaml`, `best.ckpt`, `src_vocab.txt` and `trg_vocab.txt`.
+    """Read a training folder: `config.yaml`, `best.ckpt`, `src_vocab.txt` and `trg_vocab.txt`.
 
-    Raises `InputError` if the folder has no Transformer, if Regard's Transformer cannot represent the model, if a
-    file is damaged, or if JoeyNMT is not installed, which the certificate needs.
+    Raises `InputError` if the folder has no Transformer, if Regard's Transformer cannot represent the model, if
+    a file is damaged, or if JoeyNMT (which the certificate needs) is not installed.
     """
     with library_errors("joeynmt", "the certificate needs joeynmt", INSTALL):
         import joeynmt.model  # noqa: F401
@@ -152,16 +152,16 @@ def _get_scale(embeddings: Mapping[str, Any], width: int) -> float:
 
 
 def _read_state(folder: Path) -> dict[str, Tensor]:
-    """Return the parameters of the best checkpoint, or of the latest."""
+    """Return the parameters of the best checkpoint, or of the latest checkpoint."""
     file = next((folder / name for name in ("best.ckpt", "latest.ckpt") if is_file(folder / name)), None)
     if file is None:
-        raise InputError(f"{str(folder)!r} has no best.ckpt: give the folder of a JoeyNMT training")
+        raise InputError(f"{str(folder)!r} has no best.ckpt: give the folder of a model trained with JoeyNMT")
     state = load_checkpoint(file, NUMPY, lambda checkpoint: checkpoint["model_state"], RESTORE)
     return check_tensors(file, "model_state", state, RESTORE)
 
 
 def get_tokenizer_kind(side: Mapping[str, Any]) -> str:
-    """Return Regard's name of a side's tokenizer; raises `InputError` for unsupported settings."""
+    """Return Regard's name of the tokenizer of a side; raises `InputError` for unsupported settings."""
     level = side["level"]
     if level == "bpe":
         level = side.get("tokenizer_type", side.get("bpe_type", "sentencepiece"))
@@ -212,14 +212,15 @@ def _read_vocabulary(folder: Path, data: Mapping[str, Any], side: str) -> tuple[
 
 
 def _find_sentencepiece_file(folder: Path, settings: Mapping[str, Any]) -> Path:
-    """Return the path of the SentencePiece model. JoeyNMT copies it to the training's folder."""
+    """Return the path of the SentencePiece model, which JoeyNMT copies to the training folder."""
     named = Path(settings["tokenizer_cfg"]["model_file"])
     return folder / named.name if is_file(folder / named.name) else named
 
 
 class JoeyNMTModel:
-    """A trained model opened by `joeynmt`, with its parameters `state` and its indices `rows` of the run's
-    symbols."""
+    """A trained model opened by `joeynmt`, with parameters `state`; `rows`: JoeyNMT's indices of the run's
+    symbols.
+    """
 
     program = "joeynmt"
     missing: dict[str, str] = {}
@@ -309,8 +310,7 @@ class JoeyNMTModel:
         return [row[1:] if row[:1] == [BOS] else row for row in rows]
 
     def _exclude_padding(self, module: object, inputs: object, logits: Tensor) -> Tensor:
-        """Exclude the padding symbol from the output, as Regard does. JoeyNMT itself does not exclude the padding
-        symbol."""
+        """Exclude the padding symbol from the output, as in Regard; JoeyNMT itself does not."""
         del module, inputs
         return logits.index_fill(-1, self._target.there[[PAD]], -torch.inf)
 

@@ -21,11 +21,11 @@ class CardTemplate(NamedTuple):
     use: str
     """Usage instructions in Markdown."""
     licensed: bool = False
-    """Whether the model is meant for publication, which needs a licence."""
+    """Whether the model is meant for publication and therefore needs a license."""
 
 
 def model_card(run: Exportable, card: CardTemplate, license: str | None) -> str:
-    """Return the model card of a run in Markdown; with a licence, also the YAML header for the Hub."""
+    """Return the model card of a run in Markdown; if a license is set, with the YAML header for the Hub."""
     task: Any = run.config.task
     header: dict[str, Any] = {"license": license, "library_name": card.library, "pipeline_tag": "translation"}
     if getattr(task, "languages", ()):
@@ -40,7 +40,7 @@ def model_card(run: Exportable, card: CardTemplate, license: str | None) -> str:
             f"# A {run.config.kind} model for {run.config.name}, {parameters:,} parameters",
             "",
             f"Trained with Regard for {run.step:,} steps{start}, on {_training_data(run)}. "
-            "`certificate.json` certifies that this folder computes the same as the run.",
+            "`certificate.json` contains the measured agreement of this folder with the run.",
             "",
             *(
                 []
@@ -73,7 +73,7 @@ def _data(task: Any) -> list[str]:
 
 
 def _unknown(run: Exportable) -> list[str]:
-    """Return a line with the share of unknown tokens in each text, if the run has counted them."""
+    """Return a line with the fraction of unknown tokens in each text, if the run counted unknown tokens."""
     shares = read_unknown(run.folder)
     return [f"- unknown tokens: {'; '.join(map(str, shares))}"] if shares else []
 
@@ -83,7 +83,7 @@ def _quality(run: Exportable) -> str:
     task: Any = run.config.task
     measured = [line for line in RunFolder(run.folder).read_metrics() if "bleu" in line]
     if not measured and run.step and (task.valid or task.hub):
-        return "Unknown: the measurements of the training are lost."
+        return "Unknown: the measurements during training are lost."
     if not measured:
         return "Not measured: there was no validation text."
     lowercase = task.lowercase

@@ -30,13 +30,14 @@ from regard.libraries import import_library, library_errors
 from regard.models import Seq2Seq
 
 USE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
-"""Instructions for use, as text of the model card."""
+"""Instructions for use in the model card."""
 STEPS = [
-    "Tokenize the text with source.json, append eos_token_id, and pad a batch with pad_token_id: source.",
+    "Tokenize the text with source.json, append eos_token_id, and pad a batch with pad_token_id; the result "
+    "is `source`.",
     "Run encoder.onnx on source; the outputs listed under state in config.json are the initial state.",
     "Run decoder.onnx on the state and token, which is bos_token_id at first.",
     "The next token of the output is the token with the largest logit that is not in suppress_tokens.",
-    "Replace each tensor of the state by the output of the same name after 'next.', if there is one.",
+    "Replace each tensor of the state with the output of the same name with prefix 'next.', if it exists.",
     "Repeat from the third step until eos_token_id; decode the output with target.json.",
 ]
 PARTS = ("encoder", "decoder")
@@ -81,7 +82,7 @@ def write_onnx(run: Exportable, folder: Path) -> None:
 
 
 def make_onnx_tokenizers(run: Exportable) -> dict[str, str]:
-    """Return source and target vocabulary as JSON of the `tokenizers` library.
+    """Return the source and the target vocabulary as JSON of the `tokenizers` library.
 
     Raises `InputError` if the library does not support a vocabulary.
     """
@@ -92,8 +93,8 @@ def make_onnx_tokenizers(run: Exportable) -> dict[str, str]:
 def make_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
     """Return a tokenizer of the `tokenizers` library with the same encoding and decoding as `vocabulary`.
 
-    The tokenizer adds no end of sequence. Raises `InputError` for vocabularies of imported models, which the
-    library `tokenizers` tokenizes differently.
+    The tokenizer adds no end of sequence. Raises `InputError` for vocabularies of imported models, for which
+    the library `tokenizers` returns other tokens.
     """
     if isinstance(vocabulary, SentencePieceVocabulary):
         raise InputError(
@@ -120,7 +121,7 @@ def make_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
 class OnnxRuntimeModel:
     """A folder written by `write_onnx`, opened in ONNX Runtime on the CPU.
 
-    ONNX Runtime has no search, so Regard's search runs on its decoder steps.
+    ONNX Runtime has no search, so Regard's search calls its decoder steps.
     """
 
     program = "onnxruntime"
@@ -192,7 +193,7 @@ class _State(NamedTuple):
     """Decoder state for B sources with K hypotheses each; every hypothesis has one row."""
 
     tensors: dict[str, Tensor]
-    """(B K, any) each, by the names of the decoder's inputs."""
+    """Tensors (B K, any), by the names of the decoder's inputs."""
     sources: int
 
     def after(self, outputs: dict[str, Tensor]) -> "_State":

@@ -5,8 +5,8 @@
 
 The state is the value of `Seq2Seq.start`. Each of its tensors is an output of the encoder and an input of the
 decoder, named by its path (`past.0.keys`). Tensors that a step changes are outputs of the decoder with the prefix
-`next.`; the others are the encoder's memory. Weights (B, H, Tq, Tk) have the layer names of `regard.record`. This
-works for any `Seq2Seq`, without knowledge of its architecture.
+`next.`; the others are the encoder's memory. Weights (B, H, Tq, Tk) have the layer names of `regard.record`.
+The export works for any `Seq2Seq`, without knowledge of its architecture.
 """
 
 import copy
@@ -30,7 +30,7 @@ from regard.models import Seq2Seq
 from regard.plugins import describe_error
 
 SIZES = {"batch": (17, 19), "source": (5, 4), "steps": (3, 2)}
-"""Sizes of two traces. Comparing their tensor shapes shows which dimensions depend on which size.
+"""Sizes of two traces. The shapes of the two traces show which dimensions depend on which size.
 
 All sizes of a trace differ, so that a dimension is unambiguous. No size is 1, because PyTorch treats a size of 1
 as constant.
@@ -74,7 +74,7 @@ def flatten_tensors(value: Any, name: str = "") -> dict[str, Tensor]:
 
 
 def replace_tensors(value: Any, tensors: Mapping[str, Tensor], name: str = "") -> Any:
-    """Return a copy of a nested value with other tensors, by the paths of `flatten_tensors`."""
+    """Return a copy of a nested value with replaced tensors, by the paths of `flatten_tensors`."""
     if isinstance(value, Tensor):
         return tensors[name]
     parts = {
@@ -116,8 +116,9 @@ def _step(model: Seq2Seq, token: Tensor, state: Any) -> tuple[Any, dict[str, Ten
 
 @contextmanager
 def _collect_weights(model: Seq2Seq) -> Iterator[dict[str, Tensor]]:
-    """Collect the weights of all layers that run. `record` cannot be traced: it counts rows, which are
-    dynamic."""
+    """Collect the weights of all layers that run inside the block. `record` cannot be traced: it counts rows,
+    which are dynamic.
+    """
     collected: dict[str, Tensor] = {}
 
     def keep(name: str, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
@@ -194,7 +195,7 @@ def _compare_shapes(first: dict[str, Tensor], second: dict[str, Tensor]) -> dict
 
 
 def _export_graph(part: nn.Module, first: _PartTrace, second: _PartTrace) -> Graph:
-    """Export a part of a model with PyTorch; two traces give its dynamic sizes."""
+    """Export a part of a model with PyTorch; its dynamic sizes are found with two traces."""
     import onnx_ir
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
@@ -217,7 +218,7 @@ def _export_graph(part: nn.Module, first: _PartTrace, second: _PartTrace) -> Gra
                 verbose=False,
             )
             ClearMetadataAndDocStringPass()(program.model)  # metadata holds file paths of this machine
-            # For some layers, such as the LSTM, PyTorch stores the traced length as constant shape.
+            # For some layers, such as the LSTM, PyTorch stores the traced length as a constant shape.
             for node in program.model.graph:
                 for value in node.outputs:
                     value.shape = None

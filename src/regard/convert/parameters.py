@@ -1,9 +1,10 @@
 """Names, order and rows of a Transformer's parameters in Regard and in other programs.
 
-A program has a table of names (`NameTable`). Marian's positional encoding has all sines before all cosines,
-Regard's alternates them, so every matrix that reads or writes the states is permuted along the width.
+A program has a table of names (`NameTable`). Marian's positional encoding has all sines before all cosines;
+Regard's alternates sines and cosines. Every matrix that reads or writes the states is therefore permuted along
+the width.
 
-Letters: D width of the states, V symbols of the run's vocabulary, V' of the program's.
+Letters: D: width of the states; V, V': number of symbols in the vocabularies of the run and of the program.
 """
 
 import re
@@ -34,11 +35,11 @@ class NameTable(NamedTuple):
     attention: tuple[str, ...]
     """Projections of queries, keys, values and contexts."""
     encoder: tuple[tuple[str, str], ...]
-    """Attention of an encoder layer, and its normalization."""
+    """Attention of an encoder layer, and its normalization layer."""
     decoder: tuple[tuple[str, str], ...]
     """Self-attention and cross attention of a decoder layer, each with its normalization."""
     feed_forward: tuple[str, ...]
-    """Both matrices, and the normalization."""
+    """Both matrices of the feed-forward layer, and its normalization layer."""
     final: str = "layer_norm"
     """Normalization at the end of a stack."""
     prefix: str = ""
@@ -148,8 +149,8 @@ Rows = Sequence[int | None]
 class IndexMap:
     """Map between token indices of a run's vocabulary and those of another program.
 
-    If start and end of a sequence are one symbol in the other program, the start symbol must never be written.
-    Its logit is then lowered by `MISSING_LOGIT`.
+    If the other program has one symbol for the start and the end of a sequence, the start symbol must never be
+    generated. The logit of the start symbol is then lowered by `MISSING_LOGIT`.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -165,12 +166,12 @@ class IndexMap:
         return [self._here[index] for index in theirs]
 
     def answers(self, theirs: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return the program's answers as the run's indices, up to and without the end symbol."""
+        """Return the program's answers as the run's indices, up to but not including the end symbol."""
         rows = [self.back(row) for row in theirs]
         return [row[: row.index(EOS)] if EOS in row else row for row in rows]
 
     def logits(self, theirs: Tensor) -> Tensor:
-        """Reorder the program's logits (..., V') by the run's indices, (..., V)."""
+        """Return the program's logits (..., V') in the order of the run's indices, (..., V)."""
         return theirs[..., self.there].masked_fill(self._missing, MISSING_LOGIT) + self._bias
 
 
@@ -183,7 +184,9 @@ def start_symbol_bias(rows: Rows) -> Tensor:
 
 
 def select_rows(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
-    """Reorder rows (V', ...) of the program's symbols by the run's, (V, ...); missing symbols get `missing`."""
+    """Return rows (V', ...) of the program's symbols in the run's order, (V, ...); missing symbols get
+    `missing`.
+    """
     indices = torch.tensor([0 if row is None else row for row in rows])
     selected = theirs[indices].clone()
     selected[torch.tensor([row is None for row in rows])] = missing
@@ -203,7 +206,7 @@ def convert_outer_weights(
 ) -> dict[str, Tensor]:
     """Return embeddings and output layer (V, D) by Regard's names, undoing the permutation `order` (D,).
 
-    The result omits a matrix that equals another one by the flags `joint` and `tied`.
+    Matrices that are shared according to the flags `joint` and `tied` are returned only once.
     """
     matrices = {"target_embedding.weight": select_rows(outer.target, rows[1])}
     if not flags["joint"]:
@@ -218,7 +221,7 @@ def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Lo
     """Load another program's checkpoint without running its code, and return `part` of it.
 
     Only tensors and the classes in `allowed` are read. Raises `InputError`, with the remedy `mend`, if the file
-    holds other classes or does not have the part.
+    contains other classes or lacks the part.
     """
     check_file(file)
     try:
@@ -238,5 +241,5 @@ def check_tensors(file: Path, part: str, state: Any, mend: str) -> dict[str, Ten
     """Return a checkpoint's parameters in float32; raises `InputError` if the parameters are not a mapping from
     names to tensors."""
     if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise damaged_file(file, f"the file's {part} holds more than tensors", mend)
+        raise damaged_file(file, f"{part} of the file contains values that are not tensors", mend)
     return {name: tensor.float() for name, tensor in state.items()}

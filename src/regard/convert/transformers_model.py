@@ -1,4 +1,4 @@
-"""Models that the library `transformers` runs, for the comparison in a certificate."""
+"""Models opened by the library `transformers`, for the comparison in a certificate."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence

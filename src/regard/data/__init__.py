@@ -1,8 +1,7 @@
 """Vocabularies, batches of pairs, and corpora on disk.
 
-Modules with large dependencies are not exported here and are imported where they are used: `parallel`,
-`subwords`, `corpus`, `buckets`. Names are imported lazily, because the processes that build a corpus need no
-PyTorch.
+Modules with large dependencies are not exported and must be imported explicitly: `parallel`, `subwords`,
+`corpus`, `buckets`. Names are imported lazily, because the processes that build a corpus do not need PyTorch.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """Batches of sources and targets for sequence-to-sequence models.
 
-Letters: B batch, Ts source steps, Tt target steps. Each sequence ends with `EOS`, so no sequence is empty; steps
-after `EOS` are `PAD`.
+Letters: B batch, Ts source steps, Tt target steps. Each sequence ends with `EOS` and is therefore not empty.
+The steps after `EOS` are `PAD`.
 """
 
 from collections.abc import Sequence
@@ -21,23 +21,23 @@ class PairBatch(NamedTuple):
     target: Tensor
     """(B, Tt) int64, vocabulary indices that the decoder predicts."""
     alignment: Tensor | None = None
-    """(B, Tt, Ts) float32, the target of a guided head's weights (see `guided_alignment`); None without
-    guidance."""
+    """(B, Tt, Ts) float32, target weights of a guided head (see `guided_alignment`); None without guidance."""
 
     @property
     def source_mask(self) -> Tensor:
-        """(B, Ts) bool, True up to and including the end of sequence."""
+        """Return the padding mask (B, Ts) bool, True up to and including the end of each sequence."""
         return self.source != PAD
 
     @property
     def tokens(self) -> int:
-        """The number of tokens of all targets, including their ends of sequence."""
+        """The number of tokens in all targets, including `EOS`."""
         return int((self.target != PAD).sum())
 
     def share(self, rank: int, size: int) -> "PairBatch":
         """Return the rows of one of `size` processes.
 
-        A process without rows gets one row with an empty target, so that all processes take the same steps.
+        A process without rows gets one row with an empty target, so that all processes run the same number of
+        steps.
         """
         if size == 1:
             return self
@@ -48,13 +48,14 @@ class PairBatch(NamedTuple):
         return PairBatch(self.source[:1], torch.full_like(self.target[:1], PAD))
 
     def to(self, device: torch.device) -> "PairBatch":
-        """Return the batch on another device."""
+        """Return the batch on a device."""
         alignment = None if self.alignment is None else self.alignment.to(device)
         return PairBatch(self.source.to(device), self.target.to(device), alignment)
 
     @property
     def target_in(self) -> Tensor:
-        """(B, Tt) the decoder's input under teacher forcing: `BOS`, then the target shifted by one step."""
+        """Return the input (B, Tt) of the decoder for teacher forcing: `BOS`, then the target shifted by one
+        step."""
         begin = torch.full_like(self.target[:, :1], BOS)
         return torch.cat([begin, self.target[:, :-1]], dim=1)
 
@@ -72,7 +73,7 @@ def collate(sequences: Sequence[Sequence[int]]) -> Tensor:
 
 
 def read_source(texts: Sequence[str], vocabulary: Vocabulary) -> Tensor:
-    """Return texts as sources (B, Ts).
+    """Convert texts to sources (B, Ts).
 
     >>> from regard.data.vocabulary import CharacterVocabulary
     >>> read_source(["ba", "a"], CharacterVocabulary("ab"))

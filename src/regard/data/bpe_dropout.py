@@ -1,12 +1,12 @@
-"""BPE-dropout: split a word differently each time it occurs (Provilkov et al. 2020).
+"""BPE-dropout: a random segmentation for each occurrence of a word (Provilkov et al. 2020).
 
-BPE merges pieces in the order in which the merges were learned. With dropout, each merge is skipped with some
-probability, so a rare word sometimes appears as smaller pieces that other words share. The variation helps small
-models on small corpora.
+BPE merges pieces in the order in which the merges were learned. With dropout, each merge is skipped with a
+given probability, so that a word is sometimes split into smaller pieces that also occur in other words. The
+variation improves small models trained on small corpora.
 
-A fixed number of segmentations of each word is drawn from the seed, once. Each occurrence of the word takes one
-of its segmentations at random. These cached segmentations cost almost no time, and a resumed training draws the
-same ones.
+A fixed number of segmentations of each word is sampled once with the seed. Each occurrence of the word uses one
+of these segmentations at random. The cached segmentations cost almost no time, and a resumed training run
+samples the same segmentations.
 """
 
 import json
@@ -27,9 +27,9 @@ WORDS = 200_000
 
 
 class BpeDropout:
-    """Splits encoded sentences again, skipping each BPE merge with probability `rate`.
+    """Splits encoded sentences again and skips each BPE merge with probability `rate`.
 
-    Raises `InputError` for a rate out of range, or a vocabulary of another kind.
+    Raises `InputError` for a rate out of range, or for a vocabulary that was not learned with BPE.
     """
 
     def __init__(self, vocabulary: LearnedVocabulary, rate: float, seed: int) -> None:
@@ -43,7 +43,7 @@ class BpeDropout:
         self._segmentations = lru_cache(WORDS)(self._draw_segmentations)
 
     def __call__(self, sentence: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Return another segmentation (T',) of a sentence of indices (T,) with its end of sequence."""
+        """Return a random segmentation (T',) of a sentence of indices (T,) with its end of sequence."""
         words = self.vocabulary.words(self.vocabulary.decode(sentence.tolist()))
         choices = random.integers(SEGMENTATIONS, size=len(words)).tolist()
         indices = [

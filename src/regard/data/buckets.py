@@ -1,9 +1,9 @@
 """Batches of sentences of similar length from a corpus, limited by a number of tokens, in a resumable order.
 
-An epoch takes segments of neighbouring pairs in random order. A pool of segments is sorted by length and split
-into batches whose tokens, including padding, stay within the limit; the batches of a pool are drawn in random
-order. So memory holds a single pool for any size of the corpus, and a batch is identified by its position: epoch,
-pool, and batch in the pool.
+An epoch reads segments of adjacent pairs in random order. A pool of segments is sorted by length and split into
+batches whose number of tokens, including padding, is within the limit. The batches of a pool are shuffled.
+Memory contains a single pool for any size of the corpus. A batch is identified by its position: epoch, pool,
+and batch in the pool.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class BatchPosition(NamedTuple):
 
 BEGIN = BatchPosition(0, 0, 0)
 Resegment = Callable[[np.ndarray, np.random.Generator], np.ndarray]
-"""Maps the indices of a sentence to another segmentation of the sentence, see `bpe_dropout`."""
+"""Maps the indices of a sentence to a random segmentation of the sentence (see `bpe_dropout`)."""
 
 
 @dataclass
@@ -44,36 +44,36 @@ class Buckets:
 
     corpus: Corpus | Mixture
     tokens: int
-    """The maximal number of tokens of a batch, on the longer of its two sides, including padding."""
+    """Largest number of tokens in a batch on the longer side, including padding."""
     seed: int
     place: BatchPosition = BEGIN
     """The position of the next batch."""
     resegment: tuple[Resegment, Resegment] | None = None
-    """Draws new segmentations of sources and targets, see `Resegment`."""
+    """Functions that sample segmentations of sources and targets (see `Resegment`)."""
     max_pairs: int = 0
-    """The maximal number of pairs of a batch; 0: no limit."""
+    """Largest number of pairs in a batch; 0: no limit."""
     guide: GuidedAlignment | None = None
-    """The alignment of the corpus, if batches include it."""
+    """Alignment of the corpus that batches include, or None."""
 
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:
             raise InputError(
-                f"tokens {self.tokens} are fewer than the {self.corpus.longest} of the longest sentence in the "
-                f"corpus: raise --tokens, or lower --max_len"
+                f"tokens {self.tokens} are fewer than the {self.corpus.longest} tokens of the longest "
+                f"sentence in the corpus: raise --tokens, or lower --max_len"
             )
         self._pool: list[tuple[list[np.ndarray], ...]] = []
         self._drawn: tuple[int, int] | None = None
 
     def draw(self, step: int = 0) -> PairBatch:
-        """Return the next batch and advance. The training step is ignored."""
+        """Return the next batch and advance the position. The training step is ignored."""
         del step
         epoch, pool, number = self.place
         if self._drawn != (epoch, pool):
             self._pool, self._drawn = self._draw_pool(epoch, pool), (epoch, pool)
         if not 0 <= number < len(self._pool):
             raise InputError(
-                f"batch {number} of pool {pool} does not exist, because the text has changed since the training "
-                f"began: restore the text, or start a new training"
+                f"batch {number} of pool {pool} does not exist, because the text has changed since training "
+                f"began: restore the text, or start a new training run"
             )
         source, target, *links = self._pool[number]
         if number + 1 < len(self._pool):
@@ -107,19 +107,19 @@ class Buckets:
         return [tuple([column[row] for row in rows] for column in columns) for rows in batches]
 
     def _form_batches(self, lengths: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-        """Return the pairs of each batch of a pool. `lengths` (pairs, 2): of source and target."""
-        # Sort by target length, then source length, then at random.
+        """Return the pairs of each batch of a pool. `lengths` (pairs, 2): lengths of source and target."""
+        # Sort by target length, then by source length, then at random.
         ranks = np.lexsort((random.random(len(lengths)), lengths[:, 0], lengths[:, 1]))
         batches = split_batches(lengths.max(1)[ranks], self.tokens, self.max_pairs)
-        # Shuffle the batches, so that the length of sentences does not grow over the pool.
+        # Shuffle the batches, so that sentences do not become longer within a pool.
         return [ranks[slice(*batches[index])] for index in random.permutation(len(batches))]
 
 
 def split_batches(lengths: np.ndarray, tokens: int, max_pairs: int = 0) -> list[tuple[int, int]]:
     """Split sentences of `lengths` (N,) into consecutive batches of at most `tokens`, including padding.
 
-    `max_pairs`: the maximal number of sentences of a batch; 0: no limit. A sentence longer than `tokens` forms a
-    batch by itself. Returns, for each batch, the number of its first sentence and the number after its last
+    `max_pairs`: largest number of sentences in a batch; 0: no limit. A sentence longer than `tokens` is a batch
+    of one sentence. Returns the index of the first sentence of each batch, and the index after the last
     sentence.
 
     >>> split_batches(np.array([2, 3, 3, 9]), 6)
@@ -136,7 +136,7 @@ def split_batches(lengths: np.ndarray, tokens: int, max_pairs: int = 0) -> list[
 
 
 def pad_sentences(sentences: Sequence[np.ndarray]) -> Tensor:
-    """Return sentences as one tensor (B, T) int64, padded with `PAD`.
+    """Join sentences into one tensor (B, T) int64, padded with `PAD`.
 
     >>> pad_sentences([np.array([5, 6, 2]), np.array([7, 2])])
     tensor([[5, 6, 2],

@@ -1,8 +1,7 @@
-"""Chunks of a text, the unit of parallel preparation, and the sample that vocabularies are learned from.
+"""Chunks of a text, the unit of parallel preparation, and the sample from which vocabularies are learned.
 
 One process reads the files in order and passes the bytes of the lines to the workers. Decoding and splitting a
-chunk takes twenty times as long as reading it (89 and 4 ms), so one reading process can supply about twenty
-workers.
+chunk takes 89 ms and reading a chunk takes 4 ms, so one reading process can supply about twenty workers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +15,13 @@ from regard.data.parallel import ConcatenatedText, PairCounts, PairSource, Paral
 from regard.data.vocabulary import is_blank
 
 LINES = 20_000
-"""Lines per chunk. A worker needs 128 MiB for chunks of 20,000 lines and 317 MiB for 100,000 lines, and takes the
-same time for a text.
+"""Lines per chunk. A worker needs 128 MiB for chunks of 20,000 lines and 317 MiB for chunks of 100,000 lines.
+Its speed is the same.
 """
 STRETCH = 5
-"""Chunks per stretch. A sample of a long text has the first lines of each stretch."""
+"""Number of chunks per stretch. A sample of a long text consists of the first lines of each stretch."""
 SAMPLE_PAIRS = 1_000_000
-"""The maximal number of lines of a sample."""
+"""Largest number of lines in a sample."""
 
 
 class Sentences(NamedTuple):
@@ -35,13 +34,13 @@ class Sentences(NamedTuple):
 
 @dataclass(frozen=True)
 class PairChunk:
-    """The counts of a chunk whose pairs have been read."""
+    """Chunk of pairs that have already been read."""
 
     sentences: Sentences
 
     @property
     def size(self) -> int:
-        """The number of pairs, including skipped ones."""
+        """The number of pairs, including skipped pairs."""
         return self.sentences.counts.pairs + self.sentences.counts.skipped
 
     def read(self, limit: int | None = None) -> Sentences:
@@ -57,7 +56,7 @@ class LineChunk:
     paths: tuple[Path, ...]
     strict: bool
     first: int
-    """The number of the first line, from 1."""
+    """The number of the first line, counted from 1."""
     contents: tuple[bytes, ...]
     """The lines of each file."""
     size: int
@@ -146,22 +145,22 @@ def _split_lines(content: bytes) -> list[bytes]:
 
 @dataclass
 class Sample:
-    """The sentences that vocabularies are learned from: the whole text, or the first lines of each stretch of the
+    """Sentences from which vocabularies are learned: the whole text, or the first lines of each stretch of the
     text.
 
-    Taking equally many lines from each stretch of a long text needs no random numbers, and gives the same sample
-    on every machine. A sample can be iterated over again.
+    A sample with the same number of lines from each stretch needs no random numbers and is the same on every
+    machine. A sample can be iterated over repeatedly.
     """
 
     text: PairSource
     side: int | None
     """0: sources, 1: targets, None: both."""
     on_share: Callable[[float], None] = field(default=lambda share: None)
-    """Called repeatedly with the share of the sample that was read, from 0 to 1."""
+    """Called repeatedly with the fraction of the sample that has been read, from 0 to 1."""
     pairs: int = 0
     """The number of pairs in the sample, known after an iteration."""
     bytes: int = 0
-    """The size of the sample in UTF-8, known after an iteration."""
+    """The size of the sample in UTF-8 bytes, known after an iteration."""
 
     def __post_init__(self) -> None:
         stretch = LINES * STRETCH
@@ -196,6 +195,7 @@ class Sample:
         texts = self.text.texts if isinstance(self.text, ConcatenatedText) else [self.text]
         for text in texts:
             for number, chunk in enumerate(read_chunks(text)):
-                wanted = self.lines - number % STRETCH * LINES  # of this chunk, may be negative or too many
+                # Lines of this chunk; may be negative or too large.
+                wanted = self.lines - number % STRETCH * LINES
                 if wanted > 0:
                     yield chunk.read(wanted if wanted < LINES else None)

@@ -1,6 +1,6 @@
-"""Clean a parallel corpus: remove the pairs that are not translations. The corpus is read once, pair by pair.
+"""Clean a parallel corpus by removing pairs that are not translations. The corpus is read once, pair by pair.
 
-OUT/NAME           the kept lines, unchanged, in files with the names of the input, without .gz
+OUT/NAME           the retained lines, unchanged, in files with the names of the input, without .gz
 OUT/dropped.tsv    the dropped pairs: line, reason, score (empty if none was needed), source, target
 """
 
@@ -23,37 +23,38 @@ from regard.progress import reading_bar
 from regard.result import Result
 
 PairScorer = Callable[[list[tuple[str, str]]], Sequence[float | None]]
-"""Scores pairs from 0 to 1. The score of a pair that is too long is None."""
+"""Function that scores pairs from 0 to 1. The score of a pair that is too long is None."""
 SCORED_PAIRS = 2000
 """The number of pairs that are scored together."""
 DROPPED = "dropped.tsv"
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75)
 MAX_SHORT = 20
-"""Sides of up to this many characters may have any ratio of lengths: "Ja." may be "Yes, of course."."""
+"""Pairs with sides of at most this number of characters may have any ratio of lengths: "Ja." may be "Yes, of
+course."."""
 SCRIPT_PAIRS = 10_000
 """The number of pairs from which the scripts of a corpus are detected."""
 ANY = "any"
 JOINT_SCRIPTS = {"hiragana": "cjk", "katakana": "cjk", "katakana-hiragana": "cjk", "fullwidth": "latin"}
-"""Scripts that occur together in one text, such as the three of Japanese."""
+"""Scripts that occur together in a text, such as the three scripts of Japanese."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CleaningRules:
-    """Which pairs are kept."""
+    """Rules that a pair must satisfy."""
 
     most_characters: int = 500
-    """Maximal number of characters of a side."""
+    """Largest number of characters on a side."""
     most_ratio: float = 3.0
-    """Maximal ratio of the two lengths in characters. Pairs with sides of up to 20 characters are not
+    """Largest ratio of the two lengths in characters. Pairs with sides of at most 20 characters are not
     compared."""
     scripts: tuple[str, ...] = ()
-    """Scripts of source and target by their Unicode names, such as: latin cyrillic. A side is dropped if at least
-    half of its letters have another script; any accepts all. Default: the most frequent scripts of the first
-    10,000 pairs."""
+    """Scripts of source and target by their Unicode names, for example: latin cyrillic. A pair is dropped if at
+    least half of the letters of a side have a different script. The value any accepts all scripts. Default: the
+    most frequent scripts of the first 10,000 pairs."""
     keep_copies: bool = False
-    """Keep pairs with equal sides."""
+    """Keep pairs with identical sides."""
     keep_duplicates: bool = False
-    """Keep pairs that occurred before."""
+    """Keep repeated pairs."""
 
     def __post_init__(self) -> None:
         check_range("most_characters", self.most_characters, 1, 10**6)
@@ -72,7 +73,7 @@ class CleaningRules:
 
 
 class PairFilter:
-    """Filters pairs one by one. It stores 16 bytes of each kept pair to recognize duplicates.
+    """Filters pairs one by one. The filter stores 16 bytes for each retained pair to recognize duplicates.
 
     >>> pair_filter = PairFilter(CleaningRules(), ("latin", "latin"))
     >>> [pair_filter.reason(*pair) for pair in [("Hund", "dog"), ("dog", "dog"), ("Hund", "dog")]]
@@ -97,7 +98,7 @@ class PairFilter:
             return "other script"
         if self.rules.keep_duplicates:
             return None
-        # Store a digest of 16 bytes instead of the text; a collision is practically impossible.
+        # Store a digest of 16 bytes instead of the text. A collision is practically impossible.
         digest = blake2b(f"{source}\t{target}".encode(), digest_size=16).digest()
         if digest in self.kept:
             return "duplicate"
@@ -106,7 +107,7 @@ class PairFilter:
 
 
 def common_scripts(pairs: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """Return the most frequent script of each side, "any" for a side without letters.
+    """Return the most frequent script of each side, or "any" for a side without letters.
 
     >>> common_scripts([("Ein Hund", "Собака")])
     ('latin', 'cyrillic')
@@ -120,7 +121,7 @@ def common_scripts(pairs: Iterable[tuple[str, str]]) -> tuple[str, str]:
 
 
 def _has_script(text: str, script: str) -> bool:
-    """Return whether more than half of the letters have a script. A text without letters has every script."""
+    """Return whether more than half of the letters have a script. Returns True for a text without letters."""
     if script == ANY:
         return True
     letters = _letter_scripts(text)
@@ -134,7 +135,7 @@ def _letter_scripts(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _script(character: str) -> str:
-    """Return the script of a letter, or the empty string for another character.
+    """Return the script of a letter, or the empty string for other characters.
 
     Python has no table of scripts, but the first word of a letter's Unicode name is its script.
     """
@@ -151,13 +152,13 @@ def _script_names() -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CleaningReport(Result):
-    """The kept pairs of a corpus, and the reasons for the dropped ones."""
+    """The retained pairs of a corpus, and the reasons for dropped pairs."""
 
     files: list[Path]
-    """The files of the kept pairs."""
+    """The files of the retained pairs."""
     dropped_file: Path
     kept: int
-    """The number of kept pairs."""
+    """The number of retained pairs."""
     dropped: dict[str, int]
     """The number of dropped pairs, by reason."""
     scripts: tuple[str, ...]
@@ -178,7 +179,7 @@ class CleaningReport(Result):
 
 @dataclass
 class _Pair:
-    """One pair of the corpus with the reason to drop it."""
+    """A pair of the corpus with the reason for dropping it."""
 
     number: int
     lines: tuple[bytes | None, ...]
@@ -188,7 +189,7 @@ class _Pair:
 
 
 class _RecordingText(ParallelText):
-    """A text that also records the pairs that it skips."""
+    """A text that also records the skipped pairs."""
 
     def __init__(self, paths: Sequence[str | Path], *, lenient: bool) -> None:
         super().__init__(paths, lenient=lenient)
@@ -211,12 +212,12 @@ def clean_corpus(
     lenient: bool = False,
     progress: bool = True,
 ) -> CleaningReport:
-    """Write the pairs that pass `rules` and score at least `min_score` into the new folder `savepath`.
+    """Write the pairs that satisfy `rules` and have a score of at least `min_score` to a new folder `savepath`.
 
-    `paths`: a source and a target file, or one file of tab-separated pairs. `lenient`: drop broken lines of files
-    that would be refused otherwise. Memory: a digest of 16 bytes per pair, and 8 bytes per score, plus Python's
+    `paths`: a source and a target file, or one file of tab-separated pairs. `lenient`: drop broken lines
+    instead of raising an error. Memory: 16 bytes per pair for a digest, and 8 bytes per score, plus Python's
     overhead. Raises `InputError` if a file cannot be read or is broken, or if the folder exists, and
-    `MachineError` if the disk is full; then nothing is left behind.
+    `MachineError` if the disk is full. No files remain after an error.
     """
     text, savepath = _RecordingText(paths, lenient=lenient), Path(savepath)
     names = [path.name.removesuffix(".gz") for path in text.paths]
@@ -257,7 +258,7 @@ def clean_corpus(
 
 
 def _filter_pairs(text: _RecordingText, pair_filter: PairFilter) -> Iterator[list[_Pair]]:
-    """Yield the pairs of a corpus in batches, in the order of their lines, including skipped ones."""
+    """Yield the pairs of a corpus in batches, in the order of their lines, including skipped pairs."""
     batch: list[_Pair] = []
     for texts in text:
         batch += text.skipped
@@ -270,13 +271,14 @@ def _filter_pairs(text: _RecordingText, pair_filter: PairFilter) -> Iterator[lis
 
 
 def _score(batch: list[_Pair], scoring: PairScorer, min_score: float) -> list[float]:
-    """Score the pairs that pass the rules, mark those with a low score, and return the scores."""
+    """Score the pairs that satisfy the rules, set the reason of pairs with a low score, and return the
+    scores."""
     passed = [pair for pair in batch if pair.reason is None]
     for pair, score in zip(passed, scoring([pair.texts for pair in passed]), strict=True):
         pair.score = score
         if score is None:
             pair.reason = "too long to be scored"
-        elif not score >= min_score:  # true for NaN, too
+        elif not score >= min_score:  # also true for NaN
             pair.reason = "low score"
     return [pair.score for pair in passed if pair.score is not None]
 

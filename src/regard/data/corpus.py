@@ -1,13 +1,14 @@
-"""A prepared corpus: parallel text as indices, in files from which training reads a few thousand pairs at a time.
+"""A prepared corpus: parallel text as indices, in files. Training reads a few thousand pairs at a time.
 
     source.bin, source-bounds.bin    the tokens of all sources, see `ragged`
     target.bin, target-bounds.bin    the tokens of all targets
     corpus.json                      the number of pairs, of skipped pairs and of unknown tokens, and checksums
 
-The files hold uint16, or uint32 for a vocabulary of more than 65,536 symbols: 2 bytes per token and 16 per pair.
-The alternative, Arrow through the library `datasets`, was measured (2 million pairs of 14 words, two cores): 36 s
-of processor time instead of 26 with the same tokenizer and 194 with the `tokenizers` library alone, 527 MiB of
-memory instead of 142, and one second of imports for every training. `corpus_builder` writes a corpus.
+Tokens are stored as uint16, or as uint32 for a vocabulary of more than 65,536 symbols. A corpus needs 2 bytes
+per token and 16 bytes per pair. The alternative, Arrow with the library `datasets`, is slower. For 2 million
+pairs of 14 words on two cores, it took 36 s of processor time instead of 26 s with the same tokenizer (194 s
+with the `tokenizers` library alone), 527 MiB of memory instead of 142 MiB, and one second of imports for every
+training run. `corpus_builder` writes a corpus.
 """
 
 from dataclasses import dataclass
@@ -37,14 +38,14 @@ INDEX = "corpus.json"
 SIDES = ("source", "target")
 """The names of the files of each side."""
 SEGMENT = 500
-"""The number of neighbouring pairs that training reads together."""
+"""The number of adjacent pairs that training reads together."""
 POOL = 100
 """Segments per pool."""
 MAX_INDEX_BYTES = 1 << 16
 REMEDY = "delete its folder to prepare the corpus again"
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 PairRange = tuple["Corpus", int, int]
-"""A range of pairs in a corpus: the number of the first pair, and the number after the last pair."""
+"""A range of pairs in a corpus: the index of the first pair, and the index after the last pair."""
 
 
 class StoredCorpus(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -52,14 +53,14 @@ class StoredCorpus(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     format: Literal["regard-corpus/4"]
     name: str
-    """The name of the folder, which identifies the text, the vocabularies and the maximal length."""
+    """The name of the folder, which identifies the text, the vocabularies and the maximum length."""
     longest: Annotated[int, msgspec.Meta(ge=1, le=2**48)]
     symbols: tuple[Number, Number]
     unknown: tuple[Number, Number]
     counts: PairCounts
     checksums: tuple[Checksums, Checksums]
     digest: str = ""
-    """The digest of the fields before it."""
+    """The digest of the preceding fields."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ class Corpus:
         return -(-len(self) // SEGMENT)
 
     def unknown(self, text: str) -> UnknownShares:
-        """Return the shares of unknown tokens. `text`: the name of the corpus in messages."""
-        # Each side has one end of sequence per pair, which is not counted.
+        """Return the fractions of unknown tokens. `text`: the name of the corpus in messages."""
+        # The end of sequence on each side of a pair is not counted.
         source, target = (
             UnknownCount(side.total - len(self), unknown)
             for side, unknown in zip(self.sides, self.unknown_tokens, strict=True)
@@ -104,23 +105,23 @@ class Corpus:
         return UnknownShares(text=text, pairs=len(self), source=source, target=target)
 
     def ranges(self, seed: int, epoch: int, pool: int) -> list[PairRange]:
-        """Return the segments of a pool, in the random order of the epoch."""
+        """Return the segments of a pool in the random order of the epoch."""
         order = np.random.default_rng((seed, epoch)).permutation(self._segments)
         segments = order[pool * POOL : (pool + 1) * POOL].tolist()
         return [(self, segment * SEGMENT, min((segment + 1) * SEGMENT, len(self))) for segment in segments]
 
     def lengths(self, begin: int, end: int) -> np.ndarray:
-        """Return the number of source and target tokens (pairs, 2) of the pairs `begin` to `end` - 1."""
+        """Return the numbers of source and target tokens (pairs, 2) for the pairs `begin` to `end` - 1."""
         return np.stack([side.lengths(begin, end) for side in self.sides], 1)
 
     def read(self, begin: int, end: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the sources and targets of the pairs `begin` to `end` - 1, with their ends of sequence."""
+        """Return the sources and targets of the pairs `begin` to `end` - 1, including `EOS`."""
         source, target = self.sides
         return source.read(begin, end), target.read(begin, end)
 
 
 def token_type(symbols: tuple[int, int]) -> np.dtype:
-    """Return the type of the indices of a corpus, by the sizes of its vocabularies.
+    """Return the dtypes of the indices of a corpus for the sizes of its vocabularies.
 
     >>> token_type((12_000, 12_000)), token_type((70_000, 12_000))
     (dtype('uint16'), dtype('uint32'))
@@ -129,12 +130,12 @@ def token_type(symbols: tuple[int, int]) -> np.dtype:
 
 
 def write_index(folder: Path, stored: StoredCorpus) -> None:
-    """Write the index of a corpus, whose other files must be in the folder already."""
+    """Write the index of a corpus. All other files must already be in the folder."""
     write_json(folder / INDEX, add_digest(msgspec.to_builtins(stored)))
 
 
 def open_corpus(folder: Path) -> Corpus:
-    """Return the corpus in a folder. Raises `InputError` if it is missing or damaged."""
+    """Return the corpus in a folder. Raises `InputError` if the corpus is missing or damaged."""
     try:
         content = parse_json(read_bytes(folder / INDEX, most=MAX_INDEX_BYTES))
         if isinstance(content, dict) and isinstance(content.get("format"), str) and content["format"] != FORMAT:

@@ -1,4 +1,4 @@
-"""Build a corpus: split a text into tokens on all cores, and write them in the order of the text."""
+"""Build a corpus: split a text into tokens on all cores, and write the tokens in the order of the text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class EncodedChunk(NamedTuple):
     """The tokens of a chunk."""
 
     tokens: tuple[np.ndarray, np.ndarray]
-    """The tokens of all sources and of all targets, joined."""
+    """The concatenated tokens of all sources, and those of all targets."""
     lengths: np.ndarray
-    """(pairs, 2), the length of each source and target, including its end of sequence."""
+    """(pairs, 2), the lengths of each source and target, including `EOS`."""
     counts: PairCounts
     size: int
     """Bytes of the text."""
@@ -38,7 +38,7 @@ class EncodedChunk(NamedTuple):
 class ChunkEncoder:
     """Splits chunks of text into tokens.
 
-    Pairs with a side of more than `max_len` tokens are skipped and counted, or refused if `strict`.
+    Pairs with a side of more than `max_len` tokens are skipped and counted, or raise an error if `strict`.
     """
 
     vocabularies: Vocabularies
@@ -51,7 +51,7 @@ class ChunkEncoder:
         texts = (sentences.sources, sentences.targets)
         sides = [tokenizer(side) for tokenizer, side in zip(self._tokenizers, texts, strict=True)]
         lengths = np.stack([side_lengths for _, side_lengths in sides], 1)
-        # Lengths include the end of sequence, `max_len` does not.
+        # Lengths include the end of sequence, but `max_len` does not.
         fits = lengths.max(1, initial=0) <= self.max_len + 1
         if self.strict and not fits.all():
             raise InputError(_too_long_message(texts, lengths, fits, self.max_len))
@@ -81,11 +81,11 @@ def build_corpus(
     on_chunk: Callable[[int, int], None] = lambda pairs, size: None,
     processes: int | None = None,
 ) -> Corpus:
-    """Build a corpus in a new folder, which appears when it is complete, and return the corpus.
+    """Build a corpus in a new folder, which is created atomically, and return the corpus.
 
-    `max_len` and `strict` are those of `ChunkEncoder`. `on_chunk` is called with the pairs and the bytes of each
-    chunk. Raises `InputError` if the text cannot be read, if it is strict and a pair must be skipped, or if no
-    pair is left, and `MachineError` if the disk is full.
+    `max_len` and `strict` are those of `ChunkEncoder`. `on_chunk` is called with the number of pairs and bytes
+    of each chunk. Raises `InputError` if the text cannot be read, if the text is strict and a pair must be
+    skipped, or if no pairs remain, and `MachineError` if the disk is full.
     """
     symbols = len(vocabularies[0]), len(vocabularies[1])
     encoder = ChunkEncoder(vocabularies, max_len, strict)

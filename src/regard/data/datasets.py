@@ -1,4 +1,4 @@
-"""Public data sets by name. The library pooch downloads the files and verifies their checksums."""
+"""Public data sets. The library pooch downloads the files and verifies their checksums."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ from regard.io import check_folder, hold_lock, refuse_links
 from regard.progress import print_status, reading_bar
 
 RETRIES = 3
-"""The number of further attempts after a failed download."""
+"""The number of repeated attempts after a failed download."""
 TIMEOUT = 30
-"""Seconds without an answer after which a connection counts as failed."""
+"""Seconds without a response after which a connection has failed."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set of files with names PART.LANGUAGE.gz at one address."""
+    """A data set of files with names PART.LANGUAGE.gz at one URL."""
 
     url: str
     checksums: dict[str, str]
-    """The checksum of each file in pooch's format. Parts are in the order of their use."""
+    """The checksum of each file in the format of pooch, with the parts in the order of their use."""
     languages: tuple[str, ...]
     """The available languages. The first two languages are the default pair."""
 
     def files(self, languages: Sequence[str]) -> list[str]:
-        """Return the names of the files in some languages: part by part, sources before targets."""
+        """Return the names of the files in `languages`, part by part, with sources before targets."""
         parts = dict.fromkeys(name.split(".")[0] for name in self.checksums)
         return [f"{part}.{language}.gz" for part in parts for language in languages]
 
@@ -83,9 +83,9 @@ def fetch(
 ) -> list[Path]:
     """Download the files of a data set into a folder under `savepath`, and return them, sources before targets.
 
-    Files that exist with the right checksum are not downloaded again. `name`: multi30k. `languages`: codes of
-    source and target; default: de and en. `url`: another address with the same files. Raises `InputError` for an
-    unknown name or language, and `MachineError` if a download fails or has a wrong checksum.
+    Files that exist with the correct checksum are not downloaded again. `name`: multi30k. `languages`: codes of
+    source and target (default: de and en). `url`: alternative URL of the same files. Raises `InputError` for an
+    unknown name or language, and `MachineError` if a download fails or has an incorrect checksum.
     """
     if name not in DATA_SETS:
         raise unknown_choice("data set", name, DATA_SETS)
@@ -107,7 +107,7 @@ def fetch(
 
 
 def _download(data_set: DataSet, files: list[str], url: str, folder: Path, progress: bool) -> None:
-    import pooch  # imports requests, which takes 0.1 s
+    import pooch  # importing pooch takes 0.1 s
 
     pooch.get_logger().setLevel("WARNING")
     url = url.rstrip("/")
@@ -130,7 +130,7 @@ def _download(data_set: DataSet, files: list[str], url: str, folder: Path, progr
         except (
             OSError,
             ValueError,
-        ) as error:  # errors of requests are OSErrors, a wrong checksum is a ValueError
+        ) as error:  # requests raises OSError, and pooch raises ValueError for an incorrect checksum
             raise MachineError(f"cannot fetch {url}/{file}: {_reason(error)}") from error
 
 

@@ -3,8 +3,8 @@
     links.bin, links-bounds.bin    source and target token of the links of each pair, see `ragged`
     guide.json                     the number of pairs, checksums, and the name of the folder
 
-The alignments are made from links between words, with one line in Moses' format per line of the text. Two linked
-words link all their tokens.
+The alignments are derived from links between words, with a line in Moses' format for each line of the text. If
+two words are linked, all their tokens are linked.
 """
 
 import gzip
@@ -68,15 +68,16 @@ class GuidedAlignment:
     links: RaggedArray
 
     def read(self, begin: int, end: int) -> list[np.ndarray]:
-        """Return the links (L, 2), source and target token, of each of the pairs `begin` to `end` - 1."""
+        """Return the links (L, 2) between source and target tokens for each of the pairs `begin` to `end` -
+        1."""
         return [links.reshape(-1, 2) for links in self.links.read(begin, end)]
 
 
 def target_attention(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
-    """Return the weights that a guided head should have, `shape` (B, Tt, Ts) float32.
+    """Return the target weights of a guided head, with `shape` (B, Tt, Ts) and dtype float32.
 
-    A target token attends equally to the source tokens that it is linked to, so its row sums to 1. The row of a
-    token without links is zero.
+    A target token attends equally to all source tokens linked to it, so its row sums to 1. The row of a token
+    without links is zero.
 
     >>> target_attention([np.array([[0, 1], [1, 1]])], (1, 2, 2))
     tensor([[[0.0000, 0.0000],
@@ -91,8 +92,8 @@ def target_attention(links: list[np.ndarray], shape: tuple[int, int, int]) -> Te
 
 
 def check_alignment_file(path: Path, text: Path) -> None:
-    """Raise `InputError` if the file of links is missing, begins in another format than Moses', or has another
-    number of lines than a file of the text."""
+    """Raise `InputError` if the file of links is missing, is not in Moses' format, or has a different number of
+    lines than the text."""
     check_file(path)
     check_files([path], way_out="")
     for number, line in enumerate(islice(_read_lines(path), CHECKED_LINES), 1):
@@ -114,10 +115,10 @@ def prepare_alignment(
     max_len: int,
     progress: bool = True,
 ) -> GuidedAlignment:
-    """Return the token alignment of a corpus, built from the file of links of its text, or found beside the
-    corpus.
+    """Return the token alignment of a corpus. The alignment is built from the file of links of the text, unless
+    a prepared alignment exists beside the corpus.
 
-    Raises `InputError` if the file belongs to another text or is not in Moses' format.
+    Raises `InputError` if the file belongs to a different text or is not in Moses' format.
     """
     name = file_digest(path).sha256[:16]
     folder = corpus.folder.with_name(f"{corpus.folder.name}-guide-{name}")
@@ -140,14 +141,14 @@ def _write(
     corpus: Corpus,
     max_len: int,
 ) -> None:
-    """Write the links of all pairs of a corpus, in its order. `name`: the final name of the folder."""
+    """Write the links of all pairs in the order of the corpus. `name`: the final name of the folder."""
     source_vocabulary, target_vocabulary = vocabularies
     lines, number, pairs = _read_lines(path), 0, 0
     writer = RaggedWriter(folder, "links", TOKEN)
     try:
         for source_text, target_text in text:
             line = ""
-            while number < text.number:  # skip the links of pairs that the text skipped
+            while number < text.number:  # ignore the links of skipped pairs
                 number, line = number + 1, _next_line(lines, path, number + 1)
             where = f"line {number} of {str(path)!r}"
             source = tokenize(source_text, source_vocabulary, "words")
@@ -158,7 +159,7 @@ def _write(
                 continue
             linked = np.zeros((len(source.spans), len(target.spans)), dtype=bool)
             linked[tuple(np.array(sorted(alignment.sure), dtype=np.int64).reshape(-1, 2).T)] = True
-            # Form all pairs of tokens whose words are linked.
+            # Form all pairs of tokens in linked words.
             links = np.argwhere(linked[np.ix_(source.word_ids, target.word_ids)])
             writer.append(links.ravel(), np.array([links.size]))
             pairs += 1
@@ -192,7 +193,7 @@ def _next_line(lines: Iterator[bytes], path: Path, number: int) -> str:
 
 
 def _open(folder: Path, corpus: Corpus) -> GuidedAlignment:
-    """Return a prepared alignment. Raises `InputError` if it is damaged."""
+    """Return a prepared alignment. Raises `InputError` if the alignment is damaged."""
     stored = read_json(folder / "guide.json", _Stored, REMEDY)
     if not has_valid_digest(msgspec.to_builtins(stored)) or stored.pairs != len(corpus):
         raise damaged_file(folder, "it has changed since it was written", REMEDY)

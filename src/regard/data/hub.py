@@ -1,4 +1,4 @@
-"""Parallel text from the Hugging Face Hub, read by the `datasets` library (extra `hub`)."""
+"""Parallel text from the Hugging Face Hub, read with the `datasets` library (extra `hub`)."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -14,21 +14,21 @@ from regard.libraries import check_hub_name, import_library, library_errors, off
 DIGEST_ROWS = 10_000
 """The number of rows that are digested together."""
 _digests: dict[tuple[object, ...], TextDigest] = {}
-"""The digests that this process has computed, by the library's fingerprint of the rows."""
+"""The digests computed by this process, by fingerprint of the rows in `datasets`."""
 
 
 class HubText(PairSource):
     """A split of a data set with one column per language, or with one column `translation` for all languages.
 
-    `name`: a name on the Hub, or a folder. `languages`: of source and target. Raises `InputError` if the data
-    set, its split or a column does not exist, or if the library is not installed.
+    `name`: a name on the Hub, or a folder. `languages`: languages of source and target. Raises `InputError` if
+    the data set, its split or a column does not exist, or if the library is not installed.
     """
 
     def __init__(self, name: str, languages: Sequence[str], split: str, *, strict: bool = False) -> None:
         super().__init__(strict=strict)
         self.name, self.languages, self.split = name, tuple(languages), split
         self.rows = _load(name, split)
-        self.bytes = len(self.rows)  # progress is counted in rows
+        self.bytes = len(self.rows)  # rows instead of bytes, for the progress bar
         columns = self.rows.features
         nested = "translation" in columns
         known = list(columns["translation"].languages) if nested else list(columns)
@@ -54,7 +54,7 @@ class HubText(PairSource):
                 self.on_bytes(number)
 
     def digests(self) -> list[TextDigest]:
-        """Return a digest of the two columns. The digest does not depend on the location of the data set."""
+        """Return a digest of the two columns, which does not depend on the location of the data set."""
         key = (self.rows._fingerprint, self.languages)
         if key not in _digests:
             digest = hashlib.sha256()
@@ -68,7 +68,7 @@ class HubText(PairSource):
         return [_digests[key]]
 
     def locations(self) -> list[str]:
-        """Return the names of data set, split and languages."""
+        """Return the names of the data set, the split and the languages."""
         return [self.name, self.split, *self.languages]
 
 

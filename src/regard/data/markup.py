@@ -1,8 +1,9 @@
-"""Transfer inline markup from a text to its translation along the links between their words.
+"""Transfer inline markup from a text to its translation along word alignment links.
 
-A line such as `<b>Zwei</b> Hunde<br/>` is parsed into its text and its elements. Each element occurs once in the
-translation: around the words linked to its own words, inside its parent and next to its siblings, so that the
-markup stays well-formed. An element whose words are not translated stays as an empty element at its place.
+A line such as `<b>Zwei</b> Hunde<br/>` is parsed into its text and its elements. Each element occurs once in
+the translation and encloses the words linked to its source words. An element is placed inside its parent and
+beside its siblings, so that the markup remains well-formed. An element whose words are not translated becomes
+an empty element.
 """
 
 import html
@@ -15,7 +16,7 @@ from regard.data.word_alignment import Link
 from regard.errors import InputError, shorten
 
 UNIT: Unit = "parts"
-"""Links must be between words with punctuation split off."""
+"""Links connect words with punctuation split off."""
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 """HTML's elements without an end tag and without content."""
 _NAME = r"[A-Za-z_][\w:.-]*"
@@ -31,7 +32,7 @@ class Element:
     """An element of a text: its tags and the span of its content."""
 
     start_tag: str
-    """As written: <a href="x">. For an element without content, the whole element."""
+    """The start tag as written: <a href="x">. For an element without content, the whole element."""
     end_tag: str = ""
     span: Span = (0, 0)
     """The span of the element's content in the text."""
@@ -82,7 +83,7 @@ def _unescape(part: str) -> str:
 
 
 def escape_markup(text: str) -> str:
-    """Escape the characters of a text that have a meaning in markup.
+    """Escape the characters of a text that are special in markup.
 
     >>> escape_markup("1 < 2")
     '1 &lt; 2'
@@ -93,7 +94,7 @@ def escape_markup(text: str) -> str:
 def transfer_markup(marked: MarkedText, translation: str, links: Iterable[Link]) -> str:
     """Return a translation of `marked.text` with all its elements.
 
-    `links`: pairs of a word of the text and a word of the translation, as counted by `word_spans(text, UNIT)`.
+    `links`: pairs of word indices in the text and in the translation, as in `word_spans(text, UNIT)`.
 
     >>> transfer_markup(parse_markup("<b>zwei</b> Hunde"), "two dogs", [(0, 0), (1, 1)])
     '<b>two</b> dogs'
@@ -118,15 +119,16 @@ class _Words:
     """For each target word, the source words linked to it."""
 
     def inside(self, element: Element) -> set[int]:
-        """Return the source words that begin in an element, or, if there are none, those that contain it."""
+        """Return the source words that begin in an element. If no word begins in the element, return the words
+        that contain it."""
         begin, end = element.span
         words = {word for word, (first, _) in enumerate(self.source) if begin <= first < end}
         return words or {word for word, (first, last) in enumerate(self.source) if first < end and begin < last}
 
     def position(self, offset: int) -> int:
-        """Return the target word before which an offset of the source falls.
+        """Return the target word before which a position in the source is located.
 
-        The result is the word after those linked to the nearest source word before the offset.
+        The result is the word after the words linked to the nearest source word before `offset`.
         """
         for word in range(len(self.source) - 1, -1, -1):
             targets = [target for target, sources in enumerate(self.sources) if word in sources]
@@ -137,10 +139,10 @@ class _Words:
 
 @dataclass(frozen=True)
 class _Part:
-    """The part of the translation that holds the content of an element."""
+    """The part of the translation that contains the content of an element."""
 
     words: tuple[int, int]
-    """A range of target words: the first word, and the word after the last."""
+    """The range of target words: the first word, and the word after the last word."""
     span: Span
     """The span of its characters."""
     sources: set[int]
@@ -148,7 +150,7 @@ class _Part:
 
 
 def _write(elements: Sequence[Element], parent: _Part, words: _Words, translation: str) -> str:
-    """Return the text of a part of the translation, with markup for the elements inside."""
+    """Return the text of a part of the translation, with markup for its elements."""
     runs = _assign_runs(elements, parent, words)
     parts = []
     for number, element in enumerate(elements):
@@ -170,11 +172,11 @@ def _write(elements: Sequence[Element], parent: _Part, words: _Words, translatio
 
 
 def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> dict[int, tuple[int, int]]:
-    """Return the run of target words of each element, by its number. Elements without a linked word are left out.
+    """Return the span of target words of each element by its index. Elements without linked words are omitted.
 
-    An element that has all source words of its parent gets all target words of the parent. Any other element gets
-    the run with the most words linked to the element's words and the fewest words linked to others. The element
-    with the most linked words chooses first.
+    An element with all source words of its parent gets all target words of the parent. Every other element gets
+    the span with the most words linked to the words of the element and the fewest words linked to other words.
+    Elements with more linked words are assigned first.
     """
     own = {
         number: sources
@@ -184,8 +186,8 @@ def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> d
     free, assigned = [parent.words], dict[int, tuple[int, int]]()
     while own:
         runs = {number: max(_best_run(sources, part, words) for part in free) for number, sources in own.items()}
-        # Place elements that enclose all words of the parent first, then those with the highest score, then the
-        # leftmost.
+        # Assign elements that enclose all words of the parent first, then by descending score, then from left
+        # to right.
         number = max(runs, key=lambda number: (own[number] >= parent.sources, runs[number][0], -number))
         score, (first, last) = runs[number]
         if own.pop(number) >= parent.sources and len(free) == 1 and free[0][0] < free[0][1]:
@@ -202,10 +204,10 @@ def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> d
 
 
 def _best_run(own: set[int], part: tuple[int, int], words: _Words) -> tuple[int, tuple[int, int]]:
-    """Return the run of target words with the highest score, and the score.
+    """Return the highest score and the span of target words with this score.
 
-    The score is the number of words linked to `own` minus the number of words linked only to others (Kadane's
-    algorithm).
+    The score is the number of words linked to `own` minus the number of words linked only to other words. The
+    span is computed by Kadane's algorithm.
     """
     best, run, total, first = 0, (part[0], part[0]), 0, part[0]
     for word in range(*part):
@@ -223,7 +225,8 @@ def _find_point(
 ) -> tuple[int, int]:
     """Return the target word and the character before which an element without words is placed."""
     begin, end = element.span[0], parent.words
-    if all(words.source[word][1] <= begin for word in parent.sources):  # it follows all words of the parent
+    # The element follows all words of the parent.
+    if all(words.source[word][1] <= begin for word in parent.sources):
         word = end[1]
     elif all(words.source[word][0] >= begin for word in parent.sources):
         word = end[0]

@@ -1,11 +1,11 @@
-"""Several corpora as one. Each corpus contributes in proportion to its weight:
+"""A mixture of several corpora. Each corpus contributes in proportion to its weight:
 
-    share of corpus i = weight i / sum of all weights
+    fraction of corpus i = weight i / sum of all weights
 
-A mixture has no end. Up to the end of any pool (see `buckets`), the pairs of each corpus equal its share to
-within one pair. Each corpus has its own epochs, with its segments in a new random order each time, so a small
-corpus with a large weight repeats sooner. The position in each corpus follows from the number of the pool alone,
-so training resumes in a mixture as in one corpus.
+A mixture is infinite. At the end of each pool (see `buckets`), the number of pairs from each corpus is exact to
+within one pair. Each corpus has separate epochs with a new random order of segments, so a small corpus with a
+large weight repeats sooner. The position in each corpus depends only on the number of the pool, so a training
+run can be resumed in the same way as with a single corpus.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from regard.data import corpus as sizes
 from regard.data.corpus import Corpus, PairRange
 
 MIN_SEGMENTS = 5
-"""The minimal number of segments in a pool, so that batches contain sentences of similar length."""
+"""Smallest number of segments in a pool, so that batches contain sentences of similar length."""
 
 
 @dataclass(frozen=True)
@@ -31,31 +31,31 @@ class Mixture:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest sentence."""
+        """The number of tokens of the longest sentence."""
         return max(corpus.longest for corpus in self.corpora)
 
     @property
     def summary(self) -> str:
-        """The share and the number of pairs of each corpus, and the skipped pairs."""
+        """The fraction and the number of pairs of each corpus, and the number of skipped pairs."""
         parts = zip(self.shares, self.corpora, strict=True)
         return ", and ".join(f"{float(share):.1%} from {corpus.summary}" for share, corpus in parts)
 
     @property
     def pools(self) -> int:
-        """The number of pools. A mixture has a single epoch without an end."""
+        """The number of pools. A mixture has a single infinite epoch."""
         return 1 << 62
 
     @property
     def shares(self) -> list[Fraction]:
-        """The share of each corpus. The shares sum to 1."""
-        # Use fractions, so that positions after any number of pools are exact.
+        """The fraction of each corpus. The fractions sum to 1."""
+        # Use exact fractions, so that positions are exact after any number of pools.
         weights = [Fraction(weight) for weight in self.weights]
         return [weight / sum(weights) for weight in weights]
 
     @property
     def pool_size(self) -> int:
-        """Pairs per pool: few enough that no corpus repeats within a pool, but at least `MIN_SEGMENTS`
-        segments."""
+        """Number of pairs per pool: small enough that no corpus repeats within a pool, but at least
+        `MIN_SEGMENTS` segments."""
         limits = [int(len(corpus) / share) for corpus, share in zip(self.corpora, self.shares, strict=True)]
         return max(MIN_SEGMENTS * sizes.SEGMENT, min(sizes.POOL * sizes.SEGMENT, *limits))
 
@@ -71,15 +71,16 @@ class Mixture:
         ]
 
     def _drawn(self, index: int, seed: int, begin: int, end: int) -> Iterator[PairRange]:
-        """Yield the pairs drawn from a corpus as numbers `begin` to `end` - 1, counted over all its epochs."""
+        """Yield the ranges of pairs `begin` to `end` - 1 from a corpus, counted over all its epochs."""
         corpus = self.corpora[index]
         while begin < end:
             epoch, position = divmod(begin, len(corpus))
             stop = min(position + end - begin, len(corpus))
-            # Seed with four numbers, so that the random stream differs from those of single corpora and of pools.
+            # The seed has four numbers, so that the random stream differs from the streams of single corpora
+            # and of pools.
             order = np.random.default_rng((seed, epoch, index, 1)).permutation(-(-len(corpus) // sizes.SEGMENT))
             firsts = order * sizes.SEGMENT
-            ends = np.minimum(sizes.SEGMENT, len(corpus) - firsts).cumsum()  # of each segment, in the epoch
+            ends = np.minimum(sizes.SEGMENT, len(corpus) - firsts).cumsum()  # end of each segment in the epoch
             begins = np.array([0, *ends[:-1]])
             for segment in np.flatnonzero((ends > position) & (begins < stop)):
                 shift = int(firsts[segment] - begins[segment])

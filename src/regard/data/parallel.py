@@ -1,7 +1,7 @@
 """Parallel text on disk: two files with one sentence per line, or one file of tab-separated pairs.
 
-Only a line feed ends a line, so that both files have the same number of lines whatever characters they contain.
-Pairs that cannot be used for training are skipped and counted, or refused.
+Only a line feed ends a line, so that other separators do not change the number of lines. Pairs that cannot be
+used for training are skipped and counted, or raise an error.
 """
 
 import gzip
@@ -30,7 +30,7 @@ SKIP_REASONS = {
 """The description of each reason to skip a pair."""
 LENIENT = "; or skip such lines with --lenient"
 READ = 1 << 16
-"""Bytes per read of a compressed file."""
+"""Number of bytes per read of a compressed file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +42,15 @@ class TextDigest:
 
 
 _scans: dict[tuple[object, ...], TextScan] = {}
-"""Results of the files that this process has scanned, by path and status.
+"""Results of scanned files in this process, by path and status.
 
-So the digest, the line count and the check of a training text need a single reading.
+With this cache, a training text is read only once for its digest, its line count and its check.
 """
 
 
 @dataclass
 class PairCounts:
-    """The number of pairs that were read, and of those that were skipped.
+    """The number of pairs that were read, and of pairs that were skipped.
 
     >>> str(PairCounts(pairs=3, empty=1) + PairCounts(pairs=2))
     '5 pairs; left out: 1 with an empty side'
@@ -58,11 +58,11 @@ class PairCounts:
 
     pairs: int = 0
     empty: int = 0
-    """Pairs with a blank side."""
+    """Pairs with an empty side."""
     not_utf8: int = 0
     """Pairs with a side that is not UTF-8 or has a zero byte."""
     without_partner: int = 0
-    """Lines without a tab in one file of pairs, or after the end of the shorter of two files."""
+    """Lines without a tab in a file of pairs, or lines after the end of the shorter of two files."""
     too_long: int = 0
     """Pairs with a side of too many tokens."""
 
@@ -89,17 +89,17 @@ class PairCounts:
 
 
 class PairSource(ABC):
-    """Base class of parallel texts. A text can be iterated over again; each iteration counts anew in `counts`.
+    """Base class of parallel texts. A text can be iterated over repeatedly; each iteration resets `counts`.
 
-    `strict`: raise `InputError` at the first pair to skip. `lenient`: skip lines for which `check_files` would
-    refuse the text.
+    `strict`: raise `InputError` for the first pair that would be skipped. `lenient`: skip lines for which
+    `check_files` would raise an error.
     """
 
     bytes: int
-    """The size of the text."""
+    """The size of the text in bytes."""
 
     number = 0
-    """The line of the pair that was read last, from 1."""
+    """The line number of the last pair, counted from 1."""
 
     def __init__(self, *, strict: bool = False, lenient: bool = False) -> None:
         self.strict, self.lenient, self.counts = strict, lenient, PairCounts()
@@ -110,27 +110,27 @@ class PairSource(ABC):
     def __iter__(self) -> Iterator[tuple[str, str]]: ...
 
     def identity(self) -> list[Any]:
-        """Return the digests of the content. The digests change when the text changes."""
+        """Return the digests of the content as plain data."""
         return [digest.sha256 for digest in self.digests()]
 
     @abstractmethod
     def digests(self) -> list[TextDigest]:
-        """Return a digest of each file, or of another origin of text. Raises `InputError` if the text cannot be
+        """Return a digest of each file or other source of the text. Raises `InputError` if the text cannot be
         read.
 
-        This reads the whole text.
+        The whole text is read.
         """
 
     @abstractmethod
     def locations(self) -> list[str]:
-        """Return the paths or names of the text. The paths or names stay the same when the text changes."""
+        """Return the paths or names of the text, which do not depend on its content."""
 
     def check(self) -> None:
-        """Raise `InputError` if the text as a whole is broken, see `check_files`."""
+        """Raise `InputError` if the text as a whole is broken (see `check_files`)."""
         return
 
     def skip(self, reason: str, where: str) -> None:
-        """Count a skipped pair, or refuse it. `reason`: a field of `PairCounts`."""
+        """Count a skipped pair, or raise `InputError` if `strict`. `reason`: a field of `PairCounts`."""
         if self.strict:
             raise InputError(f"{where} is {SKIP_REASONS[reason]}: fix the line, or leave out --strict")
         setattr(self.counts, reason, getattr(self.counts, reason) + 1)
@@ -151,9 +151,9 @@ class ParallelText(PairSource):
             )
         self.paths = [Path(path) for path in paths]
         self.bytes = sum(map(_size, self.paths))
-        self._checked = lenient or strict  # strict stops at the first broken line anyway
+        self._checked = lenient or strict  # strict stops at the first broken line
         self.lines: tuple[bytes | None, ...] = ()
-        """The bytes of the lines that were read last."""
+        """The bytes of the last lines."""
 
     def check(self) -> None:
         """Raise `InputError` if the files as a whole are broken, unless the text is lenient."""
@@ -196,7 +196,7 @@ class ParallelText(PairSource):
     def pair(self, lines: tuple[bytes | None, ...], number: int) -> tuple[str, str] | None:
         """Return the pair of one line of each file, or None if it is skipped.
 
-        `lines`: without line feeds; None for a file that has ended.
+        `lines`: lines without line feeds; None for a file that has ended.
         """
         if len(lines) == 1 and lines[0] is not None:  # columns after the second are ignored
             lines = (*lines[0].split(b"\t"), None)[:2]
@@ -226,7 +226,7 @@ class ParallelText(PairSource):
 
 
 class ConcatenatedText(PairSource):
-    """The pairs of several texts, one text after the other."""
+    """The pairs of several texts, one text after another."""
 
     def __init__(self, texts: Sequence[PairSource]) -> None:
         super().__init__(lenient=all(text.lenient for text in texts))
@@ -262,7 +262,7 @@ class ConcatenatedText(PairSource):
 
 @contextmanager
 def read_errors(paths: Sequence[Path]) -> Iterator[None]:
-    """Turn errors of reading the files of a text into `InputError`."""
+    """Convert read errors for the files of a text to `InputError`."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
@@ -278,9 +278,9 @@ def read_errors(paths: Sequence[Path]) -> Iterator[None]:
 def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
     """Raise `InputError` if a text file is broken as a whole, or two files have different numbers of lines.
 
-    A broken file has zero bytes, another encoding than UTF-8, or more than 1 % of lines that are not UTF-8. Pipes
-    are not checked, because they can be read only once. `way_out`: an alternative to fixing the file, for the
-    message.
+    A broken file contains zero bytes, has an encoding other than UTF-8, or has more than 1 % of lines that are
+    not UTF-8. Pipes are not checked, because pipes can be read only once. `way_out`: alternative to fixing the
+    file, for the message.
     """
     counts = []
     for path in map(Path, paths):
@@ -299,10 +299,10 @@ def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
 
 
 def decompress(path: Path, raw: BinaryIO, stack: ExitStack) -> BinaryIO:
-    """Return an open file, or the content of a compressed one."""
+    """Return an open file, or the decompressed content of a compressed file."""
     if path.suffix != ".gz":
         return raw
-    # Add a buffer, because GzipFile itself reads lines with a slow function in Python.
+    # Add a buffer, because GzipFile reads lines with a slow Python function.
     return cast(BinaryIO, stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=raw), READ)))
 
 

@@ -1,13 +1,13 @@
-"""Prepare parallel text for training: learn vocabularies and build a corpus, once.
+"""Prepare parallel text for training: learn vocabularies and build a corpus.
 
-The results are kept in one folder. Their names identify the text and the settings, so a second training on the
-same text starts at once, and a changed text is prepared again:
+The results are stored in one folder. The file names identify the text and the settings. A later training run on
+the same text starts immediately, and a changed text is prepared again:
 
-    text-TEXT.json                     the location of the text
-    vocabulary-TEXT-SETTINGS.json
-    corpus-TEXT-SETTINGS/              and, beside it, folders of its word alignments
+    text-TEXT.json                     the location of the text vocabulary-TEXT-SETTINGS.json
+    corpus-TEXT-SETTINGS/              and beside the folder, folders of its word alignments
 
-TEXT is a digest of the text's identity. When a text has changed, the results of its former content are removed.
+TEXT is a digest of the text's identity. When a text has changed, the results for its previous content are
+removed.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ REMEDY = "delete the file to prepare the text again"
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerConfig:
-    """The settings of a vocabulary to learn."""
+    """Settings for learning a vocabulary."""
 
     kind: TokenizerKind
     size: int
@@ -59,13 +59,13 @@ class _StoredVocabulary(msgspec.Struct, forbid_unknown_fields=True):
     tokenizer: str
     """The JSON of the `tokenizers` library."""
     name: str
-    """The name of the file, which identifies text and settings."""
+    """The name of the file, which identifies the text and the settings."""
     pairs: int
-    """The number of pairs that the vocabulary was learned from."""
+    """The number of pairs from which the vocabulary was learned."""
     bytes: int
-    """The size of these pairs."""
+    """The size of these pairs in bytes."""
     digest: str
-    """The digest of the fields before it."""
+    """The digest of the preceding fields."""
 
 
 def short_digest(*content: Any) -> str:
@@ -80,8 +80,8 @@ def short_digest(*content: Any) -> str:
 def _record_location(text: PairSource, root: Path, *, progress: bool) -> None:
     """Record the location of a text, and remove the results of earlier texts at the same location.
 
-    Processes that still read a removed corpus are not disturbed, since its files stay open. Before anything is
-    written, raises `InputError` for a broken text that is not lenient.
+    Processes that are still reading a removed corpus are not affected, because its files remain open. Raises
+    `InputError` for a broken text that is not lenient, before writing any files.
     """
     text.check()
     make_folder(root)
@@ -112,7 +112,7 @@ def learn_vocabularies(
     sides = [None] if config.joint else [0, 1]
     files = [root / f"vocabulary-{name}-{short_digest(vars(config), side, SAMPLE_PAIRS)}.json" for side in sides]
     if not all(map(is_file, files)):
-        # One lock covers both files, since both vocabularies are learned together.
+        # One lock protects both files, because both vocabularies are learned together.
         with wait_for_lock(files[0], lambda message: print_status(message, show=progress)):
             for side, file in zip(sides, files, strict=True):
                 if not is_file(file):
@@ -148,7 +148,7 @@ def _read_vocabulary(file: Path) -> str:
 def read_vocabularies(source: str, target: str) -> Vocabularies:
     """Return vocabularies from their JSON.
 
-    If the JSON of both sides is equal, both share one vocabulary object.
+    Both sides share one vocabulary object if their JSON is equal.
     """
     first = _parse_vocabulary(source)
     return first, first if source == target else _parse_vocabulary(target)
@@ -171,12 +171,13 @@ def prepare_corpus(
     strict: bool = False,
     progress: bool = True,
 ) -> Corpus:
-    """Return the corpus of a text, built or found under `root`. Arguments and errors are those of `build_corpus`.
+    """Return the corpus of a text from the folder `root`, and build the corpus if it is missing.
 
-    With `strict`, a corpus with skipped pairs is not used. If another process is building the corpus, this
-    process waits for the result. A damaged corpus also raises `InputError`.
+    Arguments and errors are those of `build_corpus`. With `strict`, a corpus with skipped pairs is not used. If
+    another process is building the corpus, this process waits for the result. A damaged corpus also raises
+    `InputError`.
     """
-    # The format is part of the name, so that a corpus of an earlier version is not found.
+    # The format is part of the name, so that a corpus of an earlier version is ignored.
     settings = short_digest(FORMAT, [vocabulary.to_json() for vocabulary in vocabularies], max_len)
     folder = root / f"corpus-{short_digest(text.identity())}-{settings}"
 
@@ -184,12 +185,13 @@ def prepare_corpus(
         corpus = open_corpus(folder) if is_file(folder / INDEX) else None
         return None if corpus is None or (strict and corpus.counts.skipped) else corpus
 
-    _record_location(text, root, progress=progress)  # refuses a broken text, whose corpus may be of a lenient one
+    # Raises an error for a broken text, even if a lenient corpus exists.
+    _record_locationtext, root, progress = progress
     if (corpus := find()) is not None:
         remove_stale_lock(folder)
         return corpus
     with wait_for_lock(folder, lambda message: print_status(message, show=progress)):
-        # Check again, since another process may have built the corpus during the wait.
+        # Check again, because another process may have built the corpus during the wait.
         if (corpus := find()) is not None:
             return corpus
         with preparing_bar("prepare the corpus", text.bytes, show=progress) as advance:
@@ -197,13 +199,13 @@ def prepare_corpus(
 
 
 def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
-    """Return all pairs of a text. Raises `InputError` with the `description` of the text without pairs."""
+    """Return all pairs of a text. Raises `InputError` with the `description` of the text if it has no pairs."""
     pairs = list(text)
     check_pairs(pairs, text, description)
     return pairs
 
 
 def check_pairs(pairs: list[tuple[str, str]], text: PairSource, description: str) -> None:
-    """Raise `InputError` if a text has no pair, with the `description` of the text."""
+    """Raise `InputError` with the `description` of the text if it has no pairs."""
     if not pairs:
         raise InputError(f"{description} text has no pair: {text.counts}")

@@ -1,11 +1,12 @@
 """Rows of different lengths in files, such as the sentences of a corpus.
 
-    NAME.bin           the values of all rows, joined
-    NAME-bounds.bin    the first value of each row, and the number of all values: (rows + 1,) int64
+    NAME.bin           the concatenated values of all rows NAME-bounds.bin    the index of the first value of
+    each row, and the total number of values: (rows + 1,) int64
 
-Reads fetch only the bytes of the requested rows, so memory does not grow with the file. `pread` instead of a
-memory map, because the pages of a map count as memory of the process: a training over a long corpus would seem to
-grow until it holds all of it. The files stay open, so another process may remove the folder meanwhile.
+Only the bytes of the requested rows are read, so memory does not grow with the size of the file. The files are
+read with `pread`, because the pages of a memory map count as memory of the process. With a memory map, the
+reported memory of a training run would grow to the size of the corpus. The files remain open, so another
+process may remove the folder.
 """
 
 import os
@@ -21,7 +22,7 @@ BOUND = np.dtype("<i8")
 BLOCK = 1 << 20
 """The number of bytes per read when checksums are computed."""
 Checksums = tuple[int, int]
-"""CRC-32 of the values and of the bounds."""
+"""CRC-32 checksums of the values and of the bounds."""
 
 
 class RaggedWriter:
@@ -44,7 +45,7 @@ class RaggedWriter:
         self._write(1, np.zeros(1, BOUND))
 
     def append(self, values: np.ndarray, lengths: np.ndarray) -> None:
-        """Write rows: their joined values (N,), and the number of values of each (rows,)."""
+        """Append rows, given as concatenated values (N,) and the number of values of each row (rows,)."""
         self._write(0, np.ascontiguousarray(values, self._dtype))
         ends = self._total + np.cumsum(lengths, dtype=np.int64)
         self._write(1, ends.astype(BOUND))
@@ -62,11 +63,11 @@ class RaggedWriter:
 
 
 class RaggedArray:
-    """Rows that `RaggedWriter` wrote.
+    """Rows written by `RaggedWriter`.
 
-    Both files are read once to compare their checksums. The scan of the text, which precedes each training, reads
-    more bytes, so checks of parts on their first use would save little. Raises `DamageError` if the files
-    changed, and `InputError` if they are missing.
+    Both files are read once to verify their checksums. Verifying parts on their first use would save little
+    time, because the scan of the text before each training run reads more bytes. Raises `DamageError` if the
+    files have changed, and `InputError` if the files are missing.
     """
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype, checksums: Checksums) -> None:
@@ -86,15 +87,15 @@ class RaggedArray:
 
     @property
     def total(self) -> int:
-        """The number of values of all rows."""
+        """The total number of values in all rows."""
         return int(self._bounds(len(self), len(self))[0])
 
     def lengths(self, begin: int, end: int) -> np.ndarray:
-        """Return the number of values (end - begin,) int64 of the rows `begin` to `end` - 1."""
+        """Return the numbers of values (end - begin,) int64 in the rows `begin` to `end` - 1."""
         return np.diff(self._bounds(begin, end))
 
     def read(self, begin: int, end: int) -> list[np.ndarray]:
-        """Return the rows `begin` to `end` - 1. The arrays cannot be written to."""
+        """Return the rows `begin` to `end` - 1 as read-only arrays."""
         bounds = self._bounds(begin, end)
         # Split one contiguous read, instead of reading row by row.
         values = self._read(0, self.dtype, int(bounds[0]), int(bounds[-1]))

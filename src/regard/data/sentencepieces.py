@@ -1,9 +1,9 @@
 """SentencePiece vocabularies (Kudo and Richardson 2018) of imported models.
 
-A SentencePiece model (`.spm`) splits text into pieces. A second file, such as Marian's `vocab.json`, maps pieces
-to indices. The `sentencepiece` library splits the text, so the tokens equal those of the original program. The
-first four indices are those of `vocabulary`. Text cannot spell them: `</s>` in a line is split into ordinary
-pieces.
+A SentencePiece model (`.spm`) splits text into pieces. A second file, such as Marian's `vocab.json`, maps
+pieces to indices. The `sentencepiece` library splits the text, so the tokens are equal to those of the original
+program. The first four indices are the special tokens of `vocabulary`. Text is never converted to special
+tokens: `</s>` in a line is split into ordinary pieces.
 """
 
 import base64
@@ -23,7 +23,7 @@ from regard.libraries import import_library, library_errors
 MARK = '{"sentencepiece":'
 """The first characters of the JSON of a SentencePiece vocabulary."""
 CODE = (">>", "<<")
-"""The delimiters of a language code at the beginning of a text, as in Marian's multilingual models."""
+"""The delimiters of a language code at the beginning of a text, as in multilingual Marian models."""
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
@@ -32,7 +32,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     sentencepiece: str
     """The SentencePiece model in base64."""
     symbols: Annotated[list[str], msgspec.Meta(min_length=1)]
-    """The symbols of the indices from 4 on."""
+    """Symbols of the indices from 4 on."""
     codes: bool
     lowercase: bool
 
@@ -44,10 +44,10 @@ FAILURE, REMEDY = "the vocabulary cannot split this text", "give another text, o
 class SentencePieceVocabulary(SymbolVocabulary):
     """A vocabulary of SentencePiece.
 
-    `model`: the content of the model's file. `symbols`: the pieces of the indices from 4 on. `codes`: whether a
-    text may begin with a language code such as `>>fr<<`, which is one token. `lowercase`: convert text to lower
-    case first. Raises `InputError` if sentencepiece is not installed, and `DamageError` for a model that it
-    cannot read.
+    `model`: content of the model file. `symbols`: pieces of the indices from 4 on. `codes`: whether a text may
+    begin with a language code such as `>>fr<<`, which is one token. `lowercase`: convert text to lower case
+    first. Raises `InputError` if sentencepiece is not installed, and `DamageError` for a model that
+    sentencepiece cannot read.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class SentencePieceVocabulary(SymbolVocabulary):
             return [*([code] if code else []), *self._processor.EncodeAsPieces(text)]
 
     def _split_code(self, text: str) -> tuple[str, str]:
-        """Return the language code of a text, which may be empty, and the text after it."""
+        """Return the language code of a text, which may be empty, and the remaining text."""
         text = replace_surrogates(text).lower() if self.lowercase else replace_surrogates(text)
         if not self.codes or not text.startswith(CODE[0]) or CODE[1] not in text:
             return "", text
@@ -79,12 +79,12 @@ class SentencePieceVocabulary(SymbolVocabulary):
         return text[:end], text[end:]
 
     def pieces(self, text: str) -> list[str]:
-        """Return the tokens of a text, including unknown ones."""
+        """Return the tokens of a text, including unknown tokens."""
         return [piece if piece in self._indices else piece.strip(BLANK) for piece in self._pieces(text)]
 
     def offsets(self, text: str) -> list[Span]:
-        """Return the span of each token of a text. The span of a word's first token includes the blank before
-        it."""
+        """Return the span of each token of a text. The span of the first token of a word includes the preceding
+        space."""
         code, text = self._split_code(text)
         with library_errors("sentencepiece", FAILURE, REMEDY):
             if hasattr(self._processor, "EncodeAsOffsetMapping"):
@@ -92,16 +92,16 @@ class SentencePieceVocabulary(SymbolVocabulary):
             else:  # sentencepiece before 0.2.2
                 pieces = self._processor.Encode(text, out_type="immutable_proto").pieces
                 spans = [(piece.begin, piece.end) for piece in pieces]
-        # Offsets count from the text after the language code.
+        # Offsets are relative to the text after the language code.
         start = len(code)
         return [*([(0, start)] if code else []), *((start + begin, start + end) for begin, end in spans)]
 
     def unknown(self, text: str) -> list[str]:
-        """Return the unknown tokens of a text, sorted, each once."""
+        """Return the distinct unknown tokens of a text, sorted."""
         return sorted({piece.strip(BLANK) for piece in self._pieces(text) if piece not in self._indices})
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence, see `Vocabulary.decode`."""
+        """Return the text of indices up to the first end of sequence (see `Vocabulary.decode`)."""
         pieces = self._known(indices)
         with library_errors("sentencepiece", "the vocabulary cannot join its pieces", "import the model anew"):
             text: str = self._processor.DecodePieces(pieces)

@@ -1,8 +1,9 @@
 """Vocabularies learned from text: BPE or unigram subwords, words, or characters.
 
-The `tokenizers` library learns the vocabulary and splits the text. Text is normalized to NFC, each word begins
-with `▁` in place of the blank before it, and punctuation is split off, so joining the tokens restores the text.
-The first four indices are those of `vocabulary`. Text cannot spell them: `</s>` in a line is five characters.
+The `tokenizers` library learns the vocabulary and splits the text. Text is normalized to NFC, the space before
+each word is replaced by `▁`, and punctuation is split off. Joining the tokens restores the text. The first four
+indices are the special tokens of `vocabulary`. Text is never converted to special tokens: `</s>` in a line is
+four characters.
 """
 
 import json
@@ -21,7 +22,7 @@ from regard.libraries import library_errors
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
-"""The first four symbols in a tokenizer's file."""
+"""The first four symbols in the file of a tokenizer."""
 FAILURE, REMEDY = (
     "the vocabulary cannot split this text",
     "give another text, or import or train the model again",
@@ -63,7 +64,7 @@ class _Unigram(msgspec.Struct, tag_field="type", tag="Unigram"):
 
 
 class _Stored(msgspec.Struct):
-    """The required content of a tokenizer's JSON. The library's other fields are not checked."""
+    """The required content of the JSON of a tokenizer. Other fields are not checked."""
 
     model: _Bpe | _Words | _Unigram
     normalizer: dict[str, Any]
@@ -72,7 +73,7 @@ class _Stored(msgspec.Struct):
 
 
 class SubwordVocabulary(SymbolVocabulary):
-    """A vocabulary around a `tokenizers.Tokenizer`."""
+    """A vocabulary that wraps a `tokenizers.Tokenizer`."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -96,7 +97,7 @@ class SubwordVocabulary(SymbolVocabulary):
 
     @property
     def splits_at_blanks(self) -> bool:
-        """Whether the tokens of a text are the tokens of its words, joined."""
+        """Whether the tokens of a text are the concatenated tokens of its words."""
         stored = json.loads(self._tokenizer.to_str())["pre_tokenizer"]
         first, *others = stored.get("pretokenizers", [stored])
         expected = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
@@ -109,7 +110,7 @@ class SubwordVocabulary(SymbolVocabulary):
             return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normalized)]
 
     def pieces(self, text: str) -> list[str]:
-        """Return the tokens of a text, including unknown ones."""
+        """Return the tokens of a text, including unknown tokens."""
         text = replace_surrogates(text)
         encoding = self._encode(text)
         return [
@@ -118,16 +119,16 @@ class SubwordVocabulary(SymbolVocabulary):
         ]
 
     def offsets(self, text: str) -> list[Span]:
-        """Return the span of each token of a text. The span of a blank token is that of the blank."""
+        """Return the span of each token of a text. The span of a token for a space is the span of the space."""
         return list(self._encode(text).offsets)
 
     def unknown(self, text: str) -> list[str]:
-        """Return the unknown tokens of a text, sorted, without duplicates."""
+        """Return the distinct unknown tokens of a text, sorted."""
         tokens = zip(self.encode(text), self.pieces(text), strict=True)
         return sorted({piece for index, piece in tokens if index == UNKNOWN})
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence, see `Vocabulary.decode`."""
+        """Return the text of indices up to the first end of sequence (see `Vocabulary.decode`)."""
         return "".join(self._known(indices)).replace(BLANK, " ").removeprefix(" ")
 
     def to_json(self) -> str:
@@ -148,7 +149,7 @@ class SubwordVocabulary(SymbolVocabulary):
 def _sort_by_index(vocab: dict[str, int]) -> list[str]:
     """Return pieces ordered by index.
 
-    Check the indices of a vocabulary; raises `DamageError` unless they are 0, 1, 2, ...
+    Raises `DamageError` unless the indices are 0, 1, 2, ...
     """
     pieces = sorted(vocab, key=vocab.__getitem__)
     for index, piece in enumerate(pieces):
@@ -158,9 +159,9 @@ def _sort_by_index(vocab: dict[str, int]) -> list[str]:
 
 
 def _parse_tokenizer(text: str) -> Tokenizer:
-    """Return the library's tokenizer from its JSON.
+    """Return the `tokenizers` tokenizer for its JSON.
 
-    Raises `DamageError` for a tokenizer that Regard did not write.
+    Raises `DamageError` for a tokenizer that was not written by Regard.
     """
     model = convert_json(parse_json(text), _Stored).model
     pieces = model.pieces
@@ -175,7 +176,7 @@ def _parse_tokenizer(text: str) -> Tokenizer:
                 raise DamageError(f"its merges use {piece!r}, which is not in its vocabulary")
     try:
         return Tokenizer.from_str(text)
-    except BaseException as error:  # the library raises bare exceptions, and panics that are no Exception
+    except BaseException as error:  # the library raises bare exceptions, and panics that are not an Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         raise DamageError("the tokenizers library cannot read it") from error
@@ -184,15 +185,15 @@ def _parse_tokenizer(text: str) -> Tokenizer:
 def train_subwords(
     texts: Iterable[str], *, kind: TokenizerKind, size: int, lowercase: bool = False
 ) -> SubwordVocabulary:
-    """Learn a vocabulary of at most `size` symbols from `texts`, which are read more than once.
+    """Learn a vocabulary of at most `size` symbols from `texts`, which are read repeatedly.
 
     `size` includes the four special symbols. `kind`: "bpe" repeatedly merges the most frequent pair of pieces
-    (Sennrich et al. 2016); "unigram" removes the pieces that reduce the likelihood least (Kudo 2018); "words" and
-    "characters" take the most frequent ones. `lowercase`: convert text to lower case first. Raises `InputError`
-    if `size` is too small for the special symbols and every character.
+    (Sennrich et al. 2016); "unigram" removes the pieces whose removal reduces the likelihood least (Kudo 2018);
+    "words" and "characters" select the most frequent words or characters. `lowercase`: convert text to lower
+    case first. Raises `InputError` if `size` is too small for the special symbols and every character.
 
-    BPE takes as many characters as fill half of `size`. Equal texts give equal vocabularies, except for
-    "unigram", where the library's order of summation varies.
+    For BPE, characters occupy at most half of `size`. Equal texts produce equal vocabularies, except for
+    "unigram", because the order of summation in the library varies.
 
     >>> vocabulary = train_subwords(["ein Hund", "ein Hut"], kind="bpe", size=20)
     >>> vocabulary.decode(vocabulary.encode("ein Hut"))
@@ -234,10 +235,10 @@ def train_subwords(
 
 
 def vocabulary_from_symbols(symbols: Sequence[str], *, words: bool, lowercase: bool = False) -> SubwordVocabulary:
-    """Return a vocabulary of the given symbols, with indices from 4 on.
+    """Return a vocabulary of `symbols`, with indices from 4 on.
 
-    `words`: the symbols are words separated by blanks; otherwise they are characters, with `▁` for the blank.
-    `lowercase`: convert text to lower case first; it is not normalized otherwise.
+    `words`: whether the symbols are words separated by spaces. Otherwise, the symbols are characters, with `▁`
+    for a space. `lowercase`: convert text to lower case first. The text is not normalized in other ways.
 
     >>> vocabulary_from_symbols(["ein", "Hund"], words=True).encode("ein Hund bellt")
     [4, 5, 3]
@@ -268,12 +269,13 @@ def _make_model(kind: TokenizerKind) -> models.Model:
 
 
 def _choose_alphabet(texts: Iterable[str], tokenizer: Tokenizer, size: int) -> list[str]:
-    """Return the initial characters: all of them, or the most frequent ones that fit.
+    """Return the initial characters: all characters, or the most frequent ones within `size`.
 
-    This function selects the characters, because the library breaks ties between equally frequent ones at random.
+    The library is not used for the selection, because it breaks ties between equally frequent characters at
+    random.
     """
-    # Normalize each distinct word once, since most words recur. Normalization to NFC and lower case does not
-    # cross word boundaries.
+    # Normalize each distinct word once, because most words occur repeatedly. Normalization to NFC and lower
+    # case does not cross word boundaries.
     words, counts = Counter[str](), Counter({BLANK: 1})
     for text in texts:
         parts = text.split(" ")
@@ -292,8 +294,8 @@ def _make_trainer(kind: TokenizerKind, size: int, alphabet: list[str]) -> traine
         return trainers.WordLevelTrainer(vocab_size=size, **options)
     if kind == "unigram":
         return trainers.UnigramTrainer(vocab_size=size, unk_token=RESERVED[UNKNOWN], **options)
-    # A BPE model without merges is a vocabulary of characters. For BPE itself, characters take at most half of
-    # the size.
+    # A BPE model without merges is a vocabulary of characters. For BPE, characters occupy at most half of the
+    # size.
     limit = max(1, len(alphabet) if kind == "characters" else min(len(alphabet), (size - len(RESERVED)) // 2))
     return trainers.BpeTrainer(
         vocab_size=0 if kind == "characters" else size,
@@ -304,5 +306,6 @@ def _make_trainer(kind: TokenizerKind, size: int, alphabet: list[str]) -> traine
 
 
 def _remove_added_tokens(tokenizer: Tokenizer) -> str:
-    """Return the tokenizer's JSON without added tokens, so that special symbols are not recognized in text."""
+    """Return the JSON of a tokenizer without added tokens, so that special symbols are not recognized in
+    text."""
     return json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []})

@@ -1,7 +1,7 @@
 """Scan a text file for its digest, its number of lines, and bytes that are not UTF-8 text.
 
-A file is scanned once before it is used. A few broken lines can be skipped. A file in another encoding must be
-converted, because its decodable lines are only a part of the text.
+A file is scanned once before it is used. A few broken lines can be skipped. A file in a different encoding must
+be converted, because only some of its lines can be decoded as UTF-8.
 """
 
 import codecs
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 MAX_BROKEN = 0.01
-"""The largest accepted share of lines that are not UTF-8."""
+"""The largest accepted fraction of lines that are not UTF-8."""
 READ = 1 << 20
 """Bytes per read."""
 MARKS = {
@@ -21,9 +21,9 @@ MARKS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-"""Byte order marks. UTF-32 comes first, because its mark begins with that of UTF-16."""
+"""Byte order marks. UTF-32 comes first, because its mark begins with the mark of UTF-16."""
 ZERO_SHARES = {"UTF-32LE": 3 / 4, "UTF-32BE": 3 / 4, "UTF-16LE": 1 / 8, "UTF-16BE": 1 / 8}
-"""The minimal share of zero bytes from which an encoding without a byte order mark is guessed."""
+"""The smallest fraction of zero bytes for guessing an encoding without a byte order mark."""
 
 
 class TextScan(NamedTuple):
@@ -35,15 +35,15 @@ class TextScan(NamedTuple):
     zeros: int
     """The number of other lines with a zero byte."""
     first: int
-    """The number of the first line of either kind, or 0."""
+    """The number of the first broken line, or 0."""
     encoding: str | None
-    """The guessed encoding, if the beginning of the file suggests another one than UTF-8."""
+    """The guessed encoding if the beginning of the file suggests an encoding other than UTF-8."""
     sha256: str
     """The digest of the content."""
 
     @property
     def broken(self) -> bool:
-        """Whether the file must be refused."""
+        """Whether the file cannot be used."""
         return bool(self.encoding or self.zeros) or self.undecodable > MAX_BROKEN * self.lines
 
     def message(self, path: Path, way_out: str = "") -> str:
@@ -66,7 +66,7 @@ class TextScan(NamedTuple):
 
 
 def scan_text(file: BinaryIO, on_block: Callable[[], None] = lambda: None) -> TextScan:
-    """Read an open file to its end. Memory holds one megabyte and the longest line.
+    """Read an open file to its end. Memory contains at most one megabyte and the longest line.
 
     `on_block` is called after each megabyte.
 
@@ -86,7 +86,7 @@ def scan_text(file: BinaryIO, on_block: Callable[[], None] = lambda: None) -> Te
         whole, feed, rest = (rest + block).rpartition(b"\n") if block else (rest, b"", b"")
         content = whole + feed
         count = content.count(b"\n") + (1 if whole and not feed else 0)
-        if not _is_text(content):  # look for the lines only in a block with a broken one
+        if not _is_text(content):  # search for broken lines only in a broken block
             for number, line in enumerate(content.split(b"\n")[:count], lines + 1):
                 if _is_text(line):
                     continue
@@ -102,9 +102,9 @@ def scan_text(file: BinaryIO, on_block: Callable[[], None] = lambda: None) -> Te
 
 
 def detect_encoding(content: bytes) -> str | None:
-    """Guess the encoding from the beginning of a file, by its byte order mark or its zero bytes.
+    """Guess the encoding from the byte order mark or the zero bytes at the beginning of a file.
 
-    Returns None for UTF-8 and for encodings without either.
+    Returns None for UTF-8 and for encodings without a byte order mark or zero bytes.
 
     >>> detect_encoding("ein Hund".encode("utf-16")), detect_encoding("ein Hund".encode())
     ('UTF-16', None)
@@ -114,7 +114,7 @@ def detect_encoding(content: bytes) -> str | None:
             return name
     zeros = content.count(0)
     for name, min_share in ZERO_SHARES.items():
-        # Complete code units only: UTF-32 has 4 bytes per character.
+        # Consider complete code units only: UTF-32 has 4 bytes per character.
         whole = content[: len(content) // 4 * 4]
         if zeros < min_share * len(content) or not whole:
             continue

@@ -1,4 +1,4 @@
-"""Spans of words and tokens in a text, and the word that each token belongs to."""
+"""Spans of words and tokens in a text, and the word to which each token belongs."""
 
 import re
 from bisect import bisect_right
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 Span = tuple[int, int]
-"""A part of a text: the position of its first character, and the position after its last character."""
+"""A span of a text: the position of its first character, and the position after its last character."""
 Unit = Literal["words", "parts", "pieces"]
-"""Words separated by blanks; words with punctuation split off; or the tokens of a vocabulary."""
+"""Words separated by whitespace, words with punctuation split off, or tokens of a vocabulary."""
 UNITS = {"words": re.compile(r"\S+"), "parts": re.compile(r"\w+|[^\w\s]")}
 
 
@@ -29,7 +29,7 @@ class TokenizedText(NamedTuple):
     indices: list[int]
     """The index of each token in the vocabulary."""
     word_ids: list[int]
-    """The word that each token belongs to, counted from 0."""
+    """The word to which each token belongs, counted from 0."""
     spans: list[Span]
     """The span of each word."""
 
@@ -60,10 +60,10 @@ def word_spans(text: str, unit: Unit) -> list[Span]:
 
 
 def word_ids(text: str, offsets: Sequence[Span], unit: Unit = "words") -> list[int]:
-    """Return the word that each token of a text belongs to, counted from 0.
+    """Return the word to which each token of a text belongs, counted from 0.
 
-    A token belongs to the word in which it begins. A token that begins between two words, such as a blank,
-    belongs to the second of them, or to the last word at the end of the text.
+    A token belongs to the word in which it begins. A token that begins between two words, such as a space,
+    belongs to the second word. At the end of the text, it belongs to the last word.
 
     >>> word_ids("ein Hund", [(0, 3), (3, 6), (6, 8)])
     [0, 1, 1]

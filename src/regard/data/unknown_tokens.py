@@ -1,4 +1,4 @@
-"""The share of unknown tokens in a text."""
+"""The fraction of unknown tokens in a text."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from regard.io import write_json
 from regard.io.reading import is_file, read_json
 
 WARNING_SHARE = 0.1
-"""A larger share is reported: the text may be in another language than the vocabulary."""
+"""Larger fractions cause a warning, because the language of the text may not be that of the vocabulary."""
 FILE = "unknown.json"
 
 
@@ -35,13 +35,13 @@ class UnknownCount:
 
     @property
     def share(self) -> float:
-        """The share of unknown tokens, from 0 to 1."""
+        """The fraction of unknown tokens, from 0 to 1."""
         return self.unknown / self.tokens if self.tokens else 0.0
 
     def warning(self, text: str) -> str:
-        """Return a warning if more than a tenth of the tokens is unknown, otherwise the empty string.
+        """Return a warning if more than a tenth of the tokens are unknown, otherwise the empty string.
 
-        `text`: its name.
+        `text`: name of the text.
         """
         if self.share <= WARNING_SHARE:
             return ""
@@ -66,7 +66,7 @@ class UnknownShares:
 
     @property
     def warnings(self) -> list[str]:
-        """A warning for each side with more than a tenth of unknown tokens."""
+        """Return a warning for each side in which more than a tenth of the tokens are unknown."""
         sides = {"source": self.source, "target": self.target}
         warnings = [count.warning(f"the {side} of the {self.text} text") for side, count in sides.items()]
         return [warning for warning in warnings if warning]
@@ -75,7 +75,7 @@ class UnknownShares:
 def unknown_in_pairs(
     text: str, pairs: Sequence[tuple[str, str]], vocabularies: tuple[Vocabulary, Vocabulary]
 ) -> UnknownShares:
-    """Return the unknown tokens of pairs of source and target."""
+    """Return the numbers of unknown tokens in pairs of source and target."""
     shares = UnknownShares(text=text, pairs=len(pairs))
     for source, target in pairs:
         shares.source.add(vocabularies[0].encode(source))
@@ -84,13 +84,13 @@ def unknown_in_pairs(
 
 
 def write_unknown(folder: Path, shares: Iterable[UnknownShares]) -> None:
-    """Write the shares into the folder of a run. Raises `MachineError` if the disk is full."""
+    """Write the numbers of unknown tokens to the folder of a run. Raises `MachineError` if the disk is full."""
     if content := [msgspec.to_builtins(share) for share in shares]:
         write_json(folder / FILE, content, indent=1)
 
 
 def read_unknown(folder: Path) -> list[UnknownShares]:
-    """Return the shares of a run. A run of an earlier version has no shares."""
+    """Return the numbers of unknown tokens of a run. The list is empty for a run of an earlier version."""
     path = folder / FILE
     remedy = "delete the file; the shares are then not shown"
     return read_json(path, list[UnknownShares], remedy) if is_file(path) else []

@@ -13,15 +13,14 @@ PAD, BOS, EOS, UNKNOWN = range(4)
 SPECIAL = ("", "<s>", "</s>", "�")
 """The labels of these four indices."""
 BLANK = "▁"
-"""Replaces the blank before a word in learned vocabularies."""
+"""Replaces the space before a word in learned vocabularies."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 """Unpaired surrogates of UTF-16."""
 FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
-"""Invisible characters that Unicode counts among letters, marks or symbols."""
+"""Invisible characters that Unicode classifies as letters, marks or symbols."""
 TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "codes"]
-"""The kind of a tokenizer. Kinds of vocabularies: the first four are learned from text (see `subwords`). The last
-two come with imported models: SentencePiece (see `sentencepieces`), and the codes of subword-nmt and fastBPE (see
-`bpe_codes`)."""
+"""Kinds of tokenizers. The first four are learned from text (see `subwords`). The last two belong to imported
+models: SentencePiece (see `sentencepieces`), and the codes of subword-nmt and fastBPE (see `bpe_codes`)."""
 
 
 def replace_surrogates(text: str) -> str:
@@ -34,7 +33,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text is empty or has only blanks, control characters and invisible characters.
+    """Return whether a text consists only of whitespace, control characters and invisible characters.
 
     Zero-width spaces and byte order marks are invisible characters.
 
@@ -58,7 +57,7 @@ class Vocabulary(Tokenizer, Protocol):
     """Maps text to indices and back."""
 
     unit: str
-    """The unit of an index, in the plural: characters, words, tokens."""
+    """The unit of an index in the plural: characters, words, tokens."""
     symbols: list[str]
     """The symbol of each index."""
 
@@ -68,10 +67,10 @@ class Vocabulary(Tokenizer, Protocol):
         """Return the indices of a text without an end of sequence. Unknown tokens get `UNKNOWN`."""
 
     def pieces(self, text: str) -> list[str]:
-        """Return the tokens of a text, including unknown ones, in the order of `encode(text)`."""
+        """Return the tokens of a text, including unknown tokens, in the order of `encode(text)`."""
 
     def unknown(self, text: str) -> list[str]:
-        """Return the unknown tokens of a text, sorted, each once."""
+        """Return the distinct unknown tokens of a text, sorted."""
 
     def decode(self, indices: Sequence[int]) -> str:
         """Return the text of indices up to the first end of sequence.
@@ -80,7 +79,7 @@ class Vocabulary(Tokenizer, Protocol):
         """
 
     def labels(self, indices: Sequence[int]) -> list[str]:
-        """Return a label for each index of a sequence, including special ones, for plots."""
+        """Return a label for each index of a sequence, including special tokens, for plots."""
 
 
 class LearnedVocabulary(Vocabulary, Protocol):
@@ -96,7 +95,7 @@ class LearnedVocabulary(Vocabulary, Protocol):
 class SymbolVocabulary:
     """Base class of vocabularies with a list of symbols. A subclass defines `pieces` and `offsets`.
 
-    `symbols`: the symbols of the indices from 4 on.
+    `symbols`: symbols of the indices from 4 on.
     """
 
     unit = "tokens"
@@ -113,7 +112,7 @@ class SymbolVocabulary:
         return len(self.symbols)
 
     def _pieces(self, text: str) -> Iterable[str]:
-        """Return the tokens of a text as `symbols` spells them."""
+        """Return the tokens of a text in the form of `symbols`."""
         raise NotImplementedError
 
     def encode(self, text: str) -> list[int]:
@@ -125,11 +124,11 @@ class SymbolVocabulary:
         return [self.encode(text) for text in texts]
 
     def labels(self, indices: Sequence[int]) -> list[str]:
-        """Return a label for each index, including special ones, for plots."""
+        """Return a label for each index, including special tokens, for plots."""
         return [self.symbols[index] for index in indices]
 
     def _known(self, indices: Sequence[int]) -> list[str]:
-        """Return the symbols of indices up to the first end of sequence, without special ones except
+        """Return the symbols of indices up to the first end of sequence, without special symbols except
         `UNKNOWN`."""
         indices = indices[: indices.index(EOS)] if EOS in indices else indices
         return [self.symbols[index] for index in indices if index >= UNKNOWN]
@@ -161,16 +160,16 @@ class CharacterVocabulary(SymbolVocabulary):
         return [(index, index + 1) for index in range(len(text))]
 
     def unknown(self, text: str) -> list[str]:
-        """Return the unknown symbols of a text, sorted, without duplicates."""
+        """Return the distinct unknown symbols of a text, sorted."""
         return sorted(set(self.pieces(text)) - self._indices.keys())
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence, see `Vocabulary.decode`."""
+        """Return the text of indices up to the first end of sequence (see `Vocabulary.decode`)."""
         return self.separator.join(self._known(indices))
 
 
 class WordVocabulary(CharacterVocabulary):
-    """A vocabulary of words separated by blanks, with a fixed list of words.
+    """A vocabulary of words separated by spaces, with a fixed list of words.
 
     >>> WordVocabulary(["Hund", "ein"]).decode([5, 4, 2])
     'ein Hund'

@@ -1,14 +1,14 @@
-"""Word alignments: links between the words of a source and those of its target.
+"""Word alignments: links between the words of a source and the words of its target.
 
-A link (i, j) says that source word i and target word j are translations of each other; both count from 0. Two
-formats are read:
+A link (i, j) means that source word i and target word j are translations of each other. Words are counted from
+0. Two formats are supported:
 
-    0-0 1-2 2?1     Moses: one line per pair of sentences; `?` marks a possible link
-    1 1 1 S         NAACL: one line per link: sentence, source word and target word from 1, S(ure) or P(ossible)
+    0-0 1-2 2?1     Moses: one line per sentence pair; `?` marks a possible link 1 1 1 S         NAACL: one line
+    per link: sentence, source word and target word from 1, S(ure) or P(ossible)
 
-If no links are given, eflomal (Östling and Tiedemann 2016) computes them with a Bayesian model with HMM and
-fertilities, in both directions. eflomal learns from the text that it aligns, so a few sentences alone are not
-enough.
+If no links are given, eflomal (Östling and Tiedemann 2016) computes links in both directions with a Bayesian
+model with an HMM and fertilities. eflomal learns from the text that it aligns, so a few sentences are not
+sufficient.
 """
 
 import re
@@ -26,12 +26,13 @@ from regard.errors import InputError, shorten
 from regard.io.reading import read_text
 
 Link = tuple[int, int]
-"""A link: the numbers of a source word and a target word."""
+"""A link: the indices of a source word and a target word."""
 Heuristic = Literal["intersection", "union", "grow-diag-final"]
 Symmetrization = Literal["product", Heuristic]
-"""Methods that combine the links of both directions. product: multiply the weights, see `links_from_weights`."""
+"""Methods for combining the links of both directions. product: multiply the weights (see
+`links_from_weights`)."""
 MAX_BYTES = 1 << 30
-"""The maximal size of a file of links."""
+"""Largest size of a file of links in bytes."""
 REMEDY = "give links in Moses' format (0-0 1-2) or NAACL's (1 1 1 S)"
 _MOSES = re.compile(r"(\d{1,6})([-?])(\d{1,6})")
 _NAACL = re.compile(r"(\d{1,9})\s+(\d{1,6})\s+(\d{1,6})(?:\s+([SP]))?(?:\s+[\d.eE+-]+)?")
@@ -40,10 +41,10 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 @dataclass(frozen=True)
 class WordAlignment:
-    """The reference links of one pair of sentences (Och and Ney 2003, section 5)."""
+    """The reference links of a sentence pair (Och and Ney 2003, section 5)."""
 
     sure: frozenset[Link]
-    """Links that must be found."""
+    """The sure links, which count for recall."""
     possible: frozenset[Link]
     """The possible links, including the sure links."""
 
@@ -51,7 +52,7 @@ class WordAlignment:
     def of(
         cls, sure: Sequence[Link] | frozenset[Link], possible: Sequence[Link] | frozenset[Link] = ()
     ) -> "WordAlignment":
-        """Return an alignment, with the sure links among the possible ones.
+        """Return an alignment whose possible links include the sure links.
 
         >>> sorted(WordAlignment.of([(0, 0)], [(1, 2)]).possible)
         [(0, 0), (1, 2)]
@@ -63,7 +64,7 @@ class WordAlignment:
         return WordAlignment(frozenset(map(_reverse, self.sure)), frozenset(map(_reverse, self.possible)))
 
     def check(self, sources: int, targets: int, where: str) -> None:
-        """Raise `InputError` for a link beyond the words of its sentences. `where`: the prefix of the message."""
+        """Raise `InputError` for a link with a word index out of range. `where`: prefix of the message."""
         for source, target in self.possible:
             if source >= sources or target >= targets:
                 raise InputError(
@@ -77,9 +78,9 @@ def _reverse(link: Link) -> Link:
 
 
 def read_links(path: Path, pairs: int) -> list[WordAlignment]:
-    """Return the alignments of `pairs` pairs of sentences from a file in Moses' or NAACL's format.
+    """Return the alignments of `pairs` sentence pairs from a file in Moses' or NAACL's format.
 
-    Raises `InputError` if the file cannot be read, has another format, or covers another number of pairs.
+    Raises `InputError` if the file cannot be read, has a different format, or has a different number of pairs.
     """
     lines = read_text(path, REMEDY, most=MAX_BYTES).removeprefix("\ufeff").split("\n")
     if lines and not lines[-1]:
@@ -96,8 +97,8 @@ def read_links(path: Path, pairs: int) -> list[WordAlignment]:
 
 
 def parse_moses(line: str, where: str, remedy: str = REMEDY) -> WordAlignment:
-    """Return the links of a line in Moses' format. Raises `InputError` for another format, with the prefix
-    `where`.
+    """Return the links of a line in Moses' format. Raises `InputError` with the prefix `where` for other
+    formats.
 
     >>> sorted(parse_moses("0-0 1-2", "line 1").sure)
     [(0, 0), (1, 2)]
@@ -144,11 +145,12 @@ def format_moses(links: Sequence[Link] | frozenset[Link]) -> str:
 
 
 def symmetrize(forward: frozenset[Link], backward: frozenset[Link], how: Heuristic) -> frozenset[Link]:
-    """Combine the links of both directions; both sets contain pairs of source and target.
+    """Combine the links of both directions. Both sets contain pairs of source and target.
 
-    intersection: links of both. union: links of either. grow-diag-final: begin with the intersection; add links
-    of the union that are next to one and cover a new word; then add all that cover a new word (Koehn et al. 2003,
-    section 3; pseudocode in Koehn 2010, figure 4.12).
+    intersection: links in both sets. union: links in at least one set. grow-diag-final: begin with the
+    intersection. Repeatedly add links of the union that are adjacent to an added link and cover a new word.
+    Finally, add all links that cover a new word (Koehn et al. 2003, section 3; pseudocode in Koehn 2010, figure
+    4.12).
 
     >>> sorted(symmetrize(frozenset({(0, 0), (1, 1)}), frozenset({(0, 0)}), "grow-diag-final"))
     [(0, 0), (1, 1)]
@@ -185,11 +187,11 @@ def _neighbours(link: Link) -> Iterator[Link]:
 
 
 def links_from_weights(forward: np.ndarray, backward: np.ndarray) -> frozenset[Link]:
-    """Return the links of attention weights of both directions: (Wt, Ws) of target words, (Ws, Wt) of source
+    """Return the links for attention weights of both directions: (Wt, Ws) for target words, (Ws, Wt) for source
     words.
 
-    The weights are multiplied, so both directions must agree (as posteriors in Liang et al. 2006, section 3.3).
-    The best links of all target words and of all source words are combined by grow-diag-final.
+    The weights are multiplied, so both directions must agree (like posteriors in Liang et al. 2006, section
+    3.3). The best links of all target words and of all source words are combined by grow-diag-final.
 
     >>> weights = np.array([[0.9, 0.1], [0.2, 0.8]])
     >>> sorted(links_from_weights(weights, weights.T))
@@ -212,9 +214,9 @@ def check_eflomal() -> None:
 def align_with_eflomal(
     pairs: Sequence[tuple[str, str]], corpus: Sequence[tuple[str, str]] = ()
 ) -> list[frozenset[Link]]:
-    """Return the links between the blank-separated words of each pair, computed by eflomal.
+    """Return the links between the words of each pair, separated by whitespace, computed by eflomal.
 
-    `corpus`: further pairs to learn from. Raises `InputError` if the extra `align` is not installed.
+    `corpus`: additional pairs for learning. Raises `InputError` if the extra `align` is not installed.
     """
     check_eflomal()
     from eflomal import Aligner  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -234,9 +236,9 @@ def align_with_eflomal(
 
 
 def _split_punctuation(text: str) -> str:
-    """Return a text for eflomal: lower case, with punctuation split off, because `dog.` is the same word as
+    """Return a text for eflomal in lower case, with punctuation split off, because `dog.` is the same word as
     `dog`.
 
-    An empty text becomes a dot, because eflomal drops empty lines.
+    An empty text becomes a period, because eflomal drops empty lines.
     """
     return " ".join(text[begin:end].lower() for begin, end in word_spans(text, "parts")) or "."

@@ -1,8 +1,8 @@
-"""Tokenize a corpus word by word, and each distinct word once.
+"""Tokenize a corpus word by word, and each distinct word only once.
 
-Most words of a text have already occurred before. If a vocabulary splits each word independently, as learned
-vocabularies do, the tokens of a sentence are the tokens of its words, joined. The words of many sentences are
-then looked up in a table, and only new words are passed to the `tokenizers` library.
+Most words of a text have occurred before. If a vocabulary splits each word independently, as learned
+vocabularies do, the tokens of a sentence are the concatenated tokens of its words. The words of many sentences
+are looked up in a table, and only new words are passed to the `tokenizers` library.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +14,10 @@ from regard.data.subwords import SubwordVocabulary
 from regard.data.vocabulary import BLANK, EOS, LearnedVocabulary
 
 CAPACITY = 200_000
-"""The number of cached words. A larger table is cleared."""
+"""The largest number of cached words. A larger table is cleared."""
 END = "\n"
-"""Marks the end of a sentence among words. A sentence that contains this character is looked up as a whole."""
+"""Marks the end of a sentence in a list of words. A sentence that contains this character is looked up as a
+whole."""
 WHOLE = " "
 """The prefix of the key of a sentence that is looked up as a whole.
 
@@ -24,13 +25,13 @@ No word and no `END` begins with this prefix.
 """
 
 Tokens = tuple[np.ndarray, np.ndarray]
-"""The joined tokens of all sentences (N,) uint32, each sentence with its end of sequence, and the number of
+"""The concatenated tokens of all sentences (N,) uint32, with `EOS` after each sentence, and the number of
 tokens per sentence (S,).
 """
 
 
 class CachedTokenizer:
-    """Tokenizes sentences by a table of words. `encode`: a function that returns the indices of a new word.
+    """Tokenizes sentences with a table of words. `encode`: function that returns the indices of a new word.
 
     >>> tokens, lengths = CachedTokenizer(lambda word: [4 + len(word)])(["ein Hund", "so"])
     >>> tokens.tolist(), lengths.tolist()
@@ -51,8 +52,7 @@ class CachedTokenizer:
         begins = lengths.cumsum() - lengths
         counts, ends = lengths[numbers], np.flatnonzero(numbers == 0)
         total = counts.cumsum()
-        # The position of each token in the table: consecutive within a word, with a jump at the start of each
-        # word.
+        # The position of each token in the table. Positions are consecutive within a word.
         positions = np.arange(total[-1] if len(total) else 0) + np.repeat(
             begins[numbers] - total + counts, counts
         )
@@ -65,7 +65,7 @@ class CachedTokenizer:
 
 
 class _Table(dict[str, int]):
-    """A table that maps words to numbers, and numbers to the words' tokens."""
+    """A table that maps words to numbers, and numbers to the tokens of the words."""
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class _Table(dict[str, int]):
         self._tokens.append(tokens)
 
     def indices(self) -> np.ndarray:
-        """Return the tokens of all words, joined."""
+        """Return the concatenated tokens of all words."""
         if self._tokens:
             new = np.fromiter(chain.from_iterable(self._tokens), np.uint32)
             self._flat, self._tokens = np.concatenate([self._flat, new]), []
@@ -94,7 +94,7 @@ class _Table(dict[str, int]):
 def _split_words(sentences: Sequence[str]) -> list[str]:
     """Return the words of all sentences with `END` after each sentence.
 
-    A sentence with unusual blanks is returned as a whole.
+    A sentence with unusual whitespace is returned as a whole.
     """
     joined = f" {f' {END} '.join(sentences)} "
     if _has_single_blanks(joined) and joined.count(END) == len(sentences) - 1:
@@ -107,7 +107,7 @@ def _split_words(sentences: Sequence[str]) -> list[str]:
 
 
 def _has_single_blanks(text: str) -> bool:
-    """Return whether single blanks separate the words of a text that begins and ends with a blank."""
+    """Return whether single spaces separate the words of a text that begins and ends with a space."""
     return "  " not in text and BLANK not in text
 
 
@@ -128,6 +128,6 @@ CorpusTokenizer = CachedTokenizer | PlainTokenizer
 
 
 def corpus_tokenizer(vocabulary: LearnedVocabulary) -> CorpusTokenizer:
-    """Return a tokenizer of sentences for a vocabulary, with a cache if the vocabulary splits at blanks."""
+    """Return a tokenizer of sentences for a vocabulary, with a cache if the vocabulary splits at whitespace."""
     cached = isinstance(vocabulary, SubwordVocabulary) and vocabulary.splits_at_blanks
     return CachedTokenizer(vocabulary.encode) if cached else PlainTokenizer(vocabulary.encode)

@@ -1,9 +1,10 @@
-"""Worker processes that run one function on a sequence of jobs.
+"""Worker processes that apply a function to a sequence of jobs.
 
     python -m regard.data.worker_pool     reads jobs from standard input and writes their results
 
-Not `multiprocessing`: its spawn and forkserver methods run the user's script again, and fork is unsafe with
-PyTorch's threads. A worker ends when its parent ends for any reason, because its standard input is then closed.
+`multiprocessing` is not used: its spawn and forkserver methods run the user's script again, and fork is unsafe
+with PyTorch's threads. A worker ends when its parent ends for any reason, because its standard input is then
+closed.
 """
 
 import os
@@ -24,7 +25,7 @@ from regard.errors import InputError, MachineError, RegardError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 MIN_JOBS = 4
-"""The minimal number of jobs for which worker processes are started.
+"""The smallest number of jobs for which worker processes are started.
 
 Starting the processes takes half a second.
 """
@@ -40,9 +41,9 @@ def map_in_processes(
 ) -> Iterator[Result]:
     """Yield the result of `function` for each job, in order, computed by worker processes.
 
-    `function`, jobs and results must be picklable. At most `processes` + 1 jobs are taken in advance. If there
-    are few jobs, the calling process runs them. Raises the error of the first job that fails, and `MachineError`
-    if a process died.
+    `function`, jobs and results must be picklable. At most `processes` + 1 jobs are read in advance. A small
+    number of jobs runs in the calling process. Raises the error of the first job that fails, and `MachineError`
+    if a process dies.
 
     >>> list(map_in_processes(str.upper, ["a", "b"], processes=2))
     ['A', 'B']
@@ -62,8 +63,8 @@ def map_in_processes(
         try:
             for job in chain(first, jobs):
                 pending.append(threads.submit(_run_job, idle, job))
-                # Yield results in order, and keep at most one more job than processes waiting, so that memory
-                # stays bounded.
+                # Yield results in order. The number of waiting jobs is at most the number of processes plus 1,
+                # to bound memory.
                 if len(pending) > processes:
                     yield pending.popleft().result()
             while pending:
@@ -76,10 +77,10 @@ def map_in_processes(
 
 
 class _Worker:
-    """A worker process that runs jobs one after the other."""
+    """A worker process that runs jobs one after another."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        # Use one thread per worker: with their own thread pools, the libraries would use more threads than cores.
+        # Use one thread per worker, because separate thread pools would use more threads than cores.
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -134,7 +135,7 @@ def _serve() -> None:
     """Run jobs from standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the parent, which ends this process
     output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keep prints of libraries out of the results
+    os.dup2(2, 1)  # exclude output of libraries from the results
     try:
         function = pickle.load(sys.stdin.buffer)
         while True:

@@ -1,6 +1,4 @@
-"""Load, record, analyse and prune models that Regard did not build, such as PyTorch modules and transformers
-models.
-"""
+"""Load, record, analyze and prune external models, such as PyTorch modules and transformers models."""
 
 from typing import TYPE_CHECKING
 

@@ -9,8 +9,8 @@ The class name of a transformers model decides which adapter it gets:
     any other                                EncoderAdapter      nothing: only states are returned
     a user's own module                      CustomModel         nothing, or the user's loss
 
-The first three adapters are in `language_models`. A model receives one input at a time. If the expected answer is
-unknown, the loss is measured against the unmodified model's own answer, and `measure` says so.
+The first three adapters are in `language_models`. A model receives one input at a time. If the expected answer
+is unknown, the loss is computed against the answer of the unmodified model. `measure` then names this loss.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ from regard.libraries import library_errors
 from regard.viz import Layer, ProbeInput
 
 IGNORED = -100
-"""Class index of outputs whose expected answer is unknown."""
+"""Class index that marks outputs without a known expected answer."""
 MakeArguments = Callable[[Any], Any]
 """Converts an input to the arguments of a model: a tensor, a tuple of tensors, or a dict of tensors by name."""
 Loss = Callable[[nn.Module, Any], Any]
@@ -40,7 +40,7 @@ NameSteps = Callable[[Any], Sequence[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedInput:
-    """The model arguments for one input, with the expected answer."""
+    """The model arguments and the expected answer of one input."""
 
     input: ModelInput
     arguments: dict[str, Any] | tuple[Any, ...]
@@ -76,7 +76,7 @@ def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
     where = getattr(model, "name_or_path", "")
     problem = f"{type(model).__name__}{f' of {where!r}' if where else ''} failed on this input"
     return library_errors(
-        "transformers", problem, "give another input, or check that the model and the tokenizer belong together"
+        "transformers", problem, "give another input, or check that the tokenizer is the one of the model"
     )
 
 
@@ -84,22 +84,22 @@ class Adapter(ABC):
     """The inputs and outputs of one kind of model."""
 
     accepts: ClassVar[str] = "a text"
-    """What a user may type."""
+    """Description of the inputs that a user may type."""
     summary: ClassVar[str]
     measure: ClassVar[str] = "loss"
     unanswered: ClassVar[Sequence[str]] = ()
-    """Sentences on what cannot be analysed."""
+    """Sentences that name the analyses that are not available."""
     reads: ClassVar[str | None] = None
-    """Kind of the layers in which outputs attend to inputs; None if no layer does so step by step."""
+    """Kind of the layers in which output steps attend to input steps; None if the model has no such layer."""
 
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
-        """Return whether some inputs have no expected answer, so that the model's own answer replaces it."""
+        """Return whether the model's own answer replaces the missing expected answer of any input."""
         del inputs
         return False
 
     @abstractmethod
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return an input with its truth, or with the model's own answer; raises `InputError`."""
+        """Return an input with its expected answer, or with the model's own answer; raises `InputError`."""
 
     @abstractmethod
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
@@ -116,7 +116,9 @@ class Adapter(ABC):
         return logits
 
     def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
-        """Return the sum of the loss over all outputs, in nats or as `measure` says, and their number."""
+        """Return the sum of the loss over all outputs, in nats or in the unit of `measure`, and the number of
+        outputs.
+        """
         output = call_model(model, prepared.arguments)
         logits = self.logits(output)
         if prepared.truth is None or logits is None:
@@ -147,7 +149,7 @@ def find_states(output: Any) -> Tensor:
 
 
 def _relative_change(states: Tensor, before: Tensor) -> float:
-    """Return the squared change of the states, divided by their squared norm."""
+    """Return the squared norm of the change of the states, divided by the squared norm of the states."""
     return float((states.float() - before.float()).square().sum() / before.float().square().sum())
 
 
@@ -188,14 +190,14 @@ class ClassifierAdapter(Adapter):
 
 @dataclass(frozen=True)
 class EncoderAdapter(Adapter):
-    """A model that returns states only."""
+    """A model that returns only states."""
 
     inputs: TextEncoder | ImageProcessor
     summary = "an encoder without an output layer"
     measure = "change of the states"
     unanswered = (
-        "The model has no output layer, so there is no loss: the importance of a head is the relative change of "
-        "the final states when the head is off.",
+        "The model has no output layer and therefore no loss. The importance of a head is the relative change "
+        "of the final states when the head is disabled.",
         "Gradients and ablation of inputs are not available, because the model has no output layer.",
     )
 
@@ -226,7 +228,7 @@ class CustomModel(Adapter):
 
     @property
     def accepts(self) -> str:  # type: ignore[override]
-        """What a user may type."""
+        """Description of the inputs that a user may type."""
         return "a text that the function passed to look() accepts"
 
     @property
@@ -236,11 +238,11 @@ class CustomModel(Adapter):
 
     @property
     def unanswered(self) -> Sequence[str]:  # type: ignore[override]
-        """Sentences on what cannot be analysed."""
+        """Sentences that name the analyses that are not available."""
         inputs = "Gradients and ablation of inputs are not available: the embedding module is unknown."
         states = (
-            "No loss is known: the importance of a head is the relative change of the final states"
-            " when the head is off."
+            "No loss is known. The importance of a head is the relative change of the final states when the "
+            "head is disabled."
         )
         return (inputs,) if self.own_loss is not None else (states, inputs)
 
@@ -284,7 +286,7 @@ class CustomModel(Adapter):
 def make_trial(
     model: nn.Module, adapter: Adapter, layers: Sequence[Layer], prepared: PreparedInput
 ) -> ProbeInput | None:
-    """Return an input that can be run again with a changed embedding; None without outputs per step."""
+    """Return an input that accepts a changed embedding; None if the model has no output per step."""
     embedding = adapter.embedding(model)
     arguments = adapter.plain_arguments(model, prepared)
     if adapter.reads is None or embedding is None or not isinstance(arguments, dict):

@@ -1,9 +1,10 @@
 """Capture transformers models through their attention interface.
 
 While such a model is recorded, each look-up of its attention function returns a wrapper. The wrapper calls the
-function that the model would have called and returns its result. It takes the weights from that result, or
-computes them with the model's own `eager_attention_forward`, so that caps, sinks, biases and grouped heads are
-right without code for each of them here. Configs are not changed, because layers and masks depend on them.
+function that the model would have called and returns its result. The wrapper takes the weights from that
+result, or computes the weights with the model's own `eager_attention_forward`. Logit caps, attention sinks,
+biases and grouped heads are then correct without extra code. Configs are not changed, because layers and masks
+depend on them.
 """
 
 import sys
@@ -28,7 +29,7 @@ from regard.external.interface_call import (
 from regard.external.modules import parameter_names
 
 MEMORY_ARGUMENTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
-"""Argument names with which layers receive another sequence to attend to."""
+"""Names of arguments through which layers receive another sequence to attend to."""
 
 
 def uses_interface(module: nn.Module) -> bool:
@@ -47,7 +48,7 @@ class _Layers:
         """Ids of layers that attend to another sequence in the current pass."""
 
     def note_memory(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        """Note whether a layer is about to attend to another sequence."""
+        """Record whether a layer is about to attend to another sequence."""
         arguments = dict(zip(parameter_names(module), args, strict=False)) | kwargs
         self.cross.discard(id(module))
         if any(arguments.get(name) is not None for name in MEMORY_ARGUMENTS):
@@ -75,7 +76,9 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 
 
 def _lookups(classes: set[type]) -> Iterator[Patch]:
-    """Yield the functions through which layers find their attention function, with their wrappers."""
+    """Yield the functions with which layers look up their attention function, and the wrappers of these
+    functions.
+    """
     from transformers import AttentionInterface
 
     yield AttentionInterface, "get_interface", _wrap_get_interface
@@ -88,13 +91,13 @@ def _lookups(classes: set[type]) -> Iterator[Patch]:
 
 
 class _CapturedFunction:
-    """Wrapper of an attention function, with the eager function of the same layer."""
+    """Wrapper of an attention function; holds the eager function of the same layer."""
 
     def __init__(self, function: Any, eager: Any) -> None:
         self.function, self.eager = _unwrap(function), _unwrap(eager)
 
     def __call__(self, module: nn.Module, *args: Any, **options: Any) -> Output:
-        """Compute attention as the function does, and record it."""
+        """Call the wrapped function, and record its attention."""
         eager = self.eager or _unwrap(find_eager_function(type(module)))
         return attend(self.function, eager, module, *args, **options)
 
@@ -136,7 +139,7 @@ def attend(
     attention_mask: Any,
     **options: Any,
 ) -> Output:
-    """Call the model's attention `function`, and give the weights to the sessions that record the layer."""
+    """Call the model's attention `function`, and pass the weights to the sessions that record the layer."""
     requests = []
     for layers in _recorded.active:
         layer = layers.names.get(id(module))

@@ -1,7 +1,8 @@
 """Sessions that select attention calls of one model, and store or change their weights.
 
-Every mechanism in the table of `recording` reports each call here in the same way: it asks for the name of the
-call with `next_call_name`, changes weights with `change_weights`, and passes an `AttentionCall` to `record_call`.
+Every capture mechanism in the table of `recording` calls the same three methods of a session. `next_call_name`
+returns the name of the call, `change_weights` applies interventions, and `record_call` stores an
+`AttentionCall`.
 """
 
 import dataclasses
@@ -20,12 +21,12 @@ from regard.external.forward_tracker import ForwardTracker
 from regard.external.token_labels import TokenLabels
 
 ROW_SUM_TOLERANCE = 1e-2
-"""Largest difference between 1 and the sum of a row of weights; half precision needs this tolerance."""
+"""Largest accepted difference between 1 and the sum of a row; half precision needs this tolerance."""
 BLOCK = 64
-"""Rows computed at once if only some weights are kept. More rows would need more memory and save no time."""
+"""Rows per block if only some weights are stored. More rows would need more memory and save no time."""
 HALF = (torch.bfloat16, torch.float16)
 ROUNDING = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""Largest difference between two computations of the same tensor, relative to the largest number in it.
+"""Largest accepted difference between two computations of the same tensor, relative to its largest number.
 Half precision: 3e-2."""
 
 RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
@@ -52,14 +53,14 @@ def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
     [[[[0.5, 0.5], [0.0, 0.0]]]]
     """
     # A softmax over scores that are all masked gives equal weights or NaN, depending on the kernel. A row of
-    # zeros shows that the query attends to no key.
+    # zeros means that the query attends to no key.
     if mask is None or bool((attends := mask.any(-1, keepdim=True)).all()):
         return weights
     return weights.masked_fill(~attends, 0.0)
 
 
 def nonzero_keys(weights: Tensor) -> Tensor | None:
-    """Return a mask (B, 1, Tq, Tk) of the keys with weight in any head; None if all keys have weight."""
+    """Return a mask (B, 1, Tq, Tk) of keys with nonzero weight in any head; None if all are nonzero."""
     nonzero = (weights != 0).any(1, keepdim=True)
     return None if nonzero.all() else nonzero
 
@@ -70,9 +71,10 @@ def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
 
 
 def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None = None) -> float | None:
-    """Return the largest difference relative to the largest expected number; None within rounding errors.
+    """Return the largest difference, relative to the largest expected number; None if the difference is a
+    rounding error.
 
-    `attends` broadcasts to both; rows where it is False do not count. Infinite and NaN values are ignored.
+    `attends` broadcasts to both tensors. Rows with False, infinite and NaN values are ignored.
 
     >>> relative_difference(torch.tensor([1.0, 2.5]), torch.tensor([1.0, 2.0]))
     0.25
@@ -117,7 +119,7 @@ class AttentionCall:
     flat: bool = False
     """Whether the model returned weights of shape (N, Tk).
 
-    If the layer runs again in the same pass, N is the number of samples of one step.
+    If the layer runs more than once in a forward pass, N is the number of samples of one step.
     """
 
     @classmethod
@@ -128,7 +130,7 @@ class AttentionCall:
 
 
 class CaptureSession:
-    """The recording of one model: which calls to record, and where their weights go."""
+    """A recording of one model: selects the calls to record, and stores their weights."""
 
     intervenes: ClassVar[bool] = False
     """Whether the session changes weights instead of recording them."""
@@ -144,19 +146,19 @@ class CaptureSession:
         self.recorder, self.tracker, self.layers = recorder, tracker, layers
         self.token_labels = token_labels or TokenLabels(None)
         self.modules = modules
-        """Name pattern of modules through which weights pass, if the user named some."""
+        """Name pattern of the modules through which weights pass, if the user set a pattern."""
         self.kernel_callers: set[str] = set()
-        """Modules whose calls of PyTorch's attention were captured."""
+        """Modules whose calls of PyTorch's attention functions were captured."""
         self.mismatched: set[str] = set()
-        """Layers for which a warning said that the recorded weights differ from those of the model."""
+        """Layers with a warning that the recorded weights differ from the model's weights."""
         self.non_step_keys: set[str] = set()
-        """Records whose keys are not steps (such as compressed keys), so that columns of different passes do not
+        """Records whose keys are not steps (such as compressed keys), so columns of several passes do not
         match.
         """
         self.named_modules: set[str] = set()
-        """Modules that match `modules`: interventions change the weights that pass them, and no other softmax."""
+        """Modules that match `modules`; interventions change only the weights of these modules."""
         self.with_cache: set[str] = set()
-        """Records made with a cache present, to which more steps may be added."""
+        """Records made with a cache, to which later steps may be added."""
         self._single_query: dict[str, int] = {}
         """By layer: the value of `_many_query_calls` at the layer's last call with a single query."""
         self._many_query_calls = 0
@@ -167,7 +169,7 @@ class CaptureSession:
         return self.recorder.partial
 
     def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
-        """Return the weights (B, H, Tq, Tk) with which a layer continues: here, the same."""
+        """Return the weights (B, H, Tq, Tk) that a layer uses: here, the unchanged weights."""
         del mask, first_key
         return weights
 
@@ -176,10 +178,12 @@ class CaptureSession:
         layer = name.split("#")[0]
         if layer not in self.mismatched:
             self.mismatched.add(layer)
-            warnings.warn(f"weights of {layer!r} differ from those that the model used: {cause}", stacklevel=2)
+            warnings.warn(
+                f"weights of {layer!r} differ from the weights that the model used: {cause}", stacklevel=2
+            )
 
     def wants(self, name: str) -> bool:
-        """Return whether the session records a call, by the name of the call or of its layer."""
+        """Return whether the session records a call with this name, or any call of its layer."""
         layer = name.split("#")[0]
         names = (name, layer, short_name(name), short_name(layer))
         return self.layers is None or any(alias in self.layers for alias in names)
@@ -196,7 +200,7 @@ class CaptureSession:
         return numbered if self.wants(numbered) else None
 
     def record_call(self, name: str, call: AttentionCall) -> None:
-        """Record the requested heads and rows of a call: in blocks of rows, or everything at once."""
+        """Record the requested heads and rows of a call, either in blocks of rows or all at once."""
         layer, _, number = name.partition("#")
         # If a layer with many queries ran in between, the whole model runs again, so this call is not the next
         # step.
@@ -248,7 +252,7 @@ class CaptureSession:
             )
 
     def _check_shape(self, name: str, weights: Tensor) -> None:
-        """Warn if a pass cannot extend the one before, because the number of samples or heads changed."""
+        """Warn if a pass cannot extend the previous pass, because the number of samples or heads changed."""
         before = self.recorder.parts.get(name)
         if not self.tracker.start or before is None or name in self.mismatched:
             return
@@ -299,7 +303,7 @@ class CaptureSession:
 
 
 def _as_step(part: Part) -> Part:
-    """Return weights (1, 1, N, Tk) as those of one step of N samples, (N, 1, 1, Tk)."""
+    """Return weights (1, 1, N, Tk) as the weights of one step of N samples, (N, 1, 1, Tk)."""
     mask = None if part.mask is None else part.mask.transpose(0, 2)
     return part._replace(weights=part.weights.transpose(0, 2), mask=mask, steps=part.steps[:1])
 
@@ -322,7 +326,8 @@ class InterventionSession(CaptureSession):
         return any(name.split("#")[0] in (layer, short_name(layer)) for name in self.layers or ())
 
     def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
-        """Return changed weights; in generation step by step, a single weight is set in the step of its query.
+        """Return changed weights; if a generation runs step by step, a single weight is set at the step of its
+        query.
 
         Raises `InputError` for a head, query or key out of range.
         """

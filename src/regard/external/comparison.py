@@ -1,4 +1,4 @@
-"""Compare two models, checkpoints or prunings over the same inputs: their answers and their heads.
+"""Compare the answers and the heads of two models over the same inputs.
 
 print(regard.look("before").compare_with(regard.look("after"), texts))
 """
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ModelComparison(Result):
-    """Two models over the same inputs. Every pair has the value of the first model, then that of the second."""
+    """The comparison of two models over the same inputs. Each pair contains the values of the first and the
+    second model.
+    """
 
     names: tuple[str, str]
     samples: int
@@ -35,17 +37,17 @@ class ModelComparison(Result):
     """Name of the loss."""
     losses: tuple[float, float]
     added: tuple[dict[str, list[float]], dict[str, list[float]]]
-    """By layer: the increase of the loss when a head is off, for each head."""
+    """By layer: the increase of the loss when a head is disabled, for each head."""
     entropy: tuple[dict[str, list[float]], dict[str, list[float]]]
     """By layer: the mean entropy of the rows of each head, in nats; 0 if it attends to a single step."""
     predictions: list[tuple[str | None, str | None]]
     """Answers to each input."""
     apart: dict[str, list[float]]
-    """By layer that has the same number of heads in both models: for each head, the mean share of a row's weight
-    (0 to 1) that lies on other steps.
+    """By layer that has the same number of heads in both models: for each head, the mean total variation
+    distance (0 to 1) between the rows of the two models.
     """
     alike: dict[str, str]
-    """By name of a shared layer in the first model: its name in the second model."""
+    """Name of each shared layer in the second model, by its name in the first model."""
     roles: tuple[HeadRoles, HeadRoles] | None = None
     """Roles of the heads; None for fewer than ten inputs, which are too few to describe roles."""
     maps: tuple[list[AttentionMap], list[AttentionMap]] = field(default=([], []))
@@ -107,8 +109,7 @@ class ModelComparison(Result):
 
 
 def compare_models(first: Any, second: Any, inputs: Sequence[Any]) -> ModelComparison:
-    """Compare two subjects that have these inputs; raises `InputError` if their losses measure different
-    things."""
+    """Compare two subjects that accept these inputs; raises `InputError` if they measure different losses."""
     if first.measure != second.measure:
         raise InputError(
             f"{first.name} has a {first.measure}, {second.name} a {second.measure}: they cannot be compared"
@@ -145,14 +146,14 @@ def _mean_entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:
     entropy = {}
     for name in maps[0].layers:
         weights = [attention.layers[name].weights for attention in maps]
-        # 1e-30 instead of 0: the term of a zero weight is then 0, not NaN.
+        # Clamp to 1e-30 instead of 0: the term of a zero weight is then 0, not NaN.
         rows = [-(values * np.log(np.maximum(values, 1e-30))).sum(-1).mean(-1) for values in weights]
         entropy[name] = np.mean(rows, 0).tolist()
     return entropy
 
 
 def _distance(maps: Sequence[Sequence[AttentionMap]], layer: str, other: str) -> list[float]:
-    """Return, by head, the mean share of a row's weight that lies on other steps; answers are cut to the shorter
+    """Return, by head, the mean total variation distance of the rows; longer answers are cut to the shorter
     length.
     """
     shares = []

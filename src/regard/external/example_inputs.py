@@ -1,9 +1,9 @@
-"""Example inputs of an external model: from the model's card, or of Regard's own.
+"""Example inputs of an external model, from its model card or from Regard.
 
 A model card is the README.md of a folder. The texts of `widget` in its YAML header are examples by the model's
-authors. Without them, the examples are short texts of Regard's own: beginnings of sentences for a causal language
-model, sentences with a mask for a masked one, opinions for a classifier, names for a classifier of tokens, and
-sentences in the source language for a translator. A model of images gets two drawn pictures.
+authors. Without a `widget` entry, Regard's own short texts are the examples: beginnings of sentences for a
+causal language model, sentences with a mask for a masked one, opinions for a classifier, names for a classifier
+of tokens, and sentences in the source language for a translator. An image model gets two drawn pictures.
 """
 
 import json
@@ -23,15 +23,15 @@ from regard.io.reading import is_file, read_text
 
 CARD = "README.md"
 MAX_HEADER = 100_000
-"""Characters of a card that are searched for its header."""
+"""Number of characters at the start of a card that may contain the header."""
 MAX_TEXTS = 10
-"""Texts of a card that are used."""
+"""Largest number of texts that are taken from a card."""
 MAX_CHARACTERS = 2_000
-"""Characters of a card's text; longer ones are left out."""
+"""Largest number of characters of an example from a card; longer examples are left out."""
 FROM_CARD = f"from the model's card ({CARD})"
 OWN = "of Regard's own"
 FIRST = "The cat sat on the mat"
-"""Text for the first run of a model without inputs, which finds its layers."""
+"""Text with which a model without inputs runs first, to find its attention layers."""
 
 SENTENCES: Mapping[str, Sequence[str]] = {
     "en": (
@@ -70,7 +70,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     ),
     "zh": ("那只狗没有过马路,因为它太{累}了。", "旧房子的钥匙在{桌子}上。"),
 }
-"""Sentences by language. The word in braces is masked, or left for the model to write."""
+"""Sentences by language. The word in braces is masked, or omitted so that the model predicts it."""
 OPINIONS = (
     "The film was long, but I enjoyed every minute of it.",
     "The service was slow, and the food was cold.",
@@ -96,20 +96,20 @@ CODES = {
     "rus": "ru",
     "zho": "zh",
 }
-"""Languages by their code of three letters."""
+"""Two-letter language code by three-letter code."""
 
 
 class Examples(NamedTuple):
     """Example inputs of a model."""
 
     inputs: tuple[str, ...]
-    """Texts, or names of drawn pictures; empty if none is known that the model accepts."""
+    """Texts, or names of drawn pictures; empty if no known example suits the model."""
     origin: str
     """Where they come from: `from the model's card (README.md)`, or `of Regard's own`."""
 
 
 def find_examples(model: Any, adapter: Adapter, folder: Path | None, check: Callable[[str], None]) -> Examples:
-    """Return the example inputs of a model: those of its card, otherwise Regard's own.
+    """Return the example inputs of a model card, otherwise Regard's own examples.
 
     `folder`: the folder of the model, if it has one. `check` raises `InputError` for an input that the model
     rejects; such examples are left out.
@@ -129,7 +129,7 @@ def find_examples(model: Any, adapter: Adapter, folder: Path | None, check: Call
 def example_arguments(
     model: Any, adapter: Adapter, inputs: Sequence[ModelInput], images: ImageProcessor | None
 ) -> Any:
-    """Return arguments for a first run of a model; raises `InputError` if no input is known."""
+    """Return arguments for the first run of a model; raises `InputError` if no input is known."""
     if inputs:
         return adapter.plain_arguments(model, adapter.prepare(model, inputs[0]))
     if isinstance(adapter, CustomModel):
@@ -150,7 +150,9 @@ def _accepted(texts: Sequence[str], check: Callable[[str], None]) -> tuple[str, 
 
 
 def _card_header(folder: Path) -> dict[str, Any]:
-    """Return the YAML header of the card in a folder; empty without a readable one: only examples need it."""
+    """Return the YAML header of the card in a folder; empty if the card is unreadable, because only examples
+    need it.
+    """
     if find_spec("yaml") is None or not is_file(folder / CARD):
         return {}
     import yaml  # which transformers needs
@@ -223,7 +225,7 @@ def _masked(sentence: str, mask: str) -> str:
 
 
 def _language(code: Any) -> str | None:
-    """Return the code of two letters of a language, if it is the only one; other codes remain as they are.
+    """Return the two-letter code of a single language; other codes are returned unchanged.
 
     >>> _language("de_DE"), _language("deu_Latn"), _language(["en"]), _language(["en", "de"]), _language("fi")
     ('de', 'de', 'en', None, 'fi')

@@ -1,10 +1,10 @@
-"""Find how heads are folded into the batch of weights.
+"""Find the layout of heads that are folded into the batch dimension of weights.
 
-Some models fold heads into the batch: weights (B H, Tq, Tk), where the heads of a sample are neighbours, or
-(H B, Tq, Tk), where the samples of a head are. The shape does not show which layout a model uses. So the module
-that has the heads is probed before it runs: up to three runs, with the first sample unchanged and with another
-one. The weights that change belong to the heads of the first sample. Afterwards the module and its inputs have
-their former state.
+Some models fold heads into the batch dimension. In weights (B H, Tq, Tk), the heads of a sample are adjacent.
+In weights (H B, Tq, Tk), the samples of a head are adjacent. The shape does not show the layout. The module
+with the heads is therefore probed before it runs: it runs up to three times, with the original first sample and
+with a changed first sample. The weights that change belong to the heads of the first sample. The state of the
+module and of its inputs is then restored.
 """
 
 import threading
@@ -21,9 +21,9 @@ from regard.external.forward_tracker import ForwardTracker
 from regard.external.hooks import remove_hooks
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead")
-"""Names of attributes that hold the number of heads."""
+"""Names of attributes that may contain the number of heads."""
 STATE_DEPTH = 4
-"""Levels of attributes and containers whose state is restored after a probe."""
+"""Number of nested levels of attributes and containers whose state is restored after a probe."""
 
 _thread = threading.local()
 
@@ -65,22 +65,26 @@ def is_probing() -> bool:
 
 
 class Foldings:
-    """Finds how the weights that pass some modules are folded."""
+    """Finds the layout of folded weights that pass through some modules."""
 
     def __init__(self, tracker: ForwardTracker) -> None:
         self.tracker = tracker
         self.known: dict[str, Folding] = {}
-        """Foldings by module, while the module that has the heads runs."""
+        """Layouts by module, while the module that has the heads runs."""
         self._of_batches: dict[str, Folding] = {}
-        """From batches of several samples. They also hold for a single step, where all weights are one."""
+        """Layouts that were found with batches of several samples. They also hold for a single step, where all
+        weights are one.
+        """
         self._batch_sizes: tuple[int, ...] = ()
-        """Possible batch sizes of the running pass."""
+        """Possible batch sizes of the current forward pass."""
         self._probed: dict[str, Tensor] = {}
         self._results: dict[Any, dict[str, Folding]] = {}
 
     @contextmanager
     def observe(self, names: set[str]) -> Iterator[None]:
-        """Probe the modules that have the heads of some named modules, before each of them runs in the block."""
+        """Probe the modules that have the heads of some named modules, each time before they run inside the
+        block.
+        """
         tracker, owners = self.tracker, {self._find_owner(name) for name in names}
         hooks = [tracker.hook_before(tracker.modules[""], self._begin_pass)]
         hooks += [
@@ -98,12 +102,12 @@ class Foldings:
         return name
 
     def note_probe(self, name: str, weights: Tensor) -> None:
-        """Note weights that pass during a probe."""
+        """Store weights that pass during a probe."""
         if weights.dim() == 3:
             self._probed.setdefault(name, weights.detach().clone())
 
     def find(self, name: str, weights: Tensor) -> Folding | None:
-        """Return the folding of weights (N, Tq, Tk); None if it is unknown."""
+        """Return the layout of weights (N, Tq, Tk); None if the layout is unknown."""
         known = self.known.get(name)
         if known is not None and len(weights) % known.heads == 0:
             return known
@@ -127,7 +131,7 @@ class Foldings:
         self.known = self._of_batches | self._results[key]
 
     def _probe(self, module: Any, args: Any, kwargs: Any) -> dict[str, Folding]:
-        """Run a module with changed samples; returns the foldings that fit the changed weights."""
+        """Run a module with changed samples; returns the layouts that fit the changed weights."""
         heads, foldings = find_heads(module), dict[str, Folding]()
         _thread.probing = True
         try:
@@ -202,7 +206,7 @@ def _restorers(value: Any, visited: set[int], depth: int) -> Iterator[Callable[[
         contents = list(attributes.values())
         yield lambda: _set_attributes(value, attributes)
     for part in contents:
-        # Submodules count as no deeper than their module.
+        # Submodules have the same depth as their module.
         yield from _restorers(part, visited, depth if isinstance(value, nn.Module) else depth - 1)
 
 
@@ -218,7 +222,7 @@ def _are_states(value: Any) -> bool:
 
 
 def _change_sample(dim: int, states: Tensor) -> Tensor:
-    """Return states with other numbers in the first sample, along dimension `dim`."""
+    """Return states with a changed first sample along dimension `dim`."""
     changed = states.clone()
     shift = torch.linspace(-1, 1, states.shape[-1], dtype=states.dtype).to(states)
     changed.select(dim, 0).mul_(-0.5).add_(shift)
@@ -226,7 +230,7 @@ def _change_sample(dim: int, states: Tensor) -> Tensor:
 
 
 def _folding_from_changes(count: int, samples: int, changed: list[int]) -> Folding | None:
-    """Return how `count` rows are divided among samples, from the rows of the first sample."""
+    """Return the layout of `count` rows, from the rows that belong to the first sample."""
     heads = len(changed)
     if heads * samples != count:
         return None

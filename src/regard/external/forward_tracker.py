@@ -1,7 +1,7 @@
 """Track the forward passes of a model: the running module, the number of its calls, the step of a sequence.
 
-A layer that runs again in the same pass gets a number: `attention`, `attention#1`, ... The next pass of the whole
-model starts anew, unless it continues sequences whose earlier steps are in a cache.
+A layer that runs again in the same pass gets a number: `attention`, `attention#1`, ... The next pass of the
+whole model starts at step 0, unless it continues sequences from a cache.
 
 Only the recording thread is tracked: another thread may run the same model at the same time.
 """
@@ -46,27 +46,27 @@ class ForwardTracker:
         self.model = model
         named = named_modules(model)
         self.modules = {plain_name(name): module for name, module in named.items()}
-        """By name, as at the beginning of the recording."""
+        """Modules by name, at the beginning of the recording."""
         self.names = {id(module): plain_name(name) for name, module in named.items()}
         self._alive = list(named.values())
-        """References that keep modules alive, so that no later module gets the id of a deleted one."""
+        """References that keep modules alive, so that no later module reuses the id of a deleted module."""
         self._unrelated: set[int] = set()
         """Ids of modules outside the model."""
         self.running: list[str] = []
         """Names of the running modules, the outermost first."""
         self.ran = False
         self.seen: set[str] = set()
-        """Names of modules that ran."""
+        """Names of the modules that have run."""
         self.start = 0
-        """Step of the first query of this pass."""
+        """Step of the first query of the current pass."""
         self.cache: Any = None
-        """Cache with the steps before this pass."""
+        """Cache with the steps before the current pass."""
         self.paused = False
         """Whether the current pass is ignored because none of its sequences is returned."""
         self.captured_elsewhere = False
         """Whether another mechanism captures the running attention, so that PyTorch's calls are not inspected."""
         self.listeners: list[Callable[[str, nn.Module, Any], None]] = []
-        """Called with the name, the module and the output of each module that returns."""
+        """Callbacks that receive the name, the module and the output of each module that returns."""
         self._calls: Counter[str] = Counter()
         self._calls_before_sequence: Counter[str] = Counter()
         self._is_new_pass = False
@@ -119,8 +119,8 @@ class ForwardTracker:
         """
         hooks: list[Any] = []
         if modules is None:
-            # Global hooks also see modules that are created during the pass, and leave PyTorch's layers without
-            # hooks of their own, with which they would not take their fast path.
+            # Global hooks also cover modules that are created during the pass. PyTorch's layers take their fast
+            # path only without hooks on the layer itself.
             hooks.append(register_module_forward_pre_hook(self._begin))
             hooks.append(register_module_forward_hook(self._end, always_call=True))
         else:
@@ -149,7 +149,7 @@ class ForwardTracker:
         self.seen.add(name)
 
     def _find_name(self, module: nn.Module) -> str | None:
-        """Return the name of a module; a new module may have been added while the model ran."""
+        """Return the name of a module, also of a module that was added while the model ran."""
         if id(module) not in self.names and self.running and id(module) not in self._unrelated:
             for name, part in self.model.named_modules():
                 if id(part) not in self.names:

@@ -1,12 +1,12 @@
 """Join the passes of a generation into one record per returned sequence.
 
 A transformers model stores earlier keys and values in a cache, and receives the cache with the next step.
-`CacheFollower` reads from it at which step a pass begins, and collects the tokens for labels.
+`CacheFollower` reads the first step of each pass from this cache, and collects the tokens for labels.
 
 A beam search reorders the hypotheses of the batch at every step. `generate` returns the hypothesis that each
-token of a result came from, and the rows of each step are reordered accordingly. Rejected draft tokens (prompt
-lookup, assisted generation) leave no rows. Passes inside a logits processor are ignored: with classifier-free
-guidance, the pass without the prompt.
+token of a result came from, and the rows of each step are reordered accordingly. Rows of rejected draft tokens
+(prompt lookup, assisted generation) are removed. Passes inside a logits processor are ignored, such as the pass
+without the prompt in classifier-free guidance.
 """
 
 import inspect
@@ -26,7 +26,7 @@ _patches = LibraryPatches()
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether any part of the model may receive a cache."""
+    """Return whether any module of the model accepts a cache."""
     return any(is_transformers_model(model) or is_peft_model(model) for model in session.tracker.modules.values())
 
 
@@ -59,7 +59,7 @@ class CacheFollower:
         """Steps and caches of the models that contain the running model."""
 
     def begin(self, model: nn.Module, args: Any, options: dict[str, Any]) -> None:
-        """Note the first step of a pass, and its tokens."""
+        """Store the first step of a pass, and its tokens."""
         tracker, labels = self.tracker, self.token_labels
         parameters = inspect.signature(model.forward).parameters
         inputs = dict(zip(parameters, args, strict=False)) | options
@@ -81,7 +81,7 @@ class CacheFollower:
             if inputs.get("encoder_hidden_states") is not None and inputs.get("is_decoder", default):
                 labels.writers.add(name)
             return
-        # An encoder-decoder has no tokens itself: its encoder and its decoder have them.
+        # An encoder-decoder stores no tokens: its encoder and its decoder store them.
         encoder, decoder = self._part_name(model, "get_encoder"), self._part_name(model, "get_decoder")
         self._note_tokens(encoder, _token_tensor(inputs, "input_ids"), inputs.get("attention_mask"), 0)
         written, mask = _token_tensor(inputs, "decoder_input_ids"), inputs.get("decoder_attention_mask")
@@ -99,7 +99,7 @@ class CacheFollower:
         return None if part is None or part is model else self.tracker.names.get(id(part))
 
     def end(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Note the most likely token of each step, and the end of the pass."""
+        """Store the most likely token of each step, and end the pass."""
         del model, args, kwargs
         tracker, labels = self.tracker, self.token_labels
         logits = getattr(output, "logits", None)
@@ -163,7 +163,9 @@ def _drop_rejected(session: CaptureSession, model: str, steps: int) -> None:
 
 
 def _reorder_beams(session: CaptureSession, beams: Tensor) -> None:
-    """Keep the rows of the returned hypotheses at each step; `beams` (results, steps) is -1 after the end."""
+    """Keep the rows of the returned hypotheses at each step; `beams` (results, steps) is -1 after a hypothesis
+    ends.
+    """
     steps = beams.shape[1]
     for name in session.with_cache:
         parts = session.recorder.parts.get(name)

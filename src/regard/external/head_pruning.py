@@ -1,7 +1,7 @@
 """Remove heads of a transformers model permanently, and save the smaller model in a folder.
 
-After every removal, the output of the model must equal its output with the heads switched off. Otherwise the
-heads are put back, and an error names the layer.
+After every removal, the output of the model must equal its output with the heads disabled. Otherwise the heads
+are restored, and an error names the layer.
 """
 
 import copy
@@ -38,10 +38,11 @@ from regard.viz import Layer
 KEPT = "kept_heads"
 """Name of the config entry that lists the remaining heads."""
 CODE = "modeling_pruned"
-"""Name of the module in the folder that builds the pruned model."""
+"""Name of the Python module in the folder that builds the pruned model."""
 TOLERANCE = 1e-3
-"""Largest difference between the outputs without heads and with the heads off, as a share of the largest
-output."""
+"""Largest accepted difference between the outputs with removed and with disabled heads, as a fraction of the
+largest output.
+"""
 
 
 class PrunableLayer:
@@ -97,8 +98,8 @@ def remove_heads(
 ) -> None:
     """Remove all heads of a layer except `kept`; `answer`: a function that runs the model and returns its output.
 
-    Raises `InputError`, and leaves the model unchanged, if its output then differs from that with the heads
-    switched off.
+    Raises `InputError`, and leaves the model unchanged, if removing the heads changes the output more than
+    disabling them.
     """
     prunable = prunable_layers(model, layers)
     if name not in prunable:
@@ -120,7 +121,7 @@ def remove_heads(
 
 
 class _Removal:
-    """The heads removed from a layer, which can be put back."""
+    """The heads removed from a layer, which can be restored."""
 
     def __init__(self, prunable: PrunableLayer, kept: Sequence[int]) -> None:
         self.modules = [prunable.layer, prunable.output, *prunable.layer.modules()]
@@ -171,7 +172,8 @@ def _update_config(
 ) -> bool:
     """Set the number of heads in a config; returns whether the config can describe the remaining heads.
 
-    A config can describe the heads if every layer has the same number of heads, with a width named in the config.
+    A config can describe the heads if every layer has the same number of heads and the config stores the head
+    width.
     """
     counts = {layer.heads for layer in after}
     if len(counts) != 1 or len(left) != len(before) or getattr(config, "head_dim", None) is None:
@@ -184,7 +186,7 @@ def _update_config(
 
 
 def write_code(model: Any, folder: Path) -> None:
-    """Write the code with which transformers builds a pruned model."""
+    """Write the code from which transformers builds a pruned model."""
     name = _original_class(model)
     code = (
         f"{inspect.getsource(shrinking)}\n\nfrom transformers import {name}  # noqa: E402\n\n\n"
@@ -244,7 +246,7 @@ class PrunedExternalModel(Pruned):
 
 
 def prune_model(whole: Any, heads: int, output: Path, *, samples: int, overwrite: bool) -> PrunedExternalModel:
-    """Prune a copy of an `ExternalModel` with inputs; `samples`: largest number of them. See
+    """Prune a copy of an `ExternalModel` with inputs; `samples`: largest number of inputs to use. See
     `ExternalModel.prune`."""
     if output.exists() and not overwrite:
         raise InputError(f"{str(output)!r} exists already: choose another folder, or set overwrite=True")

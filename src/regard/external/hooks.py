@@ -1,6 +1,6 @@
 """Temporary changes while a model is recorded: hooks on modules, and patched functions of a library.
 
-They have no effect on other threads, which may run the same model without a recording, nor on copies of a model.
+The changes do not affect copies of a model, or other threads that run the same model without a recording.
 """
 
 import functools
@@ -15,7 +15,7 @@ Patch = tuple[Any, str, Callable[[Any], Any]]
 
 
 class ThreadList(threading.local, Generic[Item]):
-    """A list with separate items in each thread."""
+    """A list whose items are separate for each thread."""
 
     def __init__(self) -> None:
         self.active: list[Item] = []
@@ -37,7 +37,7 @@ class DetachableHook:
         self.function = function
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function; a copied hook has none."""
+        """Call the function; a copied hook has no function."""
         return None if self.function is None else self.function(*args)
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
@@ -55,7 +55,7 @@ def remove_hooks(hooks: Iterable[Any]) -> Iterator[None]:
 
 
 class LibraryPatches:
-    """Functions that stay replaced while any thread is inside a block of `apply`."""
+    """Library functions that are replaced while any thread is inside a block of `apply`."""
 
     def __init__(self) -> None:
         self._lock, self._blocks = threading.Lock(), 0

@@ -26,11 +26,11 @@ from regard.external.torch_attention import mask_from_bias, self_attention_kind
 from regard.libraries import is_memory
 
 EAGER = "eager_attention_forward"
-"""Name, or ending of the name, of the eager attention function in a file of transformers."""
+"""Name of the eager attention function in a file of transformers, or the end of this name."""
 KERNELS = {"sdpa_attention_forward": "sdpa", "flash_attention_forward": "flash", "flex_attention_forward": "flex"}
 """Fused attention functions of transformers."""
 MASK_ROWS = 512
-"""Rows of a mask that are examined at once: a whole mask of a long input may be larger than the memory."""
+"""Number of rows of a mask that are examined at once: the whole mask of a long input may not fit in memory."""
 Output = tuple[Tensor, Any]
 
 
@@ -58,7 +58,8 @@ def find_eager_function(cls: type) -> Any:
 
 
 class InterfaceCall:
-    """The inputs of one call. `function` is the function that the model calls; `eager` can compute the weights.
+    """The inputs of one attention call. `function` is the function that the model calls; `eager` can compute
+    the weights.
 
     query (B, H, Tq, D); key and value (B, G, Tk, D), where H is a multiple of G.
     """
@@ -77,14 +78,16 @@ class InterfaceCall:
         self.module, self.query, self.key, self.value, self.options = module, query, key, value, options
         self.function, self.eager = function, eager
         self.output: Tensor | None = None
-        """(B, Tq, H, D), the result of the function, kept for the comparison with recorded weights."""
+        """(B, Tq, H, D), the result of the function, stored for the comparison with recorded weights."""
         self.on_mismatch: Callable[[float], None] = lambda share: None
-        """Called with the largest difference, relative to the largest output."""
+        """Callback that receives the largest difference, relative to the largest output."""
         self.mask = _dense_mask(mask, query, key)
         self.only_causal = False
-        """Whether the mask only hides the future. The causal mask is then made row by row, and `mask` is None."""
+        """Whether the mask only hides the future. If so, the causal mask is built row by row, and `mask` is
+        None.
+        """
         self.mask_is_assumed = False
-        """Whether the causal mask is an assumption: a custom function may hide the future itself, or not."""
+        """Whether the causal mask is an assumption: a custom function may or may not hide the future itself."""
         if function is not eager:
             self._hide_future()
 
@@ -109,10 +112,10 @@ class InterfaceCall:
         self.mask = allowed[None, None] if self.mask is None else self.mask & allowed
 
     # A fused function may differ from the eager function (a custom function, or a mask built inside); without a
-    # check its weights would be silently wrong. The eager function returns the context anyway, so the comparison
-    # costs only two reductions.
+    # check the recorded weights could be silently incorrect. The eager function returns the context anyway, so
+    # the comparison costs only two reductions.
     def compare(self, output: Tensor, on_mismatch: Callable[[float], None]) -> None:
-        """From now on, compare weights times values with the function's output whenever weights are computed."""
+        """Compare weights times values with the function's output each time that weights are computed."""
         batch, heads, queries, _ = self.query.shape
         shape = (batch, queries, heads, self.value.shape[-1])
         if self.module.training and self.options.get("dropout"):
@@ -125,8 +128,9 @@ class InterfaceCall:
             self.mask, self.only_causal = None, False
 
     def _difference(self, context: Tensor, mask: Tensor | None, rows: Sequence[int] | slice) -> float | None:
-        """Return `relative_difference` of the context (B, Tq, H, D) of some queries and the output; None if there
-        is no output to compare with."""
+        """Return `relative_difference` between the context (B, Tq, H, D) of some queries and the output; None
+        without an output.
+        """
         if self.output is None:
             return None
         attends = None if mask is None else mask.any(-1).transpose(1, 2)[..., None]
@@ -143,16 +147,16 @@ class InterfaceCall:
         return None
 
     def forget_values(self) -> None:
-        """Release the values, which weights do not need and which take much memory for a long input."""
+        """Release the values: weights do not need values, which take much memory for a long input."""
         self.value, self.output = self.value[..., :0].clone(), None
 
     def forget_mask(self) -> None:
-        """Release a mask that can be made again row by row."""
+        """Release a mask that can be rebuilt row by row."""
         if self.mask is not None and not _has_bias(self.options) and _is_causal_only(self.mask):
             self.mask, self.only_causal = None, True
 
     def returned(self, weights: Any) -> Tensor | None:
-        """Return the weights (B, H, Tq, Tk) that the function returned; None if there are none or they contradict
+        """Return the weights (B, H, Tq, Tk) that the function returned; None if they are missing or contradict
         its output.
         """
         batch, heads, queries, _ = self.query.shape
@@ -172,7 +176,7 @@ class InterfaceCall:
         """
         context, weights, mask = self._attend(rows)
         difference = self._difference(context, mask, rows)
-        # Infinite values differ between the functions; the map names a layer with such weights.
+        # The two functions treat infinite values differently; the map names a layer with such weights.
         overflows = difference is not None and math.isnan(difference) and not weights.isfinite().all()
         if difference is not None and not overflows:
             self.on_mismatch(difference)
@@ -186,7 +190,7 @@ class InterfaceCall:
             mask = select_rows(mask if mask.dtype == torch.bool else cast(mask), rows)
             allowed = mask_from_bias(mask)[..., :keys]
         elif self.only_causal:
-            # Build no matrix for all queries, and use only the keys that the requested rows may attend to.
+            # Use only the keys that the requested rows may attend to, without a matrix over all queries.
             steps = torch.arange(queries, device=self.query.device)[rows]
             used_keys = int(steps.max()) + 1 if len(steps) else 1
             allowed = (torch.arange(keys, device=steps.device) <= steps[:, None])[None, None]
@@ -204,13 +208,14 @@ class InterfaceCall:
             context, weights = self.eager(self.module, query, key, value, _additive(mask, query), **options)
         except Exception as error:
             # The eager function of some models accepts fewer inputs than the fused function that the model
-            # called: no grouped keys, or no call without a mask. This result is compared with the output, too.
+            # called: no grouped keys, or no call without a mask. This result, too, is compared with the output
+            # of the fused function.
             if self.function is self.eager or is_memory(error):
                 raise
             scaling = self.options.get("scaling")
             context, weights = _scaled_dot_product(query, key, value, _additive(mask, query), scaling)
         if weights is None:
-            raise InputError(f"{type(self.module).__name__} returns no weights: leave the layer out with layers=")
+            raise InputError(f"{type(self.module).__name__} returns no weights: exclude the layer with layers=")
         return context, F.pad(weights, (0, keys - used_keys)) if used_keys < keys else weights, allowed
 
     def describe(self, rows: RowFunction, is_cross: bool, tracker: ForwardTracker) -> AttentionCall:
@@ -225,8 +230,9 @@ class InterfaceCall:
         return max(tracker.start + self.query.shape[2] - self.key.shape[2], 0)
 
     def context(self, weights: Tensor) -> Tensor:
-        """Return the context (B, Tq, H, D) of other weights (B, H, Tq, Tk), in the layout of the eager
-        function."""
+        """Return the context (B, Tq, H, D) for changed weights (B, H, Tq, Tk), in the layout of the eager
+        function.
+        """
         groups = weights.shape[1] // self.value.shape[1]
         value = self.value.repeat_interleave(groups, dim=1) if groups > 1 else self.value
         context: Tensor = (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
@@ -251,7 +257,7 @@ def _scaled_dot_product(
 
 
 def _has_bias(options: Any) -> bool:
-    """Return whether a bias for every query and key is added to the scores."""
+    """Return whether the options add a bias for every query and key to the scores."""
     return any(isinstance(value, Tensor) and value.dim() == 4 for value in options.values())
 
 
@@ -262,7 +268,7 @@ def _has_sliding_cache(module: nn.Module, cache: Any) -> bool:
     layer = layers[index] if isinstance(index, int) and 0 <= index < len(layers) else None
     if hasattr(layer, "get_seq_length") and getattr(layer, "is_initialized", True):
         return bool(getattr(layer, "is_sliding", False))
-    # The layer uses the keys of another layer. If keys are missing, the window of that row has moved.
+    # The layer uses the keys of another layer. If keys are missing, the window of the other layer has moved.
     return bool(layers)
 
 
@@ -280,7 +286,7 @@ def _additive(mask: Tensor | None, query: Tensor) -> Tensor | None:
 
 
 def _is_causal_only(mask: Tensor) -> bool:
-    """Return whether a mask hides the future and does nothing else."""
+    """Return whether a mask hides only the future."""
     if mask.shape[1] > 1 or mask.shape[-2] != mask.shape[-1] or mask.shape[-1] < 2:
         return False
     steps = torch.arange(mask.shape[-1], device=mask.device)
@@ -293,8 +299,9 @@ def _is_causal_only(mask: Tensor) -> bool:
 
 
 def _dense_mask(mask: Any, query: Tensor, key: Tensor) -> Tensor | None:
-    """Return a mask that broadcasts to (B, H, Tq, Tk), from one of keys (B, Tk) or a block mask of
-    FlexAttention."""
+    """Return a mask that broadcasts to (B, H, Tq, Tk), from a mask of keys (B, Tk) or a FlexAttention block
+    mask.
+    """
     if isinstance(mask, Tensor):
         return mask[:, None, None, :].bool() if mask.dim() == 2 else mask
     if not hasattr(mask, "mask_mod"):

@@ -13,7 +13,9 @@ from regard.external.adapters import IGNORED, Adapter, Answer, PreparedInput, ca
 from regard.external.model_input import TARGET_SEPARATOR, ModelInput, TextEncoder
 
 MASKING_PERIOD = 7
-"""One in this many tokens is masked at once, about as in training (Devlin et al. 2019, section 3.1)."""
+"""Distance between the tokens that are masked at once, about as in BERT's training (Devlin et al. 2019, section
+3.1).
+"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class CausalLMAdapter(Adapter):
         arguments = self.texts.tensors(model, _text_without_target(model_input))
         start = arguments["input_ids"].shape[1]
         sequence = generate_greedily(model, arguments, generate)
-        # Leave out the last token: its row would predict a token that is not generated.
+        # Omit the last token: its row would predict a token that is not generated.
         arguments = {"input_ids": sequence[:, :-1], "attention_mask": torch.ones_like(sequence[:, :-1])}
         logits = self.logits(call_model(model, arguments))
         assert logits is not None
@@ -57,11 +59,13 @@ class CausalLMAdapter(Adapter):
 
 
 def check_positions(model: Any, steps: int, count: int) -> None:
-    """Raise `InputError` if a decoder-only model has too few positions for `count` tokens after `steps`."""
+    """Raise `InputError` if a decoder-only model has too few positions for `count` tokens after `steps`
+    tokens.
+    """
     most = getattr(model.config, "max_position_embeddings", None)
     if most is not None and not model.config.is_encoder_decoder and steps + count > most:
         raise InputError(
-            f"generate={count} after {steps} tokens exceeds the model's {most} positions: choose less"
+            f"generate={count} after {steps} tokens exceeds the model's {most} positions: choose a smaller number"
         )
 
 
@@ -71,7 +75,7 @@ def generate_greedily(model: Any, arguments: dict[str, Any], count: int) -> Tens
     pad = config.pad_token_id if config.pad_token_id is not None else config.eos_token_id
     if isinstance(pad, list):
         pad = pad[0]
-    # Without `max_length`: transformers warns if both limits are set.
+    # Remove `max_length`: transformers warns if both limits are set.
     options = {"max_new_tokens": max(count, 1), "max_length": None}
     options |= {} if pad is None else {"pad_token_id": pad}
     check_positions(model, arguments["input_ids"].shape[1], count)
@@ -96,7 +100,7 @@ def _text(model_input: ModelInput) -> str:
 
 @dataclass(frozen=True)
 class Seq2SeqAdapter(Adapter):
-    """An encoder-decoder from a source to a target."""
+    """An encoder-decoder that maps a source to a target."""
 
     texts: TextEncoder
     accepts = f"a source, or a source and its target with {TARGET_SEPARATOR.strip()!r} between them"
@@ -118,7 +122,7 @@ class Seq2SeqAdapter(Adapter):
         return PreparedInput(input=model_input, arguments=arguments, truth=target)
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Generate a target, or return the probability of each token of a given target."""
+        """Generate a target, or return the probability of each token of the expected target."""
         source = _text(model_input)
         if model_input.target is not None:
             prepared = self.prepare(model, model_input)
@@ -175,7 +179,7 @@ class MaskedLMAdapter(Adapter):
         return number
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return copies of a text with different tokens masked, so that every token is masked once."""
+        """Return copies of a text with different masked tokens: every token is masked in exactly one copy."""
         arguments = self.texts.tensors(model, _text_without_target(model_input))
         tokens = arguments["input_ids"]
         can_mask = ~self.texts.is_special(tokens)

@@ -29,13 +29,13 @@ LONG = 1024
 MAX_LEADING_STEPS = 16
 """Largest number of steps before the patches: class token, distillation token, registers."""
 MAX_SQUARES = 256
-"""Largest number of squares along a side that a page with a hundred heads can hold."""
+"""Largest number of squares along each side of a map; a page with a hundred heads needs this limit."""
 
 
 def find_patches(config: Any, count: int) -> Patches | None:
-    """Return which of a layer's `count` steps are patches of the image.
+    """Return the position and the grid of the image patches among the `count` steps of a layer.
 
-    None if the config does not describe patches, or if the layer has other steps, such as those of a window.
+    None if the config does not describe patches, or if the steps of the layer are not patches, as in a window.
     """
     size, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
     if not size or not patch:
@@ -67,7 +67,7 @@ def label_patches(config: Any, count: int) -> list[str] | None:
 def find_layers(model: nn.Module, arguments: Any, modules: str | None) -> tuple[list[Layer], str]:
     """Run a model; returns its attention layers, and one line on layers that are not recorded.
 
-    All calls of a layer count as one layer.
+    All calls of a layer are listed as one layer.
     """
     with record(model, modules=modules) as records, torch.no_grad():
         call_model(model, arguments)
@@ -82,7 +82,7 @@ def find_layers(model: nn.Module, arguments: Any, modules: str | None) -> tuple[
 def map_layers(
     model: nn.Module, adapter: Adapter, prepared: PreparedInput, tokenizer: Any, modules: str | None
 ) -> dict[str, LayerMap]:
-    """Run a model; returns the labelled map of each layer."""
+    """Run a model; returns the labeled map of each layer."""
     layers = _map_layers(model, prepared, tokenizer, modules)
     return {name: _label_layer(layer, adapter, model, prepared.input) for name, layer in layers.items()}
 
@@ -112,7 +112,7 @@ def _map_layers(
     written = _written_labels(prepared, TextEncoder(tokenizer)) if writing else None
     for name in writing:
         if written is not None and len(written) == len(layers[name].query_labels):
-            # The model does not read the last token, so the record does not contain it.
+            # The model does not read the last token, so the record does not contain this token.
             layers[name] = dataclasses.replace(layers[name], query_labels=written)
     return layers
 
@@ -126,7 +126,8 @@ def _written_labels(prepared: PreparedInput, texts: TextEncoder) -> list[str] | 
 def _label_layer(layer: LayerMap, adapter: Adapter, model: nn.Module, model_input: ModelInput) -> LayerMap:
     """Return a layer's map with the labels of image patches, or of a user's function.
 
-    The function labels the steps of an input. With a target, the function labels the token written at each step.
+    The function labels the steps of an input. If there is a target, the function labels the token that is
+    written at each step.
     """
     queries, keys = len(layer.query_labels), len(layer.key_labels)
     name_steps = adapter.name_steps if isinstance(adapter, CustomModel) else None
@@ -197,7 +198,7 @@ def long_layer_maps(
 def _single_rows(
     record: LongRecord, side: int, queries: Sequence[str] | None, keys: Sequence[str] | None, input: int
 ) -> LongRows:
-    """Return a function for the exact rows of a record; the record stays in memory."""
+    """Return a function that computes exact rows of a record; the record stays in memory."""
 
     def labels(count: int, tokens: Sequence[str] | None) -> list[str]:
         return [*(tokens or ()), *map(str, range(len(tokens or ()), count))][:count]
@@ -210,7 +211,7 @@ def _single_rows(
 
 
 def square_side(steps: int, most: int = MAX_SQUARES, least: int = SQUARE) -> int:
-    """Return the smallest side (16, 32, 64, ...) with which at most `most` squares cover so many steps.
+    """Return the smallest side (16, 32, 64, ...) with which at most `most` squares cover the steps.
 
     >>> square_side(8192)
     32

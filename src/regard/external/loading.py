@@ -29,14 +29,14 @@ from regard.training.tensor_file import warn_not_finite
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
-"""A folder with a tokenizer has at least one of these files."""
+"""Files of which a folder with a tokenizer contains at least one."""
 TOKENIZER_METHODS = ("convert_ids_to_tokens", "get_vocab", "decode")
 RELOAD = "fetch or copy the folder again"
 NO_DOWNLOAD = (
     "check the name, or add --download (in Python download=True) to fetch the model from the Hugging Face Hub"
 )
 HUB_TIMEOUT = 5.0
-"""Seconds to wait for an answer from the Hub."""
+"""Timeout of requests to the Hub, in seconds."""
 
 
 def look(
@@ -51,18 +51,18 @@ def look(
     trust_code: bool = False,
     download: bool = False,
 ) -> ExternalModel:
-    """Return any model as a subject whose attention can be viewed, changed and analysed.
+    """Return a model as a subject whose attention can be viewed, changed and analyzed.
 
     `model`: a module, a folder written by `save_pretrained`, or a name on the Hugging Face Hub (needs the extra
-    `hub`). For a name, the copy in the local cache is used; only `download` fetches a model. PEFT adapters,
-    weights offloaded by accelerate and `DataParallel` are supported.
-    `tokenizer`: a tokenizer of transformers or tokenizers; or, for a custom module, a function that converts an
-    input to the arguments of the module: a tensor, a tuple or a dict of tensors. `inputs`: default inputs: texts,
-    pairs of source and target, images, or inputs of the function.
-    `loss`: a function of the model and an input, instead of the model's own loss. `names`: a function that labels
-    the steps of an input. `modules`: name pattern of modules through which weights pass, as in `regard.record`.
-    `generate`: largest number of generated tokens. `trust_code`: run code that comes with a folder. Weights are
-    read from safetensors files only. Raises `InputError` if the model cannot be loaded or its inputs are unknown.
+    `hub`). A model given by name is read from the local cache; only `download=True` fetches a model. PEFT
+    adapters, weights offloaded by accelerate and `DataParallel` are supported. `tokenizer`: a tokenizer of
+    transformers or tokenizers; or, for a custom module, a function that converts an input to the arguments of
+    the module: a tensor, a tuple or a dict of tensors. `inputs`: default inputs: texts, pairs of source and
+    target, images, or inputs of the function. `loss`: a function of the model and an input, instead of the
+    model's own loss. `names`: a function that labels the steps of an input. `modules`: name pattern of modules
+    through which weights pass, as in `regard.record`. `generate`: largest number of generated tokens.
+    `trust_code`: run code that comes with a folder. Only weights in safetensors files are read. Raises
+    `InputError` if the model cannot be loaded or its inputs are unknown.
 
         >>> import torch
         >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -106,8 +106,8 @@ def _choose_adapter(
     if not is_transformers_model(base) or not (tokenizer is None or _is_tokenizer(tokenizer)):
         if is_transformers_model(base) and not callable(tokenizer):
             raise InputError(
-                f"tokenizer {shorten(str(tokenizer))} is not a tokenizer: give what AutoTokenizer.from_pretrained"
-                f" returns, or a function from an input to the arguments of {class_name}"
+                f"tokenizer {shorten(str(tokenizer))} is not a tokenizer: pass a tokenizer from "
+                f"AutoTokenizer.from_pretrained, or a function from an input to the arguments of {class_name}"
             )
         if not callable(tokenizer) or _is_tokenizer(tokenizer):
             raise InputError(
@@ -119,14 +119,14 @@ def _choose_adapter(
     takes_images = "pixel_values" in parameters and "input_ids" not in parameters
     if not takes_images and "input_ids" not in parameters:  # a model of speech, or of time series
         raise InputError(
-            f"{class_name} takes {base.main_input_name}, neither texts nor images: from Python, give look() a"
-            " function that makes them, instead of a tokenizer"
+            f"{class_name} takes {base.main_input_name}, not texts or images: from Python, pass look() a "
+            f"function that makes this input, instead of a tokenizer"
         )
     generates = getattr(base, "can_generate", lambda: False)()
     if {"pixel_values", "input_ids"} <= parameters and not generates:
         raise InputError(
-            f"{class_name} takes a text and an image at once: from Python, give look() a function that makes"
-            " both, instead of a tokenizer"
+            f"{class_name} takes a text and an image at once: from Python, pass look() a function that makes "
+            f"both, instead of a tokenizer"
         )
     if tokenizer is None and not takes_images:
         raise InputError(f"{class_name} reads texts: pass its tokenizer to look()")
@@ -154,7 +154,9 @@ def _is_tokenizer(value: Any) -> bool:
 def _load(
     name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool, download: bool
 ) -> tuple[nn.Module, Any]:
-    """Load a folder or a name on the Hub; returns the model and its tokenizer, or None as the tokenizer."""
+    """Load a model from a folder or by its Hub name; returns the model and its tokenizer (None without a
+    tokenizer).
+    """
     if folder is not None:
         _check_folder(folder)
         purpose = f"to look at {name!r}"
@@ -212,7 +214,7 @@ def _load(
 def _explain(error: Exception, name: str, folder: Path | None, no_download: str | None) -> InputError | None:
     """Return a one-line error for an exception of transformers; None if its cause is unknown."""
     if "trust_remote_code" in str(error):
-        return InputError(f"{name!r} needs its own code: read the code, and then add --trust-code")
+        return InputError(f"{name!r} contains its own code: read the code, and then add --trust-code")
     if not isinstance(error, OSError):
         return None
     if no_download is not None:
@@ -227,7 +229,7 @@ def _explain(error: Exception, name: str, folder: Path | None, no_download: str 
 
 
 def _check_tokenizer(tokenizer: Any, name: str) -> None:
-    """Raise `InputError` for an incomplete tokenizer class, which the code in a folder may define."""
+    """Raise `InputError` for an incomplete tokenizer class that the code in a folder defines."""
     missing = [method for method in TOKENIZER_METHODS if not hasattr(tokenizer, method)]
     if missing or not callable(tokenizer):
         raise InputError(
@@ -237,7 +239,7 @@ def _check_tokenizer(tokenizer: Any, name: str) -> None:
 
 
 def _why_unreachable(name: str) -> str | None:
-    """Return the reason why a model cannot be fetched from the Hub; None if there is no reason."""
+    """Return the reason why a model cannot be fetched from the Hub; None if it can be fetched."""
     from huggingface_hub import constants, get_session
 
     if constants.HF_HUB_OFFLINE:
@@ -250,7 +252,7 @@ def _why_unreachable(name: str) -> str | None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Raise `InputError` for a folder without a model, or with pickled weights only."""
+    """Raise `InputError` for a folder without a model, or with only pickled weights."""
     if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is a run of Regard: open it with `regard show {folder}`")
     if not is_file(folder / CONFIG):

@@ -2,10 +2,10 @@
 
     logit = sum over heads, feed-forward layers, embeddings and biases of their output times the gradient
 
-The state is a sum of outputs, so the logit is one too once every norm between an output and the logit has a fixed
-scale. Here the scale is that of the run itself (frozen), and so is the ratio of output to input of activations
-after the body (in BERT's output head, and the cap of Gemma's logits). Only direct paths count: an output that a
-later layer reads adds to that layer's part.
+The state is a sum of outputs. If the scale of every norm is fixed, the logit is a sum of parts, too. The scales
+are fixed ("frozen") at their values in this forward pass. The ratio of output to input of activations after the
+body (in BERT's output head, and the cap of Gemma's logits) is fixed in the same way. Only direct paths count:
+the effect of an output through a later layer belongs to the part of that layer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,16 +35,18 @@ from regard.viz import Subject
 from regard.viz.attention_map import PICTURES, check_extension
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
-"""Largest difference between the sum of all parts and the logit, as a share of the largest part (at least 1)."""
+"""Largest accepted difference between the sum of all parts and the logit, as a fraction of the largest part (at
+least 1).
+"""
 HALF_TOLERANCE = 5e-2
-"""The same for other types, whose parts are rounded to three digits."""
+"""The same for other dtypes, whose parts are rounded to three digits."""
 ACTIVATIONS = (F.gelu, F.silu, F.relu, torch.relu, torch.tanh)
-"""Activations of output heads, as in BERT and RoBERTa."""
+"""Activation functions in output heads, such as those of BERT and RoBERTa."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LogitAttribution(Result):
-    """The parts of one logit, in logits. They sum to `logit - remainder`."""
+    """The parts of one logit. The parts sum to `logit - remainder`."""
 
     input: str
     token: str
@@ -106,10 +108,10 @@ def logit_attribution(
 ) -> LogitAttribution:
     """Return what each head, feed-forward layer, embedding and bias adds to the logit of a token, directly.
 
-    `token`: a text, whose first token counts, or the id of a token (None: the likeliest). `position`: as in
-    `next_tokens`. The scales of all norms on the way are those of this run (frozen). The sum of all parts is
-    compared with the logit. Works for causal and masked language models of transformers, also inside
-    `intervene`.
+    `token`: a text, of which the first token is used, or a token id (None: the likeliest token). `position`: as
+    in `next_tokens`. The scales of all norms are fixed at their values in this forward pass (frozen). The sum
+    of all parts is compared with the logit. Works for causal and masked language models of transformers, also
+    inside `intervene`.
 
     >>> model = regard.look("gpt2-folder")    # doctest: +SKIP
     >>> regard.logit_attribution(model, "The cat sat on the", token=" mat").plot("mat.svg")    # doctest: +SKIP
@@ -176,7 +178,7 @@ def _token_id(tokens: TokenInput, token: int | str | None) -> int | None:
 
 
 class _FrozenActivations(TorchFunctionMode):
-    """Replaces activations after the body by a product with a constant: output / input."""
+    """Replaces each activation after the body with a multiplication by the constant output / input."""
 
     after_body = False
 
@@ -192,7 +194,7 @@ def _ratio(output: Tensor, states: Tensor) -> Tensor:
 
 
 def _same_value(value: Tensor, linear: Tensor) -> Tensor:
-    """Return `value` to the bit, with the gradients of `linear`."""
+    """Return `value` bit for bit, with the gradients of `linear`."""
     return value.detach() + (linear - linear.detach())
 
 
@@ -202,7 +204,7 @@ class _Parts:
 
     tokens: TokenInput
     leaves: list[tuple[tuple[str, str], Tensor]] = field(default_factory=list)
-    """Kind and name of a part, and its value."""
+    """Kind, name and value of each part."""
 
     def __post_init__(self) -> None:
         subject = self.tokens.subject

@@ -1,9 +1,9 @@
-"""The logit lens (nostalgebraist 2020): what each block's state already says about the output.
+"""The logit lens (nostalgebraist 2020): the output that the state after each block would predict.
 
     logits_l = unembedding(final norm(state after block l))
 
-The norm is the model's own final one. It was trained for states after the last block only, so early rows are a
-reading of the model and not an answer of it.
+The norm is the final norm of the model. The unembedding was trained only on states after the last block, so
+earlier rows are interpretations, not predictions.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from regard.result import Result
 from regard.viz import Subject
 
 COUNT = 5
-"""Tokens of each state, if the user sets no number."""
+"""Default number of tokens for each state."""
 SHOWN = 8
-"""Positions in the table that is printed: the last ones."""
+"""Number of positions, counted from the end, in the printed table."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LogitLens(Result):
-    """The likeliest tokens of each state, layers by positions."""
+    """The likeliest tokens of each state, by layer and position."""
 
     input: str
     positions: list[str]
@@ -39,12 +39,14 @@ class LogitLens(Result):
     probabilities: list[list[list[float]]]
 
     def summary(self) -> str:
-        """Return the size, and what the last position is read as."""
+        """Return the size of the table, and the tokens read at the last position, in one line."""
         path = [row[-1][0] for row in self.tokens]
         return f"{len(self.layers)} layers, {len(self.positions)} positions; last one: {' > '.join(path)}"
 
     def table(self) -> Table:
-        """Return a table of the likeliest tokens: a row for each layer, the last positions as columns."""
+        """Return a table of the likeliest tokens, with a row for each layer and columns for the last
+        positions.
+        """
         first = max(len(self.positions) - SHOWN, 0)
         table = Table("layer", *self.positions[first:], box=None, pad_edge=False)
         table.title, table.title_justify = f"Logit lens through {', '.join(self.head)}", "left"

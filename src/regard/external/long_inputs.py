@@ -6,9 +6,9 @@
     records["layers.0.self_attn"].maxima(64)            # (B, H, Tq / 64, Tk / 64), for a picture
     records["layers.0.self_attn"].rows([4095])          # (B, H, 1, Tk), computed again
 
-Weights are computed in blocks of rows beside the fused kernel. Only the largest weights of each row, the largest
-weight of each square of steps, and the queries and keys are kept; any row can be computed again from queries and
-keys.
+Weights are computed in blocks of rows, in addition to the fused kernel. Only the largest weights of each row,
+the largest weight of each square of steps, and the queries and keys are stored. Any row can be recomputed from
+the queries and keys.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ from regard.external.recording import (
 )
 
 SQUARE = 16
-"""Steps along the side of the smallest square."""
+"""Number of steps along the side of the smallest square."""
 SIDES = (16, 32, 64)
 """Possible sides: they divide the blocks of 64 rows in which weights are computed."""
 
@@ -51,7 +51,7 @@ class LongRecord:
     name: str
     kind: Kind | None
     values: Tensor
-    """(B, H, Tq, k), the exact largest weights of each row, in descending order."""
+    """(B, H, Tq, k), the k largest weights of each row, exact and in descending order."""
     keys: Tensor
     """(B, H, Tq, k), the steps of their keys."""
     squares: Tensor
@@ -100,19 +100,21 @@ class _LongSession(CaptureSession):
         self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
         self.warned = False
-        """Whether a warning about dropped earlier steps was given."""
+        """Whether a warning about dropped earlier steps was issued."""
 
     @property
     def by_rows(self) -> bool:
         return True
 
     def record_call(self, name: str, call: AttentionCall) -> None:
-        """Compute a call in blocks of rows; a call that continues with a cache replaces its record."""
+        """Compute a call in blocks of rows; a call that continues from a cache replaces the record of its
+        layer.
+        """
         if self.tracker.start and name in self.records and not self.warned:
             self.warned = True
             warnings.warn(
-                "record_long keeps the last pass of each layer only, and this model continued with a cache: use"
-                " record() to keep all steps",
+                "record_long stores only the last pass of each layer, and this model continued from a cache: "
+                "use record() to store all steps",
                 stacklevel=2,
             )
         buffers: tuple[Tensor, Tensor, Tensor] | None = None
@@ -148,7 +150,7 @@ class _LongSession(CaptureSession):
             self.record_call(name, AttentionCall(queries=queries, rows=select))
 
     def _allocate(self, weights: Tensor, queries: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return empty tensors for all queries: largest weights, their keys, and squares."""
+        """Allocate tensors for all queries: the largest weights, their keys, and the squares."""
         batch, heads, _, keys = weights.shape
         largest = (batch, heads, queries, min(self.largest, keys))
         squares = (batch, heads, -(-queries // self.side), -(-keys // self.side))
@@ -181,8 +183,8 @@ def record_long(
 ) -> Iterator[LongRecords]:
     """Record a model over an input whose weights do not fit in memory; yields `LongRecord` by layer name.
 
-    `largest`: number of weights to keep of each row. `side`: steps along the side of the smallest squares, 16, 32
-    or 64. Captures the same layers as `record`. Raises `InputError` for an unknown layer or side, or for
+    `largest`: number of weights of each row to store. `side`: steps along the side of the smallest squares, 16,
+    32 or 64. Captures the same layers as `record`. Raises `InputError` for an unknown layer or side, or for
     `largest` below 1.
 
         >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()

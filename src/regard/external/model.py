@@ -1,4 +1,4 @@
-"""An external model as a subject whose attention can be viewed, changed and analysed like that of a run.
+"""External models as subjects whose attention can be viewed, changed and analyzed, as for a run.
 
 subject = regard.look("folder")                 # written by save_pretrained
 subject = regard.look(model, tokenizer)         # a transformers model
@@ -66,13 +66,13 @@ class ExternalModel:
     inputs: tuple[ModelInput, ...] = ()
     """Default inputs of every analysis."""
     modules: str | None = None
-    """Name pattern of modules whose inputs or outputs are weights that Regard does not find by itself."""
+    """Name pattern of modules whose inputs or outputs are weights that Regard cannot find automatically."""
     generate: int = 0
-    """Largest number of generated tokens; 0: one token, or as many as the model's own limit."""
+    """Largest number of generated tokens; 0: one token, or the limit of the model itself."""
     folder: Path | None = None
-    """Folder of the model's files, if it has one; the model card there may have examples."""
+    """Folder of the model's files, if known; its model card may contain examples."""
     prepared: tuple[PreparedInput, ...] | None = None
-    """Inputs with the answers of the model before pruning."""
+    """Inputs with the answers that the model gave before pruning."""
 
     @property
     def importance_samples(self) -> int:
@@ -81,7 +81,7 @@ class ExternalModel:
 
     @property
     def measure(self) -> str:
-        """Name of the number that `loss` returns."""
+        """Name of the loss that `loss` returns."""
         own = self.adapter.uses_own_answers(self.inputs)
         return "loss against its own answers" if own else self.adapter.measure
 
@@ -90,7 +90,7 @@ class ExternalModel:
         """Sentences that say which analyses are not available."""
         relevance = "The relevant inputs are unknown, so no share of attention on relevant inputs is shown."
         labels = (
-            "No labels are available, so head importance is measured against the model's own unmodified answers."
+            "No labels are available, so head importance is measured against the answers of the unmodified model."
         )
         more = (labels, relevance) if self.adapter.uses_own_answers(self.inputs) else (relevance,)
         return (*self.adapter.unanswered, *more)
@@ -107,12 +107,12 @@ class ExternalModel:
 
     @property
     def layers(self) -> Sequence[Layer]:
-        """Attention layers in running order; all calls of a layer are one layer."""
+        """Attention layers in the order in which they run; all calls of a layer are listed as one layer."""
         return self._layers_and_left_out[0]
 
     @property
     def left_out(self) -> str:
-        """One line that names the layers that are not recorded; empty without such layers or a known input."""
+        """One line that names the unrecorded layers; empty without such layers or a known input."""
         return "" if isinstance(self.adapter, CustomModel) and not self.inputs else self._layers_and_left_out[1]
 
     @cached_property
@@ -124,16 +124,16 @@ class ExternalModel:
 
     @cached_property
     def examples(self) -> Examples:
-        """Example inputs: those of the model's card, otherwise Regard's own."""
+        """Example inputs from the model card, otherwise Regard's own examples."""
         return find_examples(self.model, self.adapter, self.folder, self.check)
 
     @property
     def example(self) -> str | None:
-        """The first example input, with which a page begins; None if none is known that the model accepts."""
+        """The first example input, which a page shows first; None if no known example suits the model."""
         return next(iter(self.examples.inputs), None)
 
     def about(self) -> dict[str, Any]:
-        """Return facts about the model, which a page shows."""
+        """Return facts about the model that a page shows."""
         return page_facts(self)
 
     def __str__(self) -> str:
@@ -172,7 +172,7 @@ class ExternalModel:
         self.__dict__.pop("_layers_and_left_out", None)
 
     def with_inputs(self, labels: Sequence[str]) -> ExternalModel:
-        """Return the same subject with the inputs of some labels; raises `InputError` for one it cannot take."""
+        """Return the same subject with the inputs of some labels; raises `InputError` for a rejected input."""
         for label in labels:
             self.check(label)
         return self.over([find_input(self.inputs, label) for label in labels]) if labels else self
@@ -219,11 +219,12 @@ class ExternalModel:
     def attend(
         self, input: Any = None, *, target: str | None = None, generate: int | None = None, seed: int = 0
     ) -> AttentionMap:
-        """Answer an input, or one drawn by `seed`, and return the attention of every layer.
+        """Return the attention of every layer for an input, or for an input drawn with `seed`.
 
         `target`: the output to use, with the input as its source. `generate`: largest number of generated tokens.
-        Each generated token has a row over all earlier tokens. During an intervention, the map names it, and
-        `original` holds the map without it. Raises `InputError` for an input that the model does not accept.
+        Each generated token has a row over all earlier tokens. During an intervention, the map names the
+        intervention, and `original` is the map without the intervention. Raises `InputError` for an input that
+        the model does not accept.
         """
         model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input, target)
         count = self.generate if generate is None else generate
@@ -274,26 +275,27 @@ class ExternalModel:
 
     @torch.no_grad()
     def loss(self, inputs: Sequence[PreparedInput]) -> float:
-        """Return the mean loss over all outputs of some inputs, in nats or as `measure` says."""
+        """Return the mean loss over all outputs of some inputs, in nats or in the unit of `measure`."""
         total, count = self.losses(inputs).sum(0)
         return float(total / max(count, 1))
 
     @torch.no_grad()
     def losses(self, inputs: Sequence[PreparedInput]) -> np.ndarray:
-        """Return (N, 2): for each input, the sum of the loss over its outputs, and their number."""
+        """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs."""
         return np.array([self.adapter.loss(self.model, prepared) for prepared in inputs], dtype=np.float64)
 
     def trial(self, input: PreparedInput) -> ProbeInput | None:
-        """Return an input that can be run again with a changed embedding; None without outputs per step."""
+        """Return an input that accepts a changed embedding; None if the model has no output per step."""
         return adapters.make_trial(self.model, self.adapter, self.layers, input)
 
     def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, float]:
-        """Return an empty dict, because no alignment is known."""
+        """Return an empty dict, because the alignment of external models is unknown."""
         del inputs
         return {}
 
     def importance(self, texts: Iterable[Any] | None = None) -> HeadImportance:
-        """Return the increase of the loss without each head, over some inputs (None: the subject's inputs).
+        """Return the increase of the loss when each head is disabled, over some inputs (None: the subject's
+        inputs).
 
         The loss follows from the model's task: next tokens, masked tokens, or targets given sources. Without
         labels, the loss is measured against the model's own answers; see `measure`. Raises `InputError` without
@@ -313,7 +315,7 @@ class ExternalModel:
         return dataclasses.replace(examination, over=over)
 
     def roles(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
-        """Describe the role of each head over ten inputs or more (None: the subject's inputs)."""
+        """Describe the role of each head over at least ten inputs (None: the subject's inputs)."""
         subject = self if texts is None else self.over(texts)
         return interpret.head_roles(subject, samples=max(len(subject.inputs), 10), seed=seed)
 
@@ -323,7 +325,7 @@ class ExternalModel:
         """Remove the `heads` least important heads from a copy, and save it in a folder for transformers.
 
         `texts`: inputs for head importance (None: the subject's inputs). Heads that share keys are removed
-        together, and count as one head. If the config cannot describe the number of heads of each layer, the
+        together and counted as one head. If the config cannot describe the number of heads of each layer, the
         folder contains code that builds the model: transformers then needs `trust_remote_code`, and `look` does
         not. Raises `InputError` for too many heads or an existing folder.
         """

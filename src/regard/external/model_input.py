@@ -1,8 +1,8 @@
 """Inputs of external models, their labels, and images.
 
 The label of a text is the text, the label of a file is its name, and the label of any other input is its type and
-its number among the inputs. Images are resized and normalized with Pillow, as the folder's
-`preprocessor_config.json` says.
+its number among the inputs. Images are resized and normalized with Pillow, with the settings in the folder's
+`preprocessor_config.json`.
 """
 
 import io
@@ -27,11 +27,11 @@ from regard.libraries import library_errors
 TARGET_SEPARATOR = " ||| "
 """Separates a source and its target in one text."""
 SIZE = 224
-"""Side of an image in pixels, if the config gives none."""
+"""Default side of an image, in pixels."""
 PREPROCESSOR = "preprocessor_config.json"
 HALF = [0.5, 0.5, 0.5]
 MAX_PIXELS = 50_000_000
-"""Largest image. The array of a larger image would fill the memory of a small machine."""
+"""Largest image. Largest accepted number of pixels: a larger image would fill the memory of a small machine."""
 FORMATS = ("PNG", "JPEG")
 """Formats of images that a page may upload."""
 MAX_IMAGES = 32
@@ -59,7 +59,7 @@ class ModelInput(NamedTuple):
 
 
 def as_input(value: Any) -> ModelInput:
-    """Return an input from a text, `source ||| target`, a pair of both, or any other value.
+    """Return an input from a text, `source ||| target`, a pair (source, target), or any other value.
 
     >>> as_input("Ein Hund ||| A dog")
     ModelInput(value='Ein Hund', target='A dog')
@@ -77,7 +77,7 @@ def as_input(value: Any) -> ModelInput:
 def with_target(source: Any, target: str) -> ModelInput:
     """Return a source with its target; raises `InputError` if either is empty."""
     if isinstance(source, str) and not source.strip():
-        raise InputError(f"no source stands before target {shorten(target)}: type source{TARGET_SEPARATOR}target")
+        raise InputError(f"target {shorten(target)} has no source: type source{TARGET_SEPARATOR}target")
     if not target.strip():
         raise InputError("target is empty: type one, or leave it out")
     return ModelInput(source, target)
@@ -117,14 +117,14 @@ Channels = Annotated[list[float], msgspec.Meta(min_length=3, max_length=3)]
 
 
 class _Preprocessor(msgspec.Struct):
-    """The used fields of `preprocessor_config.json`."""
+    """The fields of `preprocessor_config.json` that Regard uses."""
 
     image_mean: Channels | None = None
     image_std: Channels | None = None
 
 
 class TextEncoder:
-    """Converts texts to model inputs, with a tokenizer of transformers or of tokenizers."""
+    """Converts texts to model inputs, with a tokenizer of transformers or of the tokenizers package."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -163,7 +163,8 @@ class TextEncoder:
         if isinstance(size, int) and largest >= size:
             token = self.labels([largest])[0]
             raise InputError(
-                f"token {largest} ({token}) is beyond the model's vocabulary of {size:,}: give its own tokenizer"
+                f"token {largest} ({token}) is beyond the model's vocabulary of {size:,}: pass the tokenizer "
+                f"of this model"
             )
 
     def target(self, model: nn.Module, text: str) -> Tensor:
@@ -208,7 +209,7 @@ class TextEncoder:
         )
 
     def is_special(self, tokens: Tensor) -> Tensor:
-        """Return which tokens are special, (1, T) bool."""
+        """Return a mask of special tokens, (1, T) bool."""
         special = torch.tensor(sorted(getattr(self.tokenizer, "all_special_ids", ())), device=tokens.device)
         return torch.isin(tokens, special)
 
@@ -222,7 +223,7 @@ class TextEncoder:
 
 
 class ImageStore:
-    """Images by name, as pixels of a model's size. Copies of a subject share it."""
+    """Images by name, resized for a model. Copies of a subject share this store."""
 
     def __init__(self) -> None:
         self._images: dict[str, np.ndarray] = {}
@@ -237,7 +238,7 @@ class ImageStore:
         return self._images[name]
 
     def put(self, name: str, pixels: np.ndarray) -> None:
-        """Store an image; it replaces one of the same name."""
+        """Store an image; replaces a stored image of the same name."""
         self._images.pop(name, None)
         self._images[name] = pixels
         if len(self._images) > MAX_IMAGES:
@@ -246,15 +247,15 @@ class ImageStore:
 
 @dataclass(frozen=True)
 class ImageProcessor:
-    """Makes model inputs of images."""
+    """Converts images to model inputs."""
 
     height: int = SIZE
     width: int = SIZE
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
-    """Mean of each colour channel (0 to 1)."""
+    """Mean of each color channel (0 to 1)."""
     deviation: tuple[float, ...] = (0.5, 0.5, 0.5)
     store: ImageStore = field(default_factory=ImageStore)
-    """Uploaded images, which have no file."""
+    """Uploaded images, which are not files on the server."""
 
     def tensors(self, model: Any, image: Any) -> dict[str, Any]:
         """Return the inputs of a model for an image; raises `InputError` if the image cannot be read.
@@ -274,7 +275,7 @@ class ImageProcessor:
         return {"pixel_values": tensor.to(find_device(model))}
 
     def put(self, name: str, content: bytes) -> None:
-        """Store the image of a PNG or JPEG file's bytes; raises `InputError` for other content."""
+        """Store an image from the bytes of a PNG or JPEG file; raises `InputError` for other content."""
         self.store.put(name, self._read(io.BytesIO(content), FORMATS, name))
 
     def check_name(self, model_input: ModelInput) -> None:
@@ -284,7 +285,7 @@ class ImageProcessor:
             raise InputError(f"image {name!r} was not uploaded: choose a file, PNG or JPEG")
 
     def colours(self, tensor: Tensor) -> np.ndarray:
-        """Return normalized pixels (1, 3, height, width) as colours (height, width, 3), uint8."""
+        """Return normalized pixels (1, 3, height, width) as colors (height, width, 3), uint8."""
         values = tensor[0].float().permute(1, 2, 0).cpu().numpy() * np.array(self.deviation) + np.array(self.mean)
         pixels: np.ndarray = np.rint(values.clip(0, 1) * 255).astype(np.uint8)
         return pixels
@@ -323,7 +324,7 @@ def load_image_processor(config: Any, folder: Path | None = None) -> ImageProces
 
 
 def as_pair(size: Any) -> tuple[int, int]:
-    """Return height and width from one number or a pair; configs contain either.
+    """Return height and width from one number or a pair of numbers, as configs contain both forms.
 
     >>> as_pair(224), as_pair([32, 64])
     ((224, 224), (32, 64))

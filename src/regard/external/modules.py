@@ -1,7 +1,6 @@
-"""Find the PyTorch module of a model: inside wrappers (PEFT, `DataParallel`, `torch.compile`), with offloaded
-weights.
+"""Find the PyTorch module of a model inside wrappers (PEFT, `DataParallel`, `torch.compile`).
 
-Also: the number of parameters, and a randomly initialized copy.
+This file also counts parameters, handles offloaded weights, and makes randomly initialized copies.
 """
 
 import copy
@@ -23,7 +22,7 @@ TRANSFORMERS = "transformers.modeling_utils"
 def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, str | None]:
     """Return the module of a model, and the name pattern of modules through which its weights pass.
 
-    `model`: a module, a run, or the result of `look`. Raises `InputError` for anything else.
+    `model`: a module, a run, or the result of `look`. Raises `InputError` for any other value.
 
     >>> resolve_module(nn.Linear(1, 1), "blocks.*.attn_drop")
     (Linear(in_features=1, out_features=1, bias=True), 'blocks.*.attn_drop')
@@ -86,7 +85,7 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def find_base_model(model: nn.Module) -> nn.Module:
-    """Return the model under PEFT adapters, or the model itself without adapters."""
+    """Return the model inside PEFT adapters, or the model itself if it has no adapters."""
     if not is_peft_model(model):
         return model
     wrapper: Any = model
@@ -95,7 +94,7 @@ def find_base_model(model: nn.Module) -> nn.Module:
 
 
 def prompt_length(modules: Iterable[Any]) -> int:
-    """Return the number of learned steps that PEFT puts before every input (prefix or prompt tuning)."""
+    """Return the number of learned steps that PEFT adds before every input (prefix or prompt tuning)."""
     for module in filter(is_peft_model, modules):
         config: Any = getattr(module, "active_peft_config", None)
         if getattr(config, "is_prompt_learning", False):
@@ -146,7 +145,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def random_init(model: nn.Module, seed: int) -> nn.Module:
-    """Return a copy of a model with initial parameters, as a baseline without learning.
+    """Return a copy of a model with initial parameters, as an untrained baseline.
 
     If the class cannot draw initial parameters, the parameters of the model are shuffled.
     """

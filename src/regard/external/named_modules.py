@@ -1,7 +1,7 @@
 """Capture weights in the inputs and outputs of modules that the user names, such as the dropout after a softmax.
 
-Inputs or outputs whose rows sum to one over the keys are recorded. Inputs have priority, because dropout changes
-the outputs.
+Inputs or outputs whose rows sum to one over the keys are recorded. Inputs take precedence, because dropout
+changes the outputs.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from regard.external.torch_attention import self_attention_kind
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether the user gave a name pattern of modules."""
+    """Return whether the user passed a name pattern of modules."""
     return session.modules is not None
 
 
@@ -79,7 +79,7 @@ class WeightsHook:
         return None
 
     def _split_heads(self, session: CaptureSession, layer: str, weights: Tensor) -> Tensor:
-        """Return weights as (B, H, Tq, Tk); warn if heads and samples cannot be told apart."""
+        """Return weights as (B, H, Tq, Tk); warn if heads and samples cannot be distinguished."""
         folding = self.foldings.find(layer, weights) if weights.dim() == 3 else None
         if folding is not None:
             return folding.unfold(weights)
@@ -101,7 +101,7 @@ class WeightsHook:
 
 
 def _unclear(layer: str, weights: Tensor) -> str:
-    return f"module {layer!r}: heads cannot be told from samples in weights {tuple(weights.shape)}"
+    return f"module {layer!r}: heads and samples cannot be distinguished in weights {tuple(weights.shape)}"
 
 
 def _describe(weights: Tensor) -> AttentionCall:

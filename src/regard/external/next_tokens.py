@@ -2,9 +2,9 @@
 
     p_i = softmax(logits / temperature)_i
 
-top-k keeps the k likeliest tokens (Fan et al. 2018, section 5.1). top-p keeps the smallest number of likeliest
-tokens with at least the probability p together (Holtzman et al. 2020, section 3.1). The probabilities of the
-kept tokens are divided by their sum.
+Top-k sampling keeps the k likeliest tokens (Fan et al. 2018, section 5.1). Top-p sampling keeps the smallest
+set of likeliest tokens whose total probability is at least p (Holtzman et al. 2020, section 3.1). The
+probabilities of the kept tokens are divided by their sum.
 """
 
 import math
@@ -34,15 +34,15 @@ class NextToken:
     token: str
     """Its label."""
     probability: float
-    """After temperature, top-k and top-p."""
+    """Probability after temperature, top-k and top-p."""
     logit: float
-    """As the model returns it."""
+    """Logit as the model returns it."""
     original: float | None = None
     """The probability without the active interventions; None if there are none."""
     text: str | None = None
-    """The input with the token written; None if the token is no text, as a part of a character."""
+    """The input with the token added; None if the token is not a text, such as a part of a character."""
     same_tokens: bool = True
-    """Whether the tokenizer splits `text` into the same tokens and this one."""
+    """Whether the tokenizer splits `text` into the tokens of the input and this token."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -59,13 +59,13 @@ class NextTokens(Result):
     kept: int
     """Number of tokens that top-k and top-p keep."""
     kept_share: float
-    """Their probability together before renormalisation."""
+    """Total probability of these tokens before renormalization."""
     interventions: tuple[str, ...] = ()
     drawn: NextToken | None = None
     """The token drawn with `seed`."""
 
     def summary(self) -> str:
-        """Return the likeliest token, in one line."""
+        """Return the likeliest token in one line."""
         return f"{self.tokens[0].token!r} at position {self.position}: {self.tokens[0].probability:.1%}"
 
     def table(self) -> Table:
@@ -104,7 +104,7 @@ class TokenInput:
         return logits[0, -len(self.ids) :].float()  # learned steps before the text predict nothing of it
 
     def position(self, position: int | None) -> int:
-        """Return a position from 0; None: the last token, or the first mask. Raises `InputError`."""
+        """Return a position counted from 0; None: the last token, or the first mask. Raises `InputError`."""
         count = len(self.ids)
         if position is not None:
             check_range("position", position, -count, count - 1)
@@ -122,7 +122,7 @@ def read_tokens(subject: object, text: Any) -> TokenInput:
     kind = prediction_kind(subject)
     if kind is None or not isinstance(subject, ExternalModel):
         what = shorten(str(getattr(subject, "name", subject)))
-        raise InputError(f"{what} is no causal or masked language model: give one that look() returns")
+        raise InputError(f"{what} is not a causal or masked language model: pass a language model from look()")
     if isinstance(text, ModelInput):
         text = text.value
     if not isinstance(text, str):
@@ -168,7 +168,7 @@ def next_tokens(
     >>> model = regard.look("gpt2-folder")    # doctest: +SKIP
     >>> print(regard.next_tokens(model, "The cat sat on the"))    # doctest: +SKIP
 
-    Raises `InputError` for a model that is no language model, and for values out of range.
+    Raises `InputError` for a model that is not a language model, and for values out of range.
     """
     tokens = read_tokens(subject, text)
     _check_options(count, temperature, top_k, top_p)
@@ -213,17 +213,20 @@ def next_tokens(
 def _check_options(count: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
     check_range("count", count, 1, 1000)
     if not (math.isfinite(temperature) and temperature > 0):
-        raise InputError(f"temperature={temperature} is not above 0: choose such as 0.7; 1 is the model's own")
+        raise InputError(
+            f"temperature={temperature} is not above 0: choose a value such as 0.7; 1 leaves the model unchanged"
+        )
     if top_k is not None:
         check_range("top_k", top_k, 1, 10**9)
     if top_p is not None and not 0 < top_p <= 1:
-        raise InputError(f"top_p={top_p} is no share: choose one above 0 and up to 1")
+        raise InputError(f"top_p={top_p} is not a probability: choose a value above 0 and at most 1")
 
 
 def token_probabilities(
     logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
 ) -> tuple[Tensor, int, float]:
-    """Return probabilities (V) with unlikely tokens at 0, the number of kept tokens, and their share before.
+    """Return probabilities (V) with unlikely tokens at 0, the number of kept tokens, and their total
+    probability.
 
     >>> probabilities, kept, share = token_probabilities(torch.tensor([0.5, 0.3, 0.2]).log(), top_p=0.6)
     >>> probabilities.tolist(), kept, round(share, 3)
@@ -240,7 +243,7 @@ def token_probabilities(
 
 
 def _write(tokens: TokenInput, position: int, token: int) -> tuple[str | None, bool]:
-    """Return the text with a token written: after the text, or in place of a mask; None if it cannot be."""
+    """Return the text with a token added at its end or in place of a mask; None if the token is not a text."""
     ids, subject = tokens.ids, tokens.subject
     if isinstance(subject.adapter, CausalLMAdapter):
         expected = [*ids[: position + 1], token]

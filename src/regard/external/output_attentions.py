@@ -1,13 +1,13 @@
 """Capture transformers models that compute attention in their own code, through the weights that they return.
 
 Inside the block the models run with `output_attentions`; the caller still receives only the outputs that it
-requested. The first module that returned a tensor of weights names its layer. These models do not return their
-masks: a key to which no head of a query gives weight counts as masked. A row whose keys are all masked has equal
-weights, because all its scores are the same. If those keys are padding, the row is recorded with zero weights and
-a mask that allows no key.
+requested. A tensor of weights gets the name of the first module that returned it. These models do not return
+their masks. A key is treated as masked for a query if its weight is zero in every head. A row whose keys are
+all masked has equal weights, because all its scores are equal. If the keys of this row are padding, the row is
+recorded with zero weights and a mask that allows no key.
 
 Longformer and LED (Beltagy et al. 2020) return the weights of a window and of a few global keys.
-`LongformerWindows` expands them into rows over all keys.
+`LongformerWindows` expands these weights into rows over all keys.
 """
 
 import inspect
@@ -29,20 +29,20 @@ from regard.external.torch_attention import self_attention_kind
 from regard.external.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
 
 ATTENTIONS = "attentions"
-"""Ending of the names of weights in a model's output."""
+"""Suffix of the names of weights in a model's output."""
 STATES = "hidden_states"
 EVEN = 1e-6
-"""Largest distance between the weights of a row whose scores are all the same: a few roundings of float32."""
+"""Largest difference between the weights of a row with equal scores: a few rounding errors of float32."""
 NEEDS_STATES = ("maskformer-swin",)
 """Model types that return weights only together with hidden states."""
 RETURN_SCORES = ("prophetnet", "squeezebert")
 """Model types that return scores before the softmax instead of weights."""
 GLOBAL = "is_index_global_attn"
-"""Argument of Longformer's layers, (B, T): which steps attend to all steps, and are attended by all."""
+"""Argument of Longformer's layers, (B, T): the steps that attend to all steps and to which all steps attend."""
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether any part of the model computes attention in its own code, and the session changes no
+    """Return whether any part of the model computes attention in its own code and the session changes no
     weights.
     """
     return not session.intervenes and any(map(_computes_attention, session.tracker.modules.values()))
@@ -98,16 +98,16 @@ class OutputAttentionsHook:
         self.session, self.depth = session, 0
         self.windows = LongformerWindows()
         self.requested: dict[str, Any] = {}
-        """Output options as the caller set them."""
+        """Output options of the caller."""
         self.inputs: dict[str, Any] = {}
         """Inputs of the outermost model, by the names of its parameters."""
         self.returned: dict[int, tuple[str, Tensor]] = {}
-        """By the address of a tensor: the innermost module that returned it, and the tensor."""
+        """By the address of a tensor: the innermost module that returned the tensor, and the tensor."""
         self.candidates: list[tuple[str, Tensor]] = []
-        """Tensors that can be weights, returned by layers with a softmax, with the layer."""
+        """Tensors that may be weights, with the layer that returned them; only layers with a softmax."""
 
     def begin(self, model: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        """Request the weights from the outermost model, in an output with named fields."""
+        """Request the weights from the outermost model, as fields of a named output."""
         self.depth += 1
         if self.depth > 1:
             return None
@@ -131,7 +131,7 @@ class OutputAttentionsHook:
         return args, kwargs | {name: True for name in self.requested if takes_all or name in parameters}
 
     def note_output(self, name: str, module: nn.Module, output: Any) -> None:
-        """Note the tensors that a module returns."""
+        """Store the tensors that a module returns."""
         if not self.depth:
             return
         values = output.values() if isinstance(output, dict) else output
@@ -194,9 +194,9 @@ class OutputAttentionsHook:
 
 
 def _check_weights(returned: Tensor, model: nn.Module, tracker: ForwardTracker, layer: str) -> Tensor | None:
-    """Return weights, also for a model that returns scores; None for other tensors.
+    """Return weights, converted from scores if the model returns scores; None for other tensors.
 
-    Returned scores do not include an intervention, so the changed weights take their place.
+    Returned scores do not include an intervention, so the changed weights replace them.
     """
     if getattr(model.config, "model_type", None) in RETURN_SCORES:
         known = layer in tracker.names.values()
@@ -210,8 +210,8 @@ def _check_weights(returned: Tensor, model: nn.Module, tracker: ForwardTracker, 
 
 
 def _split_streams(layer: str, weights: Tensor, count: int) -> Iterator[tuple[str, Tensor]]:
-    """Yield weights (B, H, Tq, Tk) with their name; for ProphetNet, yield the weights of each predicting stream,
-    from (B, N, H, Tq, Tk) or (B, H, N Tq, Tk).
+    """Yield weights (B, H, Tq, Tk) and their name; for ProphetNet, yield the weights of each of its N
+    prediction streams, from (B, N, H, Tq, Tk) or (B, H, N Tq, Tk).
     """
     if weights.dim() == 4:
         for number, stream in enumerate(weights.chunk(count, dim=2)):
@@ -240,7 +240,7 @@ def _flatten(value: Any) -> Iterator[Tensor]:
 
 
 def _without_fields(output: Any, ending: str) -> Any:
-    """Return a model's output without the fields whose names end with `ending`."""
+    """Return a model's output without the fields whose names end in `ending`."""
     fields = {
         key: _without_fields(value, ending) if hasattr(value, "to_tuple") else value
         for key, value in output.items()
@@ -250,7 +250,9 @@ def _without_fields(output: Any, ending: str) -> Any:
 
 
 def _padding(inputs: dict[str, Any], key: str, weights: Tensor) -> Tensor | None:
-    """Return which keys of weights (B, H, Tq, Tk) are padding, (B, Tk) bool; None without a padding mask."""
+    """Return a mask (B, Tk) of the keys of weights (B, H, Tq, Tk) that are padding; None without a padding
+    mask.
+    """
     if key.startswith("cross") and inputs.get("encoder_attention_mask") is not None:
         mask = inputs["encoder_attention_mask"]
     else:
@@ -261,9 +263,9 @@ def _padding(inputs: dict[str, Any], key: str, weights: Tensor) -> Tensor | None
 
 
 def _zero_even_rows(weights: Tensor, padding: Tensor) -> Tensor:
-    """Return weights (B, H, Tq, Tk) with zeros in rows that spread evenly over keys that include padding (B, Tk).
+    """Return weights (B, H, Tq, Tk) with zeros in uniform rows whose keys include padding (B, Tk).
 
-    A model returns evenly spread rows if all keys are masked.
+    A model returns uniform rows if all keys are masked.
     """
     on_padding = (weights * padding[:, None, None]).any(-1)
     if not on_padding.any():
@@ -301,12 +303,12 @@ class LongformerWindows:
         return hooks
 
     def _begin(self, name: str, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        """Note which steps are global."""
+        """Store the mask of the global steps."""
         del module, args
         self.global_steps[name] = kwargs[GLOBAL]
 
     def _end(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Note the weights of the global steps."""
+        """Store the weights of the global steps."""
         del module, args, kwargs
         self.global_rows.pop(name, None)
         if len(output) > 2:

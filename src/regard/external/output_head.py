@@ -19,13 +19,13 @@ from regard.external.shrinking import projection_width
 from regard.viz import Layer
 
 AGREEMENT = 1e-3
-"""Largest difference from the model's own logits, as a share of the largest one (of at least 1)."""
+"""Largest accepted difference from the model's own logits, as a fraction of the largest logit (at least 1)."""
 
 
 def head_projections(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.Module]:
-    """Return, by layer, the projection after its heads; layers whose projection is not known are left out.
+    """Return, by layer, the output projection of the heads; layers with an unknown projection are left out.
 
-    Its input (B, Tq, H Dv) holds the contexts of the heads side by side.
+    The input of the projection (B, Tq, H Dv) is the concatenation of the contexts of all heads.
     """
     modules = dict(model.named_modules())
     full_names = {short_name(name): name for name in modules}
@@ -62,12 +62,12 @@ class BlockStates:
     names: list[str] = field(default_factory=list)
     """`embeddings`, and the name of each block."""
     states: list[Tensor] = field(default_factory=list)
-    """(T, D) before the first block, and after each block."""
+    """States (T, D) before the first block, and after each block."""
     after: list[tuple[str, nn.Module]] = field(default_factory=list)
-    """Modules that ran after the last block, without those inside others: final norm and unembedding."""
+    """Outermost modules that ran after the last block: final norm and unembedding."""
 
     def apply_head(self, states: Tensor) -> Tensor:
-        """Return the logits (T, V) that the modules after the last block give for states (T, D)."""
+        """Return the logits (T, V) that the modules after the last block compute from states (T, D)."""
         for _, module in self.after:
             output = module(states.unsqueeze(0))
             states = (output if isinstance(output, Tensor) else output[0])[0]
@@ -78,7 +78,7 @@ class BlockStates:
 def read_blocks(tokens: TokenInput) -> BlockStates:
     """Run a language model; return the states of its blocks and its output head.
 
-    Raises `InputError` if the modules after the last block do not give the model's logits.
+    Raises `InputError` if the modules after the last block do not compute the model's logits.
     """
     model, kind = tokens.subject.model, type(tokens.subject.model).__name__
     result = BlockStates()
@@ -91,7 +91,7 @@ def read_blocks(tokens: TokenInput) -> BlockStates:
         largest = float((actual - expected).abs().max())
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
         names = ", ".join(name for name, _ in result.after) or "no module"
-        raise InputError(f"{kind} runs {names} after its blocks, which is no known output head") from error
+        raise InputError(f"{kind} runs {names} after its blocks, which is not a known output head") from error
     if not largest <= AGREEMENT * max(1.0, float(expected.abs().max())):
         raise InputError(
             f"{kind} changes its logits after final norm and unembedding (by up to {largest:.3g}): its layers"

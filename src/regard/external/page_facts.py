@@ -6,7 +6,9 @@ from regard.external.model_input import input_name
 
 
 def page_facts(subject: Any) -> dict[str, Any]:
-    """Return the facts of `Subject.about` about an `ExternalModel`, and the inputs with which its page begins."""
+    """Return the facts that `Subject.about` returns for an `ExternalModel`, and the first inputs of its
+    page.
+    """
     own = [input_name(subject.inputs, number) for number in range(len(subject.inputs))]
     return {
         "task": subject.name,

@@ -1,16 +1,17 @@
-"""Activation patching (Vig et al. 2020, section 3; Meng et al. 2022, section 2.1): find the heads and layers that
-make a model prefer one of two answers.
+"""Activation patching (Vig et al. 2020, section 3; Meng et al. 2022, section 2.1).
+
+Patching finds the heads and layers that make a model prefer one of two answers.
 
     result = regard.patch(subject, "The doctor said he", "The nurse said he", answers=("doctor", "nurse"))
 
-The model runs on a clean input and on a corrupted one. Then it runs on the corrupted input again, with the
-context of a single head (or of all heads of a layer) replaced by that of the clean run:
+The model runs on a clean input and on a corrupted input. In a third run, on the corrupted input, the context of
+one head (or of all heads of a layer) is replaced by the context from the clean run:
 
     effect = (difference patched - difference corrupted) / (difference clean - difference corrupted)
 
-The effect is 0 if the head restores nothing, and 1 if it restores the whole difference. The difference is that of
-the logits of two answers at the last step. The patch replaces the context of a head, before the output
-projection.
+`difference` is the logit difference of two answers at the last step. The effect is 0 if the head restores
+nothing, and 1 if the head restores the whole difference. The patch replaces the context of a head before the
+output projection.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,14 +45,14 @@ MIN_DIFFERENCE = 1e-6
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PatchingResult(Result):
-    """The effect of each head and each layer: its share of the difference between two inputs."""
+    """The effect of each head and each layer, as a fraction of the logit difference between two inputs."""
 
     clean: str
     corrupted: str
     answers: tuple[str, str]
-    """The token for the clean input, and the one for the corrupted input."""
+    """The answer tokens for the clean and the corrupted input."""
     difference_clean: float
-    """Logit of the first answer minus that of the second, for the clean input."""
+    """Logit of the first answer minus the logit of the second answer, for the clean input."""
     difference_corrupted: float
     heads: dict[str, list[float]]
     """By layer: the effect of patching each head alone."""
@@ -63,14 +64,14 @@ class PatchingResult(Result):
         value, layer, head = max(
             (value, layer, head) for layer, values in self.heads.items() for head, value in enumerate(values)
         )
-        return f"{layer} head {head} restores most, {value:.1%} of the difference"
+        return f"{layer} head {head} restores the most, {value:.1%} of the difference"
 
     def table(self) -> Table:
         """Return a table with a row for each layer."""
         most = max(map(len, self.heads.values()))
         table = Table("layer", *(f"head {head}" for head in range(most)), "all heads", box=None, pad_edge=False)
         first, second = self.answers
-        table.title = f"Share of the difference {first!r} - {second!r} that is restored"
+        table.title = f"Restored fraction of the difference {first!r} - {second!r}"
         table.title_justify = "left"
         for layer, values in self.heads.items():
             blank = [""] * (most - len(values))
@@ -84,7 +85,7 @@ class PatchingResult(Result):
         path = Path(path)
         check_extension(path, PICTURES)
         first, second = self.answers
-        title = f"{self.clean!r} patched into {self.corrupted!r}: share of {first!r} - {second!r} restored"
+        title = f"{self.clean!r} patched into {self.corrupted!r}: restored fraction of {first!r} - {second!r}"
         write_file(path, draw_head_table(self.heads, title, path.suffix.lower()[1:]))
         return path
 
@@ -102,12 +103,12 @@ def patch(
     `clean`, `corrupted`: inputs with the same number of tokens. `answers`: two texts, whose first tokens' logits
     are compared at the last step (None: the model's answers to the inputs). `metric`: a function of the logits
     (T, C), or of the first tensor (T, ...) that a custom model returns, instead of the logit difference. Raises
-    `InputError` for inputs of different lengths, if both runs give the same answer, or if the heads of the model
-    cannot be separated.
+    `InputError` if the inputs have different lengths, if both runs give the same answer, or if the heads of the
+    model cannot be separated.
     """
     _check_arguments(subject, answers)
     if not isinstance(subject.adapter, CausalLMAdapter | Seq2SeqAdapter) and metric is None:
-        raise InputError(f"{subject.name} has no answers whose logits could be compared: give metric=")
+        raise InputError(f"{subject.name} has no answers whose logits could be compared: pass metric=")
     runs = [_arguments(subject, value) for value in (clean, corrupted)]
     _check_lengths(runs)
     contexts = find_contexts(subject.model, subject.layers)
@@ -162,7 +163,7 @@ def _check_arguments(subject: object, answers: object) -> None:
     texts = answers if isinstance(answers, tuple | list) else [answers]
     if answers is not None and (len(texts) != 2 or not all(isinstance(text, str) for text in texts)):
         raise InputError(
-            f"answers={shorten(str(answers))} are not two texts: give two, as in ('doctor', 'nurse')"
+            f"answers={shorten(str(answers))} are not two texts: pass two texts, as in ('doctor', 'nurse')"
         )
 
 
@@ -180,7 +181,7 @@ def _check_lengths(runs: Sequence[Any]) -> None:
     ]
     if shapes[0] != shapes[1]:
         counts = " and ".join(str(sizes[0][-1]) for sizes in shapes)
-        raise InputError(f"inputs have {counts} tokens: give two inputs with the same number")
+        raise InputError(f"inputs have {counts} tokens: pass two inputs with the same number of tokens")
 
 
 def _logits(subject: ExternalModel, arguments: Any) -> Tensor:
@@ -196,18 +197,18 @@ def _logits(subject: ExternalModel, arguments: Any) -> Tensor:
 def _answer_tokens(
     subject: ExternalModel, answers: tuple[str, str] | None, logits: Sequence[Tensor]
 ) -> tuple[int, int]:
-    """Return the compared tokens: the first ones of two texts, or the most likely one for each input."""
+    """Return the compared tokens: the first token of each text, or the most likely token for each input."""
     if answers is None:
         return int(logits[0][-1].argmax()), int(logits[1][-1].argmax())
     texts = getattr(subject.adapter, "texts", None)
     if texts is None:
-        raise InputError(f"{subject.name} has no tokenizer for answers: give metric=")
+        raise InputError(f"{subject.name} has no tokenizer for answers: pass metric=")
     first, second = (_first_token(texts, text) for text in answers)
     return first, second
 
 
 def _first_token(texts: Any, text: str) -> int:
-    """Return the first token of a text that is not special."""
+    """Return the first token of a text that is not a special token."""
     ids = texts.target_ids(text)
     if not ids:
         raise InputError(f"answer {text!r} has no token: give another answer")
@@ -215,7 +216,7 @@ def _first_token(texts: Any, text: str) -> int:
 
 
 class HeadContexts:
-    """The contexts of a layer's heads side by side, before the output projection.
+    """The concatenated contexts of a layer's heads, before the output projection.
 
     `is_torch`: whether the layer is a `nn.MultiheadAttention`, which never calls its output projection as a
     module.
@@ -226,7 +227,7 @@ class HeadContexts:
 
     @contextmanager
     def replace(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-        """Replace all contexts (B, Tq, H Dv) of a call by the result of `change` inside the block."""
+        """Replace all contexts (B, Tq, H Dv) of a call with the result of `change` inside the block."""
         if self.is_torch:
             with _identity_projection(self.projection) as project:
                 handle = self.projection.register_forward_hook(
@@ -240,7 +241,7 @@ class HeadContexts:
             yield
 
     def insert(self, clean: Tensor, heads: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        """Return a change that inserts the contexts of some heads from the clean run."""
+        """Return a function that inserts the contexts of some heads from the clean run."""
 
         def change(states: Tensor) -> Tensor:
             patched = states.unflatten(-1, (self.heads, -1)).clone()
@@ -267,8 +268,8 @@ def find_contexts(model: nn.Module, layers: Sequence[Layer]) -> dict[str, HeadCo
 
 @contextmanager
 def _identity_projection(layer: Any) -> Iterator[nn.Module]:
-    """Replace the output projection of a `nn.MultiheadAttention` by an identity, so that the layer returns its
-    contexts; yields the real projection.
+    """Replace the output projection of a `nn.MultiheadAttention` with an identity, so that the layer returns
+    its contexts; yields the real projection.
     """
     projection = layer.out_proj
     identity = nn.Linear(projection.in_features, projection.in_features).to(projection.weight)

@@ -3,8 +3,8 @@
     with regard.record(model) as records:
         model(inputs)
 
-Read this module first. Several mechanisms capture weights, and all of them report to one `CaptureSession`.
-If two mechanisms see the same call, the mechanism with the lower priority number captures it.
+Read this module first. Several mechanisms capture weights, and all of them use one `CaptureSession`.
+If two mechanisms could capture the same call, the mechanism with the lower priority number captures it.
 
     priority  mechanism            which models                      why
     1         Regard's own hooks   Regard's attention layers         they hand over exact weights
@@ -49,26 +49,26 @@ MIXER = re.compile(
     r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"
     r"|Retention|mLSTMLayer)(V?[0-9]+)?$"
 )
-"""Endings of class names whose modules mix the steps of a sequence."""
+"""Suffixes of class names whose modules mix the steps of a sequence."""
 SOFTMAX = re.compile(r"softmax|scaled_dot_product|multi_head_attention|attention_forward|flex_attention", re.I)
 NO_SOFTMAX = "without softmax attention"
 HIDDEN_WEIGHTS = "with weights that no hook sees: with modules=, name the module through which the weights pass"
 
 
 class Mechanism(Protocol):
-    """The interface of a capture mechanism. The modules in `MECHANISMS` implement it."""
+    """The interface of a capture mechanism, implemented by the modules in `MECHANISMS`."""
 
     def applies(self, session: CaptureSession) -> bool:
         """Return whether the session's model needs the mechanism."""
 
     def capture(self, session: CaptureSession) -> AbstractContextManager[set[str]]:
-        """Report calls to the session inside the block; yields the names of known attention layers."""
+        """Pass calls to the session inside the block; yields the names of known attention layers."""
 
 
 SELECTIVE: tuple[Mechanism, ...] = (output_attentions, named_modules, torch_calls)
 """Mechanisms that track every module of the model."""
-# Hooks run in the order of registration: output_attentions reads an output before generation ends the pass.
-# torch_calls leaves out the modules that named_modules captures.
+# Hooks run in the order of registration, so `output_attentions` reads an output before `generation` ends the
+# pass. `torch_calls` skips the modules that `named_modules` captures.
 MECHANISMS: tuple[Mechanism, ...] = (
     attention_interface,
     output_attentions,
@@ -93,19 +93,20 @@ def record(
 ) -> Iterator[Records]:
     """Record the attention of any model; yields a mapping from layer name to `Record`.
 
-    The mapping fills as the model runs. A new pass replaces the records of its layers. A pass that continues the
-    same sequences (generation with a cache, including beam search) extends the records; in a beam search each row
-    belongs to the returned hypothesis. A layer that runs several times in a pass is `name`, `name#1`, ...
+    Records are added to the mapping while the model runs. A new pass replaces the records of its layers. A pass
+    that continues the same sequences (generation with a cache, including beam search) extends the records; in a
+    beam search each row belongs to the returned hypothesis. A layer that runs several times in a pass is
+    `name`, `name#1`, ...
 
-    `model`: a module, a run, or the result of `regard.look`. `layers`, `heads` and `rows` (query steps) select
-    what is computed: a few rows of a long input cost little. `inside`: also keep queries, keys, values, scores
-    and contexts of Regard's own layers, in `Record.inside`. `modules`: name pattern of modules, such as
-    `blocks.*.attn_drop`, through which otherwise invisible weights pass. `tokenizer`: a tokenizer that labels the
-    steps of each layer of a transformers model with their tokens. `query_labels`,
-    `key_labels`: labels of the queries and keys in every record.
+    `model`: a module, a run, or the result of `regard.look`. `layers`, `heads` and `rows` (query steps) limit
+    the computation: a few rows of a long input need little time. `inside`: also store queries, keys, values,
+    scores and contexts of Regard's own layers, in `Record.inside`. `modules`: name pattern of modules, such as
+    `blocks.*.attn_drop`, through which weights pass that Regard cannot find. `tokenizer`: a tokenizer that
+    labels the steps of each layer of a transformers model with their tokens. `query_labels`, `key_labels`:
+    labels of the queries and keys in every record.
 
-    The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. Warns of
-    each layer whose weights times values differ from its output, and if the model ran and nothing was recorded.
+    The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. Warns
+    about each layer whose weights times values differ from its output, and if the model ran without a record.
     Only passes in the recording thread are recorded. Raises `InputError` for an unknown layer or module, and,
     while the model runs, for a head or row out of range.
 
@@ -153,11 +154,11 @@ def intervene(
         with regard.intervene(model, "encoder.layer.0.attention.self", heads=[2], to="uniform"):
             model(inputs)
 
-    `model`: a module, a run, or the result of `regard.look`. `layer`: the name of the layer as in records;
-    `.layers` may be left out. `to`: "off", "uniform", or, with `query` and `key`, the weight (0 to 1) of that
-    query on that key; the other weights of the row keep their proportions. The change applies to every input of a
-    batch and every hypothesis of a search. In generation with a cache, `query` is the step in the whole sequence.
-    `modules`: as in `record`; `layer` is then one of the matching modules.
+    `model`: a module, a run, or the result of `regard.look`. `layer`: the name of the layer in records;
+    `.layers` may be omitted. `to`: "off", "uniform", or the weight (0 to 1) of `query` on `key`; the other
+    weights of the row keep their proportions. The change applies to every input of a batch and every hypothesis
+    of a search. If a generation uses a cache, `query` is the step in the whole sequence. `modules`: as in
+    `record`; `layer` is then one of the matching modules.
 
     Records show the changed weights, in any nesting order of the blocks. Gradients flow as usual. Raises
     `InputError` for an unknown layer, and, while the model runs, for a head or step out of range. Warns if the
@@ -183,8 +184,8 @@ def intervene(
         yield
     if tracker.ran and not session.applied:
         warnings.warn(
-            f"{type(model).__name__} ran without attention in {layer}, so nothing was changed: record the model "
-            f"to list its attention layers",
+            f"{type(model).__name__} computed no attention in {layer}, so nothing was changed: record the "
+            f"model to list its attention layers",
             stacklevel=3,
         )
 
@@ -195,7 +196,8 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
     known attention layers.
     """
     modules = session.tracker.modules.values()
-    # Tracking every module costs time. If only the interface captures, its layers and their parents are enough.
+    # Tracking every module costs time. If only `attention_interface` is installed, tracking its layers and
+    # their parents is enough.
     mechanisms = [mechanism for mechanism in MECHANISMS if mechanism.applies(session)]
     track_all = any(mechanism in SELECTIVE for mechanism in mechanisms)
     attending = (module for module in modules if uses_interface(module) or is_sequence_mixer(module))
@@ -210,7 +212,9 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 
 @contextmanager
 def recorded_path(model: nn.Module) -> Iterator[None]:
-    """Make the model use the code path of a recording inside the block, where submodules call their hooks."""
+    """Make the model use the code path of a recording inside the block; on this path submodules call their
+    hooks.
+    """
     with capture(CaptureSession(Recorder(), ForwardTracker(model), layers=())):
         yield
 
@@ -223,7 +227,7 @@ def regard_layers(tracker: ForwardTracker) -> dict[str, AttentionLayer]:
 def check_layer_list(layers: Collection[str] | None) -> None:
     """Raise `InputError` for a single name instead of a list of names."""
     if isinstance(layers, str):
-        raise InputError(f"layers is the text {layers!r}: give a list of names, [{layers!r}]")
+        raise InputError(f"layers is the text {layers!r}: pass a list of names, [{layers!r}]")
 
 
 def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely: set[str]) -> None:
@@ -237,8 +241,8 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
 
 def is_sequence_mixer(module: nn.Module) -> bool:
     """Return whether a module mixes the steps of a sequence, judged by the name of its class."""
-    # Decide by the class name, because the code does not show it: linear attention consists of products and sums,
-    # like any other layer.
+    # Only the class name shows it: the code of linear attention consists of products and sums, like any other
+    # layer.
     cls = type(module)
     return MIXER.search(cls.__name__) is not None and not cls.__module__.startswith(("torch.", "regard."))
 
@@ -246,9 +250,9 @@ def is_sequence_mixer(module: nn.Module) -> bool:
 def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> dict[str, str]:
     """Return the layers that ran and were not recorded: by name, the class and the reason.
 
-    `recorded`: names of records. A layer inside a recorded one, or around one, counts as recorded. Two kinds of
-    layers are not recorded: layers without a softmax (Mamba, gated delta rules, short convolutions, linear
-    attention), and attention layers whose weights no hook sees.
+    `recorded`: names of records. A layer that contains a recorded layer, or is part of a recorded layer, counts
+    as recorded. Two kinds of layers are not recorded: layers without a softmax (Mamba, gated delta rules, short
+    convolutions, linear attention), and attention layers whose weights no hook receives.
     """
     names = {name.split("#")[0].rpartition(".stream")[0] or name.split("#")[0] for name in recorded}
     if not names <= session.tracker.modules.keys():  # the model returned weights without naming the layer
@@ -278,7 +282,9 @@ def _inherited_names(cls: Any) -> set[str]:
 
 
 def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded: Collection[str]) -> None:
-    """Warn if a model ran and no requested layer was recorded, or if it has attention that hooks cannot see."""
+    """Warn if the model ran and no requested layer was recorded, or if hooks cannot capture some of its
+    attention.
+    """
     if session.layers is not None and not session.layers:
         return
     if not session.tracker.ran or _warn_of_invisible_attention(session, recorded) or recorded:
@@ -298,7 +304,9 @@ def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded
 
 
 def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[str]) -> bool:
-    """Warn of unrecorded modules whose attention hooks cannot see; returns whether there are any."""
+    """Warn about unrecorded modules whose attention hooks cannot capture; returns whether such modules
+    exist.
+    """
     warned = False
     for name, module in session.tracker.modules.items():
         cause = _invisible_attention(module)
@@ -309,7 +317,9 @@ def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[s
 
 
 def _invisible_attention(module: Any) -> str:
-    """Return the kind of attention of a module that hooks cannot see, with the remedy; "" for other modules."""
+    """Return the kind of attention that hooks cannot capture in a module, with the remedy; "" for other
+    modules.
+    """
     if isinstance(module, torch.jit.ScriptModule):
         if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
             return "compiled TorchScript code, which cannot be recorded: record the original module"

@@ -16,7 +16,7 @@ KEYS = ("k_proj", "key", "k_lin", "k", "key_proj")
 VALUES = ("v_proj", "value", "v_lin", "v", "value_proj")
 OUTPUTS = ("o_proj", "out_proj", "out_lin", "o", "dense", "output.dense", "c_proj", "output")
 FUSED = "c_attn"
-"""Names of projections that hold queries, keys and values side by side, in this order, as in GPT-2."""
+"""Names of projections that compute queries, keys and values at once, in this order, as in GPT-2."""
 HEAD_COUNTS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads")
 GROUP_COUNTS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads")
 WIDTHS = ("all_head_size", "inner_dim", "embed_dim", "split_size")
@@ -47,7 +47,7 @@ def projection_width(projection: nn.Module, side: int) -> int:
 
 
 def shrink(layer: nn.Module, output: nn.Module, heads: int, kept: Sequence[int]) -> None:
-    """Keep only some of the `heads` heads of a layer; `output`: the output projection.
+    """Keep only the `kept` heads of the `heads` heads of a layer; `output`: the output projection.
 
     Heads that share keys must be kept or removed together.
     """
@@ -95,7 +95,7 @@ def _keep(projection: Any, parts: Sequence[int], width: int, side: int) -> None:
 
 
 def give_own_biases(model: nn.Module) -> None:
-    """Let each layer of T5 compute its own position biases, so that each may have its own heads.
+    """Let each layer of T5 compute its own position biases, so that layers may have different heads.
 
     T5 computes position biases in the first layer only, and passes them to the other layers. The outputs of the
     model do not change.

@@ -2,8 +2,8 @@
 
 The tokens that a layer reads follow from the inputs of the enclosing model, not from the layer's name.
 
-Tokenizers mark the pieces of words in different ways (`▁`, `Ġ` of byte-level BPE, `##`, `</w>`). Labels use one
-mark: a label that begins a word begins with `▁`.
+Tokenizers mark the pieces of words in different ways (`▁`, `Ġ` of byte-level BPE, `##`, `</w>`). Labels use a
+single mark: the label of a piece that begins a word begins with `▁`.
 """
 
 from functools import cached_property
@@ -20,18 +20,18 @@ NEXT = "<next>"
 """Label of a step at which a model without logits would write an unknown token."""
 UNKNOWN = -1
 Labels = list[list[str]]
-"""Labels of each input of a batch."""
+"""Labels for each input of a batch."""
 
 
 class TokenLabeler:
-    """Labels for token ids, from a tokenizer of transformers or of tokenizers."""
+    """Labels for token ids, from a tokenizer of transformers or of the tokenizers package."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
 
     @cached_property
     def mark(self) -> str:
-        """The most frequent mark of pieces in the vocabulary; empty if no piece has a mark."""
+        """The most frequent word mark in the vocabulary; empty if no piece has a mark."""
         counts = dict.fromkeys((WORD_START, BYTE_LEVEL, CONTINUATION, WORD_END), 0)
         for token in self.tokenizer.get_vocab():
             for mark in (WORD_START, BYTE_LEVEL, CONTINUATION):
@@ -111,7 +111,7 @@ def is_inside(name: str, model: str) -> bool:
 
 
 def _padding_mask(mask: Any, count: int, start: int) -> Tensor | None:
-    """Return which of `count` tokens are not padding, (B, T) bool; None if the mask does not show it.
+    """Return which of `count` tokens are not padding, (B, T) bool; None if the mask does not show the padding.
 
     `mask` may have a row for each query, or be a dict by kind of layer, as generation builds for a static cache.
     In later steps such masks do not show the padding, because their window moves.
@@ -124,11 +124,11 @@ def _padding_mask(mask: Any, count: int, start: int) -> Tensor | None:
 
 
 class TokenLabels:
-    """The tokens that each inner model reads and writes at each step, by its name.
+    """The tokens that each inner model reads and writes at each step, by model name.
 
-    The decoder of an encoder-decoder reads one token at each step and writes the next one. Rows of the decoder
-    are labelled with the written token: the next token of the sequence, or, at the last step, the label or the
-    most likely token.
+    The decoder of an encoder-decoder reads one token at each step and writes the next token. Rows of the
+    decoder are labeled with the written token: the next token of the sequence, or, at the last step, the label
+    or the most likely token.
     """
 
     def __init__(self, labeler: TokenLabeler | None, prompt_steps: int = 0) -> None:
@@ -136,13 +136,13 @@ class TokenLabels:
         self.prompt = [f"<prompt {step}>" for step in range(prompt_steps)]
         """Labels of the learned steps before each input (prompt tuning)."""
         self.tokens: dict[str, Tensor] = {}
-        """(B, T), by the name of the model that reads them."""
+        """Tokens (B, T), by the name of the model that reads them."""
         self.present: dict[str, Tensor] = {}
-        """(B, T), which of the tokens are not padding."""
+        """(B, T) bool, True for tokens that are not padding."""
         self.kinds: dict[str, str | None] = {}
         """The kind of each recorded layer."""
         self.writers: set[str] = set()
-        """Models that write the token after each token that they read."""
+        """Models that write the next token after each token that they read."""
         self.targets: Tensor | None = None
         """(B, T), the target tokens, or -100 where there is no target."""
         self.likely: Tensor | None = None
@@ -188,9 +188,9 @@ class TokenLabels:
         self.likely = likely
 
     def add_result(self, sequences: Tensor, *, beams: bool) -> None:
-        """Add generated sequences (B, T).
+        """Store generated sequences (B, T).
 
-        With `beams`, the results replace the tokens that were read, because a beam search reorders its
+        If `beams` is given, the results replace the tokens that were read, because a beam search reorders its
         hypotheses.
         """
         for name in self.continued | self.writers:
@@ -207,7 +207,8 @@ class TokenLabels:
     def label_layer(
         self, layer: str, kind: str | None, queries: int, keys: int
     ) -> tuple[Labels | None, Labels | None, bool]:
-        """Return the labels of a layer's queries and keys, and whether the queries' are written tokens.
+        """Return the labels of a layer's queries and keys, and whether the labels of queries are written
+        tokens.
 
         Labels are None if no sequence of tokens has this length.
         """
@@ -226,7 +227,7 @@ class TokenLabels:
         return self._add_prompt(query_prompt, rows), self._add_prompt(key_prompt, columns), is_written
 
     def _writes(self, name: str) -> bool:
-        """Return whether a model is a decoder that writes next tokens: a causal model that also attends to
+        """Return whether a model is a decoder that writes next tokens, a causal model that also attends to
         another sequence.
         """
         kinds = {kind for layer, kind in self.kinds.items() if is_inside(layer, name)}

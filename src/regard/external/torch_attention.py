@@ -26,23 +26,23 @@ from regard.external.capture_session import (
 )
 
 MASKED = -9000.0
-"""A bias up to this value masks a score. Models add -inf, the least number, or -10000."""
+"""A bias up to this value masks a score. Models add -inf, the smallest number of the dtype, or -10000."""
 MASKED_PER_HEAD = -50.0
 """The largest masking value of a bias that differs by head: Swin adds -100 to a learned bias, and exp(-50) is
 below rounding.
 """
 FORBIDDEN = torch.finfo(torch.float32).min / 4
-"""The float32 bias that masks a score; the sum of two such biases is finite."""
+"""The float32 bias that masks a score; the sum of two such biases remains finite."""
 FORWARD = inspect.signature(F.multi_head_attention_forward)
 POSITIONAL = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 """Positional parameters of `F.scaled_dot_product_attention`."""
 
 Requests = Sequence[tuple[CaptureSession, str]]
-"""The sessions that record a call, with the name of the call in each session."""
+"""The sessions that record a call, and the name of the call in each session."""
 
 
 def mask_from_bias(bias: Tensor) -> Tensor:
-    """Return a mask, True = may attend, from a mask or from a bias that is added to the scores.
+    """Return a mask, True = may attend, from a mask or from an additive bias.
 
     >>> mask_from_bias(torch.tensor([[0.0, -10000.0], [-1.5, 0.0]])).tolist()
     [[True, False], [True, True]]
@@ -89,7 +89,7 @@ class SDPACall:
             self.mask = _as_4d(mask.expand(*mask.shape[:-2], self.queries, self.key.shape[2]), self.lead)
 
     def context(self, weights: Tensor) -> Tensor:
-        """Return the context (..., Tq, Dv) of weights (B, H, Tq, Tk), with the dimensions of the call."""
+        """Return the context (..., Tq, Dv) for weights (B, H, Tq, Tk), with the dimensions of the call."""
         context = weights.to(self.value.dtype) @ self.value
         return context.reshape(*self.lead, self.queries, self.value.shape[-1])
 
@@ -109,8 +109,8 @@ class SDPACall:
             mask = steps <= torch.arange(self.queries, device=query.device)[rows].unsqueeze(-1)
         if mask is None:
             return scores.softmax(-1), None
-        # A finite number instead of -inf, so that a fully masked row does not become NaN in the forward or
-        # backward pass.
+        # Use a finite number instead of -inf, so that a fully masked row is not NaN in the forward or backward
+        # pass.
         allowed, least = mask_from_bias(mask), torch.finfo(scores.dtype).min / 4
         if mask.dtype == torch.bool:
             scores = scores.masked_fill(~mask, least)
@@ -178,9 +178,10 @@ def record_sdpa(requests: Requests, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _after_dropout(call: SDPACall, output: Tensor, random_state: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return weights and mask after the dropout that the kernel drew from a state of the CPU's generator.
+    """Return weights and mask after the dropout that the kernel drew from a state of the CPU generator.
 
-    Kernels that draw dropout differently are detected by their output; then the weights are those before dropout.
+    A kernel that draws dropout differently is detected by its output; the weights before dropout are then
+    returned.
     """
     weights, mask = call.weights(slice(None))
     with torch.random.fork_rng(devices=[]):
@@ -254,10 +255,12 @@ def _project(inputs: dict[str, Any]) -> SDPACall:
 
 
 def combine_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
-    """Return the masks of a PyTorch layer as one for SDPA, of `shape` (B, H, Tq, Tk) or broadcasting to it.
+    """Return the masks of a PyTorch layer as a single mask for SDPA, which broadcasts to `shape` (B, H, Tq,
+    Tk).
 
-    In the layer's masks True or a large negative number forbids. In the result True allows, or a number is added
-    to the scores. Keys that the layer itself appends come last, and every query may attend to them.
+    In the layer's masks, True or a large negative number hides a key. In the result, True allows attention, or
+    a number is added to the scores. Keys that the layer itself appends come last, and every query may attend to
+    them.
     """
     masks = []
     if padding is not None:
@@ -279,7 +282,7 @@ def combine_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[i
 
 
 def _project_context(weights: Tensor, inputs: dict[str, Any]) -> Tensor:
-    """Return the output (Tq, B, D) of a PyTorch layer for other weights (B, H, Tq, Tk)."""
+    """Return the output (Tq, B, D) of a PyTorch layer for changed weights (B, H, Tq, Tk)."""
     value = inputs["static_v"]
     if value is None:
         value = _project_values(inputs)
@@ -308,4 +311,4 @@ CAPTURED: dict[Any, Any] = {
     F.scaled_dot_product_attention: record_sdpa,
     F.multi_head_attention_forward: record_multi_head,
 }
-"""By function: its replacement during a recording."""
+"""Replacement of each function during a recording."""

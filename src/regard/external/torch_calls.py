@@ -1,15 +1,16 @@
 """Intercept the calls of PyTorch's attention functions and softmaxes in all modules.
 
-A `TorchFunctionMode` also sees functions that a module imported by name, which replacing `F.softmax` would miss.
+A `TorchFunctionMode` also intercepts functions that a module imported by name, which replacing `F.softmax`
+would miss.
 
 - Calls of SDPA and of `nn.MultiheadAttention`'s function are recorded under the name of the calling module (see
   `torch_attention`).
 - The result of a softmax in a layer that computes attention itself can be changed. Such layers are recorded by
   `output_attentions` or `named_modules`.
-- Without gradients, PyTorch's encoder layers take a fast path, one call that returns no weights. A recorded or
-  intervened pass takes the slow path instead. The two paths agree within rounding, with two exceptions that
-  `match_fast_path` corrects: `nn.TransformerEncoder` drops padded steps and returns zeros for them, and a row
-  that may attend to no key is NaN.
+- Without gradients, PyTorch's encoder layers take a fast path: a single call that returns no weights. A
+  recorded or intervened pass takes the slow path instead. The two paths agree within rounding, with two
+  exceptions that `match_fast_path` corrects: `nn.TransformerEncoder` drops padded steps and returns zeros for
+  them, and a row that may attend to no key is NaN.
 """
 
 import inspect
@@ -34,14 +35,16 @@ from regard.external.hooks import ThreadList
 from regard.external.torch_attention import CAPTURED, combine_masks, mask_from_bias
 
 LIBRARIES = ("torch.", "transformers.", "regard.")
-"""Prefixes of the names of modules that are not a user's code."""
+"""Prefixes of the names of modules that are not user code."""
 SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
 WINDOW_ATTRIBUTE = "one_sided_attn_window_size"
-"""Attribute of Longformer's layers, whose weights have heads after steps (see `output_attentions`)."""
+"""Attribute of Longformer's layers, whose weights have the head dimension after the steps (see
+`output_attentions`).
+"""
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether the model may call PyTorch's attention, judged by the code of its classes.
+    """Return whether the model may call PyTorch's attention functions, judged by the code of its classes.
 
     Intercepting every PyTorch call costs time. Regard's own models do not need interception, nor do transformers
     models whose source contains none of the function names and uses none of PyTorch's layers. Interventions
@@ -75,16 +78,16 @@ def _may_call(cls: Any) -> bool:
 
 
 class TorchCallMode(TorchFunctionMode):
-    """Sees every PyTorch call inside the block.
+    """Intercepts every PyTorch call inside the block.
 
-    If several modes are active, the first mode that sees a call handles it for all.
+    If several modes are active, the first mode that intercepts a call handles the call for all modes.
     """
 
     def __init__(self, session: CaptureSession) -> None:
         super().__init__()
         self.session, modules = session, session.tracker.modules
         self.own = {name for name, module in modules.items() if isinstance(module, AttentionLayer)}
-        """Regard's layers, which their own hooks record."""
+        """Regard's own layers, which other hooks record."""
         self.foldings = Foldings(session.tracker)
         """The layout of heads and samples in weights (N, Tq, Tk) of changed layers."""
         self.softmax_modules = {
@@ -92,9 +95,9 @@ class TorchCallMode(TorchFunctionMode):
             for name, module in modules.items()
             if self._changes(name) and not type(module).__module__.startswith(LIBRARIES)
         }
-        """Modules of the user's code whose softmax results are changed."""
+        """Modules of user code whose softmax results are changed."""
         self.changed: dict[int, Tensor] = {}
-        """The last changed weights, by id of a layer that computes its own softmax."""
+        """The most recently changed weights, by id of the layer that computes its own softmax."""
 
     def __enter__(self) -> "TorchCallMode":
         _modes.active.append(self)
@@ -148,7 +151,7 @@ class TorchCallMode(TorchFunctionMode):
 
     def change_softmax(self, weights: Tensor) -> Tensor:
         """Apply the intervention to the softmax of a layer that computes attention in its own code."""
-        # The softmax may be a module inside the layer: look at the two innermost running modules.
+        # The softmax may be a module inside the layer: check the two innermost running modules.
         running = self.session.tracker.running[:-3:-1]
         layer = next(filter(self._changes, running), None)
         if layer is None:
@@ -175,8 +178,8 @@ def last_changed_weights(layer: nn.Module) -> Tensor | None:
 def _change_softmax(mode: TorchCallMode, layer: str, module: nn.Module, weights: Tensor) -> Tensor:
     """Change weights in a layer's own layout: (B, H, Tq, Tk), (N, Tq, Tk), or with heads after the steps.
 
-    In (N, Tq, Tk), heads are folded into the batch. Raises `InputError` if a choice of heads cannot be told from
-    samples there.
+    In (N, Tq, Tk), heads are folded into the batch. Raises `InputError` if heads are selected and cannot be
+    distinguished from samples in this layout.
     """
 
     session = mode.session
@@ -187,12 +190,13 @@ def _change_softmax(mode: TorchCallMode, layer: str, module: nn.Module, weights:
 
     if weights.dim() == 3:
         folding, heads = mode.foldings.find(layer, weights), find_heads(module)
-        # In layers from transformers, the heads of a sample are neighbours.
+        # In layers from transformers, the heads of a sample are adjacent.
         if folding is None and heads and type(module).__module__.startswith("transformers."):
             folding = Folding(heads) if len(weights) % heads == 0 else None
         if folding is None and session.change.heads is not None:
             raise InputError(
-                f"{layer}: heads cannot be told from samples in weights {tuple(weights.shape)}: name a module"
+                f"{layer}: heads and samples cannot be distinguished in weights {tuple(weights.shape)}: name "
+                f"a module"
                 " where they are (B, H, Tq, Tk) with modules=, or leave out heads"
             )
         folding = folding or Folding(1)
@@ -227,7 +231,7 @@ def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
         yield
     finally:
         hook.remove()
-        # PyTorch 2.13 does not remove this entry, and would later behave as if there were global hooks.
+        # PyTorch 2.13 does not remove this entry, and would later act as if global hooks were registered.
         getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
 
 
@@ -259,7 +263,7 @@ class _FastPathOutput:
 
 
 def without_modes(function: Callable[[], Any]) -> Any:
-    """Call a function without any `TorchFunctionMode`: PyTorch's layers take their fast path only then.
+    """Call a function without a `TorchFunctionMode`: PyTorch's layers take their fast path only without a mode.
 
     `handle_torch_function` removes the innermost mode while that mode calls this function again.
     """
@@ -271,8 +275,8 @@ def without_modes(function: Callable[[], Any]) -> Any:
 def _zero_padded_steps(encoder: Any, inputs: dict[str, Any], output: Tensor) -> Tensor | None:
     """Return the output (B, T, D) of an encoder with zeros in the steps that its fast path drops.
 
-    A copy of the encoder without layers finds these steps: it decides like the encoder, and returns its input
-    with zeros in them.
+    A copy of the encoder without layers finds the dropped steps: the copy returns its input with zeros in these
+    steps.
     """
     if inputs.get("src_key_padding_mask") is None:
         return None
@@ -288,7 +292,7 @@ def _zero_padded_steps(encoder: Any, inputs: dict[str, Any], output: Tensor) -> 
 
 
 class _NoLayers(list[nn.Module]):
-    """A list of encoder layers whose first layer can be inspected, and which runs no layer."""
+    """A list of encoder layers whose first layer can be inspected, but which runs no layer."""
 
     def __iter__(self) -> Iterator[nn.Module]:
         return iter(())
@@ -296,7 +300,7 @@ class _NoLayers(list[nn.Module]):
 
 def _restore_masked_rows(module: Any, args: Any, kwargs: Any, inputs: dict[str, Any], output: Any) -> Any:
     """Return the output (B, T, D) of a layer, with the values that fully masked rows have without recording."""
-    # Run the layer a second time only if a row is fully masked.
+    # Run the layer again only if a row is fully masked.
     queries, keys, padding, mask = (inputs.get(name) for name in FAST_PATH_LAYERS[_forward_function(module)])
     attention = getattr(module, "self_attn", module)
     if queries is None or keys is None or queries.dim() != 3 or not attention.batch_first:

@@ -1,9 +1,9 @@
-"""Attention weights times the size of what they weigh (Kobayashi et al. 2020, equations 4 and 5).
+"""Attention weights times the norms of the transformed values (Kobayashi et al. 2020, equations 4 and 5).
 
     || a_ij f(x_j) || = a_ij || v_j W_O ||
 
-A key with a large weight adds little if its value is short. f is the value projection of a head, with its bias,
-followed by the head's part of the output projection, without bias.
+A key with a large weight adds little to the output if the norm of its value is small. The function f is the
+value projection of a head (with bias), followed by the head's part of the output projection (without bias).
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,9 +29,11 @@ from regard.result import Result
 from regard.viz import Subject
 
 FUSED_NAMES = (FUSED, "query_key_value", "qkv_proj", "qkv", "Wqkv")
-"""Projections of queries, keys and values at once."""
+"""Names of projections that compute queries, keys and values at once."""
 AGREEMENT = 1e-3
-"""Largest difference between weights times values and the contexts of a run, as a share of the largest."""
+"""Largest accepted difference between weights times values and the contexts of a run, as a fraction of the
+largest context.
+"""
 NOT_RECORDED = "its values are not recorded"
 
 
@@ -41,29 +43,29 @@ class WeightedValues(Result):
 
     input: str
     norms: dict[str, np.ndarray]
-    """By layer: (H, Tk), the norm of each key's value after the head's output projection."""
+    """By layer: (H, Tk), the norm of the value of each key after the head's output projection."""
     weighted: dict[str, np.ndarray]
     """By layer: (H, Tq, Tk), the attention weights times the norms."""
     left_out: dict[str, str]
     """Layers without values, with the reason."""
 
     def summary(self) -> str:
-        """Return the number of layers."""
+        """Return the numbers of layers in one line."""
         return f"{len(self.norms)} layers, {len(self.left_out)} left out"
 
 
 @torch.no_grad()
 def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
-    """Return the attention of each layer to an input, each weight times the norm of the value that it weighs.
+    """Return the attention of each layer for an input, with each weight multiplied by the norm of its value.
 
-    `subject`: a run, or what `look` returns. Values are checked: weights times values must be the contexts that
-    the model computes. Layers for which they are not are in `left_out`.
+    `subject`: a run, or a result of `look`. Values are checked: weights times values must equal the contexts
+    that the model computes. Layers that fail this check are in `left_out`.
 
     >>> model = regard.look("gpt2-folder")    # doctest: +SKIP
     >>> regard.weighted_values(model, "The cat sat").weighted["transformer.h.0.attn"].shape    # doctest: +SKIP
     (12, 3, 3)
 
-    Raises `InputError` for an input that the model cannot take.
+    Raises `InputError` for an input that the model rejects.
     """
     if isinstance(subject, ExternalModel):
         text, layers = _read_external(subject, input)
@@ -85,7 +87,7 @@ def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
 
 
 Norms = tuple[np.ndarray, Tensor | None]
-"""Weights (H, Tq, Tk) of a layer, and the norms (H, Tk) of its values; None if they are not known."""
+"""Weights (H, Tq, Tk) of a layer, and the norms (H, Tk) of its values; None if the norms are unknown."""
 
 
 def _read_own(weights: np.ndarray, layer: nn.Module, calls: Sequence[AttentionTrace]) -> Norms:
@@ -154,7 +156,7 @@ def _find_values(weights: Tensor, context: Tensor, fused: bool, output: Tensor) 
 
 
 def _possible_values(output: Tensor, fused: bool, heads: int, width: int) -> Iterator[Tensor]:
-    """Yield values (H, Tk, Dv) as the layouts of known models have them."""
+    """Yield values (H, Tk, Dv) in the layouts of known models."""
     if not fused:
         layouts = [output]
     else:  # GPT-2 and Phi-3: all queries, all keys, all values; GPT-NeoX: the three of each head

@@ -1,11 +1,11 @@
-"""Fast paths: code that gives the results of the plain modules in less time.
+"""Fast paths: code that computes the same results as the plain modules in less time.
 
-The plain path is complete, and easier to read: the modules of `attention` and `models`, autograd, PyTorch's
-optimizer, and a search through `Seq2Seq.step`. The docstring of each file here names the code that the file
-replaces, the gain with the source of the figure, and the conditions under which the file is not used.
+The plain code is complete and easier to read: the modules of `attention` and `models`, autograd, PyTorch's
+optimizer, and searches that call `Seq2Seq.step`. The docstring of each file in this package names the code that
+the file replaces, the gain with the source of the figure, and the conditions under which the file is not used.
 
-The environment variable `REGARD_REFERENCE=1` switches all fast paths off. This package imports nothing else of
-Regard: it works on the tensors and modules that it receives. Only this package calls private functions of
+The environment variable `REGARD_REFERENCE=1` disables all fast paths. This package imports no other package of
+Regard. Its functions receive tensors and modules as arguments. Only this package calls private functions of
 PyTorch.
 
 | file | replaces |
@@ -25,5 +25,5 @@ import os
 
 
 def enabled() -> bool:
-    """Return whether fast paths may be used; `REGARD_REFERENCE=1` switches them off."""
+    """Return whether fast paths are enabled; `REGARD_REFERENCE=1` disables them."""
     return os.environ.get("REGARD_REFERENCE", "") in ("", "0")

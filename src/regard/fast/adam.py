@@ -1,13 +1,12 @@
-"""Fused steps of Adam and of the moving average.
+"""Fused updates of Adam and of the moving average of parameters.
 
 Replaces `torch.optim.AdamW` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
-Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, 0.9 s of a training of Counting that
-  takes 1.2 s; for small models, the optimizer's other work takes half as long as the step itself
-  (docs/dev/benchmarks.md, "The primer's
-  tasks").
+Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, which takes 0.9 s of the 1.2 s of a
+  training run of Counting. For small models, the other operations of the optimizer take half as long as the
+  update itself (docs/dev/benchmarks.md, "The primer's tasks").
 The fast path is not used with `REGARD_REFERENCE=1`.
 
-The arithmetic is PyTorch's own fused kernel, so parameters are the same to the last bit as those of
+The update is computed by PyTorch's fused kernel, so the parameters are identical to those of
 `torch.optim.AdamW(fused=True)`.
 """
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 Moments = Mapping[str, Tensor]
-"""`step`, the number of steps; `mean` and `square`, the moments."""
+"""State of a parameter: `step`, the number of updates; `mean` and `square`, the moments."""
 
 
 @torch.no_grad()
@@ -31,7 +30,7 @@ def fused_adam_step(
     epsilon: float,
     weight_decay: float = 0.0,
 ) -> None:
-    """Update parameters and their first and second moments in place; `step` has been incremented already."""
+    """Update parameters and their first and second moments in place. `step` includes the current update."""
     torch._fused_adamw_(
         list(parameters),
         list(grads),
@@ -50,6 +49,5 @@ def fused_adam_step(
 
 
 def fused_lerp(averages: Sequence[Tensor], parameters: Sequence[Tensor], weight: float) -> None:
-    """Move averages towards parameters in place, by a share of their difference, as PyTorch's `swa_utils`
-    does."""
+    """Interpolate averages linearly towards parameters in place, as PyTorch's `swa_utils` does."""
     torch._foreach_lerp_(list(averages), list(parameters), weight)

@@ -1,16 +1,15 @@
 """Additive scores `v · tanh(q + k)` without a tensor of all pairs.
 
-Replaces `regard.attention.scores.pairwise_scores`, the equation in one line.
-Gain: `tanh` by a sigmoid takes a sixth of PyTorch's time
-  (docs/dev/benchmarks.md, "Recurrent encoder-decoders"). A
-  backward pass over 8 x 512 x 512 pairs of width 256 takes under 200 MiB instead of 2,000
-  (tests/fast/test_additive.py).
+Replaces `regard.attention.scores.pairwise_scores`.
+Gain: `tanh` computed from a sigmoid takes a sixth of the time of PyTorch's `tanh` (docs/dev/benchmarks.md,
+  "Recurrent encoder-decoders"). A backward pass over 8 x 512 x 512 pairs of width 256 takes less than 200 MiB
+  of memory instead of 2,000 MiB (tests/fast/test_additive.py).
 The fast path is not used in compiled code, or with `REGARD_REFERENCE=1`. Second derivatives are computed from
   the plain equation.
 
-A tensor of all pairs has `Tq Tk D` numbers; reading and writing several such tensors takes most of the time. Here
-a block of pairs that fits the processor's cache is computed, used and discarded, in the forward pass and again in
-the backward pass.
+A tensor of all pairs has `Tq Tk D` numbers. Reading and writing several such tensors takes most of the time.
+This module computes, uses and discards one block of pairs at a time. A block fits in the processor's cache. The
+backward pass computes the blocks again.
 """
 
 import math
@@ -21,11 +20,11 @@ import torch
 from torch import Tensor
 
 BLOCK = 2**18
-"""Numbers in a block of pairs: 1 MiB in float32."""
+"""Number of values in a block of pairs: 1 MiB in float32."""
 
 
 def blockwise_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-    """Return `energy · tanh(q + k)`, (..., Tq, Tk), of query (..., Tq, D), keys (..., Tk, D), energy (D)."""
+    """Return `energy · tanh(q + k)` (..., Tq, Tk) for query (..., Tq, D), keys (..., Tk, D) and energy (D)."""
     lead = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
     query, keys = query.expand(*lead, *query.shape[-2:]), keys.expand(*lead, *keys.shape[-2:])
     apply: Any = _BlockwiseScores.apply
@@ -36,7 +35,7 @@ def blockwise_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
 
 
 class _BlockwiseScores(torch.autograd.Function):
-    """Scores of query (N, Tq, D), keys (N, Tk, D) and energy (D), one block of pairs at a time."""
+    """Scores for query (N, Tq, D), keys (N, Tk, D) and energy (D), one block of pairs at a time."""
 
     @staticmethod
     def forward(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
@@ -51,8 +50,8 @@ class _BlockwiseScores(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Tensor, int]:
-        """Support `torch.func.vmap`: its batch is merged into the dimension of samples, unless `energy` differs
-        within the batch."""
+        """Support `torch.func.vmap` by merging its batch into the sample dimension, unless `energy` is
+        batched."""
         count = info.batch_size
         query, keys, energy = (
             part.expand(count, *part.shape) if dim is None else part.movedim(dim, 0)
@@ -68,11 +67,11 @@ class _BlockwiseScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, keys, energy = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative needs every operation to be differentiable
+        if torch.is_grad_enabled():  # second derivatives need differentiable operations
             pairs = torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1))
             through_tanh = grad.unsqueeze(-1) * energy * (1 - pairs**2)
             return through_tanh.sum(2), through_tanh.sum(1), torch.einsum("nqk,nqkd->d", grad, pairs)
-        # d tanh = 1 - tanh²: the term 1 needs no pairs; the term tanh² is a product with the gradient.
+        # d tanh = 1 - tanh². The term 1 needs no pairs. The term tanh² is a matrix product with the gradient.
         to_query, to_keys = torch.zeros_like(query), torch.zeros_like(keys)
         to_energy = torch.zeros_like(energy)
         for samples, rows in _blocks(query, keys):
@@ -87,17 +86,16 @@ class _BlockwiseScores(torch.autograd.Function):
 
 
 def _tanh_of_pairs(query: Tensor, keys: Tensor, samples: slice, rows: slice) -> Tensor:
-    """Return `tanh(q + k)` of a block: (samples, rows, Tk, D)."""
+    """Return `tanh(q + k)` for a block: (samples, rows, Tk, D)."""
     pairs = query[samples, rows].unsqueeze(2) + keys[samples].unsqueeze(1)
     if pairs.device.type != "cpu" or pairs.dtype not in (torch.float32, torch.float64):
         return pairs.tanh_()
-    # tanh z = 2 σ(2z) - 1; in half precision this would lose digits near zero.
+    # tanh z = 2 σ(2z) - 1. In half precision, this formula would lose digits near zero.
     return pairs.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
 def _blocks(query: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Yield blocks that cover all pairs: rows of one sample, or several whole samples if the samples are
-    small."""
+    """Yield blocks that cover all pairs: rows of one sample, or several samples if the samples are small."""
     rows = max(1, BLOCK // max(1, keys.shape[1] * keys.shape[2]))
     samples = max(1, rows // max(1, query.shape[1]))
     for sample in range(0, len(query), samples):

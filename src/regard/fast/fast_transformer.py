@@ -1,16 +1,16 @@
 """Encoder and decoding steps of a `Transformer` in a search.
 
 Replaces `Transformer.encode`, `start`, `step` and `logits` in greedy search, beam search and sampling.
-Gain: searches take 4.4x (beam of 5) to 2.9x (greedy) less time than Hugging Face's on the same model
-  (docs/dev/benchmarks.md, "Translation").
-The fast path is not used while attention is recorded or changed, with forward hooks, with more than 16 prefixes,
-  in training mode, under autocast, on other devices, in half precision, for custom or pruned layers, for scores
-  other than `scaled_dot`, or with `REGARD_REFERENCE=1` (`decoding.incremental.supports` decides).
+Gain: searches are 4.4 times (beam of 5) to 2.9 times (greedy) as fast as those of Hugging Face on the same
+  model (docs/dev/benchmarks.md, "Translation").
+The fast path runs only on a CPU. It is not used while attention is recorded or changed, with forward hooks,
+  with more than 16 prefixes, in training mode, under autocast, in half precision, for custom or pruned layers,
+  for scores other than `scaled_dot`, or with `REGARD_REFERENCE=1` (see `decoding.incremental.supports`).
 
-A step of a search has few rows, so the operations around the matrix products take as long as the products.
-Log-probabilities agree with those of the modules within 2e-5.
+A decoding step has few rows, so the operations around the matrix products take as long as the products.
+Log-probabilities agree with those of the plain modules within 2e-5.
 
-Letters: B sources, K hypotheses of each, T steps, L layers, H heads, d width of a head, D width of states.
+Letters: B sources, K hypotheses per source, T steps, L layers, H heads, d width of a head, D width of states.
 """
 
 from functools import cache
@@ -26,15 +26,15 @@ from regard.fast.transformer_layers import FastDecoderLayer, FastEncoderLayer, N
 
 
 def has_forward_hooks(model: nn.Module) -> bool:
-    """Return whether any module of a model has forward hooks, which this decoder does not call."""
+    """Return whether any module of a model has forward hooks, which `FastTransformer` does not call."""
     return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
 class FastTransformer:
-    """Decoder of a Transformer with its present parameters; threads may share it.
+    """Decoder with the current parameters of a Transformer; thread-safe.
 
-    `model`: a `Transformer` for which `decoding.incremental.supports` is true. `adds_vectors`: whether its target
-    positions add the same vector to each embedding of a step.
+    `model`: a `Transformer` for which `decoding.incremental.supports` returns True. `adds_vectors`: whether the
+    target positions add the same vector to all embeddings of a step.
     """
 
     def __init__(self, model: Any, *, adds_vectors: bool) -> None:
@@ -51,7 +51,7 @@ class FastTransformer:
         self.rotation, self.position = cache(self._rotation), cache(self._position)
 
     def encode(self, source: Tensor, source_mask: Tensor) -> SourceCache:
-        """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
+        """Return the memory of sources (B, Ts). `source_mask` (B, Ts) is True before the end of each source."""
         sources, steps = source.shape
         sums = self.model.embedded(source).flatten(0, 1)
         shape = (1, 2, sources, self.heads, max(steps, LANES), self.width)
@@ -63,16 +63,16 @@ class FastTransformer:
         memory = own.states.new_zeros(len(self.decoder), *own.states.shape[1:])
         for decoder_layer, keys_values in zip(self.decoder, memory, strict=True):
             decoder_layer.cross.project_to(keys_values[..., :steps, :], states)
-        # A source that is only padding still gets weights; zero values make its context zero.
+        # A source that is only padding still has nonzero weights, so its values are set to zero.
         memory[..., :steps, :].mul_(source_mask[:, None, :, None])
         return SourceCache(memory, own.offsets)
 
     def start(self, memory: SourceCache) -> KVCache:
-        """Return the state before the first step, with one hypothesis for each source."""
+        """Return the state before the first step, with one hypothesis per source."""
         return KVCache(memory)
 
     def step(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
-        """Feed one token to each hypothesis, (B, K): returns states (B, K, D) and the changed cache."""
+        """Append one token (B, K) to each hypothesis. Returns states (B, K, D) and the updated cache."""
         time, (places, caches) = state.time, state.advance(tokens.shape[1])
         sums, rotation = self._embed(tokens.flatten(), time), self.rotation(time, 1)
         for layer, place, layer_cache, memory in zip(
@@ -83,7 +83,7 @@ class FastTransformer:
         return states.view(*tokens.shape, -1), state
 
     def _embed(self, tokens: Tensor, time: int) -> Tensor:
-        """Return the input of the decoder for tokens (N) at a step, (N, D)."""
+        """Return the input (N, D) of the decoder for tokens (N) at a step."""
         if self.adds_vectors:
             embedded: Tensor = self.model.target_embedding(tokens)
             return embedded.mul_(self.model.scale).add_(self.position(time))
@@ -91,12 +91,13 @@ class FastTransformer:
         return states
 
     def _position(self, time: int) -> Tensor:
-        """Return the position vector of a step, (1, D)."""
+        """Return the position vector (1, D) of a step."""
         vectors: Tensor = self.model.target_positions.vectors(time, 1)
         return vectors.to(self.model.target_embedding.weight.dtype)
 
     def _rotation(self, first: int, count: int) -> Tensor | None:
-        """Return the complex factors of queries and keys at `count` steps, (T, H d); None without rotation."""
+        """Return the complex rotation factors (T, H d) of queries and keys at `count` steps, or None without
+        rotation."""
         if self.rotary is None:
             return None
         waves = self.rotary.waves.vectors(first, count).to(self.model.target_embedding.weight.dtype)

@@ -1,15 +1,15 @@
-"""All target steps of a recurrent decoder that feeds attention back to its LSTM, as one operation.
+"""All target steps of a recurrent decoder as one operation, for an LSTM whose input includes the attention
+context.
 
 Replaces the loop over `RecurrentDecoder.step` under autograd.
-Gain: part of 2.1x to 2.8x JoeyNMT's speed in training Bahdanau's decoder and Luong's with input feeding
-  (docs/dev/benchmarks.md, "Recurrent encoder-decoders").
+Gain: training is 2.1 to 2.8 times as fast as in JoeyNMT for Bahdanau's decoder and Luong's with input feeding,
+  together with other fast paths (docs/dev/benchmarks.md, "Recurrent encoder-decoders").
 The fast path is not used for a GRU, custom scores, samples that are only padding, scheduled sampling, autocast,
-  compiled code, while attention is recorded or changed, or with `REGARD_REFERENCE=1` (`RecurrentDecoder`
-  decides).
+  compiled code, while attention is recorded or changed, or with `REGARD_REFERENCE=1` (see `RecurrentDecoder`).
 
-Under autograd, the bookkeeping for about a hundred small operations per step takes most of the time. Here the
-steps run in a loop without autograd, and backpropagation through time is written out. A gradient that is a sum
-over all steps is computed by one product at the end.
+Under autograd, most of the time is overhead of about a hundred small operations per step. This module runs the
+steps in a loop without autograd and implements backpropagation through time explicitly. A gradient that is a
+sum over all steps is computed by one matrix product at the end.
 
 Letters: T target steps, B samples, D width of the state, M of the memory, G = 4 D gates.
 """
@@ -26,14 +26,14 @@ from regard.fast.step_attention import ProductAttention
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """Place of the context in the decoder, and the state that is the query (see `models.recurrent_decoder`)."""
+    """Connections between attention and the cell of a decoder (see `models.recurrent_decoder`)."""
 
     context_to_cell: bool
-    """The cell reads the context that the previous state attends to."""
+    """Whether the input of the cell includes the context for the previous state."""
     input_feeding: bool
-    """The cell reads the output of the previous step."""
+    """Whether the input of the cell includes the output of the previous step."""
     query_previous: bool
-    """Whether the query is the previous state; if not, it is the current state."""
+    """Whether the query is the previous state instead of the current state."""
 
 
 def run_decoder(
@@ -44,10 +44,10 @@ def run_decoder(
     weights: tuple[Tensor, Tensor, Tensor],
     combine: Tensor | None,
 ) -> Tensor:
-    """Return the outputs (B, T, D) for `gates` (B, T, G), the part of all gates that comes from the embeddings.
+    """Return the outputs (B, T, D) for `gates` (B, T, G), the contribution of the embeddings to all gates.
 
-    `initial`: state and cell before the first step, (B, D). `weights`: from context or fed output to gates (any,
-    G), from state to gates (D, G), and the bias. `combine`: weight of the output layer (D, M + D).
+    `initial`: state and cell before the first step, (B, D). `weights`: from context or previous output to gates
+    (any, G), from state to gates (D, G), and the bias. `combine`: weight of the output layer (D, M + D).
     """
     apply: Any = _FusedDecoder.apply
     outputs: Tensor = apply(wiring, attention, gates, *initial, *weights, combine, *attention.tensors)
@@ -75,7 +75,7 @@ class _FusedDecoder(torch.autograd.Function):
         extra = len(extra_weight)
         weight = torch.cat([extra_weight, state_weight])
         doubled_weight = _double_candidates(weight, width)
-        # (T, B, G): the loop turns them into the activations of the gates.
+        # (T, B, G): the loop converts the gates to activations in place.
         gates = _double_candidates((gates + bias).transpose(0, 1), width)
         inputs = gates.new_empty(count, batch, extra + width)
         cells = torch.cat([cell.unsqueeze(0), gates.new_empty(count, batch, width)])
@@ -154,14 +154,12 @@ class _FusedDecoder(torch.autograd.Function):
 
 
 def _tanh_of_half(doubled: Tensor) -> Tensor:
-    """Turn 2z into tanh z = 2 σ(2z) - 1 in place: PyTorch's sigmoid takes a sixth of the time of PyTorch's
-    tanh."""
+    """Convert 2z to tanh z = 2 σ(2z) - 1 in place. PyTorch's sigmoid takes a sixth of the time of its tanh."""
     return doubled.sigmoid_().mul_(2).sub_(1)
 
 
 def _double_candidates(gates: Tensor, width: int) -> Tensor:
-    """Return a copy of (..., G) with the candidate gates, which go through a tanh, doubled (see
-    `_tanh_of_half`)."""
+    """Return a copy of gates (..., G) with the candidate gates multiplied by 2 for `_tanh_of_half`."""
     gates = gates.clone(memory_format=torch.contiguous_format)
     gates[..., 2 * width : 3 * width].mul_(2)
     return gates
@@ -170,7 +168,8 @@ def _double_candidates(gates: Tensor, width: int) -> Tensor:
 def _cell_backward(
     to_state: Tensor, to_cell: Tensor, gates: Tensor, to_gates: Tensor, tanh_cell: Tensor, previous: Tensor
 ) -> Tensor:
-    """Write the gradient of a step's gates into `to_gates` (B, G), and return that of the previous cell."""
+    """Write the gradient of a step's gates to `to_gates` (B, G), and return the gradient of the previous
+    cell."""
     aten = torch.ops.aten
     entry, forget, candidate, out = gates.chunk(4, dim=1)
     to_entry, to_forget, to_candidate, to_out = to_gates.chunk(4, dim=1)

@@ -1,13 +1,13 @@
-"""KV cache of a search: keys and values of the sources, and of all steps so far of their hypotheses.
+"""KV cache of a search: keys and values of the sources and of all decoded steps of their hypotheses.
 
-Replaces `TransformerState`, which copies the keys and values of the surviving hypotheses at each step.
+Replaces `TransformerState`, which copies the keys and values of the selected hypotheses at each step.
 Gain and conditions: see `fast_transformer`.
 
-The cache is one tensor with space for further steps. The hypotheses of a source share it, and an offset on the
-scores restricts each to the keys of its ancestors: choosing prefixes moves no keys and values. When a source
-finishes, another source takes over its part of the tensor.
+The cache is one tensor with space for later steps. All hypotheses of a source share its part of the tensor. An
+offset on the scores restricts a hypothesis to the keys of its ancestors, so selecting hypotheses moves no keys
+and values. When a source finishes, its part of the tensor is reused for a later source.
 
-Letters: L layers, B sources, K hypotheses of each, N cached keys of each source, H heads, d width of a head.
+Letters: L layers, B sources, K hypotheses per source, N cached keys per source, H heads, d width of a head.
 """
 
 from typing import NamedTuple
@@ -23,25 +23,26 @@ class LayerCache(NamedTuple):
     """Keys and values that the queries of one layer attend to."""
 
     keys: Tensor
-    """(B H, d, N), transposed for the product with queries."""
+    """(B H, d, N): keys, transposed for the product with queries."""
     values: Tensor
-    """(B H, N, d)."""
+    """(B H, N, d): values."""
     offsets: Tensor | None
-    """Added to scores, broadcastable to (B H, K, N); None if all keys may be attended."""
+    """Offset added to the scores, broadcastable to (B H, K, N); None if all keys may be attended."""
 
 
 class SourceCache(NamedTuple):
-    """Keys and values of the sources, at least `LANES` steps each: a softmax over fewer is slow."""
+    """Keys and values of the sources, padded to at least `LANES` steps because a softmax over fewer steps is
+    slow."""
 
     states: Tensor
     """Keys and values for each layer, (L, 2, B, H, Ts, d)."""
     offsets: Tensor | None
-    """Added to scores, (B, H, 1, Ts); None if all keys may be attended."""
+    """Offset added to the scores, (B, H, 1, Ts); None if all keys may be attended."""
 
     @classmethod
     def masked(cls, states: Tensor, mask: Tensor) -> "SourceCache":
-        """Return the cache of keys and values (L, 2, B, H, Ts, d), with the steps hidden for which `mask` (B, T)
-        is False or missing."""
+        """Return the cache of keys and values (L, 2, B, H, Ts, d). Steps for which `mask` (B, T) is False or
+        missing are masked."""
         missing = states.shape[4] - mask.shape[1]
         if not missing and mask.all():
             return cls(states, None)
@@ -54,26 +55,26 @@ class SourceCache(NamedTuple):
 
 
 class KVCache:
-    """State between two steps of a search. A step changes the cache in place, so only the state of the last step
+    """State between two decoding steps. A step changes the cache in place, so only the state of the last step
     is valid."""
 
     def __init__(self, memory: SourceCache) -> None:
         self.memory, self.memory_layers = memory, memory.layers()
         layers, sides, sources, heads, _, width = memory.states.shape
         self.time = self.used = 0
-        """Number of steps so far, and of cached keys of each source (N)."""
+        """Number of decoded steps, and number of cached keys per source (N)."""
         self.states = memory.states.new_zeros(layers, sides, sources, heads, LANES, width)
-        """Keys and values of all steps so far, (L, 2, B, H, capacity, d)."""
+        """Keys and values of all decoded steps, (L, 2, B, H, capacity, d)."""
         self.ancestors: Tensor | None = None
         """Offsets that restrict each hypothesis to the keys of its ancestors, (B, K, N); None if every hypothesis
         may attend to all keys."""
         self._first_offsets = _offsets(torch.arange(2 * LANES) < LANES, self.states)
 
     def advance(self, count: int) -> tuple[Tensor, list[LayerCache]]:
-        """Begin a step of `count` hypotheses of each source.
+        """Begin a step with `count` hypotheses per source.
 
-        Returns the part of the cache for the step's keys and values, (L, 2, B, H, K, d), and the keys and values
-        that each layer attends to: those of all steps, and at least `LANES`.
+        Returns the part of the cache for the keys and values of this step, (L, 2, B, H, K, d), and the keys and
+        values that each layer attends to (all decoded steps, padded to at least `LANES`).
         """
         used, self.used, self.time = self.used, self.used + count, self.time + 1
         if self.used > self.states.shape[4]:
@@ -96,8 +97,8 @@ class KVCache:
         return offsets.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1)
 
     def choose(self, hypotheses: Tensor) -> "KVCache":
-        """Keep some hypotheses of each source, given by their indices (B, K') int64."""
-        if self.ancestors is None:  # one hypothesis of each so far, and all have its past
+        """Select hypotheses of each source by their indices (B, K') int64."""
+        if self.ancestors is None:  # a single hypothesis per source, shared by all new ones
             self.ancestors = self.states.new_zeros(*hypotheses.shape, self.used)
         else:
             sources, count, _ = self.ancestors.shape
@@ -106,8 +107,7 @@ class KVCache:
         return self
 
     def keep(self, sources: Tensor) -> "KVCache":
-        """Keep some of the sources, (B',) int64: each index is that of the source already at this place, or of a
-        later source."""
+        """Select sources by their indices (B',) int64. Index i must be at least i."""
         moves = [(place, source) for place, source in enumerate(sources.tolist()) if place != source]
         remaining = slice(len(sources))
         states, offsets = self.states[..., : self.used, :], self.memory.offsets
@@ -131,7 +131,8 @@ def _by_layer(states: Tensor, offsets: Tensor | None) -> list[LayerCache]:
 
 
 def _offsets(mask: Tensor, like: Tensor) -> Tensor:
-    """Return offsets on scores: 0 where `mask` is True, and otherwise low enough that the weight is zero."""
+    """Return offsets for scores: 0 where `mask` is True, and elsewhere a number so low that the weight is
+    zero."""
     return torch.zeros(mask.shape, dtype=like.dtype).masked_fill_(~mask, _lowest(like))
 
 

@@ -1,11 +1,11 @@
-"""Layers with their gradients written out, for `query_gradient`.
+"""Layers with explicit gradients, for `query_gradient`.
 
 Replaces the forward pass of `FeedForward`, `Attention`, `MultiHeadAttention`, `nn.LayerNorm` and the
-  cross-entropy, and their gradients by autograd.
+  cross-entropy, and the backward pass of autograd.
 Gain and conditions: see `query_gradient`.
 
-Each function returns its output and a function `backward`, which maps the gradient of the output to that of the
-input. On the way it puts the gradients of the parameters into `grads`.
+Each function returns its output and a function `backward`, which maps the gradient of the output to the
+gradient of the input. `backward` also stores the gradients of the parameters in `grads`.
 
 Letters: B samples, T steps, N steps of all samples, R rows, H heads, d width of a head, D width.
 """
@@ -28,14 +28,14 @@ Backward = Callable[[Tensor], Tensor]
 
 
 class FeedForwardLayer(Protocol):
-    """The point-wise network with ReLU."""
+    """Position-wise feed-forward network with ReLU."""
 
     inner: nn.Linear
     outer: nn.Linear
 
 
 class Projections(Protocol):
-    """Multi-head attention: the projections, without biases."""
+    """Projections of multi-head attention, without biases."""
 
     query: nn.Linear
     key: nn.Linear
@@ -46,15 +46,15 @@ class Projections(Protocol):
 
 
 class Rows(NamedTuple):
-    """Distinct rows, and the row of each step. Equal inputs are processed once."""
+    """Distinct rows, and the index of the row for each step. Equal inputs are processed once."""
 
     rows: Tensor
     """(R, D)"""
     indices: Tensor | None
-    """(N,) int64, the row of each step; None if row n belongs to step n."""
+    """(N,) int64, index of the row for each step; None if row n belongs to step n."""
 
     def expand(self) -> Tensor:
-        """Return the row of each step, (N, D)."""
+        """Return the row for each step, (N, D)."""
         return self.rows if self.indices is None else self.rows.index_select(0, self.indices)
 
     def sum_by_row(self, grad: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def feed_forward(
 def self_attention(
     layer: Projections | None, norm: nn.LayerNorm, states: Rows, shape: torch.Size, grads: Grads
 ) -> tuple[Tensor, Backward]:
-    """Return norm(states + attention(states, states, states)), (N, D), of samples with `shape` (B, T).
+    """Return norm(states + attention(states, states, states)), (N, D), for samples with `shape` (B, T).
 
     `layer` is None for one head without projections.
     """
@@ -104,14 +104,14 @@ def self_attention(
 
 
 def _single_head(states: Tensor) -> tuple[Tensor, Backward]:
-    """Return the context (N, D) of one head without projections over states (B, T, D)."""
+    """Return the context (N, D) of a single head without projections over states (B, T, D)."""
     scaled_bmm = _scaled_bmm(states)
     weights, softmax_backward = softmax(scaled_bmm(states, states.mT))
 
     def backward(grad: Tensor) -> Tensor:
         grad = grad.view_as(states)
         to_scores = softmax_backward(torch.bmm(grad, states.mT))
-        # The states are queries and keys, so one product gives the sum of both gradients.
+        # The states are both queries and keys, so one product computes the sum of their gradients.
         to_states = scaled_bmm(to_scores + to_scores.mT, states)
         return to_states.baddbmm_(weights.mT, grad).flatten(0, 1)
 
@@ -119,7 +119,7 @@ def _single_head(states: Tensor) -> tuple[Tensor, Backward]:
 
 
 def _multi_head(layer: Projections, states: Rows, shape: torch.Size, grads: Grads) -> tuple[Tensor, Backward]:
-    """Return multi-head self-attention (N, D), with all three projections in one product."""
+    """Return the output (N, D) of multi-head self-attention, with all three projections in one product."""
     heads, width = layer.heads, layer.head_width
     weight = torch.cat([layer.query.weight, layer.key.weight, layer.value.weight])
     projected = onednn_matmul(states.rows, weight.t()).view(-1, 3 * heads, width).transpose(0, 1)  # (3 H, R, d)
@@ -145,7 +145,8 @@ def _multi_head(layer: Projections, states: Rows, shape: torch.Size, grads: Grad
 def _attention(
     query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]]:
-    """Return softmax(Q Kᵀ / √d) V of (any, T, d) each, and a function that returns the gradients of all three."""
+    """Return softmax(Q Kᵀ / √d) V for queries, keys and values (any, T, d), and a function that returns their
+    gradients."""
     scaled_bmm = _scaled_bmm(query)
     weights, softmax_backward = softmax(scaled_bmm(query, key.mT))
 
@@ -157,7 +158,7 @@ def _attention(
 
 
 def _scaled_bmm(query: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a batched matrix product times 1 / √d, the factor of queries (any, T, d)."""
+    """Return a function for batched matrix products multiplied by 1 / √d, for queries (any, T, d)."""
     return partial(torch.baddbmm, query.new_zeros(()), beta=0, alpha=query.shape[-1] ** -0.5)
 
 
@@ -175,7 +176,7 @@ def softmax(scores: Tensor) -> tuple[Tensor, Backward]:
 
 
 def layer_norm(norm: nn.LayerNorm, states: Tensor, grads: Grads) -> tuple[Tensor, Backward]:
-    """Return a layer normalization of states (N, D)."""
+    """Return the layer normalization of states (N, D)."""
     outputs, mean, deviation = torch.native_layer_norm(
         states, norm.normalized_shape, norm.weight, norm.bias, norm.eps
     )
@@ -197,7 +198,7 @@ def linear_backward(layer: nn.Linear, states: Tensor, grad: Tensor, grads: Grads
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean cross-entropy of logits (N, classes), and its gradient with respect to them."""
+    """Return the mean cross-entropy of logits (N, classes), and its gradient with respect to the logits."""
     aten, classes = torch.ops.aten, logits.shape[1]
     log_probabilities = F.pad(logits, (0, max(LANES - classes, 0)), value=-torch.inf).log_softmax(1)
     options = (targets, None, 1, -100)  # no class weights, mean, index to ignore

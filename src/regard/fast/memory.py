@@ -1,11 +1,10 @@
 """Memory settings of the C library and of oneDNN.
 
 Replaces the defaults of glibc and oneDNN.
-Gain: a translation training of 400 steps with R-Drop runs at 1.03 to 1.24 times the speed
-  (docs/dev/benchmarks.md,
-  "The pace of a long training"); a step of Signal 2 spent 1.9 of 7.9 ms on pages that the system had taken back
-  ("The primer's tasks").
-The fast path is not used outside of Linux with glibc, or with `REGARD_REFERENCE=1`. Huge pages are not used if
+Gain: training a translation model for 400 steps with R-Drop is 1.03 to 1.24 times as fast
+  (docs/dev/benchmarks.md, "The pace of a long training"); a training step of Signal 2 spent 1.9 of 7.9 ms on
+  pages that had been returned to the system ("The primer's tasks").
+The fast path is used only on Linux with glibc, and not with `REGARD_REFERENCE=1`. Huge pages are not used if
   the system counts reserved addresses as used memory.
 """
 
@@ -21,26 +20,28 @@ from regard.fast import enabled
 MALLOPT_TRIM_THRESHOLD, MALLOPT_TOP_PAD, MALLOPT_MMAP_THRESHOLD, MALLOPT_MMAP_MAX = -1, -2, -3, -4
 """Parameters of mallopt(3)."""
 MMAPS = 65_536
-"""Largest number of blocks that glibc maps separately by default."""
+"""Default of glibc for the largest number of separately mapped blocks."""
 CACHES, KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"), 128
-"""Environment variables with the number of kernels that oneDNN, and PyTorch's code around it, cache. A step of a
-Transformer needs about forty."""
+"""Environment variables for the number of kernels that oneDNN and PyTorch cache. A training step of a
+Transformer needs about forty kernels."""
 OVERCOMMIT, STRICT = Path("/proc/sys/vm/overcommit_memory"), "2"
-"""File with the overcommit mode of Linux, and the mode in which addresses count as used memory."""
+"""File that contains the overcommit mode of Linux, and the mode in which reserved addresses count as used
+memory."""
 
 
 def keep_memory() -> None:
-    """Make the C library keep freed memory for the next step, in huge pages, instead of returning it.
+    """Make the C library retain freed memory in huge pages instead of returning it to the system.
 
-    A training step of a Transformer allocates and frees hundreds of megabytes. If that memory went back to the
-    system, each page would cost a page fault and be zeroed again. Batches of all shapes scatter kept memory over
-    gigabytes, where address translation is slow with pages of 4 KB (benchmarks/huge_pages.py). Searches have the
-    same pattern with less memory. No memory is returned until the process ends.
+    A training step of a Transformer allocates and frees hundreds of megabytes. If this memory were returned to
+    the system, each page would cost a page fault and be zeroed again. Batches of different shapes scatter
+    retained memory over gigabytes, where address translation is slow with pages of 4 KB
+    (benchmarks/huge_pages.py). Searches have the same pattern with less memory. No memory is returned until the
+    process ends.
 
     oneDNN, which PyTorch uses for bfloat16 products, compiles a kernel for each shape of matrices. By default,
-    oneDNN caches a thousand kernels of 0.7 MB each, scattered over the heap: most of the memory of a training. A
-    cache of a hundred kernels is as fast, since most shapes recur only an epoch later. oneDNN reads the limit at
-    its first product.
+    oneDNN caches a thousand kernels of 0.7 MB each, which are most of the memory of a training run. A cache of
+    a hundred kernels is equally fast, because most shapes recur only in the next epoch. oneDNN reads the limit
+    when it computes its first product.
 
     >>> keep_memory()
     """
@@ -50,7 +51,7 @@ def keep_memory() -> None:
         os.environ.setdefault(name, str(KERNELS))
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        mallopt(MALLOPT_MMAP_THRESHOLD, 32 << 20)  # the largest value that it accepts
+        mallopt(MALLOPT_MMAP_THRESHOLD, 32 << 20)  # the largest value that glibc accepts
         mallopt(MALLOPT_TRIM_THRESHOLD, -1)
         mallopt(MALLOPT_TOP_PAD, 64 << 20)
         _grow_in_huge_pages()
@@ -58,11 +59,12 @@ def keep_memory() -> None:
 
 @functools.cache
 def _grow_in_huge_pages() -> None:
-    """Reserve addresses of half the machine's memory for the heap, and request huge pages there.
+    """Reserve addresses for half of the machine's memory for the heap, and request huge pages for these
+    addresses.
 
-    A block of that size moves the end of the heap, and is freed immediately; the process writes to none of its
-    pages. If the system counts reserved addresses as used memory, or if its mode is unknown, the heap stays
-    unchanged.
+    Allocating a block of this size moves the end of the heap. The block is freed immediately, and no page is
+    written. The heap is not changed if the system counts reserved addresses as used memory, or if the
+    overcommit mode is unknown.
     """
     if not OVERCOMMIT.exists() or OVERCOMMIT.read_text().strip() == STRICT:
         return
@@ -72,7 +74,7 @@ def _grow_in_huge_pages() -> None:
     libc.mallopt(MALLOPT_MMAP_MAX, 0)
     block = libc.malloc(ctypes.c_size_t(size))
     libc.mallopt(MALLOPT_MMAP_MAX, MMAPS)
-    if block:  # null where a limit on addresses forbids it
+    if block:  # null if a limit on addresses prevents the allocation
         begin = -(-block // mmap.PAGESIZE) * mmap.PAGESIZE
         end = (block + size) // mmap.PAGESIZE * mmap.PAGESIZE
         libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), mmap.MADV_HUGEPAGE)

@@ -1,19 +1,21 @@
 """Large float32 matrix products on a CPU by oneDNN instead of MKL.
 
 Replaces `torch.mm`, `torch.addmm` and `F.linear` without gradients.
-Gain: up to 2.3x for a product on an AMD EPYC; a training step of Signal 2 takes 3.05 ms instead of 3.65, `regard
-  score` 0.96 s instead of 1.36
-  (docs/dev/benchmarks.md, "Products in float32"). No gain on Intel, where MKL is fast.
-The fast path is not used for gradients, other dtypes, other devices, small products, autocast, compiled or traced
-  code, tensor subclasses and transforms of `torch.func`, a PyTorch without oneDNN, or with `REGARD_REFERENCE=1`.
+Gain: up to 2.3x for a product on an AMD EPYC; a training step of Signal 2 takes 3.05 ms instead of 3.65 ms,
+  `regard score` 0.96 s instead of 1.36 s (docs/dev/benchmarks.md, "Products in float32"). No gain on Intel
+  processors, where MKL is fast.
+The fast path is not used for gradients, other dtypes, other devices, small products, autocast, compiled or
+  traced code, tensor subclasses and transforms of `torch.func`, a PyTorch without oneDNN, or with
+  `REGARD_REFERENCE=1`.
 
-PyTorch sends float32 products to MKL, which runs at half the vector width on processors that are not Intel's.
-This module calls the same function as PyTorch's own compiler. oneDNN compiles a kernel for each shape, in half a
-millisecond and half a megabyte, and caches the last kernels. So `onednn_matmul` is for shapes that recur at each
-step, and the other functions pad the number of rows to one of a few values.
+PyTorch computes float32 products with MKL, which uses half of the vector width on processors of other vendors
+than Intel. This module calls the same oneDNN function as PyTorch's compiler. oneDNN compiles a kernel for each
+shape, which takes half a millisecond and half a megabyte, and caches the latest kernels. Therefore,
+`onednn_matmul` is for shapes that recur at each step, and the other functions pad the number of rows to one of
+a few values. A search multiplies a few rows by the same matrices at each step.
 
-A search multiplies a few rows with the same matrices step after step. For each product, MKL first rearranges the
-matrix, which takes most of the time with 5 rows and 12,000 tokens; `PackedLinear` rearranges it once.
+MKL rearranges the matrix for each product, which takes most of the time with 5 rows and 12,000 tokens.
+`PackedLinear` rearranges the matrix once.
 
 Letters: N rows of D columns, V rows of a weight.
 """
@@ -35,21 +37,21 @@ MIN_MULTIPLICATIONS = 1 << 20
 MIN_PACKED = 1 << 18
 """Smallest number of values in a matrix for which packing is faster at any number of rows."""
 MIN_PADDED = 128
-"""Smallest number of rows for which padding takes less time than oneDNN saves."""
+"""Smallest number of rows for which oneDNN is faster in spite of padding."""
 ROW_MULTIPLE = 16
-"""Smallest multiple to which rows are padded."""
+"""The number of rows is padded to a multiple of at least this number."""
 
 
 class OneDNNMode(TorchFunctionMode):
     """Context in which large products of PyTorch's linear layers are computed by oneDNN."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call `func`, or oneDNN's replacement if `func` is `F.linear`."""
+        """Call `func`, or its oneDNN replacement if `func` is `F.linear`."""
         return (_linear if func is F.linear else func)(*args, **(kwargs or {}))
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return `input Wᵀ + b`, (..., V) of input (..., D), weight (V, D) and bias (V,)."""
+    """Return `input Wᵀ + b` (..., V) for input (..., D), weight (V, D) and bias (V,)."""
     matches = input.dim() > 1 and weight.dim() == 2 and input.shape[-1] == weight.shape[1]
     large = input.numel() * weight.shape[0] >= MIN_MULTIPLICATIONS
     if not (matches and large and _is_vector(bias, len(weight)) and _is_plain(bias, input, weight)):
@@ -60,7 +62,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 def onednn_matmul(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return `left @ right + bias` of matrices (N, D) and (D, V) and a bias (V,).
+    """Return `left @ right + bias` for matrices (N, D) and (D, V) and a bias (V,).
 
     >>> onednn_matmul(torch.eye(2), torch.ones(2, 1))
     tensor([[1.],
@@ -73,7 +75,7 @@ def onednn_matmul(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Te
 
 
 class PackedLinear:
-    """`F.linear` of states (N, D) with a constant weight (V, D), packed once; without gradients."""
+    """`F.linear` for states (N, D) with a constant weight (V, D) that is packed once, without gradients."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight, large = weight.detach(), weight.numel() >= MIN_PACKED
@@ -82,11 +84,12 @@ class PackedLinear:
         self._min_rows = (
             math.inf if self._packed is None else 0 if large else MIN_MULTIPLICATIONS / weight.numel()
         )
-        """Smallest number of rows for which the packed matrix is faster than the transposed one."""
+        """Smallest number of rows for which the packed matrix is faster than the transposed matrix."""
         self._transposed = weight.t().contiguous() if self._min_rows else weight.t()
 
     def __call__(self, states: Tensor) -> Tensor:
-        """Return (..., V) of states (..., D); a matrix below `MIN_PACKED` takes two dimensions only."""
+        """Return outputs (..., V) for states (..., D); states must have two dimensions if the weight has fewer
+        than `MIN_PACKED` values."""
         count = states.shape[0]
         if self._packed is not None and self._use_onednn(count):
             rows = pad_rows(states) if self._min_rows else states
@@ -96,14 +99,14 @@ class PackedLinear:
         return torch.addmm(self.bias, states, self._transposed)
 
     def add_to(self, sums: Tensor, states: Tensor) -> Tensor:
-        """Add the product with states (N, D) to `sums` (N, V) in place, and return them."""
+        """Add the product with states (N, D) to `sums` (N, V) in place, and return `sums`."""
         if self._use_onednn(states.shape[0]):
             return sums.add_(self(states))
         sums.addmm_(states, self._transposed)
         return sums if self.bias is None else sums.add_(self.bias)
 
     def _use_onednn(self, count: int) -> bool:
-        """Return whether oneDNN is faster for `count` rows; for a few rows, padding takes longer than oneDNN
+        """Return whether oneDNN is faster for `count` rows. For few rows, padding takes longer than oneDNN
         saves."""
         enough = not self._min_rows or count >= MIN_PADDED or not count % ROW_MULTIPLE
         return count >= self._min_rows and enough
@@ -114,23 +117,24 @@ class VocabularyModel(Protocol):
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (V, D) and bias (V,)."""
+        """Return weight (V, D) and bias (V,)."""
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits (..., V) of states (..., D)."""
+        """Return logits (..., V) for states (..., D)."""
 
 
 def packed_logits(model: VocabularyModel) -> Callable[[Tensor], Tensor]:
-    """Return `model.logits`, or a faster function with the weight packed.
+    """Return `model.logits`, or a faster function with a packed weight.
 
-    The function is valid until the parameters of the model change, and has no gradients.
+    The function has no gradients, and is valid until the parameters of the model change.
     """
     weight, bias = model.vocabulary_layer
     return PackedLinear(weight, bias) if weight.numel() >= MIN_PACKED and _packable(weight) else model.logits
 
 
 def pad_rows(rows: Tensor) -> Tensor:
-    """Append rows of zeros to (N, D) up to a multiple of 16, or of a quarter of a power of two for more rows."""
+    """Append rows of zeros to a matrix (N, D) up to a multiple of 16, or of a larger power of two for many
+    rows."""
     count = len(rows)
     multiple = max(ROW_MULTIPLE, 1 << max(count.bit_length() - 3, 0))
     missing = -count % multiple
@@ -145,7 +149,7 @@ def available() -> bool:
 
 
 def linear_by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return `states Wᵀ + b`; the weight may be packed."""
+    """Return `states Wᵀ + b`, where the weight may be packed."""
     outputs: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")
     return outputs
 
@@ -158,17 +162,18 @@ def _packable(weight: Tensor) -> bool:
 
 
 def _contiguous(factor: Tensor) -> Tensor:
-    """Return a contiguous factor, because oneDNN takes a thousand times as long for a slice of a wider matrix."""
+    """Return a contiguous copy of a slice, for which oneDNN would take a thousand times as long."""
     return factor if factor.t().is_contiguous() else factor.contiguous()
 
 
 def _is_vector(bias: Tensor | None, columns: int) -> bool:
-    """Return whether a bias is a contiguous (V,), because oneDNN reads the memory of every bias as contiguous."""
+    """Return whether a bias is None or a contiguous vector (V,). oneDNN treats every bias as contiguous."""
     return bias is None or (bias.shape == (columns,) and bias.is_contiguous())
 
 
 def _is_plain(bias: Tensor | None, *factors: Tensor) -> bool:
-    """Return whether oneDNN may compute the product: plain float32 on a CPU, without gradients or transforms."""
+    """Return whether oneDNN may compute the product: the tensors are plain, float32, on a CPU, and without
+    gradients or transforms."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or forward_ad._current_level >= 0:
         return False
     if bias is not None:

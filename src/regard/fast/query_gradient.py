@@ -1,21 +1,20 @@
 """Loss and gradient of a query model without autograd.
 
 Replaces `QueryModel.forward`, the cross-entropy and `backward()` in a training step.
-Gain: with the fast paths of `onednn`, `adam`, `memory` and `threads`, a training of Signal 2 takes 3.7 s of
-  processor time until 99 % are right, while the plain loop takes 32.8 s
-  (docs/dev/benchmarks.md, "The primer's tasks"). Losses
-  agree with autograd's to 3e-7 in the first 25 steps.
+Gain: with the fast paths of `onednn`, `adam`, `memory` and `threads`, training Signal 2 to an accuracy of 99 %
+  takes 3.7 s of processor time, while the plain loop takes 32.8 s (docs/dev/benchmarks.md, "The primer's
+  tasks"). Losses agree with autograd's to 3e-7 in the first 25 steps.
 The fast path is not used while attention is recorded or changed, for padded batches, `vary_len`, frozen
   parameters, several processes, other devices, scores other than `scaled_dot`, custom layers or positions, or
-  with `REGARD_REFERENCE=1` (`QueryModel.fast_gradient` decides).
+  with `REGARD_REFERENCE=1` (see `QueryModel.fast_gradient`).
 
-The models are so small that autograd's bookkeeping of many small operations is most of a step. Three facts save
-work that autograd cannot know about:
+The models are so small that most of the time of a training step is the overhead of autograd for many small
+operations. Three properties of the model save computations that autograd would repeat:
 
-- The inputs are few distinct rows: one for each letter, or for each letter at each step. Each distinct row is
+- The inputs have few distinct rows: one for each letter, or for each letter at each step. Each distinct row is
 projected once.
-- Without encoder and positions, a sample is a count of each letter, and the memory is the letters.
-- The queries are the same for every sample. So the key projection is applied to the query instead of the memory,
+- Without encoder and positions, a sample is a vector of letter counts, and the memory consists of the letters.
+- The queries are the same for every sample. The key projection is applied to the query instead of the memory,
 q · K m = (Kᵀ q) · m, and the value projection is applied to the weighted sum, Σ w (V m) = V (Σ w m).
 
 Letters: B samples, T input steps, To output steps, N steps of all samples, H heads, d width of a head, D width.
@@ -43,11 +42,11 @@ from regard.fast.layer_gradients import (
 from regard.fast.softmax import LANES
 
 PooledBackward = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Maps the gradient of pooled rows to the gradients of the keys (H To, D) and of the memory's rows."""
+"""Maps the gradient of pooled rows to the gradients of the keys (H To, D) and of the rows of the memory."""
 
 
 class QueryGradient:
-    """Loss, logits and gradient of one query model, which must meet the conditions in the module's docstring.
+    """Loss, logits and gradient of a query model that satisfies the conditions in the docstring of this module.
 
     `layers`: all attention layers of the model.
     """
@@ -57,7 +56,7 @@ class QueryGradient:
 
     @property
     def hooked(self) -> bool:
-        """Whether the model's attention is recorded or changed; the model's own layers must run then."""
+        """Whether the model's attention is recorded or changed, which requires the model's own layers."""
         return any(layer.hook is not None for layer in self.layers)
 
     @torch.inference_mode()
@@ -110,12 +109,13 @@ class QueryGradient:
 
 
 def projections(layer: nn.Module) -> Projections | None:
-    """Return a multi-head attention layer itself, and None for one head without projections."""
+    """Return the layer if it has projections (multi-head attention), and None if not."""
     return cast(Projections, layer) if hasattr(layer, "output") else None
 
 
 def _embed(model: Any, inputs: Tensor, grads: Grads) -> tuple[Rows, Backward]:
-    """Return a row for each letter, or for each letter at each step, and the row of each of inputs (B, T)."""
+    """Return a row for each letter, or for each letter at each step, and the row index of each input in (B,
+    T)."""
     embedding, positions, time = model.embedding, model.positions, inputs.shape[1]
     rows, indices = embedding.weight.t().contiguous() + embedding.bias, inputs
     if positions is not None:
@@ -136,7 +136,7 @@ def _embed(model: Any, inputs: Tensor, grads: Grads) -> tuple[Rows, Backward]:
 
 
 def _encoder_layer(layer: Any, states: Rows, shape: torch.Size, grads: Grads) -> tuple[Tensor, Backward]:
-    """Return self-attention and feed-forward over states, (N, D), each with its residual."""
+    """Return the output (N, D) of self-attention and feed-forward, each with a residual connection."""
     attention = projections(layer.self_attention)
     inner, inner_backward = self_attention(attention, layer.attention_residual.norm, states, shape, grads)
     outputs, outer_backward = feed_forward(layer.feed_forward, layer.feed_forward_residual.norm, inner, grads)
@@ -146,7 +146,7 @@ def _encoder_layer(layer: Any, states: Rows, shape: torch.Size, grads: Grads) ->
 def _project_queries(
     layer: Projections | None, queries: Tensor, grads: Grads
 ) -> tuple[Tensor, Callable[[Tensor], None]]:
-    """Return Kᵀ q of the queries of all heads, (H To, D), to be multiplied with the memory itself."""
+    """Return Kᵀ q (H To, D) for the queries q of all heads; its product with the memory gives the scores."""
     if layer is None:
         scale = float(queries.shape[1] ** -0.5)
 
@@ -171,9 +171,9 @@ def _project_queries(
 def _pool_letters(keys: Tensor, letters: Tensor, counts: Tensor) -> tuple[Tensor, PooledBackward]:
     """Return the weighted sums (B, H To, D) of letters (R, D) with `counts` (B, R), for keys (H To, D).
 
-    A letter that occurs n times in a sample has n shares of the weight: softmax(score + log n).
+    The weight of a letter that occurs n times in a sample is multiplied by n: softmax(score + log n).
     """
-    # Rows are padded once here, so that the softmax need not pad them at each call.
+    # Rows are padded once, so that the softmax does not pad them at each call.
     missing = max(LANES - len(letters), 0)
     rows, shape = F.pad(letters, (0, 0, 0, missing)), (len(counts), len(keys), -1)
     log_counts = F.pad(counts.log_(), (0, missing), value=-torch.inf).unsqueeze(1)
@@ -204,7 +204,7 @@ def _pool_steps(keys: Tensor, states: Rows, shape: torch.Size) -> tuple[Tensor, 
 
 
 def _project_pooled(layer: Projections | None, pooled: Tensor, grads: Grads) -> tuple[Tensor, Backward]:
-    """Return the context (B, To, D) of each head's weighted sums of the memory, (B, H To, D)."""
+    """Return the context (B, To, D) for the weighted sums of the memory, (B, H To, D)."""
     if layer is None:
         return pooled, lambda grad: grad
     heads, batch = layer.heads, len(pooled)

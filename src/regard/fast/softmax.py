@@ -1,9 +1,8 @@
 """Softmax over short rows on a CPU.
 
-Replaces `torch.softmax` where a row has fewer than 16 numbers; the row is padded with -inf first.
-Gain: 5.9x over rows of 13
-  (docs/dev/benchmarks.md, "Parts of a translation step"). PyTorch processes shorter rows one
-  number at a time.
+Replaces `torch.softmax` for rows of fewer than 16 numbers, by padding each row with -inf.
+Gain: 5.9 times as fast for rows of 13 numbers (docs/dev/benchmarks.md, "Parts of a translation step"). PyTorch
+  processes such rows one number at a time.
 The fast path is not used on other devices, in compiled code, or with `REGARD_REFERENCE=1`.
 """
 
@@ -20,7 +19,8 @@ LANES = 16
 def padded_softmax(scores: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the softmax of `scores` (..., N) over the last dimension, computed in `dtype`."""
     missing = LANES - scores.shape[-1]
-    # `is_compiling` comes first: compiled code must not read the environment, nor depend on the length of a row.
+    # `is_compiling` comes first, because compiled code must neither read the environment nor depend on the
+    # length of a row.
     if scores.device.type != "cpu" or torch.compiler.is_compiling() or missing <= 0 or not enabled():
         return scores.softmax(-1, dtype=dtype)
     return F.pad(scores, (0, missing), value=-torch.inf).softmax(-1, dtype=dtype)[..., :-missing]

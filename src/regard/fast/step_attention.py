@@ -1,10 +1,10 @@
-"""Attention of one query per sample, step after step, with the gradient written out, for `fused_rnn_attention`.
+"""Attention of one query per sample at each step, with an explicit gradient, for `fused_rnn_attention`.
 
-Replaces `Attention` in a step of `RecurrentDecoder`, and its gradient by autograd.
+Replaces `Attention` in a step of `RecurrentDecoder`, and the backward pass of autograd.
 Gain and conditions: see `fused_rnn_attention`.
 
-The gradient of a step's query is computed as the loop goes back through time. The gradients of memory and score
-parameters are sums over all steps, and are computed at the end.
+The gradient of the query of each step is computed in the backward loop over steps. The gradients of the memory
+and of the score parameters are sums over all steps, and are computed at the end.
 
 Letters: T target steps, B samples, Ts source steps, D width of queries, M of the memory, N of prepared keys.
 """
@@ -18,10 +18,10 @@ from regard.fast.onednn import onednn_matmul
 
 
 class ProductAttention:
-    """Attention with the score q · k times `scale`.
+    """Attention with the score q · k multiplied by `scale`.
 
-    `tensors` have gradients: prepared keys (B, Ts, N), memory states (B, Ts, M), and the score's parameters.
-    `mask` (B, 1, Ts): True = may be attended, with at least one True per sample.
+    `tensors` are the tensors with gradients: prepared keys (B, Ts, N), memory states (B, Ts, M), and the
+    parameters of the score. `mask` (B, 1, Ts): True = may be attended, with at least one True per sample.
     """
 
     def __init__(self, mask: Tensor, tensors: Sequence[Tensor], scale: float = 1.0) -> None:
@@ -30,18 +30,19 @@ class ProductAttention:
         self.offsets = offsets.masked_fill_(~mask, torch.finfo(offsets.dtype).min / 2)
 
     def begin(self, count: int, tensors: Sequence[Tensor]) -> None:
-        """Allocate buffers for `count` steps; `tensors` are those of the class, without autograd history."""
+        """Allocate buffers for `count` steps; `tensors` are those of the constructor, without autograd
+        history."""
         self.prepared, self.states = tensors[:2]
         self.weights = self.offsets.new_empty(count, *self.offsets.shape)  # (T, B, 1, Ts)
 
     def context(self, time: int, query: Tensor) -> Tensor:
-        """Return the context (B, M) of the query (B, D) of step `time`."""
+        """Return the context (B, M) for the query (B, D) at step `time`."""
         scores = self.score(time, query).add_(self.offsets)
         torch.softmax(scores, -1, out=self.weights[time])
         return torch.bmm(self.weights[time], self.states).squeeze(1)
 
     def score(self, time: int, query: Tensor) -> Tensor:
-        """Return the scores (B, 1, Ts) of the query of step `time`."""
+        """Return the scores (B, 1, Ts) for the query at step `time`."""
         del time
         return torch.bmm((query * self.scale).unsqueeze(1), self.prepared.mT)
 
@@ -51,7 +52,7 @@ class ProductAttention:
         self.to_contexts = self.states.new_empty(*self.weights.shape[:2], self.states.shape[2])
 
     def backward(self, time: int, to_context: Tensor) -> Tensor:
-        """Return the gradient of the query (B, D) of step `time` for the gradient of its context (B, M)."""
+        """Return the gradient of the query (B, D) at step `time` for the gradient of its context (B, M)."""
         self.to_contexts[time] = to_context
         to_weights = torch.bmm(to_context.unsqueeze(1), self.states.mT)
         weights, to_scores = self.weights[time], self.to_scores[time]
@@ -64,25 +65,24 @@ class ProductAttention:
         return torch.bmm(to_scores, self.prepared).squeeze(1).mul_(self.scale)
 
     def finish(self, queries: Tensor) -> list[Tensor]:
-        """Return the gradients of all tensors; `queries` (T, B, D) of all steps."""
+        """Return the gradients of all tensors. `queries` (T, B, D): queries of all steps."""
         weights = self.weights.squeeze(2).permute(1, 2, 0)
         to_states = torch.bmm(weights, self.to_contexts.transpose(0, 1))
         to_prepared, *to_parameters = self.finish_score(queries)
         return [to_prepared, to_states, *to_parameters]
 
     def finish_score(self, queries: Tensor) -> list[Tensor]:
-        """Return the gradients of the prepared keys and of the score's parameters."""
+        """Return the gradients of the prepared keys and of the parameters of the score."""
         to_scores = self.to_scores.squeeze(2).permute(1, 2, 0)
         return [torch.bmm(to_scores, queries.transpose(0, 1)).mul_(self.scale)]
 
 
 class AdditiveAttention(ProductAttention):
-    """Attention with the score v · tanh(W q + k); the score's parameters are W (N, D) and v (1, N).
+    """Attention with the score v · tanh(W q + k), whose parameters are W (N, D) and v (1, N).
 
-    The backward pass computes all pairs again, as in `fast.additive`. tanh z is computed as 2 σ(2z) - 1, because
-    PyTorch's sigmoid takes a sixth of the time of PyTorch's tanh. The term -1 is omitted: it is the same for all
-    keys, so the softmax does not depend on it, and its gradient is zero because the gradient of the softmax sums
-    to zero.
+    The backward pass computes all pairs again, like `fast.additive`. tanh z is computed as 2 σ(2z) - 1, because
+    PyTorch's sigmoid takes a sixth of the time of PyTorch's tanh. The term -1 is omitted, because it is the
+    same for all keys: the softmax does not depend on a constant, and the gradient of a constant is zero.
     """
 
     def begin(self, count: int, tensors: Sequence[Tensor]) -> None:
@@ -94,7 +94,7 @@ class AdditiveAttention(ProductAttention):
         self.queries = self.prepared.new_empty(count, len(self.prepared), self.prepared.shape[2])
 
     def score(self, time: int, query: Tensor) -> Tensor:
-        """Return the scores (B, 1, Ts) of the query of step `time`, up to a constant."""
+        """Return the scores (B, 1, Ts) for the query at step `time`, up to a constant."""
         torch.mm(query, self.double_project, out=self.queries[time])
         return (self._pairs(time) @ self.double_energy).unsqueeze(1)
 

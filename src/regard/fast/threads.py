@@ -1,12 +1,11 @@
-"""Number of threads in a training, and batches of a search in parallel.
+"""Number of threads in a training run, and parallel batches in a search.
 
-Replaces PyTorch's default, all cores for each matrix product.
-Gain: of two trainings of Signal 2 on two cores, a step takes 4.2 ms with one thread for each training, and 13 ms
-with two
-  (docs/dev/benchmarks.md, "The primer's tasks").
-The fast path is not used if the user sets the number of threads, for models above 200,000 parameters (training);
-  on other devices, under autocast, while attention is recorded or changed (search); or with
-  `REGARD_REFERENCE=1`.
+Replaces PyTorch's default, which uses all cores for each matrix product.
+Gain: in two simultaneous training runs of Signal 2 on two cores, a step takes 4.2 ms with one thread per run,
+  and 13 ms with two threads per run (docs/dev/benchmarks.md, "The primer's tasks").
+In training, the fast path is not used if the user sets the number of threads, or for models with more than
+  200,000 parameters. In a search, the fast path is not used on a GPU, under autocast, or while attention is
+  recorded or changed. `REGARD_REFERENCE=1` disables both fast paths.
 
 Threads that share a small matrix product spend much of their time waiting for each other.
 """
@@ -26,15 +25,15 @@ from regard.fast import enabled
 Batch = TypeVar("Batch")
 Output = TypeVar("Output")
 SMALL = 200_000
-"""Largest number of parameters of a model that trains in one thread."""
+"""Largest number of parameters of a model that is trained with one thread."""
 
 
 @contextmanager
 def limit_threads(model: nn.Module) -> Iterator[None]:
-    """Use one thread in the block if the model is small, and restore the number afterwards.
+    """Use one thread in the block if the model is small, and restore the number of threads afterwards.
 
-    The number stays unchanged if the user has set it: by OMP_NUM_THREADS or MKL_NUM_THREADS, or in PyTorch,
-    whose default is the number of cores.
+    The number is not changed if the user has set it by OMP_NUM_THREADS, MKL_NUM_THREADS or
+    `torch.set_num_threads`.
     """
     before = torch.get_num_threads()
     by_user = "OMP_NUM_THREADS" in os.environ or "MKL_NUM_THREADS" in os.environ or before not in _defaults()
@@ -49,15 +48,17 @@ def limit_threads(model: nn.Module) -> Iterator[None]:
 
 
 def _defaults() -> tuple[int, int]:
-    """Return PyTorch's possible defaults: all cores, or half of them if the system counts each core twice."""
+    """Return PyTorch's possible defaults: the number of logical cores, or half of it with two threads per
+    core."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores, cores // 2
 
 
 def map_in_threads(model: nn.Module, search: Callable[[Batch], Output], batches: Sequence[Batch]) -> list[Output]:
-    """Return `search` of each batch, in order, with the batches in parallel on the cores that PyTorch may use.
+    """Return the results of `search` for the batches, in order.
 
-    `search` calls the model. An error in `search` is raised, and cancels the batches that have not begun.
+    The batches run in parallel on the cores that PyTorch may use. `search` calls the model. An error in
+    `search` cancels the waiting batches and is raised.
     """
     cores = torch.get_num_threads()
     threads = min(cores, len(batches))
@@ -69,14 +70,14 @@ def map_in_threads(model: nn.Module, search: Callable[[Batch], Output], batches:
             # `map` cancels the waiting batches when a batch raises an error.
             return list(pool.map(search, batches))
     finally:
-        # Each thread has its own number of threads, but a new thread inherits the number that was set last.
+        # PyTorch stores the number of threads per thread. A new thread inherits the number that was set last.
         torch.set_num_threads(cores)
 
 
 def _thread_safe(model: nn.Module) -> bool:
-    """Return whether several threads may call a model at once.
+    """Return whether several threads may call a model simultaneously.
 
-    The answer is no on a GPU, which runs one operation after the other; under autocast, which new threads do not
+    Returns False on a GPU, which runs operations one after another; under autocast, which new threads do not
     inherit; and in a recording, because records depend on the order of calls.
     """
     if next(model.parameters()).device.type != "cpu" or torch.is_autocast_enabled("cpu") or not enabled():

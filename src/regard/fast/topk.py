@@ -1,11 +1,11 @@
-"""The k best extensions of prefixes over a whole vocabulary.
+"""The k best extensions of prefixes over a large vocabulary.
 
 Replaces `torch.topk` and `torch.argmax` over all tokens.
-Gain: 2 to 6 % of the time of a beam search (measured when it was introduced, history of this file).
+Gain: 2 to 6 % of the time of a beam search (measured when this file was introduced, see its history).
 The fast path is not used for small vocabularies, or with `REGARD_REFERENCE=1`.
 
-On a CPU `torch.topk` sorts all tokens, which takes longer than their softmax. The maximum of a chunk takes little
-time, so only the chunks with the largest maxima are sorted.
+On a CPU, `torch.topk` sorts all tokens, which takes longer than the softmax. The maximum of a chunk of tokens
+is fast to compute, so only the chunks with the largest maxima are sorted.
 """
 
 import torch
@@ -14,21 +14,22 @@ from torch import Tensor
 from regard.fast import enabled
 
 CHUNK = 64
-"""Tokens of one maximum."""
+"""Number of tokens in a chunk."""
 
 
 def topk(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the `count` largest of `totals + values` of each source, largest first, and their indices.
+    """Return the `count` largest values of `totals + values` for each source, in descending order, and their
+    indices.
 
-    values (B, K, V), the log-probability of each token after each prefix; totals (B, K). Both results are (B,
-    count). An index is int64, from 0 to below K V: `index // V` is the prefix, `index % V` the token. `count`: 1
-    to K V. Among equal values the choice is undefined.
+    `values` (B, K, V): log-probability of each token after each prefix. `totals` (B, K): log-probability of
+    each prefix. Both results have the shape (B, count). An index is int64, at least 0 and less than K V: `index
+    // V` is the prefix, `index % V` the token. `count`: 1 to K V. The choice among equal values is undefined.
     """
     prefixes, symbols = values.shape[1:]
     chunks, rest = divmod(symbols, CHUNK)
     if prefixes * chunks <= count or not enabled():
         return (totals.unsqueeze(-1) + values).flatten(1).topk(count)
-    # Each result lies in one of the `count` chunks with the largest maxima, or in the rest after all chunks.
+    # Each result is in one of the `count` chunks with the largest maxima, or in the remainder after the chunks.
     chunked = values[..., : chunks * CHUNK].unflatten(-1, (chunks, CHUNK))
     maxima = (totals.unsqueeze(-1) + chunked.amax(-1)).flatten(1)
     best = maxima.topk(count, sorted=False).indices
@@ -46,12 +47,12 @@ def topk(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def argmax(values: Tensor) -> Tensor:
-    """Return the index of the largest value of each row, (N, 1) int64, of values (N, V)."""
+    """Return the index (N, 1) int64 of the largest value in each row of values (N, V)."""
     symbols = values.shape[1]
     chunks = symbols // CHUNK
     if chunks < 2 or not enabled():
         return values.argmax(1, keepdim=True)
-    # The last chunk begins earlier and overlaps the previous one, so that the chunks cover all tokens.
+    # The last chunk overlaps the previous chunk, so that the chunks cover all tokens.
     maxima = values[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK)).amax(-1)
     last = values[:, -CHUNK:].amax(-1, keepdim=True)
     best = torch.cat([maxima, last], dim=1).argmax(1, keepdim=True)

@@ -1,13 +1,13 @@
-"""Layers of a Transformer in a search, without gradients, hooks and dropout.
+"""Layers of a Transformer for searches, without gradients, hooks or dropout.
 
 Replaces `EncoderLayer.forward` and `DecoderLayer.forward`.
 Gain and conditions: see `fast_transformer`.
 
-One product computes queries, keys and values; the factor on scores is part of its matrix; outputs are added to
-the residual in place. `sums` is the residual, (N, D) for N steps of all sequences. Each layer changes `sums` in
-place and returns it.
+One product computes queries, keys and values. Its matrix includes the scaling factor of the scores. Outputs are
+added to the residual stream in place. `sums` is the residual stream, (N, D) for N steps of all sequences. Each
+layer changes `sums` in place and returns it.
 
-Letters: B sequences, T steps of each or K hypotheses, H heads, d width of a head, D width of states.
+Letters: B sequences, T steps or K hypotheses per sequence, H heads, d width of a head, D width of states.
 """
 
 from typing import Any
@@ -20,8 +20,8 @@ from regard.fast.kv_cache import LayerCache
 from regard.fast.onednn import PackedLinear
 
 MIN_KERNEL = 64
-"""Number of queries of a sequence above which PyTorch's fused kernel is faster, because the kernel never stores
-all scores."""
+"""Number of queries per sequence above which PyTorch's fused kernel is faster, because it never stores all
+scores."""
 
 
 class Norm:
@@ -46,12 +46,12 @@ class FastResidual:
         return self.norm(sums) if self.pre_norm else sums
 
     def after(self, sums: Tensor) -> Tensor:
-        """Return the input of the next layer, given the residual sum after this layer."""
+        """Return the input of the next layer for the residual sum after this layer."""
         return sums if self.pre_norm else self.norm(sums)
 
 
 class FastSelfAttention:
-    """Attention of steps to their own sequence."""
+    """Self-attention with explicit keys and values."""
 
     def __init__(self, layer: Any, residual: Any) -> None:
         self.residual, self.output = FastResidual(residual), join_linears(layer.output)
@@ -60,7 +60,7 @@ class FastSelfAttention:
     def queries(self, sums: Tensor, place: Tensor, rotation: Tensor | None) -> Tensor:
         """Write keys and values to `place` (2, B, H, T, d), and return the scaled queries (N, H d).
 
-        `rotation` (T or 1, H d): complex factors of queries and keys with rotary positions.
+        `rotation` (T or 1, H d): complex factors for rotary positions, or None.
         """
         _, sequences, heads, steps, width = place.shape
         projected = self.project(self.residual.before(sums))
@@ -73,7 +73,7 @@ class FastSelfAttention:
         return queries
 
     def add_output(self, sums: Tensor, context: Tensor) -> Tensor:
-        """Add the layer's output for the context (N, H d) to `sums`."""
+        """Add the output of the layer for the context (N, H d) to `sums`."""
         return self.residual.after(self.output.add_to(sums, context))
 
 
@@ -110,20 +110,20 @@ class FastFeedForward:
 
 
 class FastEncoderLayer:
-    """An encoder layer, over all steps of some sources."""
+    """An encoder layer, for all steps of the sources."""
 
     def __init__(self, layer: Any) -> None:
         self.attention = FastSelfAttention(layer.self_attention, layer.attention_residual)
         self.feed_forward = FastFeedForward(layer.feed_forward, layer.feed_forward_residual)
 
     def __call__(self, sums: Tensor, place: Tensor, cache: LayerCache, rotation: Tensor | None) -> Tensor:
-        """Attend to all steps; `place` (2, B, H, T, d), for their keys and values, is part of `cache`."""
+        """Attend to all steps. `place` (2, B, H, T, d) is the part of `cache` for their keys and values."""
         queries = self.attention.queries(sums, place, rotation)
         return self.feed_forward(self.attention.add_output(sums, attend(queries, place.shape[3], cache)))
 
 
 class FastDecoderLayer:
-    """A decoder layer, over one step of some hypotheses."""
+    """A decoder layer, for one step of the hypotheses."""
 
     def __init__(self, layer: Any) -> None:
         self.attention = FastSelfAttention(layer.self_attention, layer.self_residual)
@@ -133,7 +133,8 @@ class FastDecoderLayer:
     def __call__(
         self, sums: Tensor, place: Tensor, cache: LayerCache, memory: LayerCache, rotation: Tensor | None
     ) -> Tensor:
-        """Attend to the steps so far and to the memory; `place` (2, B, H, K, d) is part of `cache`."""
+        """Attend to all decoded steps and to the memory. `place` (2, B, H, K, d) is the part of `cache` for the
+        new step."""
         count = place.shape[3]
         context = attend(self.attention.queries(sums, place, rotation), count, cache)
         sums = self.attention.add_output(sums, context)
@@ -141,7 +142,7 @@ class FastDecoderLayer:
 
 
 def attend(queries: Tensor, count: int, cache: LayerCache) -> Tensor:
-    """Return the contexts (B K, H d) of scaled queries (B K, H d), `count` of each source."""
+    """Return the contexts (B K, H d) for scaled queries (B K, H d), with `count` queries per source."""
     keys, values, offsets = cache
     by_head = _split_heads(queries, count, values.shape[2])
     if count > MIN_KERNEL:
@@ -153,7 +154,7 @@ def attend(queries: Tensor, count: int, cache: LayerCache) -> Tensor:
 
 
 def _split_heads(states: Tensor, count: int, width: int) -> Tensor:
-    """Turn (B K, H d) into (B H, K, d)."""
+    """Reshape (B K, H d) to (B H, K, d)."""
     if count == 1:
         return states.reshape(-1, 1, width)
     heads = states.shape[1] // width
@@ -161,7 +162,7 @@ def _split_heads(states: Tensor, count: int, width: int) -> Tensor:
 
 
 def _join_heads(states: Tensor, shape: torch.Size) -> Tensor:
-    """Turn (B H, K, d) into (B K, H d) of this shape."""
+    """Reshape (B H, K, d) to `shape`, (B K, H d)."""
     count, width = states.shape[1:]
     if count == 1:
         return states.view(shape)
@@ -169,7 +170,8 @@ def _join_heads(states: Tensor, shape: torch.Size) -> Tensor:
 
 
 def join_linears(*layers: nn.Linear, scale: float = 1.0) -> PackedLinear:
-    """Return linear layers of the same input as one; `scale`: factor on the output of the first layer."""
+    """Join linear layers with the same input into one layer. `scale`: factor for the output of the first
+    layer."""
     weight = torch.cat([layers[0].weight * scale, *(layer.weight for layer in layers[1:])])
     if layers[0].bias is None:
         return PackedLinear(weight)

@@ -1,4 +1,4 @@
-"""Interpretation: test whether attention is meaningful, by relevance, ablation, probing and alignment."""
+"""Interpretation: test with relevance, ablation, probing and alignment whether attention is meaningful."""
 
 from typing import TYPE_CHECKING
 

@@ -3,8 +3,8 @@
     precision = |A and P| / |A|      recall = |A and S| / |S|
     alignment error rate = 1 - (|A and S| + |A and P|) / (|A| + |S|)      Och and Ney 2003, equations 11 to 13
 
-A are the predicted links, S the sure and P the possible reference links. Counts are summed over all sentences.
-Intervals come from a bootstrap over the sentences, as for translation scores (Koehn 2004).
+A, S and P are the sets of predicted links, sure reference links and possible reference links. Counts are summed
+over all sentences. Intervals come from a bootstrap over the sentences, as for translation scores (Koehn 2004).
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,13 @@ class Agreement(Result):
     """Agreement of predicted links with reference links; a ratio without a denominator is None."""
 
     error_rate: Estimate | None
-    """Alignment error rate. 0: all sure links and only possible links were predicted; 1: no predicted link is
-    right."""
+    """Alignment error rate. 0: all sure links and only possible links were predicted; 1: all predicted links
+    are incorrect.
+    """
     precision: Estimate | None
-    """Share (0 to 1) of the predicted links that are possible."""
+    """Fraction (0 to 1) of the predicted links that are possible."""
     recall: Estimate | None
-    """Share (0 to 1) of the sure links that were predicted."""
+    """Fraction (0 to 1) of the sure links that were predicted."""
 
 
 def count_links(predicted: frozenset[Link], known: WordAlignment) -> tuple[int, int, int, int]:
@@ -40,7 +41,7 @@ def count_links(predicted: frozenset[Link], known: WordAlignment) -> tuple[int, 
 
 
 def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
-    """Return the error rate of counts (..., 4), as `count_links` returns them, summed over sentences.
+    """Return the error rate for counts (..., 4) from `count_links`, summed over sentences.
 
     The rate is 1 if there is no predicted and no sure link.
 
@@ -49,7 +50,7 @@ def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
     """
     predicted, sure, hits, possible = np.moveaxis(counts, -1, 0)
     total = predicted + sure
-    # A head without any link gets the worst rate, 1, instead of NaN, so that it comes last in a comparison.
+    # A head without links gets the worst rate, 1, instead of NaN, so that it is last in a comparison.
     rate: np.ndarray = 1 - np.divide(hits + possible, total, out=np.zeros(total.shape), where=total > 0)
     return rate
 
@@ -63,9 +64,9 @@ def agreement(
 
 
 def agreement_from_counts(counts: np.ndarray, *, seed: int = 0) -> Agreement:
-    """Return the agreement for counts (N, 4), as `count_links` returns them for each sentence pair."""
+    """Return the agreement for the counts (N, 4) that `count_links` returns for each sentence pair."""
     predicted, sure, hits, possible = counts.T.astype(np.float64)
-    # Whole sentence pairs are resampled: links of one sentence depend on each other.
+    # Whole sentence pairs are resampled, because the links of a sentence depend on each other.
     draw = resample_counts(len(counts), seed)
     wrong = predicted + sure - hits - possible
     return Agreement(
@@ -76,7 +77,7 @@ def agreement_from_counts(counts: np.ndarray, *, seed: int = 0) -> Agreement:
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray, draw: np.ndarray) -> Estimate | None:
-    """Return the ratio of two sums over sentences with its interval; `draw` (R, N) as in `resample_counts`."""
+    """Return the ratio of two sums over sentences with its interval; `draw`: (R, N) from `resample_counts`."""
     if not whole.sum() or len(whole) < 2:
         return None
     # Each rate is a ratio of sums, not a mean of ratios, so that long sentences count more, as in the definition.

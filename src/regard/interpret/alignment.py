@@ -1,8 +1,8 @@
-"""Measure whether the largest weight of each target step is on the source step that it was made from.
+"""Measure whether the largest weight of each target step is on the source step from which it originates.
 
-A are the predicted links: for each target step with a known origin, the source step with the largest weight.
-P are the possible links: all source steps that the target step was made from. S are the sure links: the possible
-links of target steps with a single origin.
+A is the set of predicted links: for each target step with a known origin, the source step with the largest
+weight. P is the set of possible links: all source steps from which the target step originates. S is the set of
+sure links: the possible links of target steps with a single origin.
 
     alignment error rate = 1 - (|A and S| + |A and P|) / (|A| + |S|)      Och and Ney 2003, equation 13
 """
@@ -22,10 +22,10 @@ from regard.tasks import Pair, PairTask, alignment_mask
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """Agreement of one attention layer's weights with a known alignment."""
+    """Agreement of the weights of one attention layer with a known alignment."""
 
     error_rate: float
-    """0: every largest weight is on a right source step; 1: no largest weight is."""
+    """0: every largest weight is on a correct source step; 1: every largest weight is on an incorrect step."""
     share: float
     """Mean attention mass (0 to 1) on the possible links."""
     uniform: float
@@ -33,9 +33,9 @@ class Alignment:
 
 
 def error_rate(weights: Tensor, known: Tensor) -> float:
-    """Return the alignment error rate of weights (B, Tt, Ts) against known links (B, Tt, Ts) bool.
+    """Return the alignment error rate of weights (B, Tt, Ts) for known links (B, Tt, Ts) bool.
 
-    Target steps without known links do not count. Returns NaN if no step has known links.
+    Target steps without known links are ignored. Returns NaN if no step has known links.
 
     >>> weights = torch.tensor([[[0.9, 0.1], [0.8, 0.2]]])
     >>> error_rate(weights, torch.eye(2, dtype=torch.bool).unsqueeze(0))
@@ -54,7 +54,7 @@ def error_rate(weights: Tensor, known: Tensor) -> float:
 def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> dict[str, Alignment]:
     """Measure how well each cross-attention layer agrees with the known alignment.
 
-    The decoder is fed the true targets, whose origin is known. Heads are averaged.
+    The decoder receives the true targets, whose origin is known. Heads are averaged.
     """
     model.eval()
     layers: dict[str, list[tuple[Tensor, Tensor, Tensor]]] = {name: [] for name in model.cross_layers}
@@ -66,7 +66,8 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
         with record_own(model, layers=model.cross_layers) as records:
             model(batch.source, batch.source_mask, batch.target_in)
         for name, parts in layers.items():
-            # The heads are averaged, because no head is chosen here; `head_selection` compares single heads.
+            # The heads are averaged, because this function selects no head; `head_selection` compares single
+            # heads.
             weights = records[name].weights.mean(1)
             if weights.shape[:2] != counted.shape:
                 recorded, expected = tuple(weights.shape[:2]), tuple(counted.shape)

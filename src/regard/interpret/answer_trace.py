@@ -16,7 +16,7 @@ from regard.viz.subject import Input, Subject
 
 
 class LayerRow(NamedTuple):
-    """All values that a layer computed for one query, in float64 on the CPU."""
+    """All values that a layer computes for one query, in float64 on the CPU."""
 
     query: Tensor
     """(H, D)."""
@@ -35,9 +35,9 @@ class LayerRow(NamedTuple):
 
 
 class AnswerTrace(TorchFunctionMode):
-    """The calls of one attention layer, and the operations that follow it, in the last pass of a model.
+    """The calls of one attention layer in the last pass of a model, and the operations that follow the layer.
 
-    A pass begins when the layer attends with its first query; earlier passes are discarded.
+    A pass begins with the first query of the layer; earlier passes are discarded.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class AnswerTrace(TorchFunctionMode):
         """Output of the first matrix product after the layer, (B, Tq, D): the output projection of several
         heads."""
         self.norm: tuple[Tensor, Tensor] | None = None
-        """Input and output of the first normalisation after the layer."""
+        """Input and output of the first normalization after the layer."""
         self.state: Tensor | None = None
         """Input of the last matrix product of the model."""
         self.logits: Tensor | None = None
@@ -64,7 +64,7 @@ class AnswerTrace(TorchFunctionMode):
         self.logits = logits
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run a function of PyTorch, and record matrix products and normalisations."""
+        """Call a PyTorch function, and record matrix products and normalizations."""
         result = func(*args, **(kwargs or {}))
         if func is F.linear:
             self.state = args[0]
@@ -76,8 +76,8 @@ class AnswerTrace(TorchFunctionMode):
 
 
 def read_layer_row(insides: Sequence[AttentionTrace], output: int) -> LayerRow:
-    """Return the values of one query, for a layer that attends with all queries at once or step by step."""
-    # A Transformer attends with all queries in one call, a recurrent decoder with one query in each call.
+    """Return the values of one query of a layer that processes all queries at once or step by step."""
+    # A Transformer processes all queries in one call; a recurrent decoder processes one query per call.
     at_once = insides[0].step is None
     check_range("output", output, 0, (insides[0].query.shape[2] if at_once else len(insides)) - 1)
     inside, row = (insides[0], output) if at_once else (insides[output], 0)
@@ -109,15 +109,15 @@ def trace_answer(
     temperature: float = 1.0,
     head: int = 0,
 ) -> TracedAnswer:
-    """Answer an input, and trace some layers meanwhile.
+    """Answer an input, and trace some layers.
 
-    `input`: default one drawn by `seed`. `temperature`: divides the scores of `head` in these layers. Raises
-    `InputError` for an unknown layer or head.
+    `input`: by default an input drawn with `seed`. `temperature`: divides the scores of `head` in these layers.
+    Raises `InputError` for an unknown layer or head.
     """
     modules = [find_layer(subject.model, layer) for layer in layers]
     traced = [(layer, AnswerTrace()) for layer in modules]
     names = {id(module): name for name, module in attention_layers(subject.model).items()}
-    # A second pass, without the interventions, would replace the trace of the first pass.
+    # A second pass without the interventions would replace the trace of the first pass.
     with skip_original(), ExitStack() as stack:
         for layer, trace in traced:
             check_range("head", head, 0, layer.heads - 1)

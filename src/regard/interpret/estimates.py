@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 2000
-"""With this number of resamples, 50 resamples lie beyond each end of a 95 % interval."""
+"""Number of resamples; 50 resamples then lie beyond each end of a 95 % interval."""
 LEVEL = 0.95
 MIN_SAMPLES = 50
 """Smallest number of samples for which a 95 % interval contains the mean in about 95 % of cases, also for skewed
@@ -42,7 +42,7 @@ def describe_interval(samples: int) -> str:
     """
     if samples >= MIN_SAMPLES:
         return "95 % interval over the samples"
-    return f"interval over the samples, too narrow for 95 %: use {MIN_SAMPLES} samples or more"
+    return f"interval over the samples, too narrow for 95 %: use at least {MIN_SAMPLES} samples"
 
 
 NOT_MEASURED = "not measured"
@@ -59,15 +59,15 @@ def format_estimate(estimate: Estimate | None, form: Callable[[Estimate], str] =
 
 def resample_counts(samples: int, seed: int) -> np.ndarray:
     """Return the number of times that each of N samples is drawn in each of R resamples, (R, N)."""
-    # The function returns counts instead of indices, so that one matrix product gives the means of all resamples.
+    # The result contains counts instead of indices, so that one matrix product computes the means of all
+    # resamples.
     random = np.random.default_rng(seed)
     return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES)
 
 
 def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate | None:
-    """Return the mean of values (N) and its interval; `draw` (R, N) as `resample_counts` returns it.
-
-    Samples without a value (NaN) do not count. With fewer than two values the result is None.
+    """Return the mean of values (N) and its interval; `draw`: (R, N) from `resample_counts`. Samples without a
+    value (NaN) are ignored. The result is None for fewer than two values.
 
     >>> estimate([1.0, 1.0, float("nan")], resample_counts(3, seed=0))
     <Estimate: 1.000 (1.000 to 1.000)>
@@ -76,7 +76,7 @@ def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate
     known = ~np.isnan(values)
     if known.sum() < 2:
         return None
-    # A resample that holds only samples without a value has no mean, and is left out.
+    # A resample that contains only samples without a value has no mean and is left out.
     counts = draw[:, known]
     total = counts.sum(1)
     means = (counts @ values[known])[total > 0] / total[total > 0]

@@ -1,14 +1,14 @@
-"""Examine whether the attention of a model is meaningful, and how far the figures support it.
+"""Examine whether the attention of a model is meaningful, and how strongly the measurements support the claim.
 
-Every head that attends to the inputs is tested in three ways. Each figure is a mean over many samples with a 95 %
-interval (bootstrap over the samples, Efron 1979):
+Three measurements test every head that attends to the inputs. Each measured value is a mean over many samples
+with a 95 % interval (bootstrap over the samples, Efron 1979):
 
-- Relevance: the share of its attention on the inputs that the answer depends on. This share is compared with that
-of uniform attention, and with the same head's share on the relevant inputs of another sample. A head that attends
-to fixed positions in every input has an equal share on another sample.
+- Relevance: the fraction of its attention on the inputs that the answer depends on. This fraction is compared
+with the fraction under uniform attention, and with the fraction on the relevant inputs of another sample. A
+head that attends to fixed positions in every input has an equal fraction on another sample.
 - Ranking: Spearman's rank correlation of the weights with gradient times input and with ablation (see `probing`),
   compared with the correlation with another sample's values.
-- Importance: the loss increase when the head is switched off (see `importance`).
+- Importance: the loss increase when the head is disabled (see `importance`).
 
 A figure that was not measured is None, and the sentences omit it.
 """
@@ -43,18 +43,18 @@ _IMPORTANCE_CAPTION = (
 )
 _RELEVANCE_CAPTION = "Points: each head's share on what the answer depends on; the table below has the numbers"
 MAX_ROLE_SAMPLES = 60
-"""Largest number of samples over which roles are determined, because roles need a full map of each sample."""
+"""Largest number of samples for roles, because roles need a full map of each sample."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Examination(Result):
-    """The figures of a model's attention, and sentences that explain them."""
+    """The measurements of a model's attention, and sentences that explain the measurements."""
 
     task: str
     samples: int
     seed: int
     uniform: Estimate | None
-    """Share of uniform attention on relevant inputs; None if the task does not know them."""
+    """Fraction of uniform attention on relevant inputs; None if the task does not define relevant inputs."""
     heads: list[HeadFindings]
     importance: HeadImportance
     alignment_error: dict[str, float] = field(default_factory=dict)
@@ -64,11 +64,11 @@ class Examination(Result):
     unanswered: list[str] = field(default_factory=list)
     """One sentence for each measurement that was not possible."""
     over: str = "unseen samples"
-    """Description of the inputs, as text for tables."""
+    """Description of the inputs for tables."""
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences on what the figures support: one sentence for each head, then general remarks."""
+        """Claims that the measurements support: one sentence for each head, then general remarks."""
         sentences = [head.sentence() for head in self.heads]
         for layer, rate in self.alignment_error.items():
             quality = "nearly always points" if rate < 0.1 else "often points" if rate < 0.4 else "seldom points"
@@ -77,8 +77,8 @@ class Examination(Result):
             )
         sentences += self.unanswered
         sentences.append(
-            "Gradients and ablation are independent measures with their own weaknesses: a disagreement "
-            "with the weights does not show which of the two is right. Only switching a head off shows what the "
+            "Gradients and ablation are independent measures with their own weaknesses: a disagreement with "
+            "the weights does not show which measure is correct. Only switching a head off shows what the "
             "model does with it, and only for this run: train more seeds before drawing conclusions about the "
             "mechanism."
         )
@@ -184,8 +184,9 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
 
 
 def _find_roles(subject: Subject[Input], samples: int, seed: int) -> HeadRoles | None:
-    """Return the role of each head; None for a model that cannot be initialised again, because there are no
-    untrained heads to compare with."""
+    """Return the role of each head; None for a model that cannot be reinitialized, because roles are compared
+    with untrained heads.
+    """
     try:
         return head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
     except InputError:
@@ -205,12 +206,13 @@ def make_examination(
 ) -> Examination:
     """Compute all figures from probes.
 
-    `relevance`: (Tq, Tk) bool for each probe; None if the task does not know it. `samples`: `samples` is None for
-    one sample per probe. Without probes, only the importance of each head is known.
+    `relevance`: (Tq, Tk) bool for each probe; None if the task does not define relevant inputs. `samples`:
+    `samples` is None for one sample per probe. If there are no probes, only the importance of each head is
+    known.
     """
-    # Each sample is compared with the next one, which is an arbitrary choice among the other samples.
+    # Each sample is compared with the next sample, an arbitrary choice among the other samples.
     others = [*range(1, len(probes)), 0]
-    # All figures use the same draw, so that the intervals of two heads come from the same resamples.
+    # All measurements use the same draw, so that the intervals of all heads come from the same resamples.
     draw = resample_counts(max(len(probes), 1), seed)
     even = (
         None if relevance is None else np.array([_share(np.full(r.shape, 1 / r.shape[1]), r) for r in relevance])
@@ -258,21 +260,22 @@ def _measure_relevance(
     others: list[int],
     draw: np.ndarray,
 ) -> dict[str, Estimate | None]:
-    """Return the share of a head's attention on relevant inputs; `even` (N,): the share of uniform attention in
-    each sample."""
+    """Return the fraction of a head's attention on relevant inputs; `even` (N,): the fraction under uniform
+    attention in each sample.
+    """
     shares = [_share(w, r) for w, r in zip(weights, relevance, strict=True)]
     permuted = [_share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
     return {
         "relevance": estimate(shares, draw),
-        # Differences within each sample: the variation that both shares have in common cancels.
+        # Use differences within each sample: the variation that both fractions share cancels out.
         "beyond_uniform": estimate(shares - even, draw),
         "beyond_permuted": estimate(np.subtract(shares, permuted), draw),
     }
 
 
 def _measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
-    """Return the mean share of a head's attention that differs between samples: half the summed differences."""
-    # Half of the summed differences is the share of the mass that differs (total variation distance).
+    """Return the mean total variation distance between the attention of a head on different samples."""
+    # Half of the summed absolute differences is the total variation distance.
     shares = []
     for own, other in zip(weights, (weights[index] for index in others), strict=True):
         steps, inputs = (min(sizes) for sizes in zip(own.shape, other.shape, strict=True))
@@ -296,7 +299,9 @@ def _measure_ranking(
 
 
 def _share(weights: np.ndarray, relevant: np.ndarray) -> float:
-    """Return the mean mass on relevant inputs over the steps that depend on some input; NaN if no step does."""
+    """Return the mean mass on relevant inputs, over the steps that depend on any input; NaN without such
+    steps.
+    """
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
     relevant = relevant[:steps, :inputs]
     counted = relevant.any(1)
@@ -306,11 +311,11 @@ def _share(weights: np.ndarray, relevant: np.ndarray) -> float:
 
 
 def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
-    """Return Spearman's rank correlation of weights and measure (Tq, Tk) over the inputs, averaged over the
+    """Return Spearman's rank correlation of weights and a measure (Tq, Tk) over the inputs, averaged over the
     steps.
 
-    If the two come from samples of different lengths, only the common steps and inputs count. Steps at which the
-    weights or the measure are constant do not count. Returns NaN if no step counts.
+    If the samples differ in length, only their common steps and inputs are used. Steps at which the weights or
+    the measure are constant are ignored. Returns NaN if all steps are ignored.
 
     >>> correlation(np.array([[0.1, 0.2, 0.7]]), np.array([[1.0, 2.0, 3.0]]))
     1.0
@@ -326,9 +331,9 @@ def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
 
 
 def _ranks(rows: np.ndarray) -> np.ndarray:
-    """Return the rank of each value in its row; ties share the mean of their ranks.
+    """Return the rank of each value in its row; tied values get the mean of their ranks.
 
-    Values count as tied if they are equal to six decimals, because rounding noise would rank equal weights.
+    Values are tied if they are equal to six decimals; otherwise rounding errors would rank equal weights.
     """
     ranks = np.empty(rows.shape)
     for row, values in zip(ranks, rows.round(6), strict=True):

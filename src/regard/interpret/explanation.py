@@ -8,7 +8,8 @@
     logits  = W state + b                   after all following layers
 
 (Vaswani et al. 2017, sections 3.1 and 3.2, for the query model and the Transformer. A recurrent decoder has no
-residual; its model decides where the context goes.) All numbers are read from the model while it answers.
+residual, and its model defines the use of the context.) All numbers are recorded while the model answers the
+input.
 """
 
 from typing import Any
@@ -23,7 +24,7 @@ from regard.viz.maps import CROSS, Map
 from regard.viz.subject import Input, Subject
 
 MAX_CLASSES = 20
-"""Largest number of classes whose logits are returned, the likeliest first."""
+"""Largest number of classes whose logits are returned, in order of decreasing probability."""
 
 
 def explain(
@@ -42,7 +43,7 @@ def explain(
     `input`: by default an input drawn by `seed`. `layer`: by default the first layer in which outputs attend to
     inputs, or, without such a layer, the first layer. `output`: index of the query, from 0. `key`: index of the
     explained key, from 0; by default the key with the largest weight. `temperature`: divides the head's scores
-    before the softmax; above 1 the weights are more even.
+    before the softmax; values above 1 make the weights more uniform.
 
     >>> run = regard.load("runs/signal2")    # doctest: +SKIP
     >>> print(regard.explain(run, head=1, output=2))    # doctest: +SKIP
@@ -69,7 +70,7 @@ def make_explanation(
     key: int | None = None,
     temperature: float = 1.0,
 ) -> Explanation:
-    """Explain one weight of a traced answer, in the layer called `name`; see `explain`.
+    """Explain one weight of a traced answer in the layer `name`; see `explain`.
 
     Raises `InputError` for an unknown step.
     """
@@ -120,7 +121,7 @@ def _explain_output(
     added, own = row.context.flatten(), None
     if isinstance(layer, MultiHeadAttention) and trace.added is not None:
         added = trace.added[0, output]
-        # W^O is linear, so the columns of W^O for this head give the head's part of the sum.
+        # W^O is linear, so the columns of W^O for this head compute the head's part of the sum.
         matrix = layer.output.weight.double().cpu().unflatten(1, (layer.heads, -1))[:, head]
         own = _to_list(matrix @ row.context[head])
     before, after = trace.norm or (None, None)
@@ -138,7 +139,8 @@ def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, out
         return None
     logits = trace.logits[0].double().cpu()
     states = trace.state.reshape(-1, trace.state.shape[-1])
-    # Over all classes, before the likeliest are selected: their probabilities need not sum to 1.
+    # Normalize over all classes before the likeliest classes are selected, whose probabilities need not sum to
+    # 1.
     probabilities = logits[output].softmax(-1)
     likely = probabilities.argsort(descending=True)[:MAX_CLASSES]
     prediction = shown.prediction
@@ -147,7 +149,7 @@ def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, out
         if prediction is None or isinstance(prediction, str)
         else str(prediction[output]),
         probability=shown.probabilities[output],
-        # A decoder that runs step by step calls the last layer once for each step, with one state.
+        # A decoder that runs step by step calls the last layer once per step, with one state.
         state=_to_list(states[output if len(states) == len(logits) else 0]),
         classes=subject.called(likely.tolist()),
         logits=_to_list(logits[output, likely]),

@@ -12,9 +12,9 @@ from regard.result import Result
 from regard.viz.maps import UNFINITE
 
 NUMBERS_SHOWN = 5
-"""Number of values of a vector that are printed: as many as fit into a line of 80 columns."""
+"""Number of printed values of a vector, which fit into a line of 80 columns."""
 BAR_WIDTH = 20
-"""Characters of the longest bar."""
+"""Length of the longest bar, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +22,11 @@ class StepAnswer:
     """The model's answer at one output step."""
 
     answer: str
-    """The predicted class: the likeliest one, unless a search chose another class."""
+    """The predicted class: the likeliest class, unless a search selected another class."""
     probability: float
     """Probability of the answer (0 to 1)."""
     state: list[float]
-    """Input of the last matrix product, (D)."""
+    """Input of the last matrix product of the model, (D)."""
     classes: list[str]
     """The likeliest first."""
     logits: list[float]
@@ -36,8 +36,9 @@ class StepAnswer:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation(Result):
-    """How a head computes the weight of one key for one query, and the effect on the output of the layer and of
-    the model."""
+    """The computation of one head's weight for one query and key, and its effect on the output of the layer and
+    of the model.
+    """
 
     input: str
     layer: str
@@ -53,29 +54,29 @@ class Explanation(Result):
     sum of the last vector's numbers, times `scale`."""
     scale: float
     scores: list[float]
-    """Scores of this query with each key (Tk), before the mask."""
+    """Scores of this query and each key (Tk), before the mask."""
     may_see: list[bool]
-    """Which keys the mask permits (Tk)."""
+    """Keys that the mask permits, (Tk) bool."""
     temperature: float
     """The number that divides the scores before the softmax; 1 leaves them unchanged."""
     weights: list[float]
     """Softmax of the scores over the permitted keys (Tk)."""
     values: list[list[float]]
-    """This head's value of each key (Tk, Dv)."""
+    """Value of each key in this head (Tk, Dv)."""
     context: list[float]
-    """Sum of the values times the weights (Dv)."""
+    """Sum of the values, weighted by the weights (Dv)."""
     added: list[float]
-    """Output of the layer, of all heads together (D)."""
+    """Output of the layer, for all heads together (D)."""
     own_part: list[float] | None
     """This head's part of `added` (D); None for a single head, whose context is the whole output."""
     before_norm: list[float] | None
-    """Sum of the residual and `added` (D); None if no normalisation follows."""
+    """Sum of the residual and `added` (D); None if no normalization follows."""
     after_norm: list[float] | None
-    """The state after the normalisation (D)."""
+    """The state after the normalization (D)."""
     note: str = ""
     """A remark on an unusual input; empty for a usual input."""
     answered: StepAnswer | None
-    """The model's answer at this output step; None for a layer whose queries are not outputs."""
+    """The model's answer at this output step; None for a layer whose queries are not output steps."""
 
     @property
     def score(self) -> float:
@@ -105,13 +106,14 @@ class Explanation(Result):
             total = sum(terms[-1])
             scaled = "" if self.scale == 1 else f", times {self.scale:.4f} is {self.score:.4f}"
             rows.append(Text(f"The last row sums to {total:.4f}{scaled}"))
-        return [Text("\n1. The score: how well the query fits the key", style="bold"), *rows]
+        return [Text("\n1. The score: how well the query matches the key", style="bold"), *rows]
 
     def _weight_rows(self) -> list[RenderableType]:
         table = Table("", "key", "score", "weight", "", box=None, pad_edge=False)
         for index, label in enumerate(self.key_labels):
             score = f"{self.scores[index]:.4f}" if self.may_see[index] else "masked"
-            # Bars are relative to the largest weight, because over many keys, bars on a scale up to 1 are empty.
+            # Bars are relative to the largest weight: if there are many keys, bars on a scale up to 1 are
+            # empty.
             bar = _bar(self.weights[index] / max([*filter(math.isfinite, self.weights), 1e-9]))
             mark = "→" if index == self.key else ""
             table.add_row(f"{mark}{index}", Text(label), score, f"{self.weights[index]:.4f}", bar)

@@ -1,4 +1,4 @@
-"""Common parts of all figures for papers: options, measured inputs, and words of captions."""
+"""Common parts of all figures for papers: options, measured inputs, and caption texts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,19 +34,19 @@ class FigureOptions:
 
 
 def describe(subject: Subject[Any]) -> str:
-    """Return name, kind and training steps of a model for a caption."""
+    """Return the name, the kind and the training steps of a model for a caption."""
     about = subject.about()
     steps = "" if about["step"] is None else f", {about['step']:,} training steps"
     return f"{subject.name} ({about['kind']}{steps})"
 
 
 def is_external(subject: Subject[Any]) -> bool:
-    """Return whether a subject takes its inputs from the user instead of drawing them."""
+    """Return whether a subject uses inputs from the user instead of drawing inputs."""
     return hasattr(subject, "over")
 
 
 def one_map(subject: Subject[Any], options: FigureOptions) -> tuple[AttentionMap, str]:
-    """Return the attention on the first input, or on a drawn input, and the words of a caption for it."""
+    """Return the attention map of the first input or of a drawn input, and its caption text."""
     if options.inputs:
         attention, drawn = subject.attend(options.inputs[0]), ""
     else:
@@ -67,16 +67,16 @@ def remarks(attention: AttentionMap) -> list[str]:
     sides = [layer.rows.side for layer in attention.layers.values() if layer.rows is not None]
     if sides:
         lines.append(
-            f"Because the input is long, each weight is the largest one of a square of {max(sides)} steps."
+            f"Because the input is long, each weight is the largest weight in a square of {max(sides)} steps."
         )
     lines += [f"{line}." for line in intervention_lines(attention)]
     return [*lines, *([f"Note: {attention.note}."] if attention.note else [])]
 
 
 def many_maps(subject: Subject[Any], options: FigureOptions) -> tuple[list[AttentionMap], str]:
-    """Return the attention on the given inputs, or on unseen inputs, and the words of a caption for them.
+    """Return the attention maps of the user's inputs, or of unseen inputs, and their caption text.
 
-    Raises `InputError` for a map that holds maxima of squares of steps instead of weights, and for a model
+    Raises `InputError` for a map that contains only the largest weight of each square of steps, and for a model
     without attention.
     """
     words = ""
@@ -94,19 +94,19 @@ def many_maps(subject: Subject[Any], options: FigureOptions) -> tuple[list[Atten
 
 
 def counted(inputs: int) -> str:
-    """Return a number of inputs in words."""
+    """Return the number of inputs as text for a caption."""
     return f"{inputs:,} input{'s' if inputs != 1 else ''}"
 
 
 def interval_words(samples: int, heads: int) -> str:
     """Return a sentence on the intervals of a figure."""
     if samples < 2:
-        return "A single input gives no intervals."
+        return "A single input has no intervals."
     return f"In the data: {describe_interval(samples)}, for each of the {heads} heads alone (no correction)."
 
 
 def head_rows(values: Mapping[str, Sequence[np.ndarray]], name: str, seed: int) -> list[dict[str, Any]]:
-    """Return a row for each head with mean and interval over inputs.
+    """Return a row for each head, with the mean and the interval over inputs.
 
     `values`: by layer, for each input the values of all heads (H), NaN where they are undefined. `name`: column.
     """
@@ -121,7 +121,7 @@ def head_rows(values: Mapping[str, Sequence[np.ndarray]], name: str, seed: int) 
 
 
 def layer_labels(layers: Mapping[str, LayerKind]) -> dict[str, str]:
-    """Return short labels of layers by name, given their kinds: the number, with the kind if there are several.
+    """Return short labels of layers by name: the number of the layer, with its kind if the kinds differ.
 
     >>> layer_labels({"encoder.0.self_attention": "encoder", "cross": "cross"})
     {'encoder.0.self_attention': 'encoder', 'cross': 'cross'}
@@ -135,5 +135,5 @@ def layer_labels(layers: Mapping[str, LayerKind]) -> dict[str, str]:
 
 
 def rounded(weights: np.ndarray) -> np.ndarray:
-    """Return weights in float64 with 6 decimals, for a data file."""
+    """Return weights in float64, rounded to 6 decimals for a data file."""
     return np.asarray(weights, dtype=np.float64).round(6)

@@ -39,16 +39,17 @@ def plot(
     dimensions: int = 64,
     length: int = 100,
 ) -> PaperFigure:
-    """Measure the values of a figure, and return the figure; `save(path)` writes it with its caption and data.
+    """Measure the values of a figure, and return the figure; `save(path)` writes the figure, its caption and
+    its data.
 
     `kind`: heads, alignment, rollout, induction, importance, entropy, positions, learning or embeddings.
-    `subject`: a run, or what `regard.look` returns; only positions can be drawn without it (the sinusoidal
-    encoding, of width `dimensions`). `inputs`: texts; default: inputs that the subject draws with `seed`, or has
-    not seen in training (`samples` of them). Kinds that show a single input take the first one. Induction in an
-    external model reads each text twice in a row. `layer`: number or name. `width`: 3.3 or 6.9 inches. `style`: a
+    `subject`: a run, or a result of `regard.look`; only `positions` needs no subject (the sinusoidal encoding
+    of width `dimensions`). `inputs`: texts; by default `samples` inputs that the subject draws with `seed`, or
+    that were not used in training. Kinds that show a single input use the first input. For induction in an
+    external model, each text is repeated once. `layer`: number or name. `width`: 3.3 or 6.9 inches. `style`: a
     matplotlib style sheet. `length`: number of positions.
 
-    Raises `InputError` if the subject does not have the quantity that the figure shows.
+    Raises `InputError` if the subject lacks the quantity that the figure shows.
 
     >>> figure = plot("positions", dimensions=8, length=20, width=3.3)
     >>> figure.caption.partition(".")[0]
@@ -60,7 +61,7 @@ def plot(
     if subject is None and kind != "positions":
         raise InputError(f"{kind} needs a model: name a run, or the folder of an external model")
     if width is not None and width not in WIDTHS:
-        raise InputError(f"width {width} is not the width of a column or page: choose 3.3 or 6.9 inches")
+        raise InputError(f"width {width} is not the width of a column or of a page: choose 3.3 or 6.9 inches")
     if samples is not None:
         check_range("samples", samples, 1, 10**7)
     check_range("seed", seed, 0, 2**63 - 1)

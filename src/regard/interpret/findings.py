@@ -1,4 +1,4 @@
-"""The figures of one head, and a sentence that claims no more than they support."""
+"""The measurements of one head, and a sentence that claims only what the measurements support."""
 
 from dataclasses import dataclass
 
@@ -6,39 +6,42 @@ from regard.interpret.estimates import Estimate
 from regard.result import Result
 
 IMPORTANT = 0.01
-"""Loss increase in nats above which a head counts as important."""
+"""Loss increase, in nats, above which a head is important."""
 STEADY = 0.1
-"""Share of the attention that may differ between samples for a head that attends to fixed positions."""
+"""Largest fraction of the attention that differs between samples if a head attends to fixed positions."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadFindings(Result):
-    """The figures of one head."""
+    """The measurements of one head."""
 
     layer: str
     head: int
     relevance: Estimate | None = None
-    """Share (0 to 1) of the head's attention on relevant inputs; None if the task does not know them."""
+    """Fraction (0 to 1) of the head's attention on relevant inputs; None if the task does not define relevant
+    inputs.
+    """
     beyond_uniform: Estimate | None = None
-    """`relevance` minus the share of uniform attention, as mean of the differences in each sample."""
+    """`relevance` minus the fraction under uniform attention, as the mean of the differences in each sample."""
     beyond_permuted: Estimate | None = None
-    """`relevance` minus the share on the relevant inputs of another sample."""
+    """`relevance` minus the fraction on the relevant inputs of another sample."""
     gradient: Estimate | None = None
     """Rank correlation (-1 to 1) of the weights with gradient times input; None if the correlation could not be
     measured."""
     ablation: Estimate | None = None
     """Rank correlation of the weights with ablation."""
     gradient_permuted: Estimate | None = None
-    """Rank correlation of the weights with gradient times input of another sample."""
+    """Rank correlation of the weights with gradient times input on another sample."""
     ablation_permuted: Estimate | None = None
-    """Rank correlation of the weights with the ablation of another sample."""
+    """Rank correlation of the weights with ablation on another sample."""
     moved: float | None = None
-    """Share (0 to 1) of the head's attention that differs between samples; 0 for a head that attends to positions
-    only."""
+    """Fraction (0 to 1) of the head's attention that differs between samples; 0 if attention depends only on
+    positions.
+    """
     importance: float
-    """Loss increase when the head is off, in nats."""
+    """Loss increase when the head is disabled, in nats."""
     measure: str = "loss"
-    """Name of the loss that `importance` measures, if it is not the loss against a known truth."""
+    """Name of the loss of `importance`, if the loss is not computed against known answers."""
 
     def __str__(self) -> str:
         return self.sentence()
@@ -48,7 +51,7 @@ class HeadFindings(Result):
         return f"{self.layer} head {self.head}"
 
     def sentence(self) -> str:
-        """Return a sentence with what the figures support."""
+        """Return a sentence with the claims that the measurements support."""
         clauses = [
             *self._describe_relevance(),
             *self._describe_ranking("gradients do", self.gradient, self.gradient_permuted),
@@ -64,11 +67,11 @@ class HeadFindings(Result):
         return f"{self.layer}, head {self.head}: {'; '.join(clauses)}."
 
     def _describe_relevance(self) -> list[str]:
-        """Return whether the head attends to the relevant inputs; empty if the relevant inputs are not known."""
+        """Return a clause on the attention to relevant inputs; empty if the relevant inputs are unknown."""
         if self.relevance is None or self.beyond_uniform is None or self.beyond_permuted is None:
             return []
         share = f"{self.relevance.mean:.0%} of its attention is on what the answer depends on"
-        # The whole interval must be above 0, so that a claim is wrong in about 1 of 40 cases.
+        # The whole interval must be above 0: such a claim is false in about 1 of 40 cases.
         if self.beyond_uniform.low <= 0:
             return [f"{share}, which is not more than with uniform attention"]
         if self.beyond_permuted.low > 0:
@@ -82,13 +85,14 @@ class HeadFindings(Result):
 
     @staticmethod
     def _describe_ranking(measure: str, correlation: Estimate | None, permuted: Estimate | None) -> list[str]:
-        """Return whether the head ranks the inputs as another measure does; empty if the correlation was not
-        measured."""
+        """Return a clause on the rank correlation with another measure; empty if the correlation was not
+        measured.
+        """
         if correlation is None:
             return []
-        # Another sample's values show how far the ranks agree by position alone.
+        # The values of another sample show how strongly the ranks agree because of positions alone.
         if correlation.low > max(0.0 if permuted is None else permuted.high, 0):
-            # 0.7 and 0.3 are conventions; the sentence gives the figure beside the word.
+            # The limits 0.7 and 0.3 are conventions; the sentence includes the number.
             strength = (
                 "closely" if correlation.mean >= 0.7 else "in part" if correlation.mean >= 0.3 else "barely"
             )

@@ -1,9 +1,10 @@
-"""Select the attention heads that align source and target words best.
+"""Select the attention heads that best align source and target words.
 
-Pairs with known links are split at random into two halves. The first half selects the heads, the second half
-reports how well they align. Candidates are single heads, sets of heads whose weights are averaged (grown
-greedily), and all heads together. The weights of each candidate are read at the step that writes a word, and at
-the step that gets the word as input (see `word_links`, which also explains the letters of the shapes).
+Pairs with known links are split at random into two halves. The heads are selected on the first half, and their
+alignment error rate is reported on the second half. Candidates are single heads, sets of heads whose weights
+are averaged (grown greedily), and all heads together. The weights of each candidate are read at the step that
+writes a word, and at the step that reads the word (see `word_links`, which also explains the letters in the
+shapes).
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 MAX_HEADS = 8
 """Largest number of heads in a set."""
 MIN_PAIRS = 20
-"""Smallest number of pairs, both halves together."""
+"""Smallest number of pairs in both halves together."""
 By = Literal["head", "set", "all"]
 STEP_NAMES = {False: "as it is written", True: "with the word itself"}
 METHODS: dict[By, str] = {"head": "best head", "set": "set of heads", "all": "all heads"}
@@ -34,12 +35,13 @@ METHODS: dict[By, str] = {"head": "best head", "set": "set of heads", "all": "al
 
 @dataclass(frozen=True, kw_only=True)
 class AligningHeads:
-    """Heads whose averaged weights show which source word a target word comes from."""
+    """Heads whose averaged weights link each target word to a source word."""
 
     heads: tuple[Head, ...]
     shifted: bool
-    """Whether a word's weights are those of the step that gets the word as input, instead of the step that writes
-    it."""
+    """Whether the weights of a word are read at the step that reads the word, instead of the step that writes
+    it.
+    """
 
     @property
     def name(self) -> str:
@@ -67,7 +69,7 @@ class KeptHeads:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AlignmentChoice(Result):
-    """The heads that align best, and their quality on pairs that were not used for the selection."""
+    """The selected heads, and their quality on pairs that were not used for the selection."""
 
     against: str
     """The name of the reference alignment."""
@@ -76,7 +78,7 @@ class AlignmentChoice(Result):
     reported_on: int
     """Number of pairs used for the report."""
     best: By
-    """The method with the lowest error rate on the pairs of the selection."""
+    """The method with the lowest error rate on the pairs used for the selection."""
     ways: dict[By, AligningHeads]
     """The selected heads by method."""
     writing: AligningHeads
@@ -86,8 +88,9 @@ class AlignmentChoice(Result):
     heads: tuple[Head, ...]
     """All heads that attend to the source."""
     error_rates: np.ndarray
-    """(2, C), of each head on the reported pairs: at the step that writes a word, and at the step that gets the
-    word as input."""
+    """Error rates (2, C) of the heads on the reported pairs: at the step that writes a word, and at the step
+    that reads it.
+    """
 
     def table(self) -> "RenderableType":
         """Return two tables: the quality of each method, and the error rate of each head."""
@@ -110,7 +113,7 @@ class AlignmentChoice(Result):
 
 
 def _cell(estimate: Estimate | None) -> str:
-    """Format a share as 33.7% (32.4-35.1), so that three such texts fit into one line."""
+    """Format a fraction as 33.7% (32.4-35.1), so that three such texts fit into one line."""
     if estimate is None:
         return "none"
     return f"{estimate.mean:.1%} ({100 * estimate.low:.1f}-{100 * estimate.high:.1f})"
@@ -125,20 +128,20 @@ def choose_heads(
     beside: Callable[[Sequence[int], AligningHeads], dict[str, Sequence[frozenset[Link]]]] | None = None,
     seed: int = 0,
 ) -> AlignmentChoice:
-    """Select the heads that align best, and report their quality on other pairs.
+    """Select the heads that best align source and target words, and report their quality on other pairs.
 
     `weights`: one array per pair, as `word_weights` yields them. `known`: the reference links of each pair.
-    `seed`: draws the two halves. `beside`: returns the links of further aligners by name, given the indices of
-    the reported pairs and the selected heads; the report includes them.
+    `seed`: draws the two halves. `beside`: a function from the indices of the reported pairs and the selected
+    heads to the links of further aligners by name, which the report includes.
 
     Raises `InputError` for fewer than 20 pairs.
     """
     if len(known) < MIN_PAIRS:
         raise InputError(
-            f"{len(known)} pairs are too few to choose heads: give {MIN_PAIRS} or more, better hundreds"
+            f"{len(known)} pairs are too few to choose heads: give at least {MIN_PAIRS}, preferably hundreds"
         )
-    # Heads are chosen and reported on different pairs, because on the pairs of the choice the best of many heads
-    # looks better than it is.
+    # Heads are selected and reported on different pairs: the error rate of the best of many heads is biased on
+    # the pairs of the selection.
     order = np.random.default_rng(seed).permutation(len(known)).tolist()
     selection, others = sorted(order[: len(known) // 2]), sorted(order[len(known) // 2 :])
     counts = np.stack([_count_links(array, links) for array, links in zip(weights, known, strict=True)])
@@ -157,7 +160,7 @@ def choose_heads(
     report = [(weights[pair], known[pair]) for pair in others]
     quality = {METHODS[way]: _report(report, heads, selected, seed) for way, selected in ways.items()}
     for shifted in (False, True):
-        # The mean over the last layer is the usual choice without a selection, so it is the baseline.
+        # The baseline is the mean over the last layer, the usual choice without a selection.
         last = [head for head in heads if head[0] == heads[-1][0]]
         baseline = AligningHeads(heads=tuple(last), shifted=shifted)
         quality["last layer, itself" if shifted else "last layer"] = _report(report, heads, baseline, seed)
@@ -195,7 +198,7 @@ def _report(pairs: LinkedPairs, heads: Sequence[Head], chosen: AligningHeads, se
 
 
 def _count_links(weights: np.ndarray, known: WordAlignment) -> np.ndarray:
-    """Return |A|, |S|, |A and S| and |A and P| (..., 4) of the links that weights (..., Wt, Ws + 1) give."""
+    """Return |A|, |S|, |A and S| and |A and P| (..., 4) of the links from weights (..., Wt, Ws + 1)."""
     *_, targets, sources = weights.shape
     kinds = np.zeros((2, targets, sources), dtype=bool)
     for kind, links in zip(kinds, (known.sure, known.possible), strict=True):
@@ -208,7 +211,7 @@ def _count_links(weights: np.ndarray, known: WordAlignment) -> np.ndarray:
 
 
 def _error_rate(pairs: LinkedPairs, indices: Sequence[int], shifted: bool) -> float:
-    """Return the error rate of the mean of some heads."""
+    """Return the error rate of the averaged weights of some heads."""
     counts = sum(_count_links(weights[int(shifted), list(indices)].mean(0), known) for weights, known in pairs)
     return float(alignment_error_rate(np.asarray(counts)))
 
@@ -218,7 +221,7 @@ def _grow_set(pairs: LinkedPairs, shifted: int, first: int) -> tuple[float, list
     indices, error = [first], _error_rate(pairs, [first], bool(shifted))
     sums = [weights[shifted, first].copy() for weights, _ in pairs]
     while len(indices) < MAX_HEADS:
-        # A sum has the same largest entries as a mean, so the sum is not divided.
+        # A sum and a mean have the same largest entries, so the sum is not divided.
         counts = sum(
             _count_links(weights[shifted] + total, known)
             for (weights, known), total in zip(pairs, sums, strict=True)

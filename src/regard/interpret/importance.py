@@ -1,4 +1,4 @@
-"""Head importance: the loss increase when a head is switched off (Michel et al. 2019, section 3.2)."""
+"""Head importance: the loss increase when a head is disabled (Michel et al. 2019, section 3.2)."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,9 @@ from regard.viz.data import WorthData
 from regard.viz.subject import Input, Subject
 
 GROUPS = 1000
-"""Largest number of units that an interval resamples. A larger number of inputs is summed into groups, because
-resampling each input takes long."""
+"""Largest number of units that an interval resamples. Larger numbers of inputs are summed into groups, because
+resampling all inputs takes long.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -28,14 +29,15 @@ class HeadImportance(Result):
 
     samples: int
     loss: float
-    """Mean cross-entropy of all output steps with every head on, in nats."""
+    """Mean cross-entropy of all output steps with all heads enabled, in nats."""
     added: dict[str, list[float]]
-    """Loss increase when each head is off, by layer. A value below 0 means that the model is better without the
-    head."""
+    """Loss increase when each head is disabled, by layer. A value below 0 means that the loss is lower without
+    the head.
+    """
     intervals: dict[str, list[Estimate | None]] = field(default_factory=dict)
     """`added` with 95 % intervals (bootstrap over the samples); None for a single sample."""
     measure: str = "loss"
-    """The name of `loss`, if it is not the loss against a known truth."""
+    """Name of the loss, if `loss` is not computed against known answers."""
 
     def ranked(self) -> list[tuple[float, str, int]]:
         """Return the loss increase, layer and index of every head, the least important first."""
@@ -65,7 +67,7 @@ class HeadImportance(Result):
 
 
 def importance_by_layer(importance: HeadImportance) -> dict[str, list[WorthData]]:
-    """Return the importance of each head by layer, as the page expects it."""
+    """Return the importance of each head by layer, in the format of the page."""
     return {
         layer: importance_data(added, importance.intervals.get(layer))
         for layer, added in importance.added.items()
@@ -73,7 +75,7 @@ def importance_by_layer(importance: HeadImportance) -> dict[str, list[WorthData]
 
 
 def importance_data(added: Sequence[float], intervals: Sequence[Estimate | None] | None) -> list[WorthData]:
-    """Return the importance of a layer's heads as the page expects it, with intervals if they are known.
+    """Return the importance of a layer's heads in the format of the page, with intervals if known.
 
     >>> importance_data([0.5], None)
     [{'added': 0.5, 'low': None, 'high': None}]
@@ -128,8 +130,8 @@ def head_importance(
         values, estimates = [], []
         for head in range(layer.heads):
             with subject.intervene(layer.name, heads=[head]):
-                # The loss with and without a head is measured on the same inputs, because differences vary less
-                # than two separate losses.
+                # The loss with and without a head is measured on the same inputs, because differences have a
+                # smaller variance than separate losses.
                 increase = subject.losses(inputs)[:, 0] - base[:, 0]
             values.append(float(increase.sum() / outputs))
             estimates.append(_interval(increase, base[:, 1], seed))
@@ -155,8 +157,8 @@ def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate 
         starts = np.arange(0, len(increase), size)
         increase, outputs = np.add.reduceat(increase, starts), np.add.reduceat(outputs, starts)
     mean = increase.sum() / max(outputs.sum(), 1)
-    # A ratio of two sums is resampled as a mean of linearised contributions (Cochran 1977, section 6.4), which
-    # takes one matrix product instead of two.
+    # A ratio of two sums is resampled as a mean of linearized contributions (Cochran 1977, section 6.4), which
+    # needs one matrix product instead of two.
     contributions = mean + (increase - mean * outputs) / max(outputs.mean(), 1e-9)
     return estimate(contributions, _cached_counts(len(contributions), seed))
 
@@ -167,28 +169,28 @@ def _cached_counts(samples: int, seed: int) -> np.ndarray:
 
 
 class PrunedHeads(NamedTuple):
-    """The heads that `prune_heads` removed, and the importance of heads before and after."""
+    """The heads that `prune_heads` removed, and the importance of heads before and after the pruning."""
 
     removed: list[tuple[str, int]]
     """Layer and head, numbered as in the original model, in the order of removal."""
     left: dict[str, list[int]]
-    """The remaining heads in ascending order, by layer, of the layers that can be pruned."""
+    """Remaining heads in ascending order, for each layer that can be pruned."""
     before: HeadImportance
     after: HeadImportance
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Pruned(Result):
-    """The removed heads, with loss and size before and after."""
+    """The removed heads, with the loss and the size of the model before and after."""
 
     removed: list[tuple[str, int]]
     """Layer and head, numbered as in the whole model, in the order of removal: the least important first."""
     samples: int
     """Number of inputs over which the losses are measured."""
     measure: str = "loss"
-    """The name of the losses, as text for tables."""
+    """Name of the losses for tables."""
     loss_before: float
-    """Mean cross-entropy of all output steps in nats, or the quantity that `measure` names."""
+    """Mean cross-entropy of all output steps in nats, or the loss that `measure` names."""
     loss_after: float
     parameters_before: int
     parameters_after: int
@@ -211,11 +213,11 @@ class Pruned(Result):
 
 
 def prune_heads(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> PrunedHeads:
-    """Remove the `heads` least important heads from a subject's model, permanently.
+    """Remove the `heads` least important heads permanently from a subject's model.
 
-    Heads are removed one at a time, or in the group that shares keys. Importance is measured again after each
-    removal, because two heads with the same function both look unimportant while the other one is present. Every
-    layer keeps at least one head.
+    Heads are removed one at a time; heads that share keys are removed together. Importance is measured again
+    after each removal: of two heads with the same function, neither is important while the other head remains.
+    Every layer keeps at least one head.
 
     Raises `InputError` if fewer heads can be removed.
     """

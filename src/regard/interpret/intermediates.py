@@ -1,7 +1,8 @@
-"""Add the intermediate values behind all weights to an attention map, so that a page can explain them offline.
+"""Add the intermediate values of all weights to an attention map, so that a page can explain the weights
+offline.
 
-The values are those of `explain`, stored once: a vector that depends on the query only is stored once per query,
-and the product of two other vectors is not stored at all.
+The values are those of `explain`, without duplicates: a vector that depends only on the query is stored once
+per query, and the product of two other vectors is not stored.
 """
 
 import dataclasses
@@ -19,22 +20,22 @@ from regard.viz.maps import AnswerIntermediates, Intermediates, LayerIntermediat
 from regard.viz.subject import Input, Subject
 
 MAX_NUMBERS = 250_000
-"""Largest number of intermediate values in a map; they take 1.3 MB in a page."""
+"""Largest number of intermediate values in a map; these values take 1.3 MB in a page."""
 MAX_WEIGHTS = 20_000
 """Largest number of weights of a map that is traced."""
 
 
 def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
-    """Return a map of `subject` with the intermediate values behind its weights.
+    """Return a map of `subject` with the intermediate values of its weights.
 
-    The map is returned unchanged if it would get more than `MAX_NUMBERS` values, or if the subject now gives
-    other weights because of an intervention.
+    The map is returned unchanged if it would contain more than `MAX_NUMBERS` values, or if an intervention has
+    changed the weights since.
     """
     weights = sum(layer.weights.size for layer in shown.layers.values())
     names = [layer.name for layer in subject.layers if layer.name in shown.layers]
     if not 0 < weights <= MAX_WEIGHTS or len(names) < len(shown.layers):
         return shown
-    # The answer is computed again, because a map holds no intermediate values.
+    # The answer is computed again, because a map contains no intermediate values.
     answer = trace_answer(subject, shown.input, names)
     layers: dict[str, LayerIntermediates] = {}
     answers: list[AnswerIntermediates] = []
@@ -82,7 +83,7 @@ def _layer_values(
 
 
 def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: int) -> np.ndarray:
-    """Return a field of all explanations, (H, Tq, Tk); keys that a step has not seen get zeros."""
+    """Return a field of all explanations, (H, Tq, Tk), with zeros for keys after the query's step."""
     return np.array(
         [
             [np.pad(np.array(row := getattr(query, name), float), (0, keys - len(row))) for query in head]
@@ -105,8 +106,8 @@ def _score_steps(
     steps: list[ScoreStep] = []
     for name in pair_steps[0][0][0]:
         array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in pair_steps])
-        # The function detects from the values what each vector depends on, so that a new score needs no
-        # declaration.
+        # The function detects from the values whether each vector depends on the query, the key or both, so
+        # that a new score needs no declaration.
         factors = next(
             (
                 pair

@@ -1,4 +1,4 @@
-"""Figures of attention on one input: all heads, an alignment, the rollout, and induction heads."""
+"""Figures of the attention maps of one input: all heads, an alignment, the rollout, and induction heads."""
 
 from typing import Any
 
@@ -27,12 +27,13 @@ from regard.viz.plots import NARROW, draw_head_matrix
 from regard.viz.subject import Subject, layer_named
 
 SCORES = 2.4
-"""Width in inches of the panel with the induction of all heads; the panel beside it shows the weights of one
-head."""
+"""Width of the panel with the induction of all heads, in inches; the panel beside it shows the weights of one
+head.
+"""
 
 
 def heads_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw all heads at a glance, a row for each layer."""
+    """Draw the attention maps of all heads, with a row for each layer."""
     attention, words = one_map(subject, options)
     layers = _chosen(list(attention.layers.values()), options)
     labels = layer_labels({layer.name: layer.kind for layer in layers})
@@ -50,7 +51,7 @@ def heads_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any
 
 
 def alignment_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw how one head aligns outputs with inputs, between whole words."""
+    """Draw the alignment of outputs and inputs by one head, between whole words."""
     attention, words = one_map(subject, options)
     (layer, head), why = _alignment_head(attention.words(), subject.name, options)
     plot = _matrix(layer, layer.weights[head], options.width, ("output", "input"), marks=layer.relevant)
@@ -93,7 +94,7 @@ def _alignment_head(attention: AttentionMap, name: str, options: FigureOptions) 
 
 
 def rollout_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw the share of each input in each output by rollout."""
+    """Draw the fraction of each input in each output, computed by rollout."""
     attention, words = one_map(subject, options)
     products = map_rollout(attention)
     name = list(products)[-1] if options.layer is None else layer_named(options.layer, list(products))
@@ -112,7 +113,9 @@ def rollout_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, A
 
 
 def induction_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw each head's share of attention on induction, and the weights of the head with the largest share."""
+    """Draw the induction of each head as a fraction of its attention, and the weights of the head with the
+    largest fraction.
+    """
     maps, words = many_maps(subject, options)
     shares: dict[str, list[np.ndarray]] = {}
     for layer in (layer for attention in maps for layer in attention.layers.values()):
@@ -122,7 +125,7 @@ def induction_figure(subject: Subject[Any], options: FigureOptions) -> dict[str,
         raise InputError(f"induction needs layers of self-attention, and {subject.name} has none")
     shares = {name: values for name, values in shares.items() if not np.isnan(np.stack(values)).all()}
     if not shares:
-        raise InputError("no token occurs twice in the inputs: give a text with a repetition")
+        raise InputError("no token occurs twice in the inputs: give a text with a repeated token")
     rows = head_rows(shares, "induction", options.seed)
     best = max(rows, key=lambda row: row["induction"])
     known = ~np.isnan([share[0] for share in shares[best["layer"]]])
@@ -165,7 +168,9 @@ def _induction_keys(layer: LayerMap) -> np.ndarray | None:
 
 
 def _induction_share(layer: LayerMap, keys: np.ndarray) -> np.ndarray:
-    """Return the share of each head (H) on induction, over the queries whose token occurred before."""
+    """Return the fraction of each head's weight (H) on induction, over the queries whose token occurred
+    before.
+    """
     queries = keys.any(1)
     if not queries.any():
         return np.full(len(layer.weights), np.nan)
@@ -181,7 +186,7 @@ def _chosen(layers: list[LayerMap], options: FigureOptions) -> list[LayerMap]:
 
 
 def _frames(layer: LayerMap) -> str:
-    return "" if layer.relevant is None else "Frames: inputs on which the answer depends."
+    return "" if layer.relevant is None else "Frames mark the inputs on which the answer depends."
 
 
 def _matrix(

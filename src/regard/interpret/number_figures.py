@@ -1,4 +1,4 @@
-"""Figures of measured numbers: importance, entropy, positions, learning curves, embeddings."""
+"""Figures of measured values: importance, entropy, positions, learning curves, embeddings."""
 
 import re
 from typing import Any
@@ -42,7 +42,7 @@ from regard.viz.subject import Subject
 RANKED = 12
 """Number of heads that are drawn with their intervals."""
 LABELLED = 100
-"""Largest size of a vocabulary whose tokens all get labels."""
+"""Largest size of a vocabulary for which all tokens are labeled."""
 GREY = 3000
 """Number of tokens that are drawn without labels."""
 POINTS_PER_POSITION, MOST_POINTS = 40, 40_000
@@ -52,11 +52,9 @@ CURVE_NAMES = {"loss": "loss (nats)", "exact_match": "exact match (share)", "ble
 
 
 def importance_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw the loss increase when each head is off; the largest increases have intervals."""
+    """Draw the loss increase when each head is disabled, with intervals for the largest increases."""
     if options.inputs:
-        raise InputError(
-            "the importance of a run's heads is measured on inputs that the run draws: leave out --text"
-        )
+        raise InputError("the importance of a run's heads is measured on inputs that the run draws: omit --text")
     importance = head_importance(subject, samples=options.samples, seed=options.seed)
     kinds = {layer.name: layer.kind for layer in subject.layers}
     labels = layer_labels({name: kinds[name] for name in importance.added})
@@ -117,9 +115,10 @@ def entropy_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, A
 
 
 def row_entropy(weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the entropy of each head (H), and of uniform attention to the same keys: means over queries (nats).
+    """Return the entropy of each head (H), and of uniform attention to the same keys: means over queries, in
+    nats.
 
-    `weights`: (H, Tq, Tk). Queries without any weight are left out. A key counts as visible to a query if a head
+    `weights`: (H, Tq, Tk). Queries without weights are left out. A key counts as visible to a query if a head
     gives it weight.
 
     >>> row_entropy(np.array([[[0.5, 0.5]]]))
@@ -144,7 +143,7 @@ def positions_figure(subject: Subject[Any] | None, options: FigureOptions) -> di
         + (f" of {width}." if len(curves) < width else "."),
         ""
         if position_scale(vectors) >= np.abs(vectors).max()
-        else "Curves and colours are cut off at the size that 0.5 % of the values exceed.",
+        else "Curves and colors are cut off at the size that 0.5 % of the values exceed.",
         "Similarity is the cosine of each pair of vectors.",
     ]
     return {
@@ -156,7 +155,7 @@ def positions_figure(subject: Subject[Any] | None, options: FigureOptions) -> di
 
 @torch.no_grad()
 def _positions(subject: Subject[Any] | None, options: FigureOptions) -> tuple[np.ndarray, np.ndarray | None, str]:
-    """Return vectors (T, D), the values between them for waves, and a title."""
+    """Return vectors (T, D), interpolated values for waves, and a title."""
     check_range("dimensions", options.dimensions, 1, 65_536)
     check_range("length", options.length, 1, 10_000)
     length = options.length
@@ -197,7 +196,7 @@ def _position_table(subject: Subject[Any]) -> np.ndarray:
 
 
 def learning_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw loss and exact match over the steps of a run's training."""
+    """Draw the loss and the exact match over the training steps of a run."""
     if not hasattr(subject, "metrics"):
         raise InputError(f"learning curves need the metrics of a run, and {subject.name} is an external model")
     lines = subject.metrics
@@ -238,8 +237,8 @@ def embeddings_figure(subject: Subject[Any], options: FigureOptions) -> dict[str
     }
     caption = [
         f"Token embeddings of {describe(subject)} on their first two principal components, computed over all"
-        f" {len(table):,} tokens of width {table.shape[1]}; these components hold"
-        f" {sum(shares):.1%} of the variance.",
+        f" {len(table):,} tokens of width {table.shape[1]}; these components explain {sum(shares):.1%} of the "
+        f"variance.",
         f"Blue: {len(labelled)} tokens{' of the text' if texts else ''}.",
         f"{len(labelled) - len(shown)} labels are left out because they would overlap."
         if len(shown) < len(labelled)
@@ -260,7 +259,8 @@ def embeddings_figure(subject: Subject[Any], options: FigureOptions) -> dict[str
 
 
 def principal_components(table: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
-    """Return vectors (N, D) on their first two principal components (N, 2), and the share of variance of each.
+    """Return vectors (N, D) on their first two principal components (N, 2), and the fraction of variance of
+    each component.
 
     The sign of each component makes its largest coordinate positive.
     """
@@ -290,7 +290,7 @@ def _embeddings(subject: Subject[Any]) -> tuple[np.ndarray, Any]:
 
 
 def _encode(subject: Any, text: Any) -> list[int]:
-    """Return the indices of a text's tokens; of a pair, those of the source."""
+    """Return the token indices of a text, or of the source of a pair."""
     text = text if isinstance(text, str) else text[0]
     if (tokenizer := getattr(subject, "tokenizer", None)) is not None:
         encoded = tokenizer.encode(text)

@@ -1,6 +1,6 @@
-"""Role patterns: which keys a head of each role attends to, for one layer of one input.
+"""Role patterns: the keys to which a head of each role attends, for one layer of one input.
 
-Letters: T time, Tq of queries, Tk of keys.
+Letters: Tq queries, Tk keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from regard.viz.maps import CROSS, LayerMap
 
 SEPARATORS = ("</s>", "<s>")
 MAX_SEARCHED = 40
-"""Number of positions that are searched, and of the most frequent symbols."""
+"""Number of positions, and of most frequent symbols, that are searched."""
 
 Targets = Callable[[LayerMap, np.ndarray], np.ndarray | None]
 """Takes a layer and its visible keys (Tq, Tk); returns the role's keys, (Tq, Tk) bool, or None if the layer has
@@ -43,7 +43,7 @@ def induction_keys(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
     """
     if layer.kind == CROSS or seen.shape[0] != seen.shape[1]:
         return None
-    # The keys that follow are the earlier occurrences, shifted by one key.
+    # The keys that follow are the keys of earlier occurrences, shifted by one.
     before = np.tril(_same_symbol(layer), -1)
     followers: np.ndarray = np.pad(before, ((0, 0), (1, 0)))[:, :-1] & np.tril(np.ones_like(before), -1)
     return followers
@@ -93,19 +93,19 @@ FIXED: dict[str, Targets] = {
     "the first step": _position(0),
     "the end of the sequence": _symbol(*SEPARATORS),
 }
-"""Roles that need no search, the more specific ones first: of two roles that fit equally well, the first one is
-used."""
+"""Roles that need no search, the most specific role first: of two roles that fit equally well, the first role
+is used.
+"""
 
 
 def searched_roles(maps: Sequence[LayerMap]) -> dict[str, Targets]:
-    """Return a role for each position, and one for each frequent symbol at any position."""
+    """Return a role for each position, and a role for each frequent symbol at any position."""
     longest = max(sample.weights.shape[2] for sample in maps)
     counts: dict[str, int] = {}
     for sample in maps:
         for label in set(sample.key_labels) - set(SEPARATORS):
             counts[label] = counts.get(label, 0) + 1
-    # Only frequent symbols are searched, because a symbol that most inputs do not contain describes little of a
-    # head's attention.
+    # Only frequent symbols are searched, because a rare symbol explains little of a head's attention.
     common = [label for label, count in counts.items() if count >= len(maps) / 2]
     frequent = sorted(common, key=lambda label: -counts[label])[:MAX_SEARCHED]
     positions = {

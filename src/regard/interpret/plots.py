@@ -7,11 +7,13 @@ from regard.interpret.findings import HeadFindings
 from regard.interpret.importance import HeadImportance
 
 WIDTH, ROW_HEIGHT = 8.0, 0.22
-"""Width of a plot, and height of the row of a head, in inches."""
+"""Width of a plot and height of a head's row, in inches."""
 
 
 def importance_plot(importance: HeadImportance) -> bytes:
-    """Draw the loss increase when each head is off with its interval, the most important head first, as SVG."""
+    """Draw the loss increase when each head is disabled, with its interval, as SVG; the most important head is
+    first.
+    """
     values = [
         (f"{layer} {head}", value, importance.intervals.get(layer, {head: None})[head])
         for value, layer, head in importance.ranked()[::-1]
@@ -20,7 +22,9 @@ def importance_plot(importance: HeadImportance) -> bytes:
 
 
 def relevance_plot(heads: Sequence[HeadFindings], uniform: Estimate) -> bytes:
-    """Draw each head's share of attention on relevant inputs with its interval, and that of uniform attention."""
+    """Draw the fraction of each head's attention on relevant inputs with its interval, and the fraction under
+    uniform attention.
+    """
     shares = [
         (f"{head.layer} {head.head}", head.relevance.mean, head.relevance)
         for head in heads

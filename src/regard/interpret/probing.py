@@ -1,9 +1,9 @@
-"""Measure which inputs an answer depends on, in two ways that do not use attention.
+"""Measure which inputs an answer depends on, with two methods that do not use attention.
 
-- Gradient times input: the gradient of the predicted class's log-probability with respect to each input's
-  embedding, times that embedding (Jain and Wallace 2019, section 4.1; here the absolute value of the sum over
-  dimensions).
-- Ablation: the change of that log-probability when an input's embedding is set to zero.
+- Gradient times input: the gradient of the log-probability of the predicted class with respect to the embedding
+  of each input, times that embedding (Jain and Wallace 2019, section 4.1; here the absolute value of the sum
+  over dimensions).
+- Ablation: the change of this log-probability when the embedding of an input is set to zero.
 
 Both measures are (Tq, Tk) for one sample: output steps by input steps.
 """
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from regard.attention import Record, short_name
 
 Recording = Callable[[Sequence[str]], AbstractContextManager[Mapping[str, Record]]]
-"""Takes names of layers; returns a context manager that records them."""
+"""Takes names of layers; returns a context manager that records these layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Probe:
     """The attention weights of one sample, and the inputs that its answer depends on."""
 
     weights: dict[str, np.ndarray]
-    """(H, Tq, Tk) of each recorded layer, by its name without `.layers`."""
+    """Weights (H, Tq, Tk) of each recorded layer, by its name without `.layers`."""
     gradient: np.ndarray
     """(Tq, Tk), not negative."""
     ablation: np.ndarray
@@ -40,9 +40,9 @@ def probe(
 ) -> Probe:
     """Probe one sample.
 
-    `recording`: records layers of the model. `embedding`: the module whose first output in a run, (N, Tk, D),
-    embeds the inputs. `run(N)`: feeds N copies of the sample to the model and returns logits (N, Tq, classes).
-    The model must be in evaluation mode.
+    `recording`: records layers of the model. `embedding`: the module whose first output in a forward pass, (N,
+    Tk, D), is the embedding of the inputs. `run(N)`: feeds N copies of the sample to the model and returns
+    logits (N, Tq, classes). The model must be in evaluation mode.
     """
     with torch.no_grad(), recording(layers) as records:
         likely, predicted = run(1)[0].log_softmax(-1).max(-1)
@@ -55,7 +55,7 @@ def probe(
 
     # The input is copied for each output step. One backward pass of the sum over the steps then gives the
     # gradient of each step in its own copy. cuDNN's recurrent layers have no gradient in evaluation mode;
-    # PyTorch's own recurrent layers have one.
+    # PyTorch's native recurrent layers have this gradient.
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), _change_output(embedding, make_leaf):
         selected = run(steps).log_softmax(-1)[range(steps), range(steps), predicted]
         [gradient] = torch.autograd.grad(selected.sum(), leaves)

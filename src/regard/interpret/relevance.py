@@ -1,8 +1,8 @@
 """Measure how much attention is on the inputs that the answer depends on.
 
-A task knows which inputs each output depends on. A head's share is its attention mass on these inputs. For
-uniform attention, the share equals the share of the relevant inputs in the sequence. Output steps that depend on
-no input of the sample (the count of a letter that does not occur) have no share and are left out.
+A task defines the inputs on which each output depends. The relevance of a head is its attention mass on these
+inputs. For uniform attention, this mass equals the fraction of relevant inputs in the sequence. Output steps
+that depend on no input of the sample (the count of a letter that does not occur) are left out.
 """
 
 from collections.abc import Iterable
@@ -27,13 +27,13 @@ class RelevanceShare:
     """Mean attention mass (0 to 1) on the relevant inputs."""
 
     heads: list[float]
-    """The share of each head."""
+    """Mean attention mass of each head."""
     uniform: float
-    """The share of uniform attention."""
+    """Mean attention mass under uniform attention."""
 
 
 def attention_mass(weights: Array, relevant: Array) -> Array:
-    """Return the mass (..., Tq) of weights (..., Tq, Tk) on the keys that `relevant` (..., Tq, Tk) bool marks.
+    """Return the mass (..., Tq) of weights (..., Tq, Tk) on the keys where `relevant` (..., Tq, Tk) is True.
 
     >>> attention_mass(np.array([[0.5, 0.25, 0.25]]), np.array([[True, False, True]]))
     array([0.75])
@@ -44,7 +44,7 @@ def attention_mass(weights: Array, relevant: Array) -> Array:
 
 @torch.inference_mode()
 def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) -> RelevanceShare:
-    """Return the share of each head, averaged over all output steps that depend on some input.
+    """Return the relevance of each head, averaged over all output steps that depend on any input.
 
     Measures the first layer of the model in which outputs attend to inputs.
     """
@@ -64,8 +64,7 @@ def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) ->
 
 
 def pad_keys(relevance: Tensor, keys: int) -> Tensor:
-    """Extend relevance (B, To, T) to all keys of the memory; the added key, that of the rest step, is not
-    relevant.
+    """Extend relevance (B, To, T) to all keys of the memory; the added key of the rest step is not relevant.
 
     >>> pad_keys(torch.ones(1, 1, 2, dtype=torch.bool), 3)
     tensor([[[ True,  True, False]]])

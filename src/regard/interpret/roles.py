@@ -1,16 +1,16 @@
-"""Describe what each head attends to, with the evidence for it.
+"""Describe the keys to which each head attends, with the evidence.
 
-A role is a set of keys that a head of that role attends to, such as the previous step or the inputs that the
-answer depends on. The strength of a role is measured for each sample. Strength 0 is uniform attention, strength 1
-is attention on the role's keys only:
+A role is defined by a set of keys to which a head with this role attends, such as the previous step or the
+inputs on which the answer depends. The strength of a role is measured for each sample. Strength 0 means uniform
+attention; strength 1 means attention to only the role's keys:
 
     (mass on the role's keys - share of these keys) / (1 - share of these keys)    0: uniform, 1: these keys only
 
-A head with the same weights in random order has the mean strength 0. Some roles are searched for (which position,
-which symbol). These positions and symbols are chosen on one half of the samples, and the strength is measured on
-the other half. For the role "what the answer depends on", attention to the relevant inputs must exceed attention
-to another sample's relevant inputs. A head is described only if the 95 % interval lies above `MIN_STRENGTH` and
-above the strength of every head of the same model before training.
+A head with the same weights in random order has the mean strength 0. Some roles need a search for the best
+position or symbol. These positions and symbols are chosen on one half of the samples, and the strength is
+measured on the other half. For the role "what the answer depends on", attention to the relevant inputs must
+exceed attention to another sample's relevant inputs. A head is described only if the 95 % interval lies above
+`MIN_STRENGTH` and above the strength of every head of the same model before training.
 """
 
 import dataclasses
@@ -33,11 +33,11 @@ from regard.viz.subject import Input, Subject
 MIN_STRENGTH = 0.3
 """Strength above which a role describes a head."""
 EVEN = 0.02
-"""Largest share of a head's weight that may differ from uniform attention if the head counts as uniform."""
+"""Largest fraction of the weight of a uniform head that may differ from uniform attention."""
 MIN_SAMPLES = 10
 """Smallest number of samples."""
 UNTRAINED = 2
-"""Number of untrained models with whose heads a head is compared."""
+"""Number of untrained models whose heads are compared with the trained heads."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -47,13 +47,13 @@ class HeadRole:
     layer: str
     head: int
     role: str | None
-    """What the head attends to; None if no role has enough evidence."""
+    """Keys to which the head attends; None if no role has enough evidence."""
     strength: Estimate | None
-    """Strength of the role: 0 for uniform attention, 1 for attention on the role's keys only; None without a
-    role. For a uniform
-    head: the share of its weight that differs from uniform attention."""
+    """Strength of the role: 0 for uniform attention, 1 for attention to only the role's keys; None without a
+    role. For a uniform head: the fraction of its weight that differs from uniform attention.
+    """
     untrained: float
-    """The largest strength of this role over all heads of the layer in untrained models."""
+    """Largest strength of this role over all heads of the layer in untrained models."""
 
     @property
     def description(self) -> str:
@@ -84,8 +84,8 @@ class HeadRoles(Result):
     def table(self, added: Mapping[str, Sequence[float]] | None = None) -> Table:
         """Return a table with one row for each head.
 
-        `added`: by layer, the loss increase when each head is off. The loss increase becomes a column, and the
-        most important heads come first.
+        `added`: by layer, the loss increase when each head is disabled. The table then has a column with the
+        loss increase, and the most important heads are first.
         """
         columns = ["layer", "head", *(["off: loss"] if added else []), "attends to", "strength", "untrained"]
         table = Table(*columns, box=None, pad_edge=False)
@@ -101,11 +101,11 @@ class HeadRoles(Result):
         return table
 
     def sorted(self, added: Mapping[str, Sequence[float]]) -> list[HeadRole]:
-        """Return the heads by the loss increase when each is off, the most important first."""
+        """Return the heads in decreasing order of the loss increase when each head is disabled."""
         return sorted(self.heads, key=lambda role: -added[role.layer][role.head])
 
     def by_layer(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the roles by layer as the view expects them: `RoleData` of `regard.viz.data`."""
+        """Return the roles by layer, in the format of the page: `RoleData` of `regard.viz.data`."""
         layers: dict[str, list[dict[str, Any]]] = {}
         for role in self.heads:
             data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}
@@ -131,7 +131,7 @@ def head_roles(
         raise InputError("the model has no heads: train a model with attention")
     inputs = subject.unseen(samples, seed, purpose="roles")
     if len(inputs) < 2:
-        raise InputError(f"roles need two or more inputs, got {len(inputs)}: give more inputs")
+        raise InputError(f"roles need at least two inputs, got {len(inputs)}: give more inputs")
     first_half = inputs[: max(len(inputs) // 2, 1)]
     look = _count_looks(on_progress, len(inputs) + UNTRAINED * len(first_half))
     trained_maps = [look(subject, input) for input in inputs]
@@ -150,7 +150,7 @@ def head_roles(
 def _count_looks(
     on_progress: Callable[[int, int], None], total: int
 ) -> Callable[[Subject[Any], Any], dict[str, LayerMap]]:
-    """Return a function that maps an input of a subject, and reports the number of its calls."""
+    """Return a function that computes the map of an input and reports the number of its calls."""
     done = count(1)
 
     def look(subject: Subject[Any], input: Any) -> dict[str, LayerMap]:
@@ -166,8 +166,8 @@ def _describe_layer(
     maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int
 ) -> Iterator[HeadRole]:
     """Describe the heads of one layer from its maps of all samples, and from its maps before training."""
-    # The halves are alternate samples, so that both have inputs of all lengths, even if the inputs are sorted by
-    # length.
+    # The halves are alternate samples, so that both halves have inputs of all lengths even if the inputs are
+    # sorted by length.
     chosen, measured = maps[::2], maps[1::2]
     draw = resample_counts(len(measured), seed)
     roles = {**FIXED, **searched_roles(maps)}
@@ -186,7 +186,8 @@ def _describe_layer(
             candidates = [role for role in candidates if role is None or role.role != RELEVANT]
         strengths = {role: role.strength.mean for role in filter(None, candidates) if role.strength is not None}
         if strengths:
-            # Of roles within 0.05 of the strongest, the first is the most specific one: FIXED is in that order.
+            # Of roles within 0.05 of the strongest, the first is the most specific one: FIXED is in order of
+            # specificity.
             most = max(strengths.values())
             yield next(role for role, strength in strengths.items() if strength > most - 0.05)
         else:
@@ -194,7 +195,7 @@ def _describe_layer(
 
 
 def _permute_relevance(maps: Sequence[LayerMap]) -> list[LayerMap]:
-    """Return maps with the relevant inputs of the next sample, over the steps and inputs that both have."""
+    """Return maps with the relevant inputs of the next sample, cut to the common steps and inputs."""
     permuted = []
     for own, other in zip(maps, [*maps[1:], *maps[:1]], strict=True):
         relevant = own.relevant
@@ -227,8 +228,9 @@ def _test_role(
 def _test_uniform(
     maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], head: int, draw: np.ndarray
 ) -> HeadRole:
-    """Return the role "uniform" if the head is uniform and no head of an untrained model is; otherwise no
-    role."""
+    """Return the role "uniform" if the head is uniform and no head of an untrained model is uniform; otherwise
+    no role.
+    """
     deviation = estimate([_deviation(sample.weights[head]) for sample in maps], draw)
     least = min(
         float(np.mean([_deviation(sample.weights[untrained_head]) for sample in model]))
@@ -241,16 +243,17 @@ def _test_uniform(
 
 
 def _strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[str, np.ndarray]:
-    """Return the strength of every role for each head and sample, (H, N); the strength is NaN for a sample in
-    which it is undefined."""
+    """Return the strength of every role for each head and sample, (H, N); NaN for samples in which the strength
+    is undefined.
+    """
     return {
         name: np.stack([_strength(targets, sample) for sample in maps], axis=1) for name, targets in roles.items()
     }
 
 
 def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
-    """Return the strength of a role for each head (H); NaN if the role has no keys, or all of them."""
-    # Keys that no head attends to are masked.
+    """Return the strength of a role for each head (H); NaN if the role has no keys or all keys."""
+    # Keys to which no head attends are masked.
     seen = np.asarray((layer.weights > 0).any(0))
     wanted = targets(layer, seen)
     if wanted is None:
@@ -266,7 +269,7 @@ def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
 
 
 def _deviation(weights: np.ndarray) -> float:
-    """Return the share of a head's weight (Tq, Tk) that differs from uniform attention."""
+    """Return the fraction of a head's weight (Tq, Tk) that differs from uniform attention."""
     seen = weights > 0
     even = seen / np.maximum(seen.sum(1, keepdims=True), 1)
     return float(np.abs(weights - even).sum(1).mean() / 2)

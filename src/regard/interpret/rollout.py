@@ -1,10 +1,10 @@
-"""Rollout: the share of each input in each state, layer by layer (Abnar and Zuidema 2020, section 3).
+"""Rollout: the fraction of each input in each state, layer by layer (Abnar and Zuidema 2020, section 3).
 
     A_l = ½ mean over heads of W_l + ½ I        the residual connection passes on half of each state
     R_l = A_l R_(l-1),   R_0 = I
 
 If outputs attend to inputs, their weights refer to the last state of each input: mean over heads of W, times R of
-the encoder. `viz/js/rollout.js` does the same on a page.
+the encoder. `viz/js/rollout.js` is the same computation for pages.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def rollout(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def map_rollout(attention: Map) -> dict[str, tuple[LayerMap, np.ndarray]]:
-    """Return each layer that reaches the outputs with its rollout (Tq, Tk), by the layer's name.
+    """Return the rollout (Tq, Tk) of each layer that affects the outputs, by layer name.
 
     The decoder of an encoder-decoder has no rollout, because its states also depend on the weights of other
     layers. Raises `InputError` if no layer of the map has a rollout, or if a layer changes the number of steps.
@@ -44,7 +44,7 @@ def map_rollout(attention: Map) -> dict[str, tuple[LayerMap, np.ndarray]]:
         np.ptp(layer.weights.shape[1:]) for layer in own
     ):
         raise InputError(
-            "rollout needs layers with equally many queries and keys, but the numbers differ in these layers"
+            "rollout needs layers with equal numbers of queries and keys, but the numbers differ in these layers"
         )
     if not own or len(own) + len(cross) < 2:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Find the unseen inputs to which a head gives its largest weights, or those that are answered wrongly.
+"""Find the unseen inputs with the largest weights of a head, or the inputs with incorrect answers.
 
 run.samples("cross", 1)                      the largest weight of head 1 in each input
 run.samples("cross", 1, token="B")           only weights on a B
@@ -20,16 +20,16 @@ from regard.viz.subject import Input, Subject
 MAX_RETURNED = 20
 """Largest number of samples that are returned."""
 MAX_LETTERS = 40
-"""Number of characters of an input that a table shows."""
+"""Largest number of characters of an input in a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadSample:
-    """One input, and the largest weight of a head in it."""
+    """One input, and the largest weight of a head for this input."""
 
     input: str
     weight: float
-    """The largest weight (0 to 1), on the requested token if there is one."""
+    """The largest weight (0 to 1), on the requested token if a token was requested."""
     query: int
     """Index of the query, from 0."""
     key: int
@@ -37,25 +37,25 @@ class HeadSample:
     query_label: str
     key_label: str
     right: bool | None
-    """Whether the whole answer is right; None if that is not known."""
+    """Whether the whole answer is correct; None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadSamples(Result):
-    """The inputs with the largest weights of a head, the largest first."""
+    """The inputs with the largest weights of a head, in decreasing order."""
 
     layer: str
     head: int
     token: str | None
-    """The requested key; None for any."""
+    """The requested key; None for any key."""
     looked_at: int
     """Number of inputs that were searched."""
     wrong: int | None
-    """Number of searched inputs that were answered wrongly; None if that is not known."""
+    """Number of searched inputs with incorrect answers; None if unknown."""
     samples: list[HeadSample]
 
     def summary(self) -> str:
-        """Return the head, the token and the numbers of inputs and wrong answers."""
+        """Return the head, the token and the numbers of inputs and of incorrect answers."""
         token = "anything" if self.token is None else repr(self.token)
         errors = "" if self.wrong is None else f", {self.wrong} answered wrongly"
         return f"{self.layer} head {self.head} on {token}: {self.looked_at} inputs{errors}"
@@ -85,12 +85,12 @@ def head_samples(
 ) -> HeadSamples:
     """Search unseen inputs for the largest weights of a head.
 
-    `token`: a key's label; only weights on such keys count, and inputs without such a key are left out.
-    `wrong_first`: inputs that are answered wrongly come first. `samples`: number of inputs to search; at most 20
+    `token`: label of a key; only weights on keys with this label are used, and other inputs are left out.
+    `wrong_first`: list inputs with incorrect answers first. `samples`: number of inputs to search; at most 20
     are returned.
 
-    Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and for a token that none of
-    them contains.
+    Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and if no input contains
+    the token.
     """
     check_range("samples", samples, 1, 10**5)
     heads = {module.name: module.heads for module in subject.layers}
@@ -111,7 +111,7 @@ def head_samples(
         raise InputError(
             f"token {token!r} is in none of {len(inputs)} inputs: choose another token, such as {min(tokens)!r}"
         )
-    # Unknown answers count as right: only answers that are known to be wrong come first.
+    # Unknown answers are treated as correct: only answers that are known to be incorrect are listed first.
     results.sort(key=lambda sample: (wrong_first and sample.right is not False, -sample.weight))
     wrong = None if None in correct else correct.count(False)
     return HeadSamples(

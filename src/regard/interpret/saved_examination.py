@@ -16,18 +16,19 @@ REMEDY = "delete the file, or examine the run again"
 
 
 class SavedExamination(NamedTuple):
-    """The saved figures of the heads by layer; each part may be empty."""
+    """The saved measurements of the heads by layer; each part may be empty."""
 
     sentences: dict[str, list[str]]
     """The sentences of `regard examine`."""
     worth: dict[str, list[WorthData]]
-    """The importance of each head, as `importance_by_layer` returns it."""
+    """Importance of each head, from `importance_by_layer`."""
     roles: dict[str, list[dict[str, Any]]]
-    """The role of each head, as `HeadRoles.by_layer` returns it."""
+    """Role of each head, from `HeadRoles.by_layer`."""
 
 
 def load_examination(run: RunFolder) -> SavedExamination:
-    """Load the examination of a run; empty if there is none, or if the model has been trained further since.
+    """Load the examination of a run; empty if the run has no examination, or if the model was trained further
+    since.
 
     Raises `InputError` if the file is damaged, was edited, or belongs to another run.
     """
@@ -38,7 +39,7 @@ def load_examination(run: RunFolder) -> SavedExamination:
 
 
 def _part(read: Callable[[Any], dict[str, Any]], stored: Any) -> dict[str, Any]:
-    """Return the part of the stored content that `read` returns; empty if the content has an unexpected shape."""
+    """Return the result of `read` for the stored content; empty if the content has an unexpected shape."""
     try:
         return read(stored)
     except (KeyError, TypeError, AttributeError, ValueError):

@@ -1,10 +1,11 @@
 """Derive links between words from cross-attention weights.
 
-At step t a decoder is fed target token t - 1 and writes token t. Two rows of weights may therefore show where
-token t came from: the row of the step that writes it, and the row of the next step, which gets token t as input
-and so uses it in its query (shifted attention: Zenkel et al. 2019, section 4; Chen et al. 2020, section 3.1).
+At step t, a decoder reads target token t - 1 and writes token t. Two rows of weights may therefore show the
+origin of token t: the row of the step that writes token t, and the row of the next step, whose query depends on
+token t (shifted attention: Zenkel et al. 2019, section 4; Chen et al. 2020, section 3.1).
 
-Letters: C heads of all layers that attend to the source, in order; Wt and Ws words of target and source.
+Letters: C: number of heads that attend to the source, in all layers; Wt and Ws: number of target and source
+words.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,9 +34,10 @@ def word_weights(
 ) -> Iterator[np.ndarray]:
     """Yield the weights between the words of each pair of source and target, (2, C, Wt, Ws + 1) float32.
 
-    Index 0 holds the steps that write a word's pieces, index 1 the steps that get these pieces as input. A target
-    word's row is the mean over its pieces, a source word's column the sum over its pieces. The last column is the
-    end of the source. `heads`: default all heads that attend to the source.
+    Index 0 contains the steps that write the pieces of a word; index 1 contains the steps that read these
+    pieces. The row of a target word is the mean over its pieces; the column of a source word is the sum over
+    its pieces. The last column is the end symbol of the source. `heads`: by default all heads that attend to
+    the source.
 
     Raises `InputError` for a model without heads that attend to the source.
     """
@@ -68,22 +70,22 @@ def cross_attention_heads(model: Seq2Seq) -> list[Head]:
 
 
 def _merge_pieces(weights: np.ndarray, source: TokenizedText, target: TokenizedText) -> np.ndarray:
-    """Return the weights of words (2, C, Wt, Ws + 1) from those of pieces and end symbols (C, Tt, Ts)."""
+    """Return the weights of words (2, C, Wt, Ws + 1) from the weights of pieces and end symbols (C, Tt, Ts)."""
     to_words = np.zeros((len(source.indices) + 1, len(source.spans) + 1), dtype=np.float32)
     to_words[np.arange(len(to_words)), [*source.word_ids, len(source.spans)]] = 1
     mean = np.zeros((len(target.spans), len(target.indices)), dtype=np.float32)
     mean[target.word_ids, np.arange(len(target.indices))] = 1
     mean /= np.maximum(mean.sum(1, keepdims=True), 1)
     steps = len(target.indices)
-    # The last step writes the end symbol, so the rows of the steps that get a token as input begin one step
-    # later.
+    # The last step writes the end symbol, so the rows of the steps that read a token begin one step later.
     rows = np.stack([weights[:, :steps], weights[:, 1 : steps + 1]])
     merged: np.ndarray = mean @ rows[..., : len(to_words)] @ to_words
     return merged
 
 
 def extract_links(weights: np.ndarray) -> frozenset[Link]:
-    """Return a link from each target word to the source word with the largest weight, given (Wt, Ws + 1).
+    """Return a link from each target word to the source word with the largest weight, from weights (Wt, Ws +
+    1).
 
     A word whose largest weight is on the end of the source has no link.
 
@@ -102,7 +104,7 @@ def extract_links(weights: np.ndarray) -> frozenset[Link]:
 def all_weights(
     model: Seq2Seq, pairs: Iterable[tuple[str, str]], vocabularies: tuple[Vocabulary, Vocabulary], unit: Unit
 ) -> tuple[list[tuple[TokenizedText, TokenizedText]], list[np.ndarray]]:
-    """Return pairs tokenized with their words, and their weights as `word_weights` yields them."""
+    """Return tokenized pairs with their words, and the weights from `word_weights`."""
     source_vocabulary, target_vocabulary = vocabularies
     tokenized = [
         (tokenize(source, source_vocabulary, unit), tokenize(target, target_vocabulary, unit))

@@ -1,4 +1,4 @@
-"""Read and write files and folders; writing is atomic, and one process at a time changes a folder."""
+"""Read and write files and folders. Writes are atomic, and only one process at a time changes a folder."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Create, replace and remove folders in one step, and write files into the folder of a running training."""
+"""Create, replace and remove folders atomically, and write files to the folder of a running training run."""
 
 import ctypes
 import errno
@@ -22,16 +22,16 @@ from regard.io.writing import (
 )
 
 NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""Errors of file systems that cannot exchange two names, such as NFS."""
+"""Error codes of file systems that cannot exchange two names, such as NFS."""
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Create a folder atomically. Yields a temporary folder beside `path` to fill, which then moves to `path`.
+    """Create a folder atomically. Yields a temporary folder beside `path`, which is moved to `path` on exit.
 
-    An existing folder at `path` is replaced in one step and removed; an existing link is replaced, not its
-    target. Raises `InputError` or `MachineError` (see `cannot_write`) if the disk refuses; then `path` is
-    unchanged.
+    An existing folder at `path` is replaced atomically and removed. An existing link is replaced, and its
+    target is unchanged. Raises `InputError` or `MachineError` (see `cannot_write`) if the folder cannot be
+    written; `path` is then unchanged.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as parent:
@@ -59,7 +59,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def _sync(folder: Path) -> None:
-    """Flush all files of a folder to the disk before the folder gets its name."""
+    """Flush all files of a folder to the disk before the folder is renamed."""
     for parent, _, names in os.walk(folder):
         for name in names:
             with Path(parent, name).open("rb") as file:
@@ -68,10 +68,10 @@ def _sync(folder: Path) -> None:
 
 
 def _move_into_place(building: Path, path: Path) -> None:
-    """Move a folder to `path`. An existing folder and the new folder exchange their names.
+    """Move a folder to `path`. If a folder exists at `path`, the two folders exchange their names.
 
-    If the file system cannot exchange names, the existing folder is moved away first. If this process dies before
-    the new folder is in place, `tidy` moves the old folder back.
+    If the file system cannot exchange names, the existing folder is renamed first. If the process dies before
+    the new folder has been renamed, `tidy` restores the old name.
     """
     if not os.path.lexists(path):
         building.rename(path)
@@ -92,9 +92,9 @@ def _move_into_place(building: Path, path: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> None:
-    """Exchange two paths in one step.
+    """Exchange two paths atomically.
 
-    Raises `OSError` if the system does not support the exchange. Python has no function for this.
+    Raises `OSError` if the system does not support the exchange. Python has no function for exchanging paths.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
@@ -113,7 +113,8 @@ def _exchange(first: Path, second: Path) -> None:
 def write_inside(folder: Path, path: Path, content: bytes) -> None:
     """Replace the file at `path` in `folder` or in a subfolder, which is created if it is missing.
 
-    Raises `InputError` if the subfolder is a link, and `MachineError` if `folder` is gone or the disk refuses.
+    Raises `InputError` if the subfolder is a link, and `MachineError` if `folder` is missing or the file cannot
+    be written.
     """
     with explain_missing_folder(folder):
         if path.parent != folder:
@@ -126,9 +127,9 @@ def write_inside(folder: Path, path: Path, content: bytes) -> None:
 
 
 def append_inside(folder: Path, path: Path, content: bytes) -> None:
-    """Append to the file at `path` in `folder`.
+    """Append `content` to the file at `path` in `folder`.
 
-    Raises the same errors as `write_inside`, and also `InputError` if the file is a link.
+    Raises the same errors as `write_inside`, and `InputError` if the file is a link.
     """
     with explain_missing_folder(folder):
         try:
@@ -153,9 +154,10 @@ def explain_missing_folder(folder: Path) -> Iterator[None]:
 
 
 def state_folder() -> Path:
-    """Return the folder for a user's state that belongs to no run: `regard` in $XDG_STATE_HOME or ~/.local/state.
+    """Return the folder for state of the user outside of runs: `regard` in $XDG_STATE_HOME or ~/.local/state.
+    The path follows the XDG Base Directory Specification.
 
-    The folder follows the XDG Base Directory Specification, and need not exist.
+    The folder may be missing.
     """
     base = os.environ.get("XDG_STATE_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "regard"

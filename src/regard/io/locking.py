@@ -1,13 +1,14 @@
-"""Locks: one process at a time changes a folder.
+"""Locks that let only one process at a time change a folder.
 
     .NAME.lock beside the folder NAME: locked while a process changes the folder, contains the name of this
     process
 
-The lock is a lock of the operating system (`flock`, which Linux supports on NFS), so it ends with its process. On
-file systems without locks, no lock is taken.
+The operating system manages the lock (`flock`, which Linux supports on NFS), so the lock ends with its process.
+On file systems without locks, no lock is acquired.
 
-Not the library filelock: older versions empty the file when another process tries the lock, which would lose the
-holder's name; it accepts hard links and leaves the lock file behind.
+The library filelock is not used: older versions truncate the file when a second process attempts to acquire the
+lock, which would delete the name of the holder. The library also accepts hard links and does not remove the
+lock file.
 """
 
 import errno
@@ -30,13 +31,13 @@ from regard.io.temporary import MAX_NAME
 from regard.io.writing import cannot_write, check_name, open_regular, refuse_links, resolve_parent
 
 PAUSE = 0.2
-"""Seconds between two attempts to take a lock."""
+"""Seconds between two attempts to acquire a lock."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""Errors of file systems without locks."""
+"""Error codes of file systems without locks."""
 
 
 class BusyError(InputError):
-    """The error that another process is changing a path."""
+    """Raised if another process is changing a path."""
 
     def __init__(self, path: Path, holder: str) -> None:
         super().__init__(
@@ -48,10 +49,10 @@ class BusyError(InputError):
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Prevent all other processes from changing the folder at `path`, which need not exist.
+    """Prevent all other processes from changing the folder at `path`, which may be missing.
 
-    Raises `InputError` with the number and the machine of another process that is changing the folder, or if the
-    lock file cannot be written.
+    Raises `InputError` if another process is changing the folder, with the number and the machine of this
+    process. Also raises `InputError` if the lock file cannot be written.
 
     >>> with hold_lock(Path("models/counting")):
     ...     pass
@@ -73,16 +74,16 @@ def hold_lock(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Remove the lock file while it is locked: afterwards the file may be the lock of another process.
+        # Remove the lock file while it is locked, because later the file may be the lock of another process.
         file.unlink(missing_ok=True)
         os.close(descriptor)
-        with suppress(OSError):  # a folder that is not empty stays
+        with suppress(OSError):  # a folder that is not empty is not removed
             for folder in created:
                 folder.rmdir()
 
 
 def remove_stale_lock(path: Path) -> None:
-    """Remove the lock file that a killed process left beside `path`; a lock that is held stays."""
+    """Remove the lock file of a killed process beside `path`. An active lock is not removed."""
     if os.path.lexists(_lock_file(path)):
         with suppress(InputError), hold_lock(path):
             pass
@@ -95,10 +96,10 @@ def _lock_file(path: Path) -> Path:
 
 @contextmanager
 def wait_for_lock(path: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
-    """Wait until all other processes have stopped changing `path`, then hold its lock.
+    """Wait until no other process changes `path`, then hold its lock.
 
-    `on_wait` is called once with a message if there is a wait. Raises `InputError` if the lock file cannot be
-    written.
+    If another process holds the lock, `on_wait` is called once with a message. Raises `InputError` if the lock
+    file cannot be written.
     """
     with ExitStack() as stack:
         reported = False
@@ -137,11 +138,11 @@ def _acquire(file: Path, path: Path) -> int:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, json.dumps(content).encode())
             return descriptor
-        os.close(descriptor)  # its last holder removed the file after it was opened: open a new one
+        os.close(descriptor)  # the last holder has removed the opened file: open a new one
 
 
 def _open(file: Path) -> int:
-    """Open a lock file. Raises `InputError` if the lock file is a symbolic or hard link."""
+    """Open a lock file. Raises `InputError` if the file is a symbolic or hard link."""
     refuse_links(file)
     with open_regular(file, "a+b") as opened:
         if os.fstat(opened.fileno()).st_nlink > 1:

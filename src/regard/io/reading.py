@@ -1,7 +1,7 @@
 """Read and check files that may be missing, damaged, or not regular files.
 
-Every problem raises an `InputError` with the file, the problem, and the way out. Callers add what they know:
-`read_json` takes the expected type, and `remedy`, the way out if the content has another type.
+Every problem raises an `InputError` that states the file, the problem, and a solution. Callers of `read_json`
+pass the expected type and `remedy`, the solution if the content has a different type.
 """
 
 import errno
@@ -22,11 +22,11 @@ from regard.errors import InputError, shorten
 Shape = TypeVar("Shape")
 
 MAX_BYTES = 1 << 28
-"""The maximal size of a file that is read as a whole."""
+"""Largest size of a file that is read as a whole, in bytes."""
 MAX_DEPTH = 24
-"""The maximal nesting of lists and objects."""
+"""Largest nesting depth of lists and objects."""
 MAX_DIGITS = 20
-"""The maximal number of digits of an integer."""
+"""Largest number of digits of an integer."""
 MISSING = {errno.ENOENT, errno.ENOTDIR}
 KINDS = {
     stat.S_IFDIR: "a folder",
@@ -45,18 +45,18 @@ TYPES = {
     "object": "an object",
     "str": "a text",
 }
-"""The names of JSON's types in messages."""
+"""Names of JSON types in messages."""
 
 
 class DamageError(ValueError):
-    """A problem in the content of a file, in a few words.
+    """Raised with a short description of a problem in the content of a file.
 
-    Callers convert a `DamageError` to an `InputError` with the file's name.
+    Callers convert a `DamageError` to an `InputError` with the name of the file.
     """
 
 
 def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
-    """Return a one-line error with the path that could not be read, the reason, and the way out."""
+    """Return a one-line error with the path that could not be read, the reason, and a solution."""
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.EACCES, errno.EPERM):
         return InputError(f"cannot read {str(path)!r}: permission denied; change its permissions, or use a copy")
@@ -114,7 +114,7 @@ def _not_a_file(path: Path, status: os.stat_result) -> InputError:
 
 
 def list_files(folder: Path) -> list[Path]:
-    """Return the regular files in a folder, sorted. A missing folder has none.
+    """Return the regular files in a folder, sorted. Returns an empty list for a missing folder.
 
     Raises `InputError` if the folder cannot be read.
     """
@@ -127,7 +127,7 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def list_steps(folder: Path, suffix: str = ".safetensors") -> list[Path]:
-    """Return the files `step-N` with this suffix in a folder, sorted by N. Files with other names are ignored.
+    """Return the files `step-N` with `suffix` in a folder, sorted by N. Files with other names are ignored.
 
     >>> list_steps(Path("a folder that does not exist"))
     []
@@ -144,7 +144,7 @@ def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
     block.
     """
     try:
-        # O_NONBLOCK: do not wait for a writer of a pipe.
+        # O_NONBLOCK: do not wait for a process that writes to a pipe.
         with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # noqa: PTH123
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -172,7 +172,7 @@ def damaged_file(path: Path, problem: object, remedy: str) -> InputError:
 
 
 def read_text(path: Path, remedy: str, *, most: int = MAX_BYTES) -> str:
-    """Return the content of a UTF-8 file. Raises `InputError` with the `remedy` for another encoding."""
+    """Return the content of a UTF-8 file. Raises `InputError` with the `remedy` for other encodings."""
     try:
         return _decode(read_bytes(path, most=most))
     except DamageError as error:
@@ -184,8 +184,8 @@ def read_json(
 ) -> Shape:
     """Return the content of a JSON file as `shape`, a type that `msgspec` supports.
 
-    Raises the same errors as `read_bytes`, and `InputError` with the `remedy` for content of another type.
-    `finite` is explained at `parse_json`.
+    Raises the same errors as `read_bytes`, and `InputError` with the `remedy` for content of a different type.
+    `finite`: see `parse_json`.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -210,12 +210,12 @@ def canonical_json(content: Any) -> str:
 
 
 def json_digest(content: Any) -> str:
-    """Return the SHA-256 of plain data in hexadecimal digits."""
+    """Return the SHA-256 digest of plain data in hexadecimal digits."""
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
 def add_digest(content: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with its digest, which `has_valid_digest` checks.
+    """Return a copy of an object with its digest, which `has_valid_digest` checks.
 
     >>> has_valid_digest(add_digest({"step": 5}))
     True
@@ -225,18 +225,18 @@ def add_digest(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_digest(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object without its digest."""
+    """Return a copy of an object without its digest."""
     return {name: value for name, value in content.items() if name != "digest"}
 
 
 def has_valid_digest(content: dict[str, Any]) -> bool:
-    """Return whether an object has a digest and is unchanged since it was computed."""
+    """Return whether an object contains the digest of its other content."""
     return content.get("digest") == json_digest(without_digest(content))
 
 
 def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
-    """Parse JSON. Raises `DamageError` for invalid JSON, duplicate keys, deep nesting, and, with `finite`, for
-    NaN and infinity.
+    """Parse JSON. Raises `DamageError` for invalid JSON, duplicate keys and deep nesting. With `finite`, NaN
+    and infinity also raise an error.
 
     >>> parse_json('{"a": NaN}')
     Traceback (most recent call last):
@@ -247,7 +247,7 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
         value = json.loads(
             text,
             object_pairs_hook=_make_object,
-            # Python's conversion of an integer takes quadratic time in its digits.
+            # Python's conversion of an integer takes quadratic time in the number of digits.
             parse_int=_parse_integer,
             parse_float=_parse_finite if finite else float,
             parse_constant=_parse_finite if finite else float,
@@ -261,7 +261,8 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
 
 
 def convert_json(value: object, shape: type[Shape]) -> Shape:
-    """Convert plain data to a type that `msgspec` supports. Raises `DamageError` for another shape."""
+    """Convert plain data to `shape`, a type that `msgspec` supports. Raises `DamageError` if the data do not
+    match."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
@@ -307,13 +308,13 @@ def _check_depth(value: object) -> None:
 
 
 def _containers(parent: object) -> list[object]:
-    """Return the lists and objects directly in a value."""
+    """Return the lists and objects that are direct elements of a value."""
     children = parent.values() if isinstance(parent, dict) else parent if isinstance(parent, list) else ()
     return [child for child in children if isinstance(child, list | dict)]
 
 
 def _translate_error(message: str) -> str:
-    """Rewrite a message of `msgspec` in the words of Regard's errors."""
+    """Convert a message of `msgspec` to the form of Regard's errors."""
     message, _, where = message.partition(" - at ")
     field = where.strip("`").removeprefix("$").removeprefix(".")
     at = f" in {shorten(field)}" if field else ""

@@ -1,12 +1,12 @@
-"""Names of unfinished files. Temporary names identify the writing process, so the leftovers of a dead process can
-be recognized.
+"""Names of unfinished files. Temporary names identify the writing process, which makes the unfinished files of
+a dead process recognizable.
 
     .NAME~HOST-PID-LIFE-COUNT.new    will become NAME
     .NAME~HOST-PID-LIFE-COUNT.old    was NAME, until the new content is in place
 
-HOST is a digest of the machine's name. This machine cannot tell whether a process of another machine is alive, so
-the files of that process stay until a process of its machine removes them. LIFE distinguishes a process from an
-earlier one with the same number.
+HOST is a digest of the machine's name. A process cannot determine whether a process on another machine is
+alive. The files of a dead process are therefore removed only by a process on the same machine. LIFE
+distinguishes a process from an earlier process with the same number.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 MAX_NAME = 150
-"""The maximal number of bytes of NAME. File systems allow names of 255 bytes."""
+"""Largest number of bytes of NAME. File systems allow names of 255 bytes."""
 _FORM = re.compile(
     r"\.(?P<name>.*)~(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-(?P<life>[0-9a-f]{6})-\d+\.(?P<state>new|old)", re.DOTALL
 )
@@ -30,7 +30,7 @@ _LIFE = secrets.token_hex(3)
 
 
 def temporary_path(path: Path, state: str = "new") -> Path:
-    """Return a unique name beside `path` for its future (new) or former (old) content.
+    """Return a unique path beside `path` for its future (new) or former (old) content.
 
     >>> temporary_path(Path("models/run")).name.startswith(".run~")
     True
@@ -40,19 +40,19 @@ def temporary_path(path: Path, state: str = "new") -> Path:
 
 
 def tidy(folder: Path) -> None:
-    """Remove the unfinished files of dead processes in `folder`, and move back the files that they had moved
-    away.
+    """Remove the unfinished files of dead processes in `folder`, and restore the old content that they had
+    renamed.
     """
     for leftover, original in find_leftovers(folder):
         if original is not None and not original.exists():
-            with suppress(OSError):  # the next process tries again
+            with suppress(OSError):  # the next process repeats the attempt
                 leftover.rename(original)
         else:
             remove_quietly(leftover)
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file or a folder. Files that cannot be removed stay, and a later call tries again."""
+    """Remove a file or a folder, and ignore errors. A later call can remove the remaining files."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -63,12 +63,12 @@ def remove_quietly(path: Path) -> None:
 def find_leftovers(folder: Path) -> list[tuple[Path, Path | None]]:
     """Return the unfinished files of dead processes of this machine, each with its original path.
 
-    The original path is None for a new file, and if the name was shortened. For an unreadable folder, the result
-    is empty.
+    The original path is None for a new file, or if the name was shortened. The result is empty for an
+    unreadable folder.
     """
     try:
         names = [entry.name for entry in os.scandir(folder) if entry.name.startswith(".")]
-    except (OSError, ValueError):  # ValueError: a name that no folder can have
+    except (OSError, ValueError):  # ValueError: an impossible name
         return []
     leftovers: list[tuple[Path, Path | None]] = []
     for name in names:

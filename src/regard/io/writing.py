@@ -1,4 +1,4 @@
-"""Write files so that a crash, a full disk or a killed process never damages the previous content."""
+"""Write files atomically: a crash, a full disk or a killed process never damages the previous content."""
 
 import errno
 import json
@@ -25,11 +25,11 @@ USER_ERRORS = {
     errno.EPERM,
     errno.EROFS,
 }
-"""Errors that another path solves. All other codes are errors of the machine."""
+"""Error codes that can be solved by choosing a different path. All other codes are errors of the machine."""
 
 
 def cannot_write(path: Path, error: OSError) -> RegardError:
-    """Return a one-line error with the path that could not be written, the reason, and the way out."""
+    """Return a one-line error with the path that could not be written, the reason, and a solution."""
     reason = error.strerror or str(error)
     if error.errno == errno.ENXIO:
         reason = "no process reads from it"
@@ -48,14 +48,14 @@ def _link_error(path: Path) -> InputError:
 
 
 def resolve_parent(path: Path) -> Path:
-    """Resolve links in the parents of a path. The last part of the path may be a link itself."""
+    """Resolve links in the parents of a path. A link at the path itself is not resolved."""
     if path.name in ("", ".."):
         return Path(os.path.realpath(path))
     return Path(os.path.realpath(path.parent)) / path.name
 
 
 def refuse_links(path: Path, *, below: Path | None = None) -> None:
-    """Raise `InputError` if `path` is a link, or if a parent of it inside the folder `below` is one."""
+    """Raise `InputError` if `path` or one of its parents inside the folder `below` is a link."""
     parents = () if below is None else (folder for folder in path.parents if below in folder.parents)
     for part in (path, *parents):
         if os.path.islink(part):  # noqa: PTH114 (Path.is_symlink raises PermissionError)
@@ -63,7 +63,7 @@ def refuse_links(path: Path, *, below: Path | None = None) -> None:
 
 
 def make_folder(folder: Path, *, below: Path | None = None) -> None:
-    """Create a folder if it is missing. Raises `InputError` if the folder is a link, see `refuse_links`."""
+    """Create a folder if it is missing. Raises `InputError` if the folder is a link (see `refuse_links`)."""
     refuse_links(folder, below=below)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def make_folder(folder: Path, *, below: Path | None = None) -> None:
 
 
 def open_regular(path: Path, mode: str) -> BinaryIO:
-    """Open a file in a binary mode. Raises `OSError` unless it is a regular file, for example for a link."""
+    """Open a regular file in a binary mode. Raises `OSError` for other files, for example links."""
 
     def opener(name: str, flags: int) -> int:
         descriptor = os.open(name, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
@@ -85,10 +85,10 @@ def open_regular(path: Path, mode: str) -> BinaryIO:
 
 
 def check_name(path: Path) -> None:
-    """Raise `InputError` if no file can have this name.
+    """Raise `InputError` if no file can have the name `path`.
 
-    An impossible name contains NUL or an unpaired surrogate, or leads up (`..`) from a folder that does not
-    exist.
+    An impossible name contains NUL or an unpaired surrogate, or refers to the parent (`..`) of a missing
+    folder.
     """
     try:
         if b"\0" in os.fsencode(path):
@@ -106,7 +106,7 @@ def check_name(path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise `InputError` if `write_file` would fail, as far as can be determined. Nothing is created."""
+    """Raise `InputError` if `write_file` would fail for a known reason. No file is created."""
     check_name(path)
     try:
         if not _is_stream(path):
@@ -125,7 +125,7 @@ def _check_permission(folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise `InputError` if no files can be written into a folder, which need not exist."""
+    """Raise `InputError` if no files can be written to a folder, which may be missing."""
     check_name(folder)
     path = folder.absolute()
     try:
@@ -156,8 +156,8 @@ def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
 def write_file(path: Path, content: bytes) -> None:
     """Replace the file at `path` atomically: temporary file, flush, fsync, rename.
 
-    A link at `path` is replaced, not its target. A device, a pipe or a socket is written to directly. On failure,
-    raises `InputError` or `MachineError` (see `cannot_write`) and leaves the file unchanged.
+    A link at `path` is replaced, and its target is unchanged. A device, a pipe or a socket is written directly.
+    On failure, `InputError` or `MachineError` is raised (see `cannot_write`), and the file is unchanged.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -176,16 +176,16 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any, *, indent: int = 2, allow_nan: bool = True) -> None:
-    """Replace the file at `path` by `content` as JSON, as `write_file` does.
+    """Replace the file at `path` atomically by `content` as JSON (see `write_file`).
 
-    NaN and infinity are written as Python's `json` writes them. Without `allow_nan`, NaN and infinity raise
+    NaN and infinity are written as in Python's `json`. Without `allow_nan`, NaN and infinity raise
     `ValueError`, and the file is unchanged.
     """
     write_file(path, (json.dumps(content, indent=indent, allow_nan=allow_nan) + "\n").encode())
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk, if its file system supports that."""
+    """Flush the names in a folder to the disk if the file system supports it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:  # Windows cannot open folders
@@ -215,7 +215,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _write_stream(path: Path, content: bytes) -> None:
-    # O_NONBLOCK refuses a pipe without a reader, instead of waiting for one.
+    # With O_NONBLOCK, opening a pipe without a reader fails instead of blocking.
     descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_APPEND)
     with os.fdopen(descriptor, "wb") as file:
         os.set_blocking(descriptor, True)
@@ -230,10 +230,10 @@ def _replace(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        # The new file has the permissions of the old one.
+        # The new file has the permissions of the old file.
         if path.exists() and not path.is_symlink():
             building.chmod(stat.S_IMODE(path.stat().st_mode))
-        # Flush the rename, too: a power failure could undo it otherwise.
+        # Flush the rename too, because a power failure could otherwise undo it.
         building.replace(path)
         sync_folder(path.parent)
     except BaseException:

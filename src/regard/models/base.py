@@ -1,10 +1,10 @@
-"""Base classes of all models: the interface that training, testing and attention maps use.
+"""Base classes of all models, with the interface for training, testing and attention maps.
 
     logits = model(inputs, mask)        B x To x classes, of an `AnswerModel`
 
-`Seq2Seq`, the base of models that answer with text, is in `seq2seq`; `LanguageModel`, the base of models that
-predict the next token, is in `language_model`. Your own model derives from one of the three;
-`regard train TASK --model module:Class` trains it (docs/how-to/extend.md).
+`Seq2Seq`, the base class of models that generate text, is in `seq2seq`. `LanguageModel`, the base class of
+models that predict the next token, is in `language_model`. A custom model is a subclass of one of these
+classes. `regard train TASK --model module:Class` trains it (docs/how-to/extend.md).
 
 Letters: B batch, T input steps, To output steps.
 """
@@ -20,10 +20,10 @@ from regard.fast.query_gradient import QueryGradient
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Base of model configs.
+    """Base class of model configs.
 
-    An option that only some models have is a class attribute here, with the value that fits all other models, so
-    that code can read it from any config.
+    Options of only some models are class attributes of this class. Their values apply to all other models, so
+    that code can read the options from any config.
     """
 
     dropout = 0.0
@@ -34,7 +34,7 @@ class ModelConfig:
 
 
 class TaskModel(nn.Module):
-    """Base of `AnswerModel`, `Seq2Seq` and `LanguageModel`."""
+    """Base class of `AnswerModel`, `Seq2Seq` and `LanguageModel`."""
 
     answers: ClassVar[Literal["numbers", "text", "tokens"]]
     """Kind of output."""
@@ -43,7 +43,7 @@ class TaskModel(nn.Module):
     compilable: ClassVar[bool] = False
     """Whether the model's layers are blocks of `regard.attention`, which `torch.compile` supports."""
     cross_layers: tuple[str, ...] = ()
-    """Names of the attention layers from outputs to inputs; `regard test` measures the first one."""
+    """Names of the attention layers from outputs to inputs. `regard test` evaluates the first layer."""
 
     @property
     def input_embedding(self) -> nn.Module:
@@ -52,32 +52,33 @@ class TaskModel(nn.Module):
 
     @property
     def input_positions(self) -> Positions | Rotary | None:
-        """Positional encoding of the input; None if the model has none."""
+        """Positional encoding of the input, or None."""
         return None
 
     @property
     def learned_positions(self) -> Tensor | None:
-        """Learned position vectors of the input, (T, D); None without them."""
+        """Learned position vectors (T, D) of the input, or None."""
         return None
 
 
 class AnswerModel(TaskModel):
-    """Base of models that answer an input with a number for each output step.
+    """Base class of models that predict a number for each output step.
 
     The constructor takes an instance of `config_class` and properties of the task as keywords: the number of
     `letters`, the largest number of input steps (`input_len`), the number of `outputs`, the number of `classes`
-    of each, and `vary_len`, whether sequence lengths vary.
+    of an output, and whether sequence lengths vary (`vary_len`).
     """
 
     answers = "numbers"
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end.
+        """Return logits (B, To, classes) for letters (B, T) int64, with `mask` (B, T) True before the end.
 
         Inputs are -1 after the end of a sequence.
         """
         raise NotImplementedError
 
     def fast_gradient(self) -> QueryGradient | None:
-        """Return a function that computes loss and gradients faster than autograd; None if the model has none."""
+        """Return a function that computes loss and gradients faster than autograd, or None if the model has no
+        such function."""
         return None

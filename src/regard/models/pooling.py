@@ -1,11 +1,11 @@
-"""The pooling classifier: a recurrent encoder, whose states are pooled to one summary for all answers.
+"""The pooling classifier: a recurrent encoder whose states are pooled into one summary vector for all outputs.
 
     states   = encoder(embedding(letters))        B x T x D
     summary  = pooling(states)                    B x D
     logits   = summary W + b                      B x To x classes
 
-Four poolings: the last state of each direction, the maximum of each dimension over time, the mean, or attention
-with the last state as query and all states as keys and values.
+There are four kinds of pooling: the last state of each direction, the maximum of each dimension over time, the
+mean, and attention with the last state as query and all states as keys and values.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class PoolingConfig(ModelConfig):
 
 
 class PoolingModel(AnswerModel):
-    """Recurrent encoder and pooling (see the module). The attention layer is `cross`: outputs attend to inputs.
+    """Recurrent encoder with pooling (equations at the top of this file). The attention layer is `cross`.
 
     Sequences may have any length, so `input_len` and `vary_len` are ignored.
 
@@ -85,15 +85,15 @@ class PoolingModel(AnswerModel):
         return self.embedding
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end."""
-        # The index after the end is -1: any letter can replace this index, because the encoder sets the states
-        # after the end to zero.
+        """Return logits (B, To, classes) for letters (B, T) int64, with `mask` (B, T) True before the end."""
+        # The index -1 after the end can be replaced by any letter, because the encoder sets the states after
+        # the end to zero.
         states, last = self.encoder(self.embedding(inputs.clamp(min=0)), mask)
         logits: Tensor = self.output(self.pool(states, last, mask)).unflatten(-1, (self.outputs, -1))
         return logits
 
     def pool(self, states: Tensor, last: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the summary (B, D) of states (B, T, D), zero at padding, and last states (B, D)."""
+        """Return the summary (B, D) for states (B, T, D), which are zero at padding, and last states (B, D)."""
         if self.cross is not None:
             context: Tensor = self.cross(
                 last.unsqueeze(1), states, states, None if mask is None else mask.unsqueeze(1)

@@ -1,12 +1,12 @@
-"""The query model of the primer: learned queries attend to the input, one for each output step.
+"""The query model of the primer. A learned query for each output step attends to the input.
 
     memory  = encode(letters)                             B x T x D
     states  = norm(queries + attention(queries, memory))  B x To x D
     states  = norm(states + attention(states, states))    with `self_att`
     logits  = states W + b                                B x To x classes
 
-The queries are the positional encoding of the outputs: one learned vector for each output step. A dense layer of
-the one-hot letters gives the keys; the values equal the keys.
+The queries are a positional encoding of the outputs, with one learned vector for each output step. The keys are
+the outputs of a dense layer for the one-hot letters. The values are equal to the keys.
 
 Letters: B batch, T input steps, To output steps, D width (`hidden`).
 """
@@ -81,11 +81,11 @@ class QueryModelConfig(ModelConfig):
 
 
 class QueryModel(AnswerModel):
-    """Learned queries attend to encoded letters (see the module for the equations).
+    """Learned queries attend to encoded letters (equations at the top of this file).
 
-    With `vary_len`, the memory has one more learned vector as key and value. A softmax returns averages: without
-    a constant key for comparison, "A" and "AA" give the same context, so a model cannot count letters in
-    sequences of unknown length.
+    With `vary_len`, the memory has an additional learned vector as key and value. Attention computes averages.
+    Without a constant key, "A" and "AA" have the same context, so the model cannot count letters in sequences
+    of unknown length.
 
     >>> model = QueryModel(QueryModelConfig(hidden=8), letters=4, input_len=6, outputs=3, classes=7)
     >>> model(torch.zeros(2, 6, dtype=torch.int64)).shape
@@ -127,10 +127,10 @@ class QueryModel(AnswerModel):
 
     @torch.no_grad()
     def _initialize(self) -> None:
-        """Draw matrices from Glorot's uniform distribution; set queries, positions and biases to zero.
+        """Initialize matrices with Glorot's uniform distribution, and queries, positions and biases with zero.
 
-        With an initial value of zero, the norms of trained queries and positions are readable: a large norm means
-        that training has changed the vector.
+        With an initial value of zero, the norm of a trained query or position shows how much training has
+        changed the vector.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -152,7 +152,7 @@ class QueryModel(AnswerModel):
 
     @property
     def learned_positions(self) -> Tensor | None:
-        """Learned position vectors of the input, (T, D)."""
+        """Learned position vectors (T, D) of the input, or None."""
         return self.positions.weight.detach() if isinstance(self.positions, LearnedPositions) else None
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -166,8 +166,8 @@ class QueryModel(AnswerModel):
         return logits
 
     def fast_gradient(self) -> QueryGradient | None:
-        """Return loss and gradients without autograd; None for a model that `fast.query_gradient` does not
-        support."""
+        """Return a function for loss and gradients without autograd, or None if `fast.query_gradient` does not
+        support the model."""
         layers = [module for module in self.modules() if isinstance(module, AttentionLayer)]
         supported = (
             fast.enabled()
@@ -181,8 +181,8 @@ class QueryModel(AnswerModel):
         return QueryGradient(self, layers) if supported else None
 
     def encode(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Return the memory (B, T, D), one step longer with `rest`, and its mask."""
-        # Index -1 after the end selects the last letter; the mask hides it.
+        """Return the memory (B, T, D) and its mask. With `rest`, the memory has one additional step."""
+        # Index -1 after the end selects the last letter, which is masked.
         states = self.embedding(self.one_hot[inputs])
         if self.positions is not None:
             states = self.positions(states)

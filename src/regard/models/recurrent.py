@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder, which reads a sequence both ways and writes one token at a time.
+"""The recurrent encoder-decoder, with a bidirectional encoder and a decoder that generates one token per step.
 
 memory = encoder(embedding(source))            B x Ts x D
 o      = decoder(embedding(target_in), memory) B x Tt x D      see `recurrent_decoder`
@@ -59,7 +59,7 @@ class RecurrentConfig(ModelConfig):
     below 1)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for a value out of range, or values that exclude each other."""
+        """Raise `InputError` for a value out of range, or for incompatible values."""
         check_choices(self)
         check_range("hidden", self.hidden, 1, 65_536)
         flag = "hidden" if self.enc_hidden is None else "enc_hidden"
@@ -90,7 +90,7 @@ class RecurrentConfig(ModelConfig):
         return make_score(self.score, self.hidden, self.memory_width, *inner_width)
 
     def decoder(self, width: int, device: str | None = None) -> RecurrentDecoder:
-        """Return the decoder for embeddings of `width`. On the device `meta` the decoder takes no memory."""
+        """Return the decoder for embeddings of `width`. On the device `meta`, the decoder needs no memory."""
         with torch.device(device or "cpu"):
             return RecurrentDecoder(
                 width,
@@ -106,7 +106,7 @@ class RecurrentConfig(ModelConfig):
 
 
 class RecurrentSeq2Seq(Seq2Seq):
-    """Recurrent encoder-decoder (see the module). The attention layer is `decoder.cross`.
+    """Recurrent encoder-decoder (equations at the top of this file). The attention layer is `decoder.cross`.
 
     Sequences may have any length, and source and target always have separate embeddings, so `longest` and
     `shared` are ignored.
@@ -151,7 +151,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self.source_embedding
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
-        """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
+        """Return the memory of sources (B, Ts), with `source_mask` (B, Ts) True before the end."""
         states, last = self.encoder(self.dropout(self.source_embedding(source)), source_mask)
         return self.decoder.remember(states, last, source_mask)
 
@@ -180,7 +180,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self.decoder.start(memory)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Feed one token to each hypothesis, (B, K): returns inputs of the vocabulary layer, (B, K, D), and the
+        """Append one token (B, K) to each hypothesis. Returns inputs of the vocabulary layer (B, K, D) and the
         next state."""
         output, state = self.decoder.step(self._embed(tokens), state)
         return self.dropout(output), state

@@ -1,7 +1,7 @@
-"""The recurrent decoder with attention, whose context goes to the cell, to the output layer, or to both.
+"""The recurrent decoder with attention. The context is an input of the cell, of the output layer, or of both.
 
-Letters: y target tokens, e their embeddings, s the cell's states, h the memory's, c contexts, o inputs of the
-output layer. At step t:
+Letters: y target tokens, e embeddings of y, s states of the cell, h states of the memory, c contexts, o inputs
+of the output layer. At step t:
 
     weights  = softmax(score(q, h))        c_t = weights h
 
@@ -14,13 +14,14 @@ output layer. At step t:
 
     logits_t = V o_t + b        s_0 = tanh(W_0 last state of the encoder), or zero
 
-With input feeding (Luong 2015, section 3.3; only for `output`) the cell reads [e_t; o_{t-1}]. Differences from
-the papers: Bahdanau's output goes through a maxout layer that also reads the previous token; Luong's cells are
-stacked; the initial cell of the LSTM comes from a separate matrix, as its state does.
+With input feeding (Luong 2015, section 3.3; only for `output`), the input of the cell is [e_t; o_{t-1}]. The
+models in the papers differ as follows. Bahdanau's output layer is a maxout layer that also has the previous
+token as input. Luong's cells are stacked. Here, the initial cell of the LSTM is computed by a separate matrix,
+like the initial state.
 
-If the cell reads no result of attention, all its steps run in one fused kernel, and attention is one call.
-If the cell does read one, `fast.fused_rnn_attention` runs all steps of an LSTM as one operation, unless attention
-is recorded or changed.
+If the input of the cell does not depend on attention, all steps of the cell run in one fused kernel, and
+attention is one call. In the other case, `fast.fused_rnn_attention` runs all steps of an LSTM as one operation,
+unless attention is recorded or changed.
 """
 
 from typing import Literal, NamedTuple
@@ -41,31 +42,31 @@ Start = Literal["last", "zero"]
 
 
 class Memory(NamedTuple):
-    """Encoder states that the decoder attends to."""
+    """Encoder states to which the decoder attends."""
 
     states: Tensor
-    """(B, Ts, M), the values."""
+    """(B, Ts, M), values."""
     prepared: Tensor
-    """(B, Ts, any), the keys, prepared by the score."""
+    """(B, Ts, any), keys, prepared by the score."""
     mask: Tensor
     """(B, 1, Ts) bool, True before the end."""
     last: Tensor
-    """(B, M), the encoder's last state."""
+    """(B, M), last state of the encoder."""
 
 
 class RecurrentState(NamedTuple):
-    """State between two steps, for B sources with K hypotheses each."""
+    """State between two decoding steps, for B sources with K hypotheses each."""
 
     cell: tuple[Tensor, ...]
     """State of a GRU, or state and cell of an LSTM: (B, K, D) each."""
     fed: Tensor | None
-    """(B, K, D), the last output for input feeding."""
+    """(B, K, D), last output, for input feeding."""
     memory: Memory
     time: int = 0
-    """Number of steps taken."""
+    """Number of decoded steps."""
 
     def choose(self, hypotheses: Tensor) -> "RecurrentState":
-        """Return the state of some hypotheses of each source, given by their indices (B, K') int64."""
+        """Select hypotheses of each source by their indices (B, K') int64."""
 
         def pick(states: Tensor) -> Tensor:
             return states.gather(1, hypotheses.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
@@ -74,17 +75,18 @@ class RecurrentState(NamedTuple):
         return RecurrentState(tuple(map(pick, self.cell)), fed, self.memory, self.time)
 
     def keep(self, sources: Tensor) -> "RecurrentState":
-        """Return the state of some of the sources, given by their indices (B',) int64."""
+        """Select sources by their indices (B',) int64."""
         fed = None if self.fed is None else self.fed[sources]
         memory = Memory(*(part[sources] for part in self.memory))
         return RecurrentState(tuple(part[sources] for part in self.cell), fed, memory, self.time)
 
 
 class RecurrentDecoder(nn.Module):
-    """Recurrent decoder from embeddings to the inputs of the output layer (see the module for the equations).
+    """Recurrent decoder from embeddings to the inputs of the output layer (equations at the top of this file).
 
-    `score`: its queries are the cell's states (`width`), its keys the memory's (`memory_width`); None for no
-    attention. Raises `InputError` if `context`, `query` and `input_feeding` exclude each other.
+    `score`: score of the states of the cell (`width`) as queries and the states of the memory (`memory_width`)
+    as keys; None for no attention. Raises `InputError` if `context`, `query` and `input_feeding` are
+    incompatible.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class RecurrentDecoder(nn.Module):
 
     @property
     def stepwise(self) -> bool:
-        """Whether the cell reads a result of attention, so that each step depends on the previous one."""
+        """Whether the input of the cell depends on attention, so that the steps must run one after another."""
         return self.input_feeding or self.context in ("cell", "both")
 
     def remember(self, states: Tensor, last: Tensor, mask: Tensor) -> Memory:
@@ -133,7 +135,7 @@ class RecurrentDecoder(nn.Module):
         return Memory(states, prepared, mask.unsqueeze(1), last)
 
     def start(self, memory: Memory) -> RecurrentState:
-        """Return the state before the first step, with one hypothesis for each source."""
+        """Return the state before the first step, with one hypothesis per source."""
         if self.bridge is None:
             initial = self.zeros.expand(len(memory.last), 1, -1)
         else:
@@ -142,7 +144,7 @@ class RecurrentDecoder(nn.Module):
         return RecurrentState(cell, torch.zeros_like(cell[0]) if self.input_feeding else None, memory)
 
     def forward(self, embedded: Tensor, memory: Memory) -> Tensor:
-        """Return o (B, Tt, D) of all embedded target steps (B, Tt, E)."""
+        """Return o (B, Tt, D) for all embedded target steps (B, Tt, E)."""
         state = self.start(memory)
         if self.stepwise:
             outputs = self._run_fused(embedded, state)
@@ -157,12 +159,12 @@ class RecurrentDecoder(nn.Module):
         return self._join(self._context(queries, memory), states)
 
     def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Take one step with embeddings (B, K, E): returns o (B, K, D) and the next state."""
+        """Run one step with embeddings (B, K, E). Returns o (B, K, D) and the next state."""
         weights = CellWeights.split(self.rnn, embedded.shape[-1])
         return self._advance(weights.gates(embedded), state, weights)
 
     def _run_fused(self, embedded: Tensor, state: RecurrentState) -> Tensor | None:
-        """Take all steps in one operation; returns None if the fused operation does not support this decoder."""
+        """Run all steps in one operation. Returns None if the fused operation does not support this decoder."""
         memory, cross = state.memory, self.cross
         eager = not torch.is_autocast_enabled(embedded.device.type) and not torch.compiler.is_compiling()
         if not eager or not fast.enabled() or cross is None or cross.hook is not None or len(state.cell) != 2:
@@ -182,9 +184,10 @@ class RecurrentDecoder(nn.Module):
         return run_decoder(wiring, attention, weights.gates(embedded), initial, gate_weights, combine)
 
     def _run_steps(self, embedded: Tensor, state: RecurrentState) -> Tensor:
-        """Take all steps in turn."""
+        """Run all steps one after another."""
         outputs, weights = [], CellWeights.split(self.rnn, embedded.shape[-1])
-        # `split` is used instead of slices, because the gradient of each slice is a tensor as large as the whole.
+        # `split` is used instead of slices, because the gradient of each slice would be as large as the whole
+        # tensor.
         for gates in weights.gates(embedded).split(1, dim=1):
             output, state = self._advance(gates, state, weights)
             outputs.append(output)
@@ -193,7 +196,7 @@ class RecurrentDecoder(nn.Module):
     def _advance(
         self, gates: Tensor, state: RecurrentState, weights: CellWeights
     ) -> tuple[Tensor, RecurrentState]:
-        """Take one step with the embeddings' part of the gates (B, K, any)."""
+        """Run one step with the contribution (B, K, any) of the embeddings to the gates."""
         previous, extra = state.cell[0], state.fed
         context = None
         if self.query == "previous" and self.cross is not None:
@@ -221,7 +224,8 @@ class RecurrentDecoder(nn.Module):
 
 
 def _step_attention(score: Score, memory: Memory) -> ProductAttention | None:
-    """Return the fast attention for a score; None for a score without one, and if a sample is only padding."""
+    """Return the fast attention for a score, or None if the score is not supported or a sample is only
+    padding."""
     states = (memory.prepared, memory.states)
     if type(score) in (Dot, ScaledDot, General):
         attention = ProductAttention(memory.mask, states, score.scale(score.width))

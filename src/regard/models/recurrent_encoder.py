@@ -1,11 +1,9 @@
-"""The recurrent encoder: an LSTM or GRU that reads each sequence forwards, or forwards and backwards.
+"""The recurrent encoder: a unidirectional or bidirectional LSTM or GRU.
 
-The backward direction reads each sequence reversed before its padding, so that no state of either direction comes
-after a padded step. The result is that of `pack_padded_sequence` up to rounding. On a CPU, PyTorch runs packed
-sequences step by step, and padded ones in a fused kernel: 3 to 7 times faster for the LSTM
-(docs/dev/benchmarks.md).
-
-Letters: B batch, T time, D width of the states of both directions together.
+For the backward direction, each sequence is reversed before padding, so that padding never precedes a step in
+either direction. The result equals that of `pack_padded_sequence` up to rounding. On a CPU, PyTorch processes
+packed sequences step by step, and padded sequences in a fused kernel. For the LSTM, the fused kernel is 3 to 7
+times faster (docs/dev/benchmarks.md). Letters: B batch, T time, D width of the states of all directions.
 """
 
 import torch
@@ -17,7 +15,8 @@ from regard.models.cells import CELLS, Cell
 
 
 def check_width(width: int, name: str = "hidden", *, bidirectional: bool = True) -> None:
-    """Raise `InputError` for a width that is out of range, or odd with two directions; `name` is its flag."""
+    """Raise `InputError` for a width that is out of range, or odd with two directions. `name`: flag of the
+    width."""
     check_range(name, width, 2 if bidirectional else 1, 65_536)
     if bidirectional and width % 2:
         raise InputError(f"{name} {width} is odd: each of the encoder's two directions needs half of the width")
@@ -26,8 +25,8 @@ def check_width(width: int, name: str = "hidden", *, bidirectional: bool = True)
 class RecurrentEncoder(nn.Module):
     """`layers` recurrent layers with `dropout` between them.
 
-    `width`: width of the states, half for each direction; without `bidirectional`, all of it for the forward
-    direction. Raises `InputError` for an odd width with two directions.
+    `width`: width of the states. If `bidirectional`, each direction has half of the width. Raises `InputError`
+    for an odd width with two directions.
 
     >>> states, last = RecurrentEncoder(5, 8)(torch.zeros(2, 6, 5))
     >>> states.shape, last.shape
@@ -56,10 +55,11 @@ class RecurrentEncoder(nn.Module):
         )
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the states (B, T, D) for inputs (B, T, any), zero at padding, and the last states (B, D).
+        """Return the states (B, T, D) for inputs (B, T, any), with zeros at padding, and the last states (B,
+        D).
 
-        `mask` (B, T): True before the end; None if every sequence has T steps. The last state of
-        the backward direction is its state at the first step.
+        `mask` (B, T): True before the end; None if every sequence has T steps. The last state of the backward
+        direction is the state at the first step.
         """
         batch, time = states.shape[:2]
         length = torch.full((batch, 1), time, device=states.device) if mask is None else mask.sum(1, keepdim=True)
@@ -77,8 +77,8 @@ class RecurrentEncoder(nn.Module):
 
 
 def reversed_steps(length: Tensor, time: int) -> Tensor:
-    """Return the step indices (B, T) of sequences of `length` (B, 1) from last to first, followed by the indices
-    of the padding.
+    """Return the step indices (B, T) of sequences of `length` (B, 1) in reverse order, followed by those of the
+    padding.
 
     >>> reversed_steps(torch.tensor([[2]]), 3)
     tensor([[1, 0, 2]])
@@ -88,5 +88,5 @@ def reversed_steps(length: Tensor, time: int) -> Tensor:
 
 
 def _take_steps(states: Tensor, steps: Tensor) -> Tensor:
-    """Select the steps (B, S) of states (B, T, D); returns (B, S, D)."""
+    """Return states (B, S, D) at the steps (B, S) of states (B, T, D)."""
     return states.gather(1, steps.unsqueeze(-1).expand(-1, -1, states.shape[-1]))

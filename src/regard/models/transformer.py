@@ -1,12 +1,12 @@
-"""The Transformer (Vaswani et al. 2017): an encoder and decoder of attention layers.
+"""The Transformer (Vaswani et al. 2017): an encoder and a decoder made of attention layers.
 
     memory = encoder(positions(embedding(source) √D))                     B x Ts x D
     states = decoder(positions(embedding(target_in) √D), memory)          B x Tt x D
     logits = states Eᵀ                                                    B x Tt x vocabulary
 
-E is the target's embedding, which is also the output layer (section 3.4). The output layer is separate with
-`tied` off and with concatenated positions, where embeddings are narrower than states. If source and target share
-a vocabulary, E is also the source's embedding.
+E is the embedding of the target, which is also the output layer (section 3.4). The output layer is separate
+without `tied`, and with concatenated positions, because the embeddings are then narrower than the states. If
+source and target share a vocabulary, E is also the embedding of the source.
 """
 
 import math
@@ -82,7 +82,7 @@ class TransformerConfig(ModelConfig):
     """Dropout of embeddings and of the output of each layer (0 to below 1)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for a value out of range, or values that exclude each other."""
+        """Raise `InputError` for a value out of range, or for incompatible values."""
         check_range("hidden", self.hidden, 1, 65_536)
         check_range("heads", self.heads, 1, 65_536)
         check_range("enc_layers", self.enc_layers, 1, 100)
@@ -111,7 +111,7 @@ class TransformerConfig(ModelConfig):
 
 
 class TransformerMemory(NamedTuple):
-    """Keys and values that the decoder attends to."""
+    """Keys and values to which the decoder attends."""
 
     layers: tuple[KeyValues, ...]
     """Keys and values of the source for each decoder layer, (B, H, Ts, d) each."""
@@ -120,21 +120,21 @@ class TransformerMemory(NamedTuple):
 
 
 class TransformerState(NamedTuple):
-    """State between two steps, for B sources with K hypotheses each."""
+    """State between two decoding steps, for B sources with K hypotheses each."""
 
     past: tuple[KeyValues, ...]
-    """Keys and values of all steps so far for each decoder layer, (B K, H, T, d) each."""
+    """Keys and values of all decoded steps for each decoder layer, (B K, H, T, d) each."""
     memory: TransformerMemory
 
     def choose(self, hypotheses: Tensor) -> "TransformerState":
-        """Return the state of some hypotheses of each source, (B, K') int64."""
+        """Select hypotheses of each source by their indices (B, K') int64."""
         sources = len(self.memory.mask)
         count = len(self.past[0].keys) // sources
         begin = torch.arange(sources, device=hypotheses.device).unsqueeze(1) * count
         return TransformerState(_take(self.past, (begin + hypotheses).flatten()), self.memory)
 
     def keep(self, sources: Tensor) -> "TransformerState":
-        """Return the state of some of the sources, (B',) int64."""
+        """Select sources by their indices (B',) int64."""
         memory = TransformerMemory(_take(self.memory.layers, sources), self.memory.mask[sources])
         count = len(self.past[0].keys) // len(self.memory.mask)
         rows = sources.unsqueeze(1) * count + torch.arange(count, device=sources.device)
@@ -147,10 +147,11 @@ def _take(layers: tuple[KeyValues, ...], rows: Tensor) -> tuple[KeyValues, ...]:
 
 
 class Transformer(Seq2Seq):
-    """Transformer (see the module). Attention layers are `encoder.layers.N.self_attention`,
-    `decoder.layers.N.cross`...
+    """Transformer (equations at the top of this file).
 
-    `longest`: number of learned positions. `shared`: source and target have one vocabulary and one embedding.
+    Attention layers are `encoder.layers.N.self_attention`, `decoder.layers.N.self_attention` and
+    `decoder.layers.N.cross`. `longest`: number of learned positions. `shared`: whether source and target have
+    one vocabulary and one embedding.
 
     >>> config = TransformerConfig(hidden=8, heads=2)
     >>> model = Transformer(config, source_symbols=9, target_symbols=11, longest=20)
@@ -200,10 +201,12 @@ class Transformer(Seq2Seq):
 
     @torch.no_grad()
     def _initialize(self) -> None:
-        """Draw matrices from Glorot's uniform distribution, and embeddings with variance 1 after the factor √D.
+        """Initialize matrices with Glorot's uniform distribution, and embeddings with variance 1 after scaling
+        by √D.
 
-        The values of query, key and value matrices are smaller by √2, as in PyTorch's layer, where the three are
-        parts of one matrix. With larger values and `pre_norm` off, cross attention is learned late or never.
+        The values of query, key and value matrices are divided by √2, as in PyTorch's layer, where the three
+        matrices are parts of one matrix. With larger values and without `pre_norm`, cross-attention is learned
+        late or never.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -234,44 +237,44 @@ class Transformer(Seq2Seq):
 
     @property
     def learned_positions(self) -> Tensor | None:
-        """Learned position vectors of the source, (T, D)."""
+        """Learned position vectors (T, D) of the source, or None."""
         positions = self.source_positions
         return positions.weight.detach() if isinstance(positions, LearnedPositions) else None
 
     def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
-        """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
-        # The mask gets three dimensions, because a mask of two dimensions could also be (Tq, Tk).
+        """Return the memory of sources (B, Ts), with `source_mask` (B, Ts) True before the end."""
+        # The mask has three dimensions, because a mask of two dimensions could also be (Tq, Tk).
         mask = source_mask.unsqueeze(1)
         return TransformerMemory(tuple(self.decoder.project(self.encoder(self.embedded(source), mask))), mask)
 
     def embedded(self, source: Tensor) -> Tensor:
-        """Return the input of the encoder for sources (B, Ts): (B, Ts, D)."""
+        """Return the input (B, Ts, D) of the encoder for sources (B, Ts)."""
         embedded = self.input_embedding(source) * self.scale
         states: Tensor = self.dropout(self._add_positions(self.source_positions, embedded))
         return states
 
     def read(self, target_in: Tensor, memory: TransformerMemory, forced: Tensor | None = None) -> Tensor:
-        """Return the decoder's states (B, Tt, D) for target_in (B, Tt); `forced` must be None."""
+        """Return the states (B, Tt, D) of the decoder for target_in (B, Tt). `forced` must be None."""
         assert forced is None, "scheduled sampling needs a recurrent model: a Transformer reads all steps at once"
         states: Tensor = self.decoder(self.embed(target_in, 0), memory.layers, memory.mask)[0]
         return states
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (V, D), of the target's embedding or of a separate layer, and bias (V,) if there is one."""
+        """Return weight (V, D) of the target embedding or of a separate layer, and bias (V,) or None."""
         return (self.target_embedding if self.output is None else self.output).weight, self.output_bias
 
     def start(self, memory: TransformerMemory) -> TransformerState:
-        """Return the state before the first step, with one hypothesis for each source."""
-        # One step is projected and dropped: this gives empty keys and values of the right shape for any score and
-        # number of heads.
+        """Return the state before the first step, with one hypothesis per source."""
+        # Projecting one step and dropping the result creates empty keys and values of the correct shape for any
+        # score and number of heads.
         layers: list[Any] = [layer.self_attention for layer in self.decoder.layers]
         step = memory.layers[0].values.new_zeros(len(memory.mask), 1, layers[0].key.in_features)
         past = tuple(KeyValues(*(states[:, :, :0] for states in layer.project(step))) for layer in layers)
         return TransformerState(past, memory)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the next
+        """Append one token (B, K) to each hypothesis. Returns the states (B, K, D) of the decoder and the next
         state."""
         time = state.past[0].keys.shape[2]
         states = self.embed(tokens.reshape(-1, 1), time)
@@ -279,7 +282,7 @@ class Transformer(Seq2Seq):
         return states.view(*tokens.shape, -1), TransformerState(tuple(past), state.memory)
 
     def embed(self, tokens: Tensor, offset: int) -> Tensor:
-        """Return the input of the decoder for tokens (N, T) from position `offset` on: (N, T, D)."""
+        """Return the input (N, T, D) of the decoder for tokens (N, T) from position `offset` on."""
         embedded = self.target_embedding(tokens) * self.scale
         states: Tensor = self.dropout(self._add_positions(self.target_positions, embedded, offset))
         return states
@@ -290,7 +293,8 @@ class Transformer(Seq2Seq):
 
 
 def _positions(config: TransformerConfig, longest: int) -> Positions | Concatenated | None:
-    """Return the positional encoding of embeddings; None for rotary, which the attention layers apply."""
+    """Return the positional encoding of embeddings, or None for rotary positions, which the attention layers
+    apply."""
     if config.positions == "rotary":
         return None
     if config.positions == "learned":

@@ -115,7 +115,9 @@ def make_run(folder: RunFolder, config: RunConfig, step: int, task: AnyTask, mod
 
 def read_task(config: RunConfig, folder: RunFolder) -> AnyTask:
     """Return the task of a run; raises `InputError` if its vocabularies are missing or damaged."""
-    return config.task_class.restore(config.task, folder.read_vocabularies(config.tokenizer))
+    return config.task_class.restore(
+        config.task, folder.read_vocabularies(config.tokenizer, config.task_class.file_names)
+    )
 
 
 def load_translator(

@@ -49,7 +49,7 @@ def _read(folder: RunFolder) -> tuple[Run, dict[str, str], list[dict[str, Any]]]
     more meanwhile."""
     run = read_run(folder)
     metrics = [line for line in folder.read_metrics() if line["step"] <= run.step]
-    return run, folder.read_vocabularies(run.config.tokenizer), metrics
+    return run, folder.read_vocabularies(run.config.tokenizer, run.task.file_names), metrics
 
 
 def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool) -> PruneReport:

@@ -1,9 +1,9 @@
-"""Access control of the server by host, origin and token, security headers, and a last handler for errors.
+"""Access control by host, origin and token, security headers, and a handler for unexpected errors.
 
-A server on this machine answers only under this machine's names. Otherwise a web page of another site could reach
-the server through a domain name that resolves to this machine (DNS rebinding). A server for other machines
-requires a token, like Jupyter: first in the address, then in a cookie. Requests from pages of other origins are
-rejected.
+A server on this machine accepts only the host names of this machine. Otherwise a web page of another site could
+reach the server through a domain name that resolves to this machine (DNS rebinding). A server for other
+machines requires a token, as in Jupyter: first in the URL, then in a cookie. Requests from pages of other
+origins are rejected.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ HEADERS = {
     "cache-control": "no-cache",
 }
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?", re.IGNORECASE)
-"""A Host header: a name or an address, and optionally a port."""
+"""Pattern of a Host header: a name or an address, and optionally a port."""
 SHOWN = 80  # characters of a header or a path in an error
 TOKEN_VARIABLE = "REGARD_TOKEN"
 TOKEN = re.compile(r"[A-Za-z0-9_-]*")
@@ -41,7 +41,7 @@ MIN_TOKEN, MAX_TOKEN = 8, 200
 
 
 def make_token() -> str:
-    """Return the token of the environment variable REGARD_TOKEN, or a random one.
+    """Return the token in the environment variable REGARD_TOKEN, or a random token.
 
     Raises `InputError` if the variable has an unsuitable length or character.
     """
@@ -95,7 +95,7 @@ class AccessControl:
                 await error_response(*rejection)(scope, receive, send_with_headers)
         except asyncio.CancelledError:  # the server shuts down
             if not started:
-                await error_response(503, "the explorer has been ended")(scope, receive, send_with_headers)
+                await error_response(503, "the explorer has ended")(scope, receive, send_with_headers)
             raise
         except Exception as error:
             if os.environ.get("REGARD_DEBUG"):
@@ -106,7 +106,7 @@ class AccessControl:
                 await error_response(500, message)(scope, receive, send_with_headers)
 
     def _rejection(self, request: Request) -> tuple[int, str] | None:
-        """Return status and reason for rejecting a request; None to accept it."""
+        """Return the status and the reason if a request is rejected; None if it is accepted."""
         host, origins = request.headers.get("host", ""), request.headers.getlist("origin")
         match = HOST.fullmatch(host)
         if match is None:
@@ -119,7 +119,10 @@ class AccessControl:
         if request.scope["path"].startswith("/api/") and site not in ("same-origin", "none"):
             return 403, f"a page of another site ({site[:SHOWN]}) has no access: use a page from {host[:SHOWN]}"
         if self._token is not None and not (self._token_in_url(request) or self._token_in_cookie(request)):
-            return 401, "the token is missing or wrong: open the address, with ?token=, that regard show printed"
+            return (
+                401,
+                "the token is missing or incorrect: open the address, with ?token=, that regard show printed",
+            )
         return None
 
     def _token_in_url(self, request: Request) -> bool:
@@ -136,7 +139,7 @@ class AccessControl:
 
 
 def _equal(candidate: str | None, token: str) -> bool:
-    # Compare in constant time, so that the duration does not reveal the number of right characters.
+    # Compare in constant time, so that the duration does not reveal the number of correct characters.
     return candidate is not None and secrets.compare_digest(candidate.encode(errors="replace"), token.encode())
 
 

@@ -69,7 +69,7 @@ MAX_PICTURE = 12 * 1024 * 1024  # bytes of a body with an image: 9 MiB in base64
 BODY_SECONDS = 10.0  # for the body to arrive
 MAX_WAITING = 256  # requests that wait for an answer
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-"""Host names of this machine; a page under any other host name belongs to another site."""
+"""Host names of this machine; a page with another host name belongs to another site."""
 
 PAGES = {
     "/": ("regard.server", "page/explorer.html", "text/html"),
@@ -178,7 +178,7 @@ async def _disconnected(request: Request) -> None:
 
 
 def _encode(result: Any) -> bytes:
-    # orjson passes arrays that are not contiguous, which some mechanisms record as weights, to `default`.
+    # orjson passes only arrays that are not contiguous to `default`; some recorded weights are not contiguous.
     return orjson.dumps(result, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -199,7 +199,7 @@ async def _read_body(request: Request, limit: int) -> bytes:
                 if len(body) > limit:
                     raise too_large
     except TimeoutError:
-        message = f"the body did not arrive within {BODY_SECONDS:g} seconds: send it at once"
+        message = f"the body did not arrive within {BODY_SECONDS:g} seconds: send the body at once"
         raise RequestError(408, message) from None
     return bytes(body)
 

@@ -49,7 +49,7 @@ class TrainingProcesses:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, lesson: Lesson) -> None:
-        """Train the run of a lesson, unless its training is running."""
+        """Train the run of a lesson, unless its training is already running."""
         if self.busy(lesson):
             return
         self.home.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ class TrainingProcesses:
         return process is not None and process.poll() is None
 
     def state(self, lesson: Lesson) -> dict[str, Any]:
-        """Return the progress of a lesson's run, and the end of its log if training has failed."""
+        """Return the progress of a lesson's run, and the end of its log if training failed."""
         process = self.processes.get(lesson.name)
         failed = process is not None and process.poll() not in (None, 0)
         log = (self.home / f"{lesson.name}.log").read_text(errors="replace").strip()[-300:] if failed else ""
@@ -126,7 +126,9 @@ def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: s
 
 
 class _LessonExplorer:
-    """The explorer for a lesson's run, which is loaded on the first request and again after each training."""
+    """The explorer for a lesson's run, which is loaded on the first request and reloaded after each training
+    run.
+    """
 
     def __init__(self, lesson: Lesson, home: Path) -> None:
         self.lesson, self.home = lesson, home

@@ -1,4 +1,4 @@
-"""Answers to the requests of the explorer's page about a subject."""
+"""Answer the requests of the explorer's page about a subject."""
 
 import copy
 import dataclasses
@@ -45,8 +45,8 @@ from regard.viz.serialization import SERVED, first_data, layer_data, map_data, r
 class Explorer:
     """Answers requests about a subject, one at a time.
 
-    `beside`: other subjects whose attention is shown for comparison. `back`: title and relative URL of the page
-    that links to the explorer.
+    `beside`: other subjects whose attention maps are shown for comparison. `back`: title and relative URL of
+    the page that links to the explorer.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Explorer:
         self.beside = beside
         self.back = back
         # These containers are shared between copies.
-        # By their inputs; none for unseen inputs.
+        # Examinations by their inputs; no inputs for unseen inputs.
         self._importance: dict[tuple[str, ...], dict[str, list[WorthData]]] = {}
         self._roles: dict[tuple[str, ...], dict[str, list[dict[str, Any]]]] = {}
         self._displayed: list[str] = []  # the input displayed last
@@ -70,7 +70,7 @@ class Explorer:
     def copy(self, check: Callable[[], None]) -> "Explorer":
         """Return an explorer with its own modules, so that its interventions do not affect this one.
 
-        Parameters are shared, so a copy takes little memory. `check` is called before each module of the copy
+        Parameters are shared, so a copy needs little memory. `check` is called before each module of the copy
         runs, and may raise an error to stop it.
         """
         model = self.subject.model
@@ -96,10 +96,10 @@ class Explorer:
         return {**self.subject.about(), **more}
 
     def attend(self, request: AttendRequest) -> dict[str, Any]:
-        """Answer an input: return its `map`, with interventions also the `original` map.
+        """Answer an input: return its `map`, and the `original` map if there are interventions.
 
         Maps of the other subjects are in `beside`, and reasons for missing maps in `left_out`. Raises
-        `InputError` if a value does not fit the subject.
+        `InputError` if a value is invalid for the subject.
         """
         text, attention = self._attend(request)
         self._displayed[:] = [text]
@@ -110,14 +110,16 @@ class Explorer:
             try:
                 beside.append({"name": other.where, "map": map_data(other.attend(text), packed=True)})
             except InputError as error:
-                left_out.append(f"{other.where} is not shown beside it: {error}")
+                left_out.append(f"{other.where} is not shown for comparison: {error}")
         answer |= {name: items for name, items in (("beside", beside), ("left_out", left_out)) if items}
         if attention.original is not None:
             answer["original"] = first_data(attention.original, request.layer)
         return answer
 
     def _attend(self, request: InterventionsRequest) -> tuple[str, Map]:
-        """Answer an input, and keep the map for requests of its rows and layers; return both."""
+        """Answer an input, and cache the map for requests of its rows and layers; return the answer and the
+        map.
+        """
         text = self._input(request.input, request.seed)
         self._last.clear()  # frees memory before the next long input
         with self._interventions(request.interventions):
@@ -128,7 +130,7 @@ class Explorer:
         return text, attention
 
     def _answered(self, request: InterventionsRequest) -> Map:
-        """Return the map of the last answer if it has the same input, otherwise answer it again."""
+        """Return the map of the last answer if the input is the same, otherwise answer the input again."""
         text = self._input(request.input, request.seed)
         if self._last.get("key") == (text, tuple(request.interventions)):
             attention: Map = self._last["map"]
@@ -163,7 +165,7 @@ class Explorer:
     def picture(self, request: PictureRequest) -> dict[str, str]:
         """Add an image as an input; return its name as `input`.
 
-        Raises `InputError` if the subject does not accept images, or does not accept this image.
+        Raises `InputError` if the subject does not accept images, or rejects this image.
         """
         if not isinstance(self.subject, AcceptsImages):
             raise InputError(f"{self.subject.name} does not accept images: type an input")
@@ -187,7 +189,9 @@ class Explorer:
         return explanation.json()
 
     def next_tokens(self, request: NextTokensRequest) -> dict[str, Any]:
-        """Return the likeliest tokens at a position, as `NextTokens`; `drawn` is one drawn with `draw`."""
+        """Return the likeliest tokens at a position, as `NextTokens`; `drawn` is a token drawn with the seed
+        `draw`.
+        """
         with self._changed(request) as text:
             tokens = next_tokens(
                 self.subject,
@@ -202,37 +206,37 @@ class Explorer:
         return tokens.json()
 
     def logit_lens(self, request: LensRequest) -> dict[str, Any]:
-        """Return the likeliest tokens of each block's state, as `LogitLens`."""
+        """Return the likeliest tokens for the state after each block, as `LogitLens`."""
         with self._changed(request) as text:
             return logit_lens(self.subject, text, count=request.count).json()
 
     def logit_attribution(self, request: AttributionRequest) -> dict[str, Any]:
-        """Return what each head adds to the logit of a token, as `LogitAttribution`."""
+        """Return the part of each head in the logit of a token, as `LogitAttribution`."""
         with self._changed(request) as text:
             parts = logit_attribution(self.subject, text, token=request.token, position=request.position)
         return parts.json()
 
     def value_norms(self, request: InterventionsRequest) -> dict[str, Any]:
-        """Return `norms` of values by layer, head and key, and the reasons for layers in `left_out`."""
+        """Return `norms` of values by layer, head and key, and in `left_out` the reasons for missing layers."""
         with self._changed(request) as text:
             values = weighted_values(self.subject, text)
         return {"norms": values.norms, "left_out": values.left_out}
 
     def tree(self, request: TreeRequest) -> dict[str, Any]:
-        """Return the search tree of an answer: `tree`, `maps` of the leaves of the tree, and `shown`, a map for
-        each branch.
+        """Return the search tree of an answer: `tree`, `maps` of the leaves of the tree, and `shown`, the index
+        of a map for each branch.
 
         Raises `InputError` if the subject does not generate sequences.
         """
         subject = self.subject
         if not isinstance(subject, GeneratesSequences):
-            raise InputError(f"{subject.name} predicts all steps at once, so there is no search to show")
+            raise InputError(f"{subject.name} predicts all steps at once, so no search can be shown")
         with self._changed(request) as text:
             tree = subject.tree(text, beam=request.beam)
             leaves = tree.leaves
             maps = [map_data(subject.attend_tokens(text, tree.path(leaf)), packed=True) for leaf in leaves]
         shown: list[int] = [0] * len(tree.branches)
-        # The leaves of the answer come last, so that shared branches show their maps.
+        # The leaves of the answer are last, so that shared branches show their maps.
         for number, leaf in sorted(enumerate(leaves), key=lambda numbered: numbered[1] in tree.best):
             branch: int | None = leaf
             while branch is not None:
@@ -245,9 +249,8 @@ class Explorer:
         return {**playback.data(), "frames": [map_data(frame, packed=True) for frame in playback.frames]}
 
     def importance(self, request: TextsRequest) -> dict[str, list[WorthData]]:
-        """Return the importance of each head by layer, over unseen inputs, or the inputs of a request.
-
-        A model without unseen inputs uses the input displayed last if the request has none.
+        """Return the importance of each head by layer, over unseen inputs, or the inputs of a request. For a
+        model without unseen inputs, the default is the last displayed input.
         """
         subject, key = self._over(request.texts)
         if key not in self._importance:
@@ -256,7 +259,7 @@ class Explorer:
         return self._importance[key]
 
     def roles(self, request: TextsRequest) -> dict[str, list[dict[str, Any]]]:
-        """Return the role of each head by layer; inputs as in `importance`."""
+        """Return the role of each head by layer, over the same inputs as `importance`."""
         subject, key = self._over(request.texts)
         if key not in self._roles:
             with self._reporting("roles") as report:
@@ -264,13 +267,17 @@ class Explorer:
         return self._roles[key]
 
     def _over(self, texts: Sequence[str]) -> tuple[Subject[Any], tuple[str, ...]]:
-        """Return the subject with the inputs of an examination, and these; no inputs for its unseen ones."""
+        """Return the subject with the inputs of an examination, and these inputs; no inputs for unseen
+        inputs.
+        """
         labels = tuple(texts or ([] if self.subject.about()["draws"] else self._displayed))
         subject = self.subject.with_inputs(labels)
         return subject, () if subject is self.subject else labels
 
     def samples(self, request: SamplesRequest) -> dict[str, Any]:
-        """Return inputs with the largest weights of a head, as `HeadSamples`; inputs as in `importance`."""
+        """Return the inputs with the largest weights of a head, as `HeadSamples`; searches the same inputs as
+        `importance`.
+        """
         subject, _ = self._over(request.texts)
         samples = head_samples(
             subject, request.layer, request.head, token=request.token, wrong_first=request.wrong_first
@@ -278,8 +285,8 @@ class Explorer:
         return samples.json()
 
     def progress(self) -> dict[str, list[int]]:
-        """Return the progress of running computations by name: the number of finished steps, and the number of
-        all steps.
+        """Return the progress of running computations by name: the number of finished steps and the total
+        number.
         """
         return dict(self._progress)
 

@@ -1,8 +1,8 @@
-"""The HTTP server: uvicorn with time-outs for slow clients, a limit of connections, and an immediate shutdown.
+"""The HTTP server: uvicorn with timeouts for slow clients, a connection limit, and an immediate shutdown.
 
-uvicorn itself waits forever for the head of a request, for the rest of a rejected body, and for a client that
-does not read its response. Its `limit_concurrency` counts connections only when a request has arrived, so that
-idle connections would make it reject all requests; here the connection beyond the limit is rejected.
+uvicorn alone waits without a limit for the head of a request, for the rest of a rejected body, and for a client
+that does not read its response. uvicorn's `limit_concurrency` rejects requests while too many connections are
+open, so idle connections would block all requests. This server rejects connections beyond the limit instead.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Protocol(H11Protocol):
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: Any) -> None:
-        """Start the time-out for the head, or reject the connection if there are too many."""
+        """Start the timeout for the head, or reject the connection if too many connections are open."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
             self._reject(429, "too many connections are open: try again in a moment")
@@ -69,12 +69,12 @@ class Protocol(H11Protocol):
         self._start_timer("linger", LINGER_SECONDS, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """Start the time-out for reading: the buffer is full."""
+        """Start the timeout for the client to read: the buffer is full."""
         super().pause_writing()
         self._start_timer("read", READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Stop the time-out for reading."""
+        """Stop the timeout for the client to read."""
         super().resume_writing()
         self._stop_timers("read")
 
@@ -83,14 +83,14 @@ class Protocol(H11Protocol):
         self._reject(400, "this is not an HTTP/1.1 request: open the address in a browser")
 
     def shutdown(self) -> None:
-        """Close the connection, after the end of the current response, if any."""
+        """Close the connection, after the end of a running response."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
         else:
             self.cycle.keep_alive = False
 
     def _reject_late_head(self) -> None:
-        self._reject(408, f"the request did not arrive within {HEAD_SECONDS:g} seconds: send it at once")
+        self._reject(408, f"the request did not arrive within {HEAD_SECONDS:g} seconds: send the request at once")
 
     def _reject(self, status: int, message: str) -> None:
         """Close the connection, with an error response unless the application has started one."""
@@ -117,7 +117,7 @@ class Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """A server that runs until `signals` contains a signal; running requests do not delay its end.
+    """A server that runs until `signals` contains a signal; running requests do not delay the shutdown.
 
     Errors caused by a client are reported only to this client. With REGARD_DEBUG=1, client errors are also logged
     on standard error.
@@ -148,11 +148,11 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether the server should end."""
+        """Return whether the server should shut down."""
         return bool(self._signals) or await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Cancel all running requests and end."""
+        """Cancel all running requests and shut down."""
         for task in list(self.server_state.tasks):
             task.cancel()
         await super().shutdown(sockets)

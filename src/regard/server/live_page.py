@@ -1,4 +1,4 @@
-"""A page of a run that works without a server: one file with the parameters, which answers inputs by itself."""
+"""A page of a run that answers inputs without a server: a single file that contains the parameters."""
 
 import base64
 import hashlib
@@ -21,9 +21,9 @@ PAGE = files("regard.server") / "page"
 def write_live_page(run: AnyRun, path: str | Path) -> Path:
     """Write a page in which the model of a run answers typed inputs, without a server and without a network.
 
-    The page shows the attention of each answer; heads can be switched off and weights changed. Logits differ from
-    PyTorch's by less than 1e-4. Raises `InputError` for a run that the page cannot compute, and `MachineError` if
-    the file cannot be written.
+    The page shows the attention map of each answer; heads can be disabled and weights changed. Logits differ
+    from PyTorch's by less than 1e-4. Raises `InputError` for a run that the page cannot compute, and
+    `MachineError` if the file cannot be written.
 
     >>> regard.write_live_page(regard.load("runs/signal2"), "signal2.html")    # doctest: +SKIP
     """
@@ -35,7 +35,7 @@ def live_page(run: AnyRun) -> str:
     """Return the page as HTML; raises `InputError` as `write_live_page` does."""
     data = live_data(run)
     parameters = data["parameters"].pop("text")
-    # The worker is a text that the page makes a script of: it has no address from which it could be loaded.
+    # The page creates the worker from a text, because a page without a server cannot load a script file.
     worker = "" if data["training"] is None else bundle_modules(_module, "js/live/worker.js")
     loader, code = bundle_modules(_module, "js/live/loader.js"), bundle_modules(_module, "live.js")
     packed = zlib.compress(code.encode(), 9)
@@ -68,7 +68,9 @@ def live_page(run: AnyRun) -> str:
 
 
 def _module(name: str) -> Traversable:
-    """Return the file of a JavaScript module; requests to the server go to the page's own model instead."""
+    """Return the file of a JavaScript module; the module for server requests is replaced by the model in the
+    page.
+    """
     if name == "ask.js":
         return PAGE / "live-ask.js"
     return VIEW / name.removeprefix("js/") if name.startswith("js/") else PAGE / name

@@ -1,7 +1,7 @@
 """Messages of the explorer's HTTP interface: types of request bodies, and error responses.
 
-Each route declares the type of its body. A body that does not match is rejected with the field, its value and the
-expected value.
+Each route declares the type of its body. If a body does not match its type, the error names the field, its
+value and the expected value.
 """
 
 import json
@@ -20,7 +20,7 @@ MAX_INDEX = 2**31 - 1
 SHOWN_VALUE = 40  # characters of a value in an error
 MAX_ERROR = 1000  # characters of an error
 
-# Parts of msgspec's error messages, which have no structured form.
+# Patterns of msgspec's error messages, which have no structured form.
 PATH = re.compile(r" - at `\$?((?:\.\w+|\[\d+\])*)`")
 UNKNOWN = re.compile(r"unknown field `(.*?)`(?: - at|$)", re.DOTALL)
 MISSING = re.compile(r"missing required field `(\w+)`")
@@ -87,19 +87,19 @@ class InterventionsRequest(PlaybackRequest, frozen=True):
 
 
 class AttendRequest(InterventionsRequest, frozen=True):
-    """Body of `/api/attend`; `layer`: the one in view, of whose weights none are left out."""
+    """Body of `/api/attend`; `layer`: the displayed layer, whose weights are all returned."""
 
     layer: ViewedLayer = None
 
 
 class LayersRequest(InterventionsRequest, frozen=True, kw_only=True):
-    """Body of `/api/layers`: layers of which only thumbnails were sent."""
+    """Body of `/api/layers`: layers that were sent only as thumbnails."""
 
     layers: LayerNames
 
 
 class ExplainRequest(InterventionsRequest, frozen=True, kw_only=True):
-    """Body of `/api/explain`: a weight, and the temperature of its head's scores."""
+    """Body of `/api/explain`: a weight, and the temperature for the scores of its head."""
 
     layer: LayerName
     head: Number = 0
@@ -109,7 +109,7 @@ class ExplainRequest(InterventionsRequest, frozen=True, kw_only=True):
 
 
 class TextsRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `/api/importance` and `/api/roles`: inputs of a model that has none of its own."""
+    """Body of `/api/importance` and `/api/roles`: inputs for a model without unseen inputs."""
 
     texts: Texts = []
 
@@ -124,7 +124,7 @@ class SamplesRequest(TextsRequest, frozen=True, kw_only=True):
 
 
 class RowRequest(InterventionsRequest, frozen=True, kw_only=True):
-    """Body of `/api/row`: a row of weights that were sent rounded, or as squares."""
+    """Body of `/api/row`: a row of weights that were sent rounded or as maxima of squares."""
 
     layer: LayerName
     head: Number = 0
@@ -132,7 +132,7 @@ class RowRequest(InterventionsRequest, frozen=True, kw_only=True):
 
 
 class NextTokensRequest(InterventionsRequest, frozen=True):
-    """Body of `/api/next_tokens`: a position, and how tokens are chosen there."""
+    """Body of `/api/next_tokens`: a position, and the settings for sampling."""
 
     count: Count = 10
     position: Step = None
@@ -223,7 +223,7 @@ def _mismatch(body: bytes, body_type: type[Struct], message: str) -> RequestErro
     if missing := MISSING.search(message):
         return RequestError(422, f"{missing[1]} is missing in {field}: give {_expected(inner, missing[1])}")
     if not path:
-        return RequestError(400, "body is not a JSON object: send one such as {}")
+        return RequestError(400, "body is not a JSON object: send an object such as {}")
     if inner is InterventionRequest and len(names) == 1 and path.endswith("]"):
         return RequestError(
             422, f"{field} {_value(body, path)}is not an intervention: give an object with a layer"

@@ -1,7 +1,7 @@
 """Request queues: requests of one kind are answered in order, independently of other kinds.
 
-Each request runs in a thread with its own copy of the explorer. So a request that takes minutes delays only
-requests of the same kind, and the interventions of one user do not affect another.
+Each request runs in a thread with its own copy of the explorer. A request that takes minutes therefore delays
+only requests of the same kind, and the interventions of one user do not affect other users.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class StoppedError(BaseException):
 
 
 class RequestQueue:
-    """Runs up to `parallel` jobs at once, in the order of their arrival."""
+    """Runs up to `parallel` jobs at once, in the order in which they arrive."""
 
     def __init__(self, explorer: Explorer, parallel: int) -> None:
         self._explorer = explorer
@@ -40,7 +40,7 @@ class RequestQueue:
         return any(worker.busy for worker in self._workers)
 
     async def run(self, job: Job) -> bytes:
-        """Wait for a free slot, run `job` and return its result; errors of the job propagate.
+        """Wait for a free slot, run `job` and return its result; exceptions of the job propagate.
 
         A cancelled call leaves the queue, or stops the job and waits up to `STOP_SECONDS` until it has stopped.
         After a second cancellation, the call does not wait.
@@ -71,9 +71,9 @@ class RequestQueue:
 
 
 class _Worker:
-    """A thread with its own explorer that runs one job after the other.
+    """A thread with its own explorer, which runs jobs one after another.
 
-    The thread is a daemon thread, so that a running model does not delay the end of the process. The threads of
+    The thread is a daemon thread, so that a running model does not delay the end of the process. Threads of
     `concurrent.futures` would be joined at exit.
     """
 
@@ -106,7 +106,7 @@ class _Worker:
             self._calls.get()()
 
     def _outcome(self, job: Job, result: "asyncio.Future[bytes]") -> tuple[Callable[..., None], object]:
-        """Run a job; return the future's method for its result or error, and the argument."""
+        """Run a job; return the method of the future that sets its result or exception, and the argument."""
         try:
             self._check()
             self._explorer = self._explorer or self._shared_explorer.copy(self._check)

@@ -37,10 +37,11 @@ def show(
 ) -> None:
     """Serve a page that shows the attention of a model, until interrupted.
 
-    `port`: 1 to 65535; None for 8137, or any free port if 8137 is in use. `host`: the address to listen on. Other
-    machines can reach the page only if `host` is not a loopback address, and only with the token in the printed
-    address: the value of the environment variable REGARD_TOKEN, or a random one. `browser`: open the page in a
-    browser. `beside`: other models whose attention on the same inputs can be compared.
+    `port`: 1 to 65535; None for 8137, or any free port if 8137 is in use. `host`: the address to listen on.
+    Other machines can reach the page only if `host` is not a loopback address, and only with the token in the
+    printed address. The token is the value of the environment variable REGARD_TOKEN, or a random token.
+    `browser`: open the page in a browser. `beside`: other models whose attention on the same inputs can be
+    compared.
 
     Returns after Ctrl-C; other signals end the process as usual. Raises `InputError` if the extra `serve` is not
     installed, the token is unsuitable, or a model in `beside` has no matching layer, and `MachineError` if the
@@ -63,7 +64,9 @@ def show(
 
 
 def teach(home: Path, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True) -> None:
-    """Serve the course until interrupted; `home`: folder of its runs; other parameters as in `show`."""
+    """Serve the course until interrupted; `home`: folder of its runs; the other parameters are those of
+    `show`.
+    """
     check_port(port)
     check_server("the course")
     from regard.server.course_app import make_course_app
@@ -72,7 +75,7 @@ def teach(home: Path, *, port: int | None = None, host: str = "127.0.0.1", brows
 
 
 def _serve(make: Callable[..., Any], title: str, host: str, port: int | None, *, browser: bool) -> None:
-    """Serve the application that `make` returns for host names and a token."""
+    """Serve the application that `make` returns for a list of host names and a token."""
     from regard.server.access import make_token
     from regard.server.app import LOCAL
     from regard.server.http_server import Server
@@ -90,7 +93,7 @@ def _serve(make: Callable[..., Any], title: str, host: str, port: int | None, *,
         Server(app, signals).run(sockets=[listener])
     ended_by = signals[0] if signals else signal.SIGINT
     # A model that still runs in a thread would delay the end of the process, or crash the process during
-    # finalisation.
+    # finalization.
     atexit.register(_exit_if_busy, app.state.queues, 128 + ended_by)
     if ended_by != signal.SIGINT:
         exit_by_signal(ended_by)

@@ -25,11 +25,18 @@ from regard.tasks.tokens import PADDING, TokenTask
 if TYPE_CHECKING:
     from regard.tasks.counting import Counting, Difference
     from regard.tasks.dates import Dates, DatesTaskConfig
+    from regard.tasks.dyck import Dyck, DyckTaskConfig
     from regard.tasks.induction import Induction, InductionTaskConfig
+    from regard.tasks.modular import Modular, ModularTaskConfig
+    from regard.tasks.mqar import Mqar, MqarTaskConfig
+    from regard.tasks.parity import Parity, ParityTaskConfig
     from regard.tasks.phrases import Phrases, PhrasesTaskConfig
     from regard.tasks.recall import Recall, RecallTaskConfig
+    from regard.tasks.regression import Regression, RegressionTaskConfig
+    from regard.tasks.selective_copy import SelectiveCopy, SelectiveCopyTaskConfig
     from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
     from regard.tasks.signal import Signal, Signal2
+    from regard.tasks.text import Text, TextTaskConfig
     from regard.tasks.translation import Translation, TranslationTaskConfig
 
 late(__name__)
@@ -46,20 +53,27 @@ TASKS = {
     "dates": "Dates",
     "phrases": "Phrases",
     "induction": "Induction",
+    "mqar": "Mqar",
+    "modular": "Modular",
+    "regression": "Regression",
+    "selective-copy": "SelectiveCopy",
+    "parity": "Parity",
+    "dyck": "Dyck",
     "translation": "Translation",
+    "text": "Text",
 }
 """Name and class of every task."""
 
 
 def find_task(name: str) -> type[AnyTask]:
-    """Return the class of a task, by its name or from a Python file.
+    """Return the class of a task, given its name or a Python file.
 
         >>> find_task("counting").__name__
         'Counting'
 
-    A file must define exactly one subclass of `Task`, `PairTask` or `TokenTask`. A task file is executed once per
-    process, and again if it changes. Raises `InputError` for an unknown name and for a file that is missing,
-    fails, or does not define one task.
+    A file must define exactly one subclass of `Task`, `PairTask` or `TokenTask`. A file is executed once per
+    process, and again if the file changes. Raises `InputError` for an unknown name, or for a file that is
+    missing, fails, or does not define exactly one task.
     """
     if not isinstance(name, str):
         raise InputError(f"expected the name of a task or a Python file, got {name!r}: choose {', '.join(TASKS)}")
@@ -138,16 +152,28 @@ __all__ = [
     "Dates",
     "DatesTaskConfig",
     "Difference",
+    "Dyck",
+    "DyckTaskConfig",
     "Example",
     "Induction",
     "InductionTaskConfig",
+    "Modular",
+    "ModularTaskConfig",
+    "Mqar",
+    "MqarTaskConfig",
     "Pair",
     "PairTask",
+    "Parity",
+    "ParityTaskConfig",
     "Phrases",
     "PhrasesTaskConfig",
     "Recall",
     "RecallTaskConfig",
+    "Regression",
+    "RegressionTaskConfig",
     "Reverse",
+    "SelectiveCopy",
+    "SelectiveCopyTaskConfig",
     "SequenceConfig",
     "SequenceTask",
     "Signal",
@@ -155,6 +181,8 @@ __all__ = [
     "Sort",
     "Task",
     "TaskConfig",
+    "Text",
+    "TextTaskConfig",
     "TokenBatch",
     "TokenTask",
     "Translation",

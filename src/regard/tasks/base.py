@@ -2,8 +2,8 @@
 
 A custom task is a Python file with one subclass of `Task` (answers are numbers) or `PairTask` (answers are
 sequences). Train on it with `regard train path/to/task.py`. Shapes: B batch, T input steps, To output steps.
-Inputs are vocabulary indices (B, T), int64. Steps after the end of a shorter sequence hold `PAST_END`, which
-differs from all letters, so oracle and relevance need no mask.
+Inputs are vocabulary indices (B, T), int64. Steps after the end of a shorter sequence have the index
+`PAST_END`, which differs from all letters. Answers and relevance therefore need no mask.
 """
 
 import string
@@ -21,14 +21,14 @@ from regard.errors import InputError, check_range, shorten
 from regard.tasks.batch import Batch, BatchContext, BatchSettings, BatchSource, Position
 
 PAST_END = -1
-"""Index at steps after the end of a sequence."""
+"""Index of steps after the end of a sequence."""
 MAX_LETTERS_DRAWN = 1 << 16
-"""Maximum number of letters drawn in one call for several batches.
+"""Maximum number of letters sampled in one call for several batches.
 
-One call for many batches costs about as much as one call for a single batch.
+One call for many batches takes about the same time as one call for a single batch.
 """
 NULL = " "
-"""The null character. `_` is accepted too, because a space is inconvenient in a shell."""
+"""The null character. `_` is also accepted, because a space is inconvenient in a shell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class TaskConfig:
 
 
 class Defaults(TypedDict, total=False):
-    """Flags of `regard train` whose defaults a task can set. See `regard train --help` for their meaning."""
+    """Flags of `regard train` whose defaults a task can set. `regard train --help` describes the flags."""
 
     model: str
     steps: int
@@ -84,9 +84,9 @@ class AnyTask(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    """One line for `regard tasks`."""
+    """Description of the task in one line, printed by `regard tasks`."""
     defaults: ClassVar[Defaults] = {}
-    """Defaults of flags that differ from the general ones, such as `{"steps": 1000}`."""
+    """Defaults of flags that differ from the general defaults, such as `{"steps": 1000}`."""
     config_class: ClassVar[type]
     """Dataclass of the task's options."""
     answers: ClassVar[Literal["numbers", "text", "tokens"]]
@@ -94,9 +94,11 @@ class AnyTask(ABC):
     draws: ClassVar[bool] = True
     """Whether the task generates its samples; otherwise the samples come from text."""
     texts: ClassVar[tuple[str, ...]] = ()
-    """Config fields that name text."""
+    """Config fields that contain paths or names of text."""
+    file_names: ClassVar[tuple[str, ...]] = ("source", "target")
+    """Names of `files`, if the task learns from text."""
     loose: ClassVar[tuple[str, ...]] = ()
-    """Further config fields that may differ when a run starts from another run's parameters.
+    """Additional config fields that may differ when a run starts from the parameters of another run.
 
     These fields do not change the meaning of the parameters.
     """
@@ -106,13 +108,13 @@ class AnyTask(ABC):
 
     @classmethod
     def prepare(cls, config: Any, folder: Path, *, progress: bool = True) -> Self:
-        """Create the task of a new training. Vocabularies learned from text are stored in `folder`."""
+        """Create the task for a new training run. Vocabularies learned from text are stored in `folder`."""
         del folder, progress
         return cls(config)  # type: ignore[call-arg]
 
     @classmethod
     def digests(cls, config: Any, *, progress: bool = True) -> dict[str, list[TextDigest]]:
-        """Return digests of the training text, by flag; {} without text."""
+        """Return digests of the training text by flag; {} without text."""
         del config, progress
         return {}
 
@@ -124,15 +126,15 @@ class AnyTask(ABC):
 
     @property
     def files(self) -> dict[str, str]:
-        """JSON files with data learned from text, by name; stored with each run."""
+        """JSON files with data learned from text, by name. The files are stored with each run."""
         return {}
 
     @abstractmethod
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> BatchSource:
-        """Return the batches of a training."""
+        """Return the batches of a training run."""
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Draw an input and its answer, as text."""
+        """Sample an input and its answer as text."""
         raise NotImplementedError
 
     @property
@@ -158,7 +160,7 @@ class Task(AnyTask):
     null: ClassVar[bool] = False
     """Whether the vocabulary starts with the null character."""
     signals: ClassVar[int] = 0
-    """Number of signal steps before the letters; signals name the letters to count."""
+    """Number of signal steps before the letters. A signal is a letter to count."""
 
     vocabulary: str
     """All letters, in the order of their indices."""
@@ -194,19 +196,20 @@ class Task(AnyTask):
         }
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> "SampleBatches":
-        """Return batches that are drawn one after the other."""
+        """Return batches that are sampled one after another."""
         return SampleBatches(self, settings, beginning)
 
     @abstractmethod
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the true answer (B, To), int64, to inputs (B, T)."""
+        """Return the true answer (B, To) int64 for inputs (B, T)."""
 
     @abstractmethod
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return which input steps each output step depends on: (B, To, T) bool for inputs (B, T)."""
+        """Return the relevance (B, To, T) bool for inputs (B, T): whether an output step depends on an input
+        step."""
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Return a name of each output step for one input (T,), as used in plots."""
+        """Return the name of each output step for one input (T,), for plots."""
         return [f"output {step}" for step in range(self.outputs)]
 
     def sample(
@@ -218,11 +221,12 @@ class Task(AnyTask):
         vary_len: bool = False,
         signal: str | None = None,
     ) -> Batch:
-        """Draw `batch` samples, with each step uniform over the vocabulary.
+        """Sample a batch of `batch` inputs, with each step uniform over the vocabulary.
 
-        Samples have `sample_len` letters (default: `max_len`); with `vary_len` the length is uniform from 1 to
-        `sample_len`. `signal` fixes the signals: one letter for each signal, or one letter for all. Equal
-        generator states give equal samples. Raises `InputError` for arguments that do not fit the task.
+        Inputs have `sample_len` letters (default: `max_len`). With `vary_len`, the length is uniform from 1 to
+        `sample_len`. `signal` sets the signals: one letter for each signal, or one letter for all signals.
+        Equal generator states produce equal samples. Raises `InputError` for arguments that are invalid for the
+        task.
         """
         letters = self.config.max_len if sample_len is None else sample_len
         check_range("sample_len", letters, 1, self.config.max_len)
@@ -238,14 +242,15 @@ class Task(AnyTask):
         return Batch(inputs, self.answer(inputs), mask)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Draw an input and its answer, as text."""
+        """Sample an input and its answer as text."""
         inputs, targets, _ = self.sample(1, generator)
         return self.render(inputs[0]), " ".join(map(str, targets[0].tolist()))
 
     def parse(self, text: str) -> Tensor:
-        """Read one sequence such as `"AB_BC"` (null: a space or `_`; small letters as capitals) as inputs (1, T).
+        """Convert a sequence such as `"AB_BC"` to inputs (1, T).
 
-        Raises `InputError` at an unknown letter, or where the sequence is too short or too long.
+        Null is a space or `_`. Lowercase letters are converted to uppercase. Raises `InputError` for an unknown
+        letter, or if the sequence is too short or too long.
         """
         text = self.normal(text)
         if not self.signals < len(text) <= self.input_len:
@@ -253,7 +258,8 @@ class Task(AnyTask):
         return torch.tensor([[self._index(letter, step) for step, letter in enumerate(text)]])
 
     def normal(self, text: str) -> str:
-        """Return a text with `_` as the null character, and with capitals for unknown small letters."""
+        """Return a text with `_` as the null character, and with unknown lowercase letters converted to
+        uppercase."""
         text = text.replace("_", NULL) if self.null else text
         return "".join(each if each in self.vocabulary else self._capital(each) for each in text)
 
@@ -276,7 +282,7 @@ class Task(AnyTask):
         return ", ".join("'_' (null)" if known == NULL else known for known in self.vocabulary)
 
     def render(self, inputs: Tensor) -> str:
-        """Return one sequence (T,) as text; this is the inverse of `parse`. Steps after the end are omitted."""
+        """Return a sequence (T,) as text, the inverse of `parse`. Steps after the end are omitted."""
         return "".join(self.vocabulary[index] for index in inputs.tolist() if index != PAST_END)
 
     def _index(self, letter: str, step: int) -> int:
@@ -295,10 +301,11 @@ class Task(AnyTask):
 
 
 class SampleBatches:
-    """Batches of a training from a task's sampler, many drawn in one call to save time.
+    """Batches of a training run from the sampler of a task. Several batches are sampled in one call to save
+    time.
 
-    The generator keeps the state before the current group of batches, and `place` counts the batches already
-    used. A resumed training redraws the same group from the state and `place`.
+    The generator has the state from before the current group of batches, and `place` counts the used batches. A
+    resumed training run samples the same group again and continues at `place`.
     """
 
     def __init__(self, task: Task, settings: BatchSettings, beginning: BatchContext) -> None:
@@ -315,7 +322,7 @@ class SampleBatches:
             self.place = (0, 0, self.taken)
 
     def draw(self, step: int) -> Batch:
-        """Return the next batch; the training step is ignored."""
+        """Return the next batch. The training step is ignored."""
         del step
         if self.together == 1:
             return self.task.sample(self.settings.batchsize, self.generator, vary_len=self.settings.vary_len)
@@ -327,7 +334,7 @@ class SampleBatches:
         return self.ahead[self.taken - 1]
 
     def _draw_ahead(self) -> None:
-        """Draw a group of batches, and keep the generator state from before the draw."""
+        """Sample a group of batches, and restore the previous state of the generator."""
         self.after, size = self.generator.clone_state(), self.settings.batchsize
         inputs, targets, _ = self.task.sample(size * self.together, self.after)
         self.taken = 0

@@ -1,4 +1,4 @@
-"""Batches of a training, and the objects that produce them."""
+"""Batches of a training run, and the objects that produce batches."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +32,13 @@ class Batch(NamedTuple):
         return self.targets.numel()
 
     def share(self, rank: int, size: int) -> "Batch":
-        """Return the whole batch for every process: batches of synthetic tasks are too small to be split."""
+        """Return the whole batch for every process, because batches of synthetic tasks are too small to
+        split."""
         del rank, size
         return self
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the same batch on another device."""
+        """Return the batch on a device."""
         mask = None if self.mask is None else self.mask.to(device)
         return Batch(self.inputs.to(device), self.targets.to(device), mask)
 
@@ -88,7 +89,7 @@ def no_output(targets: Tensor) -> float:
 
 
 class BatchSettings(Protocol):
-    """The training settings that determine the batches."""
+    """Settings of a training run that determine the batches."""
 
     @property
     def seed(self) -> int:
@@ -96,7 +97,7 @@ class BatchSettings(Protocol):
 
     @property
     def batchsize(self) -> int:
-        """Samples per batch; for a corpus, the maximum number of sentences (0 for no limit)."""
+        """Number of samples per batch; for a corpus, the maximum number of sentences (0 for no limit)."""
 
     @property
     def vary_len(self) -> bool:
@@ -104,7 +105,7 @@ class BatchSettings(Protocol):
 
     @property
     def tokens(self) -> int:
-        """Tokens per batch of a corpus."""
+        """Maximum number of tokens per batch of a corpus."""
 
     @property
     def merge_dropout(self) -> float:
@@ -113,12 +114,12 @@ class BatchSettings(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """The position and the options with which a training draws its batches."""
+    """Initial position and options for the batches of a training run."""
 
     generator: torch.Generator
     """Generator of the samples."""
     place: Position = NO_POSITION
-    """Position of the next batch; see `BatchSource`."""
+    """Position of the next batch (see `BatchSource`)."""
     folder: Path = Path("prepared")
     """Folder of prepared corpora."""
     sharing: tuple[int, int] = (0, 1)
@@ -128,11 +129,11 @@ class BatchContext:
 
 
 class BatchSource(Protocol):
-    """The batches of a training."""
+    """Batches of a training run."""
 
     @property
     def place(self) -> Position:
-        """Position of the next batch: in a corpus, or among the samples drawn from the generator's state.
+        """Position of the next batch in a corpus, or in the samples for the state of the generator.
 
         Always `NO_POSITION` if the batches depend only on the training step.
         """

@@ -8,9 +8,9 @@ from regard.tasks.base import Task, TaskConfig
 
 
 class Counting(Task):
-    """An input has `max_len` steps, letters or null; output step i is the count of letter i.
+    """Counts each letter: an input has `max_len` letters or nulls, and output step i is the count of letter i.
 
-    "AB BC" has the answer 1, 2, 1. Output step i depends on the steps that hold letter i.
+    "AB BC" has the answer 1, 2, 1. Output step i depends on the steps with letter i.
     """
 
     name = "counting"
@@ -27,15 +27,16 @@ class Counting(Task):
         return self._occurrences(inputs).sum(-1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Output step i depends on every occurrence of letter i."""
+        """Return the relevance: output step i depends on every occurrence of letter i."""
         return self._occurrences(inputs)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Name each output step by the letter or difference that it returns."""
+        """Return the letter or difference that each output step represents."""
         return [f"count {letter}" for letter in self.vocabulary[1:]]
 
     def _occurrences(self, inputs: Tensor) -> Tensor:
-        """Return where each letter occurs: (B, vocab_size, T) bool. Index 0 is null and is not counted."""
+        """Return the occurrences of each letter, (B, vocab_size, T) bool. Index 0 is null and is not
+        counted."""
         letters = torch.arange(1, self.config.vocab_size + 1, device=inputs.device)
         return inputs.unsqueeze(1) == letters.view(1, -1, 1)
 
@@ -68,10 +69,11 @@ class Difference(Counting):
         return torch.cat([counts, (counts[:, :1] - counts[:, 1:2]).abs()], dim=1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """The last output step depends on every A and every B; the other steps are those of Counting."""
+        """Return the relevance: the last output step depends on every A and every B, the other steps as in
+        Counting."""
         occurrences = super().relevance(inputs)
         return torch.cat([occurrences, occurrences[:, :1] | occurrences[:, 1:2]], dim=1)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Name each output step by the letter or difference that it returns."""
+        """Return the letter or difference that each output step represents."""
         return [*super().output_labels(inputs), "|A - B|"]

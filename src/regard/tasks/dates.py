@@ -1,12 +1,12 @@
 """Dates: convert dates of several languages and styles to ISO 8601.
 
-"Donnerstag, 3. Mai 1979" has the answer "1979-05-03". The styles are those of the Unicode CLDR, from Babel. A
-style without the month's name, such as 05/03/1979, is ambiguous, so its source starts with the locale: "en
+"Donnerstag, 3. Mai 1979" has the answer "1979-05-03". The styles are those of the Unicode CLDR, as in Babel. A
+style without the name of the month, such as 05/03/1979, is ambiguous, so the source starts with the locale: "en
 5/3/1979", "fr 03/05/1979".
 
-Alignment: a digit derives from the digit it copies if the style writes all digits of that field. A month derives
-from all characters of its name, and both digits of "05" from a single "5". Hyphens and the weekday have no
-alignment.
+Alignment: if a style writes all digits of a field, each digit of the answer is aligned with the digit that it
+copies. A month is aligned with all characters of its name, and both digits of "05" are aligned with a single
+"5". Hyphens and the weekday have no alignment.
 """
 
 import datetime
@@ -28,9 +28,9 @@ from regard.tasks.pairs import Pair, PairTask
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 DAYS = (LAST - FIRST).days + 1
 HELD_OUT_ONE_IN = 10
-"""One day in this many is held out from training."""
+"""The fraction of days held out from training is 1 divided by this number."""
 FORMATS = ("full", "long", "medium")
-"""CLDR styles with a full year. The short style has two digits in many locales."""
+"""CLDR styles with a full year. In many locales, the short style has a year of two digits."""
 SKELETONS = ("yMd", "yMEd", "yMMMd", "yMMMEd", "yMMMMd", "yMMMMEEEEd")
 FIELD = re.compile(r"%\((\w+)\)s")
 
@@ -61,7 +61,7 @@ class Style(NamedTuple):
 
     locale: str
     pieces: tuple[tuple[bool, str], ...]
-    """The pieces in order: whether the piece is a field, and the field's CLDR letters or the literal text."""
+    """Pieces in order: whether the piece is a field, and the CLDR letters of the field or the literal text."""
 
     @property
     def numeric(self) -> bool:
@@ -70,7 +70,8 @@ class Style(NamedTuple):
 
 
 class Dates(PairTask):
-    """All days from 1900 to 2099 in all styles; locales and their styles are equally likely."""
+    """Converts days from 1900 to 2099 in all styles. All locales, and all styles of a locale, are equally
+    likely."""
 
     name = "dates"
     summary = "convert a written date to ISO 8601"
@@ -86,7 +87,8 @@ class Dates(PairTask):
 
     @cached_property
     def _year(self) -> list[str]:
-        """Write the dates of one year in all styles: these dates contain every month and every weekday name."""
+        """Write the dates of one year in all styles. These dates contain the names of all months and
+        weekdays."""
         days = [FIRST + datetime.timedelta(days=day) for day in range(366)]
         return [write_date(style, day).source for styles in self.styles for style in styles for day in days]
 
@@ -106,7 +108,7 @@ class Dates(PairTask):
         return max(map(len, self._year)) + 1
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Draw a date and a style; one day in ten is drawn only with `unseen`."""
+        """Sample a date and a style. One day in ten is sampled only with `unseen`."""
         locale, style, day = torch.randint(2**40, (3,), generator=generator).tolist()
         while is_held_out(day := day % DAYS) != unseen:
             day = int(torch.randint(DAYS, (), generator=generator))
@@ -124,7 +126,7 @@ class Dates(PairTask):
             match = _pattern(style).fullmatch(source)
             if not match:
                 continue
-            # Every style has year, month and day exactly once.
+            # Every style contains year, month and day exactly once.
             values = {
                 name[0].replace("L", "M"): _render_table(style)[name][text]
                 for name, text in match.groupdict().items()
@@ -134,13 +136,13 @@ class Dates(PairTask):
             except ValueError:  # February 30
                 continue
             pair = write_date(style, date)
-            if pair.source == source:  # false if the weekday is wrong
+            if pair.source == source:  # false if the weekday is incorrect
                 return pair
         return None
 
 
 def is_held_out(day: int) -> bool:
-    """Return whether a day (counted from 1900-01-01) is held out; every run holds out the same days."""
+    """Return whether a day (counted from 1900-01-01) is held out. All runs hold out the same days."""
     return zlib.crc32(day.to_bytes(4, "little")) % HELD_OUT_ONE_IN == 0
 
 
@@ -165,7 +167,7 @@ def write_date(style: Style, date: datetime.date) -> Pair:
 
 
 _DIGITS = {"y": (0, 4), "M": (5, 2), "L": (5, 2), "d": (8, 2)}
-"""Position and number of the answer's digits, by the first letter of a field."""
+"""Position and number of digits in the answer, by the first letter of a field."""
 
 
 def _value(field: str, date: datetime.date) -> int:
@@ -175,7 +177,7 @@ def _value(field: str, date: datetime.date) -> int:
 
 @cache
 def _render(locale: str, field: str, value: int) -> str:
-    """Write one field of a date; `value` is the result of `_value`, where Monday is weekday 0."""
+    """Write one field of a date. `value` is the result of `_value`, where Monday is weekday 0."""
     day = {
         "y": lambda: datetime.date(value, 1, 1),
         "M": lambda: datetime.date(2000, value, 1),
@@ -187,7 +189,7 @@ def _render(locale: str, field: str, value: int) -> str:
 
 @cache
 def _find_styles(name: str) -> tuple[Style, ...]:
-    """Return the styles of a locale; raises `InputError` if it has none with year, month and day."""
+    """Return the styles of a locale. Raises `InputError` if no style contains year, month and day."""
     try:
         locale = Locale.parse(name)
     except (UnknownLocaleError, ValueError, TypeError):
@@ -208,7 +210,7 @@ def _find_styles(name: str) -> tuple[Style, ...]:
 
 @cache
 def _render_table(style: Style) -> Mapping[str, Mapping[str, int]]:
-    """Return the value of every possible text of each field of a style."""
+    """Return the value for every possible text of each field of a style."""
     ranges = {"y": range(FIRST.year, LAST.year + 1), "M": range(1, 13), "L": range(1, 13), "d": range(1, 32)}
     return {
         text: {_render(style.locale, text, value): value for value in ranges.get(text[0], range(7))}
@@ -219,7 +221,7 @@ def _render_table(style: Style) -> Mapping[str, Mapping[str, int]]:
 
 @cache
 def _pattern(style: Style) -> re.Pattern[str]:
-    """Return a regular expression of the sources of a style, with one group per field."""
+    """Return a regular expression for the sources of a style, with one group per field."""
     pattern = f"{style.locale} " if style.numeric else ""
     for is_field, text in style.pieces:
         options = "|".join(map(re.escape, _render_table(style)[text])) if is_field else ""

@@ -1,6 +1,6 @@
 """Vocabulary of Phrases: English and German words with their German inflection.
 
-The lists omit nouns with an accusative ending, and verbs whose object is not in the accusative.
+The lists omit nouns with an accusative ending and verbs without an accusative object.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
-"""Base classes of sequence-to-sequence tasks, most of them on characters and with a known alignment.
+"""Base classes of sequence-to-sequence tasks. Most of these tasks use characters and have a known alignment.
 
-Shapes: B batch, Ts source steps, Tt target steps. A sample is a `Pair` of source, target and alignment: the
-source characters from which each target character derives.
+Shapes: B batch, Ts source steps, Tt target steps. A sample is a `Pair` of source, target and alignment. The
+alignment contains the source characters from which each target character derives.
 """
 
 from abc import abstractmethod
@@ -18,7 +18,7 @@ from regard.tasks.base import AnyTask
 from regard.tasks.batch import NO_POSITION, BatchContext, BatchSettings
 
 BATCHES_PER_POOL = 16
-"""Number of batches drawn at once and sorted by length."""
+"""Number of batches sampled together and sorted by length."""
 
 
 class Pair(NamedTuple):
@@ -56,25 +56,26 @@ class SequenceTask(AnyTask):
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Sizes of both vocabularies, maximum numbers of steps, and whether the sides share a vocabulary."""
+        """Sizes of both vocabularies, maximum number of steps, and whether both sides share a vocabulary."""
         return {
             "source_symbols": len(self.source_vocabulary),
             "target_symbols": len(self.target_vocabulary),
-            "longest": max(self.longest_source, self.longest_target) + 1,  # plus the end of sequence
+            "longest": max(self.longest_source, self.longest_target) + 1,  # includes the end of sequence
             "shared": self.shared,
         }
 
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source with the true answer; None if the task does not know the answer."""
+        """Return the pair of a source and the true answer, or None if the answer is unknown."""
         del source
         return None
 
 
 class LengthSortedBatches:
-    """Batches of a training with sources of similar length, to reduce padding.
+    """Batches of a training run with sources of similar length, to reduce padding.
 
-    `BATCHES_PER_POOL` batches are drawn at once as a pool, sorted by length, split, and returned in random order.
-    Each pool has its own random stream, so a resumed training draws the same batches wherever it stopped.
+    A pool of `BATCHES_PER_POOL` batches is sampled together, sorted by length, split, and returned in random
+    order. Each pool has a separate random stream, so a resumed training run samples the same batches at any
+    step.
     """
 
     place = NO_POSITION
@@ -99,7 +100,7 @@ class LengthSortedBatches:
 
 
 class PairTask(SequenceTask):
-    """A task from sequence to sequence that draws its samples.
+    """Base class of sequence-to-sequence tasks that sample their pairs.
 
     Subclasses also define `max_source`, `max_target`, `pair` and `known`.
     """
@@ -114,11 +115,13 @@ class PairTask(SequenceTask):
 
     @abstractmethod
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Draw one pair; with `unseen`, a pair that training never draws, if the task holds out pairs."""
+        """Sample a pair. With `unseen`, sample a pair that is held out from training, if the task holds out
+        pairs."""
 
     @abstractmethod
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source with the true answer; None if the source does not belong to the task."""
+        """Return the pair of a source and the true answer, or None if the source does not belong to the
+        task."""
 
     @property
     def longest_source(self) -> int:
@@ -143,21 +146,22 @@ class PairTask(SequenceTask):
     def pairs(
         self, count: int, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False
     ) -> list[Pair]:
-        """Draw `count` pairs; equal generator states give equal pairs. Raises `InputError` for a bad length."""
+        """Sample `count` pairs. Equal generator states produce equal pairs. Raises `InputError` for an invalid
+        length."""
         self.check_sample_len(sample_len)
         return [self.pair(generator, sample_len=sample_len, unseen=unseen) for _ in range(count)]
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Draw an input and its answer as text."""
+        """Sample an input and its answer as text."""
         pair = self.pair(generator)
         return pair.source, pair.target
 
     def sample(self, batch: int, generator: torch.Generator) -> PairBatch:
-        """Draw a training batch."""
+        """Sample a training batch."""
         return self.batch(self.pairs(batch, generator))
 
     def batch(self, pairs: Sequence[Pair]) -> PairBatch:
-        """Encode pairs as token indices."""
+        """Convert pairs to a batch of token indices."""
         return PairBatch(
             collate([self.source_vocabulary.encode(pair.source) for pair in pairs]),
             collate([self.target_vocabulary.encode(pair.target) for pair in pairs]),
@@ -165,7 +169,8 @@ class PairTask(SequenceTask):
 
 
 def alignment_mask(pairs: Sequence[Pair], source_len: int, target_len: int) -> Tensor:
-    """Return the alignment of pairs as (B, Tt, Ts) bool: the source steps of each target step."""
+    """Return the alignment of pairs as (B, Tt, Ts) bool, True where a source step is aligned with a target
+    step."""
     mask = torch.zeros(len(pairs), target_len, source_len, dtype=torch.bool)
     for row, pair in enumerate(pairs):
         for step, positions in enumerate(pair.alignment):

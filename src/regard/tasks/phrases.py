@@ -1,7 +1,7 @@
 """Phrases: translate sentences of a small English grammar to German, with known word alignment.
 
-The task needs no download. The grammar has several hundred words per language and sentences of 3 to 16 words,
-with gender, case and verb-final or inverted word order, so that the alignment is not monotonic.
+The task needs no download. The grammar has several hundred words per language and sentences of 3 to 16 words.
+Gender, case, and verb-final or inverted word order make the alignment non-monotonic.
 
     the old dog has seen a red house        der alte Hund hat ein rotes Haus gesehen
     today the wolf does not find my key     heute findet der Wolf meinen Schlüssel nicht
@@ -36,7 +36,7 @@ from regard.tasks.lexicon import (
 from regard.tasks.pairs import Pair, PairTask
 
 HELD_OUT_ONE_IN = 10
-"""One sentence in this many is held out from training."""
+"""The fraction of sentences held out from training is 1 divided by this number."""
 MAX_WORDS = 13
 """Maximum number of words of a sentence, in both languages."""
 NOMINATIVE, ACCUSATIVE = 0, 1
@@ -58,11 +58,11 @@ Pick = Callable[[Sequence[str]], str]
 
 @dataclass(frozen=True, kw_only=True)
 class PhrasesTaskConfig:
-    """The task has no options."""
+    """Config of a task without options."""
 
 
 class Phrases(PairTask):
-    """Translate sentences of a small grammar from English to German, word by word."""
+    """Translates sentences of a small grammar from English to German, word by word."""
 
     name = "phrases"
     summary = "translate sentences of a small grammar from English to German"
@@ -81,7 +81,7 @@ class Phrases(PairTask):
         return WordVocabulary(german_words())
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Draw one sentence; with `unseen`, a sentence that is held out from training."""
+        """Sample a sentence. With `unseen`, sample a sentence that is held out from training."""
 
         def pick(choices: Sequence[str]) -> str:
             return choices[int(torch.randint(len(choices), (), generator=generator))]
@@ -99,7 +99,7 @@ class Phrases(PairTask):
             raise InputError(f"sample_len {sample_len} does not apply: sentences have no adjustable length")
 
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a sentence of the grammar; None for other sentences."""
+        """Return the pair of a sentence, or None if the grammar does not generate the sentence."""
         pieces = PhraseTranslator(source.split()).sentence()
         if pieces is None:
             return None
@@ -107,12 +107,12 @@ class Phrases(PairTask):
 
 
 def is_held_out(source: str) -> bool:
-    """Return whether a sentence is held out; every run holds out the same sentences."""
+    """Return whether a sentence is held out. All runs hold out the same sentences."""
     return zlib.crc32(source.encode()) % HELD_OUT_ONE_IN == 0
 
 
 def draw_sentence(pick: Pick) -> list[str]:
-    """Draw the words of an English sentence."""
+    """Sample the words of an English sentence."""
     frame = pick(("plain", "plain", "time", "thought"))
     subject, singular = _draw_noun_phrase(pick, ("the", "a", "this", "my", "her", "no", "these", "number"))
     verb = pick(("plain", "plain", "perfect", "modal", "not"))
@@ -136,7 +136,7 @@ def draw_sentence(pick: Pick) -> list[str]:
 
 
 def _draw_noun_phrase(pick: Pick, articles: Sequence[str]) -> tuple[list[str], bool]:
-    """Draw the words of an English noun phrase, and whether it is singular."""
+    """Sample the words of an English noun phrase, and whether the noun phrase is singular."""
     article = pick(articles)
     singular = article in ("a", "this") or (article in ("the", "my", "her", "no") and pick("1122") == "1")
     first = pick(list(NUMBERS)) if article == "number" else article
@@ -151,7 +151,7 @@ class PhraseTranslator:
         self.words, self.position = words, 0
 
     def sentence(self) -> list[Piece] | None:
-        """Return the German sentence; None if the grammar does not generate the source."""
+        """Return the German sentence, or None if the grammar does not generate the source."""
         try:
             pieces = self._sentence()
         except (KeyError, IndexError):
@@ -200,7 +200,7 @@ class PhraseTranslator:
         return subject, singular, (finite, (place,)), object_, rest
 
     def _noun_phrase(self, case: int) -> tuple[list[Piece], bool]:
-        """Return a German noun phrase, and whether it is singular."""
+        """Return a German noun phrase, and whether the noun phrase is singular."""
         place, first = self.position, self._word()
         adjective = self._word() if self.words[self.position] in ADJECTIVES else None
         noun = self._word()

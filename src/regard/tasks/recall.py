@@ -1,8 +1,7 @@
-"""Recall: key-value pairs at the start of a sequence, then noise, then a key; the answer is the value of that
-key.
+"""Recall: key-value pairs at the start of a sequence, then noise, then a key whose value is the answer.
 
-A recurrent state has to keep the pairs during the noise. Longer sequences are harder for a recurrent state, but
-not for attention.
+A recurrent model must store the pairs in its state during the noise. Longer sequences are harder for a
+recurrent model, but not for attention.
 """
 
 import string
@@ -38,9 +37,11 @@ class RecallTaskConfig:
 
 
 class Recall(Task):
-    """An input consists of `pairs` keys, each followed by its value, then noise, then one of these keys.
+    """Recalls a value: an input consists of `pairs` keys, each followed by its value, then noise, then one of
+    the keys.
 
-    "C7A0dbaC" has the answer 7. The answer depends on the first step of the key and on the value after it.
+    "C7A0dbaC" has the answer 7. The answer depends on the first step of the key and on the value after this
+    step.
     """
 
     name = "recall"
@@ -61,12 +62,13 @@ class Recall(Task):
         return inputs.gather(1, value) - len(self.keys)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """The output depends on the key's first step and the next step: (B, 1, T)."""
+        """Return the relevance (B, 1, T): the output depends on the first step of the key and on the next
+        step."""
         steps, key = torch.arange(inputs.shape[1], device=inputs.device), self._key_step(inputs)
         return ((steps == key) | (steps == key + 1)).unsqueeze(1)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Name the output by the requested key."""
+        """Return the name of the output, which contains the requested key."""
         return [f"value of {self.vocabulary[int(inputs[inputs != PAST_END][-1])]}"]
 
     def sample(
@@ -78,7 +80,7 @@ class Recall(Task):
         vary_len: bool = False,
         signal: str | None = None,
     ) -> Batch:
-        """Draw `batch` samples of `sample_len` steps (default `max_len`); see `Task.sample`."""
+        """Sample a batch of `batch` inputs of `sample_len` steps (default `max_len`); see `Task.sample`."""
         if signal is not None:
             raise InputError(f"signal {signal!r} does not fit: recall has no signals")
         shortest = 2 * self.config.pairs + 1
@@ -99,10 +101,10 @@ class Recall(Task):
         return Batch(inputs, self.answer(inputs), mask if vary_len else None)
 
     def parse(self, text: str) -> Tensor:
-        """Read one sequence such as `"C7A0dbaC"` as inputs (1, T).
+        """Convert a sequence such as `"C7A0dbaC"` to inputs (1, T).
 
-        Raises `InputError` if it is too long, has an unknown symbol, or does not end with a key that precedes a
-        value.
+        Raises `InputError` if the sequence is too long, contains an unknown symbol, or does not end with a key
+        that precedes a value.
         """
         inputs, text = super().parse(text), self.normal(text)
         before = [step for step in range(len(text) - 2) if text[step] == text[-1]]
@@ -113,6 +115,6 @@ class Recall(Task):
         return inputs
 
     def _key_step(self, inputs: Tensor) -> Tensor:
-        """Return the first position of the key in the last step: (B, 1)."""
+        """Return the first position (B, 1) of the key in the last step."""
         last = (inputs != PAST_END).sum(1, keepdim=True) - 1
         return (inputs == inputs.gather(1, last)).int().argmax(1, keepdim=True)

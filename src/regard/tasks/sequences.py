@@ -16,7 +16,7 @@ class SequenceConfig:
     """Size of a reordering task."""
 
     max_len: int = 20
-    """Maximum number of symbols in a sequence; lengths are uniform from 1 to this."""
+    """Maximum number of symbols in a sequence. Lengths are uniform from 1 to this number."""
     vocab_size: int = 26
     """Number of different symbols: 1 to 26 letters, or 1 to 10 digits for sort."""
 
@@ -27,12 +27,12 @@ class SequenceConfig:
 
 
 class _Reordering(PairTask):
-    """Maps a sequence of uniformly drawn symbols to the same symbols in another order."""
+    """Maps a sequence of uniformly sampled symbols to the same symbols in a different order."""
 
     config_class = SequenceConfig
     symbols = string.ascii_uppercase
-    # The cell of the decoder also reads the context, because the decoder needs its last position to tell repeated
-    # symbols apart.
+    # The context is also an input of the decoder's cell, because distinguishing repeated symbols requires the
+    # previous source position.
     defaults = {"context": "both", "steps": 3500}
 
     def __init__(self, config: SequenceConfig | None = None) -> None:
@@ -51,14 +51,14 @@ class _Reordering(PairTask):
         return tuple((position,) for position in self.order(source))
 
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source; None if a symbol is unknown or the source is too long."""
+        """Return the pair of a source, or None if a symbol is unknown or the source is too long."""
         if len(source) > self.config.max_len or not set(source) <= set(self.alphabet):
             return None
         return Pair(source, "".join(source[p] for p in self.order(source)), self.alignment(source))
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Draw a sequence of `sample_len` symbols (default: 1 to max_len)."""
-        del unseen  # training sees a negligible share of 26 ** 20 sequences
+        """Sample a sequence of `sample_len` symbols (default: 1 to max_len)."""
+        del unseen  # training covers a negligible fraction of 26 ** 20 sequences
         if sample_len is None:
             sample_len = int(torch.randint(1, self.config.max_len + 1, (), generator=generator))
         drawn = torch.randint(len(self.alphabet), (sample_len,), generator=generator).tolist()

@@ -1,4 +1,5 @@
-"""Signal and Signal 2: the first steps name the letters to count in the rest (tasks 3 and 4 of the primer).
+"""Signal and Signal 2: the first steps are the letters to count in the remaining steps (tasks 3 and 4 of the
+primer).
 
 A signal differs from other letters only by its position.
 """
@@ -10,10 +11,10 @@ from regard.tasks.base import Task
 
 
 class Signal(Task):
-    """One signal, then `max_len` letters. The output is the number of later steps with the letter of the signal.
+    """Counts the letter of the signal: an input is one signal, then `max_len` letters.
 
-    "BBABC" has the answer 2: the signal itself is not counted. The output depends on the signal and on the
-    letters equal to it.
+    "BBABC" has the answer 2, because the signal itself is not counted. The output depends on the signal and on
+    the letters equal to the signal.
     """
 
     name = "signal"
@@ -31,12 +32,13 @@ class Signal(Task):
         return self._occurrences(inputs).sum(-1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Output step i depends on signal i and on every letter equal to it."""
+        """Return the relevance: output step i depends on signal i and on every letter equal to this signal."""
         own_signal = torch.eye(self.signals, dtype=torch.bool, device=inputs.device)
         return torch.cat([own_signal.expand(len(inputs), -1, -1), self._occurrences(inputs)], dim=2)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Name each output step by its signal's letter, numbered if several signals are equal."""
+        """Return the name of each output step: the letter of its signal, numbered if several signals are
+        equal."""
         letters = [self.vocabulary[index] for index in inputs[: self.signals].tolist()]
         return [
             f"count {letter}" if letters.count(letter) == 1 else f"count {letter} ({_ordinal(letters, step)})"
@@ -44,14 +46,14 @@ class Signal(Task):
         ]
 
     def _occurrences(self, inputs: Tensor) -> Tensor:
-        """Return which letters equal each signal: (B, signals, T - signals) bool."""
+        """Return whether each letter is equal to each signal, (B, signals, T - signals) bool."""
         return inputs[:, : self.signals].unsqueeze(2) == inputs[:, self.signals :].unsqueeze(1)
 
 
 class Signal2(Signal):
-    """Three signals, then `max_len` letters. Output step i is the count of the letter of signal i.
+    """Counts the letters of three signals: output step i is the count of the letter of signal i.
 
-    "CBBBABC" has the answer 1, 2, 2: signals may repeat, and are not counted.
+    "CBBBABC" has the answer 1, 2, 2. Signals may be equal, and are not counted.
     """
 
     name = "signal2"

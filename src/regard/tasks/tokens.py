@@ -90,6 +90,13 @@ class TokenTask(AnyTask):
         The row of a position without an answer is False. Raises `InputError` if relevance is not known.
         """
 
+    def draw_with_targets(
+        self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Draw inputs as `draw` does, and return them with their targets (B, T): the answers, by default."""
+        inputs = self.draw(lengths, generator, unseen=unseen)
+        return inputs, self.answer(inputs)
+
     def sample(
         self,
         batch: int,
@@ -113,8 +120,7 @@ class TokenTask(AnyTask):
         if vary_len:
             choices = torch.arange(self.lengths.start, longest + 1, self.lengths.step)
             lengths = choices[torch.randint(len(choices), (batch,), generator=generator)]
-        inputs = self.draw(lengths, generator, unseen=unseen)
-        targets = self.answer(inputs)
+        inputs, targets = self.draw_with_targets(lengths, generator, unseen=unseen)
         if not vary_len:
             return TokenBatch(inputs, targets, None)
         mask = torch.arange(inputs.shape[1]) < lengths[:, None]

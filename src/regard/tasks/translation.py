@@ -25,7 +25,7 @@ HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": 
 """Names of the parts of a data set on the Hub."""
 MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000
 PROGRESS_BYTES = 200_000_000
-"""Number of bytes of text above which a progress bar is shown."""
+"""Size of a text in bytes above which a progress bar is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +117,8 @@ class TranslationTaskConfig:
         return [self.train[begin : begin + files] for begin in range(0, len(self.train), files or 1)]
 
     def text(self, part: Part) -> "PairSource | None":
-        """Return the training, validation or test text, with several training texts concatenated; None without
-        text.
+        """Return the training, validation or test text, or None if no text is given. Several training texts are
+        concatenated.
 
         Raises `InputError` if the text cannot be read.
         """
@@ -128,7 +128,8 @@ class TranslationTaskConfig:
         return ConcatenatedText(texts) if len(texts) > 1 else next(iter(texts), None)
 
     def digests(self, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
-        """Return digests of training text, validation text and word alignment, by flag. All files are read.
+        """Return digests of the training text, the validation text and the word alignment by flag. All files
+        are read.
 
         Raises `InputError` if a file cannot be read.
         """
@@ -149,19 +150,19 @@ class TranslationTaskConfig:
         return digests
 
     def training_text(self) -> "PairSource":
-        """Return the training text; raises `InputError` if no text is given."""
+        """Return the training text. Raises `InputError` if no text is given."""
         text = self.text("train")
         if text is None:
             raise InputError("translation needs training text: give --train SOURCE TARGET, or --train PAIRS.tsv")
         return text
 
     def training_texts(self) -> "list[PairSource]":
-        """Return the training texts, one per weight; raises `InputError` if no text is given."""
+        """Return the training texts, one per weight. Raises `InputError` if no text is given."""
         self.training_text()
         return self._texts("train")
 
     def check_files(self) -> None:
-        """Raise `InputError` if validation or test text is broken, or if the word alignment does not fit the
+        """Raise `InputError` if validation or test text is broken, or if the word alignment does not match the
         text.
 
         Test text may be missing, because it is read later.
@@ -216,14 +217,14 @@ class Translation(SequenceTask):
         self.source_vocabulary, self.target_vocabulary = source, target
         self.shared = config.joint
         self.unknown: list[UnknownShares] = []
-        """Shares of unknown tokens in the training's texts, set by `batches`."""
+        """Unknown tokens in the training and validation texts, set by `batches`."""
 
     @classmethod
     def prepare(cls, config: TranslationTaskConfig, folder: Path, *, progress: bool = True) -> Self:
-        """Learn the vocabularies from the text, or read them from `folder` if they are stored there."""
+        """Return the task with vocabularies learned from the text or stored in `folder`."""
         from regard.data.prepare import TokenizerConfig, learn_vocabularies
 
-        config.check_files()  # before minutes of preparation
+        config.check_files()  # check before the preparation, which can take minutes
         cutting = TokenizerConfig(
             kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
         )
@@ -232,12 +233,13 @@ class Translation(SequenceTask):
 
     @classmethod
     def digests(cls, config: TranslationTaskConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
-        """Return digests of the training's text, by flag."""
+        """Return digests of the text by flag."""
         return config.digests(progress=progress)
 
     @classmethod
     def restore(cls, config: TranslationTaskConfig, files: Mapping[str, str]) -> Self:
-        """Create the task with the vocabularies of a run; raises `InputError` if they are damaged."""
+        """Create the task with the vocabularies of a run. Raises `InputError` if the vocabularies are
+        damaged."""
         from regard.data.prepare import read_vocabularies
 
         return cls(config, *read_vocabularies(files["source"], files["target"]))
@@ -248,7 +250,8 @@ class Translation(SequenceTask):
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> "Buckets":
-        """Prepare the corpora, and return batches of similar length, drawn by the weights of the corpora."""
+        """Prepare the corpora, and return batches of sentences of similar length, sampled by the weights of the
+        corpora."""
         from regard.data.bpe_dropout import BpeDropout
         from regard.data.buckets import BatchPosition, Buckets
         from regard.data.mixture import Mixture
@@ -287,7 +290,7 @@ class Translation(SequenceTask):
         return Buckets(corpus, settings.tokens, settings.seed, place, recut, most, guide)
 
     def _unknown(self, corpora: "list[Corpus]") -> "list[UnknownShares]":
-        """Return the shares of unknown tokens in each training text and in the validation text."""
+        """Return the unknown tokens in each training text and in the validation text."""
         from regard.data.unknown_tokens import unknown_in_pairs
 
         names = ["training"]
@@ -302,7 +305,7 @@ class Translation(SequenceTask):
         return shares
 
     def _guide(self, corpus: "Corpus", *, progress: bool) -> "GuidedAlignment | None":
-        """Return the word alignment of the corpus; None without guided alignment."""
+        """Return the word alignment of the corpus, or None without guided alignment."""
         if self.config.guide is None:
             return None
         from regard.data.guided_alignment import prepare_alignment
@@ -319,10 +322,10 @@ class Translation(SequenceTask):
 
     @property
     def longest_source(self) -> int:
-        """Four times the maximum length in training, so that longer lines are accepted."""
+        """Maximum number of tokens of a source: four times the maximum length in training."""
         return 4 * self.config.max_len
 
     @property
     def longest_target(self) -> int:
-        """Maximum number of tokens of a translation, the same as for a source."""
+        """Maximum number of tokens of a translation: the same as for a source."""
         return self.longest_source

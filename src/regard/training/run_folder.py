@@ -14,7 +14,7 @@ A file that was edited, or that belongs to another run, is refused unless `trust
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,8 +190,8 @@ class RunFolder:
         for name, content in files.items():
             write_inside(self.path, self.path / "tokenizer" / f"{name}.json", content.encode())
 
-    def read_vocabularies(self, expected: str | None) -> dict[str, str]:
-        """Return the vocabularies by name; none if their `expected` digest is None.
+    def read_vocabularies(self, expected: str | None, names: Iterable[str]) -> dict[str, str]:
+        """Return the vocabularies of these names; none if their `expected` digest is None.
 
         Raises `InputError` if they are missing, or differ from those of the training.
         """
@@ -200,7 +200,7 @@ class RunFolder:
         try:
             vocabularies = {
                 name: read_text(self.path / "tokenizer" / f"{name}.json", "restore a copy of it")
-                for name in ("source", "target")
+                for name in names
             }
         except InputError as error:
             raise InputError(

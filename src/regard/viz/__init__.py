@@ -1,4 +1,4 @@
-"""Display of attention: as plain data, in the terminal, and as figures, HTML pages and notebook widgets."""
+"""Display attention as plain data, in the terminal, and as figures, HTML pages and notebook widgets."""
 
 from typing import TYPE_CHECKING
 

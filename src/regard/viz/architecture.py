@@ -1,8 +1,8 @@
 """The graph of a model's architecture: modules, data flow between them, shapes and parameter counts.
 
 One input is passed through the model while hooks record the inputs and outputs of every module. The connections
-are read from PyTorch's autograd graph. So the graph also contains sums, residual connections, arithmetic between
-modules, and weights that are used without calling their module, for any model.
+are read from PyTorch's autograd graph. For any model, the graph therefore also contains sums, residual
+connections, arithmetic between modules, and weights that are used without a call of their module.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from regard.attention import Attention, FeedForward, MultiHeadAttention, Positions, Residual
 
 ATOMIC = (Attention, MultiHeadAttention, FeedForward, nn.MultiheadAttention, nn.RNNBase, Positions)
-"""Modules shown as a single node, whatever submodules they have."""
+"""Modules that are always shown as a single node, without submodules."""
 ATTENTION = (Attention, MultiHeadAttention, nn.MultiheadAttention)
 ROLES = ("query", "key", "value")
 """Parameter names of the inputs of attention modules."""
@@ -63,8 +63,8 @@ def trace_graph(
 ) -> ModelGraph:
     """Run a model once and return the graph of its architecture.
 
-    `forward` runs the model on `inputs` and returns its output tensor. The model is left unchanged. Without
-    `inputs`, all data of unknown origin is assigned to a single input.
+    `forward` runs the model on `inputs` and returns its output tensor. The model is left unchanged. If `inputs`
+    is None, all data of unknown origin is assigned to a single input.
     """
     graph = ModelGraph(title, sum(parameter.numel() for parameter in model.parameters()))
     owners = _node_names(model)
@@ -98,7 +98,7 @@ class _FunctionObserver(TorchFunctionMode):
 
 
 class _Tracer:
-    """Builds a graph from hooks, and recognises data by its autograd nodes."""
+    """Builds a graph from hooks, and identifies data by its autograd nodes."""
 
     def __init__(
         self, graph: ModelGraph, model: nn.Module, owners: dict[str, str], inputs: Mapping[str, Tensor]
@@ -118,7 +118,7 @@ class _Tracer:
             graph.nodes[name] = GraphNode(name, INPUT, output_shape=shape)
 
     def record_function(self, arguments: list[Tensor], results: list[Tensor]) -> None:
-        """Record the shapes of results, and the model inputs from which they are computed without gradients."""
+        """Record the shapes of results, and the model inputs of results without gradients."""
         sources = set[str]().union(*(self.input_sources.get(id(tensor), ()) for tensor in arguments))
         for tensor in results:
             if tensor.grad_fn is not None:
@@ -178,7 +178,7 @@ class _Tracer:
         return hook
 
     def connect(self, target: str, tensor: Tensor, role: str = "") -> None:
-        """Add edges to `target` from all nodes that `tensor` is computed from."""
+        """Add edges to `target` from all nodes from which `tensor` is computed."""
         if tensor.grad_fn is None:
             if not tensor.requires_grad and tensor.dtype != torch.bool:  # neither a weight nor a mask
                 for source in sorted(self.input_sources.get(id(tensor), self.inputs[:1])):

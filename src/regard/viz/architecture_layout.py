@@ -101,7 +101,9 @@ def arrange(graph: ModelGraph) -> Layout:
 
 
 def _back_edges(graph: ModelGraph) -> set[Edge]:
-    """Return the edges of loops that lead to an earlier node; the edge that occurred first counts as forward."""
+    """Return the edges of loops that lead to an earlier node; the edge that occurred first is treated as
+    forward.
+    """
     successors: dict[str, list[str]] = {}
     back = set()
     for source, target in graph.edges:
@@ -221,8 +223,8 @@ def _route_around(
 ) -> tuple[Point, ...]:
     """Return the points of a line on a track beside the boxes of a lane.
 
-    The line ends at the left (`side` -1) or right (1) side of the target, `above` its centre, or at the bottom if
-    the target has neighbours in its row.
+    The line ends at the left (`side` -1) or right (1) side of the target, `above` its center, or at the bottom
+    if other nodes are in the row of the target.
     """
     begin = [(source.x + source.width / 2, source.y)]
     if not source.alone:  # leave through the top and above the neighbours

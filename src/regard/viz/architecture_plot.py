@@ -41,7 +41,7 @@ class Stack:
 
 
 def save_graph(graph: ModelGraph, path: str | Path) -> Path:
-    """Draw a graph into a file: .png, .svg or .pdf, or .html for a self-contained page.
+    """Write a graph to a file: .png, .svg, .pdf, or .html for a self-contained page.
 
     Raises `InputError` for another extension, `MachineError` if the file cannot be written.
     """

@@ -42,12 +42,12 @@ class AttentionMap(Map, Result):
     """
 
     def words(self) -> Self:
-        """Return the map between whole words instead of word pieces: see `merge_words`."""
+        """Return the map with words instead of word pieces; see `merge_words`."""
         layers = {name: merge_words(layer) for name, layer in self.layers.items()}
         return dataclasses.replace(self, layers=layers, sums=None)
 
     def select(self, *, layers: Sequence[str] | None = None, heads: Sequence[int] | None = None) -> Self:
-        """Return the map of some layers and heads only; raises `InputError` for an unknown layer or head."""
+        """Return a map with only some layers and heads; raises `InputError` for an unknown layer or head."""
         names = list(self.layers) if layers is None else list(layers)
         for name in names:
             if name not in self.layers:
@@ -82,7 +82,7 @@ class AttentionMap(Map, Result):
         return data
 
     def summary(self) -> str:
-        """Return the prediction and the number of layers in a few words."""
+        """Return the prediction and the number of layers in one line."""
         return f"{self.task} {self.input!r}, prediction {self.prediction!r}, {len(self.layers)} layers"
 
     def __str__(self) -> str:
@@ -118,13 +118,15 @@ class AttentionMap(Map, Result):
         return self.plot(path)
 
     def to_html(self, path: str | Path) -> Path:
-        """Write a self-contained page that opens offline; raises `MachineError` if it cannot be written."""
+        """Write a self-contained page that opens offline; raises `MachineError` if the file cannot be
+        written.
+        """
         from regard.viz.page import write_page
 
         return write_page(path, [self])
 
     def plot(self, path: str | Path) -> Path:
-        """Draw a figure into a file: .png, .svg or .pdf; raises `InputError` for another extension."""
+        """Write a figure to a file: .png, .svg or .pdf; raises `InputError` for another extension."""
         from regard.viz.heatmap import draw_map
 
         path = Path(path)
@@ -171,26 +173,26 @@ class Maps(Sequence[AttentionMap], Result):
         return view(self._maps)
 
     def to_html(self, path: str | Path) -> Path:
-        """Write one page with all inputs and layers that opens offline; see `regard.viz.page`."""
+        """Write a page with all inputs and layers, which opens offline; see `regard.viz.page`."""
         from regard.viz.page import write_page
 
         return write_page(path, self._maps)
 
     def plot(self, path: str | Path, *, input: int = 0) -> Path:
-        """Draw one input of the batch into a file: .png, .svg or .pdf."""
+        """Write a figure of one input of the batch to a file: .png, .svg or .pdf."""
         return self._maps[input].save(path)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Playback(Result):
-    """Attention on one input at several steps of training."""
+    """Attention maps of one input at several training steps."""
 
     steps: list[int]
     """Training step of each snapshot."""
     frames: list[AttentionMap]
     """The map of each snapshot."""
     losses: list[tuple[int, float]]
-    """The training step and the loss of training batches at that step."""
+    """Pairs of a training step and the loss of the training batch at this step."""
 
     def table(self) -> "RenderableType":
         """Return a line for each frame: its step, its prediction, and the largest weight of each layer."""
@@ -217,7 +219,7 @@ class Playback(Result):
         return view(self.frames[-1:], playback=self.data())
 
     def to_html(self, path: str | Path) -> Path:
-        """Write one page with a slider over the training steps, which opens offline."""
+        """Write a page with a slider over the training steps, which opens offline."""
         from regard.viz.page import write_page
 
         return write_page(path, self.frames[-1:], playback=self.data())

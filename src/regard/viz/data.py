@@ -1,6 +1,6 @@
 """Types of the data that the JavaScript view displays.
 
-`js/data.js` repeats these types for the type checker of the view, and a test compares the two.
+`js/data.js` repeats these types for the type checker of the view, and a test compares the two files.
 `regard.viz.serialization` converts maps to this data.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class PackedWeights(TypedDict):
-    """Rounded weights (H, Tq, Tk), a fraction of the size of JSON numbers."""
+    """Rounded weights (H, Tq, Tk), much smaller than JSON numbers."""
 
     packed: str  # base64 of zlib of unsigned 16-bit little-endian numbers, by head, then row
     largest: float  # the weight that is stored as `levels`
@@ -125,7 +125,7 @@ class MapData(TypedDict):
 
 
 class PlaybackData(TypedDict):
-    """Attention on one input at several steps of training."""
+    """Attention maps of one input at several training steps."""
 
     steps: list[int]  # training step of each frame
     losses: list[list[float]]  # pairs of a step and the loss of its batch
@@ -133,7 +133,7 @@ class PlaybackData(TypedDict):
 
 
 class InterventionData(TypedDict):
-    """A change of some heads, or of one of their weights."""
+    """A change of some heads, or of a single weight."""
 
     layer: str
     heads: list[int]
@@ -143,8 +143,8 @@ class InterventionData(TypedDict):
 
 
 class StrengthData(TypedDict):
-    """The strength of a head's role, from 0 for uniform attention to 1 for the role alone, with its 95 %
-    interval.
+    """The strength of a head's role, from 0 for uniform attention to 1 for attention to only the role's keys,
+    with its 95 % interval.
     """
 
     mean: float

@@ -26,9 +26,9 @@ INVISIBLE = ("Cc", "Cs", "Cn", "Zl", "Zp")
 """Unicode categories without glyphs: control, surrogate, unassigned, line and paragraph separators."""
 BLOCK = 256  # consecutive characters that mostly belong to one script
 LAST_CHOICE = ("bold", "italic", "oblique", "black", "light", "thin", "mono", "serif")
-"""Words in the file names of fallback fonts, which are used only if no other font has the character."""
-# At matplotlib's default level, compression takes half of the time for a large picture; files of level 2 are only
-# a little larger.
+"""Words in the file names of fallback fonts, which are used only if all other fonts lack the character."""
+# At matplotlib's default level, compression takes half of the time for a large picture; files with level 2 are
+# only slightly larger.
 SAVE_OPTIONS: dict[str, Any] = {"png": {"pil_kwargs": {"compress_level": 2}}}
 
 _fallback_fonts: dict[str, str] = {}  # file and matplotlib's name of fonts that complement the default font
@@ -73,7 +73,7 @@ def _drawable_character(character: str) -> str:
 
 
 def _find_font(character: str) -> bool:
-    """Register a system font that has `character`; return whether there is one."""
+    """Register a system font that contains `character`; return whether such a font exists."""
     block = ord(character) // BLOCK
     if block in _missing_blocks:
         return False
@@ -103,10 +103,10 @@ def figure_bytes(
 ) -> bytes:
     """Return a figure as the bytes of a file; `format`: png, svg or pdf.
 
-    The file has no date and no random identifiers, so equal figures give equal files. The file has the size of
-    the figure and contains its fonts: as TrueType in a PDF (journals refuse Type 3), as outlines in an SVG.
-    `metadata` is written as the description of the file, or the subject of a PDF. `dpi`: pixels per inch of a
-    PNG; None: the style's.
+    The file contains no date and no random identifiers, so equal figures result in equal files. The file has
+    the size of the figure and contains its fonts: as TrueType in a PDF (journals refuse Type 3), as outlines in
+    an SVG. `metadata` is written as the description of the file, or the subject of a PDF. `dpi`: pixels per
+    inch of a PNG; None: the setting of the style.
     """
     file = io.BytesIO()
     if _fallback_fonts:

@@ -1,7 +1,7 @@
 """Attention maps as heatmap figures (matplotlib): a row for each layer, a panel for each head.
 
-All panels are drawn on one pair of axes, and labels that would overlap or be too small to read are left out: a
-hundred separate axes with all labels would take minutes instead of seconds.
+All panels are drawn on one pair of axes, because a hundred separate axes would take minutes instead of seconds.
+Labels that would overlap or be too small to read are omitted.
 """
 
 import textwrap
@@ -30,7 +30,7 @@ LETTER = 0.065  # width of a character of a label
 UPRIGHT = 4  # labels with more characters are rotated; wide characters count twice
 LABEL_LENGTH = 18  # characters of a label that are drawn
 LABEL_SPACING = 0.1  # distance between two labels at least
-# Up to these numbers of tokens and heads, every token is labelled, even if the figure grows.
+# Up to these numbers of tokens and heads, every token is labeled, even if the figure becomes larger.
 ALL_LABELS_TOKENS, ALL_LABELS_HEADS = 64, 8
 FEW_PANELS = 16  # up to this number, each panel has its own query labels
 MARGIN, GAP, TITLE, COLOUR_BAR, ANSWER, CAPTION_LINE = 0.2, 0.2, 0.4, 0.8, 0.45, 0.16
@@ -40,9 +40,10 @@ def draw_map(attention: Map, format: str) -> bytes:
     """Draw an attention map; return the bytes of a file. `format`: png, svg or pdf.
 
     All panels share one colour scale, from 0 to the largest weight. A first step that can only attend to itself
-    is excluded from the scale, since its weight of 1 would make all others pale. A weight that is not finite is
-    magenta. A white dot marks an input on which the output step depends. If there are more weights than pixels,
-    the maximum of each square is drawn. Weights on an image are drawn on its patches (`image_overlay`).
+    is excluded from the scale, because its weight of 1 would make all other weights pale. A weight that is not
+    finite is magenta. A white dot marks an input on which the output step depends. If there are more weights
+    than pixels, the maximum of each square is drawn. Weights on an image are drawn on its patches
+    (`image_overlay`).
     """
     if has_patches(attention):
         scale = "from 0 to the largest weight on a patch, separate for each layer"
@@ -82,7 +83,7 @@ def _caption(attention: Map, scale: str, characters: int) -> list[str]:
 
 
 def _scale_maximum(weights: np.ndarray) -> float:
-    """Return the weight of the strongest colour."""
+    """Return the weight of the darkest color."""
     _, queries, keys = weights.shape
     weights = finite(weights)
     causal = queries == keys > 1 and not weights[:, 0, 1:].any() and not weights[:, 1, 2:].any()

@@ -1,4 +1,4 @@
-"""Attention over the patches of an image as a figure (matplotlib): the image once for each head.
+"""Attention to the patches of an image as a figure (matplotlib), with a copy of the image for each head.
 
 The figure shows the weights of the class token, or the mean over all patches if there is no class token.
 """
@@ -88,8 +88,8 @@ def _header(attention: Map, layers: Sequence[LayerMap]) -> str:
 def query_description(layer: LayerMap) -> str:
     """Return a description of the weights that `patch_weights` returns."""
     if layer.patches is not None and layer.patches.first:
-        return f"weights of {drawable(layer.query_labels[0])}, from 0 to the largest of the layer"
-    return "weights of all patches on average, from 0 to the largest of the layer"
+        return f"weights of {drawable(layer.query_labels[0])}, from 0 to the largest weight of the layer"
+    return "weights of all patches on average, from 0 to the largest weight of the layer"
 
 
 def _draw_image(axes: Axes, image: np.ndarray, box: tuple[float, float, float, float], title: str) -> None:

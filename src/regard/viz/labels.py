@@ -17,7 +17,7 @@ SHOWN_WORD_START = "␣"  # shown instead of it, because `▁` looks like a bar
 
 
 def merge_words(layer: LayerMap) -> LayerMap:
-    """Merge the word pieces of a layer into words; labels without any `▁` are words already."""
+    """Merge the word pieces of a layer into words; labels without `▁` are already words."""
     queries, keys = _group_pieces(layer.query_labels), _group_pieces(layer.key_labels)
     weights = _sum_groups(layer.weights, keys, axis=2)
     weights = _sum_groups(weights, queries, axis=1) / np.array([len(word) for word in queries])[:, None]
@@ -96,7 +96,7 @@ def answer_text(answer: list[int] | str | None) -> str:
 
 
 def intervention_lines(attention: Map) -> list[str]:
-    """Return caption lines with the interventions and the prediction without them, if there are any."""
+    """Return caption lines with the interventions, if any, and the prediction without interventions."""
     if not attention.interventions:
         return []
     lines = [f"Interventions: {'; '.join(attention.interventions)}"]

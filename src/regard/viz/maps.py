@@ -36,8 +36,9 @@ class ScoreStep(NamedTuple):
 
     name: str
     numbers: np.ndarray | None
-    """(H, Tq, D) if it depends on the query alone, (H, Tk, D) on the key alone, else (H, Tq, Tk, D). None for a
-    product of two earlier steps."""
+    """(H, Tq, D) if the vector depends only on the query, (H, Tk, D) if only on the key, otherwise (H, Tq, Tk,
+    D). None for a product of two earlier steps.
+    """
     of: Literal["query", "key", "pair", "product"]  # the dependency of the vector, or `product`
     factors: tuple[int, int] | None = None  # indices of the two steps of a product
 
@@ -72,14 +73,14 @@ class AnswerIntermediates(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Intermediates:
-    """Intermediate values of all layers of a map: a page explains each weight from them without the model."""
+    """Intermediate values of all layers of a map, from which a page explains each weight without the model."""
 
     layers: dict[str, LayerIntermediates]
     answers: Sequence[AnswerIntermediates]  # one for each output step; empty if they were not recorded
 
 
 class LongRows(NamedTuple):
-    """Exact rows of a layer whose map holds only the maximum of each square of steps."""
+    """Exact rows of a layer whose map contains only the maximum of each square of steps."""
 
     side: int  # steps along the side of a square
     of: Callable[[int], np.ndarray]  # recomputes the weights (H, Tk) of one query
@@ -88,7 +89,9 @@ class LongRows(NamedTuple):
 
 
 class Patches(NamedTuple):
-    """The steps of a layer that are patches of an image: index of the first one, and the shape of their grid."""
+    """The steps of a layer that are patches of an image: index of the first patch, and the shape of the
+    grid.
+    """
 
     first: int
     rows: int
@@ -107,17 +110,18 @@ class LayerMap:
     query_labels: list[str]
     key_labels: list[str]
     relevant: np.ndarray | None = None
-    """(Tq, Tk) bool: the keys on which each answer depends. None if the task does not define relevant keys."""
+    """(Tq, Tk) bool, True for the keys on which each answer depends. None if the task does not define relevant
+    keys.
+    """
     written: bool = False
-    """Whether query labels are the symbols that the model writes at each step, instead of the symbols that it
-    reads.
+    """Whether query labels are the symbols that the model writes at each step, not the symbols that it reads.
     """
     kind_override: LayerKind | None = None
     """Kind of the layer, if the model reported it; None: derived from the name."""
     head_numbers: tuple[int, ...] | None = None
-    """The model's numbers of the heads in this map; None if all heads are present."""
+    """Numbers of the heads in the model; None if the map contains all heads."""
     head_names: tuple[str, ...] | None = None
-    """Names of the heads, if numbers do not describe them, as for the mean of several heads."""
+    """Names of heads that are not described by numbers, such as the mean of several heads."""
     rows: LongRows | None = None
     """Exact rows of a long input, for which each weight of this map is the maximum of a square of steps."""
     patches: Patches | None = None
@@ -157,11 +161,11 @@ class Map:
     prediction: list[int] | str | None
     """The class of each output step, or a text; None if no prediction was recorded."""
     truth: list[int] | str | None
-    """The right answer in the same form as the prediction; None if unknown."""
+    """The correct answer in the same form as the prediction; None if unknown."""
     layers: dict[str, LayerMap]
     """By layer name, in the order of the forward pass; empty for a model without attention."""
     outputs: list[str]
-    """Label of each output step: the answer, or the symbol written."""
+    """Label of each output step: the answer, or the generated symbol."""
     probabilities: list[float]
     """Probability (0 to 1) of the prediction at each output step."""
     position_norms: list[float] | None = None
@@ -171,20 +175,22 @@ class Map:
     note: str = ""
     """Remark on the input, such as a length not seen in training; may be empty."""
     layers_selected: bool = False
-    """Whether the user selected the layers; a static picture then shows all of them."""
+    """Whether the user selected the layers; a static picture then shows all selected layers."""
     sums: Intermediates | None = None
-    """Intermediate values of each weight; None if these values were not requested, or are too large."""
+    """Intermediate values of each weight; None if not requested or too many."""
     model: str = ""
     """Path or name of the model; may be empty."""
     interventions: tuple[str, ...] = ()
     """Active interventions in words: `cross: head 1 off`."""
     original: "Map | None" = None
-    """The map without the interventions; None if there are no interventions, or if it was not requested."""
+    """The map without the interventions; None without interventions, or if this map was not requested."""
     alignment_head: tuple[str, int] | None = None
     """The layer and the head that align best over many inputs; None if no head was chosen."""
 
     def __post_init__(self) -> None:
-        """Add a note about the first layer with NaN or infinite weights, or else about such probabilities."""
+        """Add a note about the first layer with NaN or infinite weights, or otherwise about such
+        probabilities.
+        """
         broken = (name for name, layer in self.layers.items() if not np.isfinite(layer.weights).all())
         remark = next((f"weights of {name} are {UNFINITE}, the first such layer" for name in broken), "")
         if not remark and not np.isfinite(self.probabilities).all():
@@ -206,9 +212,9 @@ class Map:
 
         The result is the head chosen for alignment, if this map contains it. Otherwise, if the task defines the
         relevant keys, the result is the head with most weight on these keys. Otherwise, the result is the head
-        with the largest sum over keys of the maximal weight that any query gives to the key. This sum is large if
-        different outputs attend to different inputs, and small if all outputs attend to one input or attend
-        evenly.
+        with the largest sum over keys of the maximal weight that any query gives to the key. This sum is large
+        if different outputs attend to different inputs, and small if all outputs attend to the same input or
+        attend uniformly.
         """
         return self.selected_head or best_aligned(layer for layer in self.layers.values() if layer.kind == CROSS)
 
@@ -226,8 +232,8 @@ class Map:
     def plotted_layers(self) -> list[LayerMap]:
         """The layers of a static picture.
 
-        The result contains all layers. For a model that writes symbols, it contains only the encoder-decoder
-        layers, if there are any and the user has not selected layers.
+        Otherwise the result contains all layers. For a model that writes symbols, the result contains only the
+        encoder-decoder layers if such layers exist and the user has not selected layers.
         """
         cross = [layer for layer in self.layers.values() if layer.kind == CROSS and not self.layers_selected]
         return cross if isinstance(self.prediction, str) and cross else list(self.layers.values())

@@ -1,4 +1,4 @@
-"""Draw matrices of weights at their printed size: one head with labels of its tokens, or a grid of all heads.
+"""Draw matrices of weights at their printed size: one head with token labels, or a grid of all heads.
 
 All lengths are in inches. The size of a cell is known before drawing, so that a caption can name the labels
 that do not fit.
@@ -42,13 +42,13 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def letter_size() -> tuple[float, float]:
-    """Return the mean width of a character of a tick label, and the distance of two lines."""
+    """Return the mean width of a character of a tick label, and the line spacing."""
     points = FontProperties(size=rcParams["xtick.labelsize"]).get_size_in_points()
     return points * 0.6 / 72, points * 1.2 / 72
 
 
 def weight_colours() -> Colormap:
-    """Return the style's colour map, with magenta for weights that are not finite."""
+    """Return the color map of the style, with magenta for weights that are not finite."""
     colours: Colormap = matplotlib.colormaps[rcParams["image.cmap"]]
     red, green, blue = NOT_FINITE
     return colours.with_extremes(bad=(red / 255, green / 255, blue / 255))
@@ -70,7 +70,7 @@ def _thinned(weights: np.ndarray, width: float, height: float) -> str:
 
 
 def token_labels(labels: Sequence[str]) -> list[str]:
-    """Return the labels of a figure, with a mark before each piece that continues a word.
+    """Return the labels for a figure, with a mark before each piece that continues a word.
 
     >>> token_labels(["▁un", "seen", "▁word", "."])
     ['un', '·seen', 'word', '.']
@@ -85,7 +85,7 @@ def token_labels(labels: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixPlot:
-    """The weights (Tq, Tk) of one head with the labels of its tokens, in a figure `width` wide."""
+    """The weights (Tq, Tk) of one head with token labels, in a figure of a given `width`."""
 
     weights: np.ndarray
     queries: Sequence[str]
@@ -182,7 +182,7 @@ class HeadGrid:
 
     @property
     def panels(self) -> tuple[float, list[float]]:
-        """Width of all panels, and the height of the panels of each row."""
+        """Width of all panels, and height of the panels in each row."""
         left = SIDES + letter_size()[0] * max(map(len, self.labels))
         across = min((self.width - left - BAR) / max(map(len, self.rows)), PANEL)
         heights = [across * min(max(row.shape[1] / row.shape[2], 0.25), 1.5) for row in self.rows]
@@ -194,13 +194,15 @@ class HeadGrid:
         across, heights = self.panels
         thinned = (_thinned(row, across, height) for row, height in zip(self.rows, heights, strict=True))
         return (
-            "The colour is the square root of the weight, on the same scale for all heads; the darkest stands for"
+            "The colour is the square root of the weight, on the same scale for all heads; the darkest color is"
             f" {self.largest:.2g} or more, which {EXCEEDING} % of the weights exceed."
             f" {next(filter(None, thinned), '')}"
         ).rstrip()
 
     def draw(self) -> Figure:
-        """Return the figure: all panels are one image, because axes for each would take minutes."""
+        """Return the figure, with all panels in a single image, because axes for each panel would take
+        minutes.
+        """
         across, heights = self.panels
         columns = max(map(len, self.rows))
         colours = ScalarMappable(_scale(self.largest, True), weight_colours())

@@ -1,9 +1,9 @@
 """Self-contained HTML pages of attention maps, which open offline.
 
 A page is a single file, so the JavaScript modules are bundled into one script. Each module follows the modules
-that it imports, and its imports and exports are removed, except for the exports of the entry module. This
-requires that no two modules define the same name, and that imports and exports have the simple form that `IMPORT`
-and `EXPORT` describe.
+that it imports, and its imports and exports are removed, except for the exports of the entry module. Bundling
+requires that all top-level names are unique across modules, and that imports and exports have the simple form
+that `IMPORT` and `EXPORT` describe.
 """
 
 import base64
@@ -33,8 +33,7 @@ DEFAULT_EXPORT = re.compile(r"^export default ", re.MULTILINE)
 DEFINITION = re.compile(r"^(?:export )?(?:async )?(?:function\*?|class|const|let|var) (\w+)", re.MULTILINE)
 """A definition at the beginning of a line, that is, at the top level of a module."""
 COMMENT = re.compile(r"^[ \t]*(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/)\n|^\n", re.MULTILINE)
-"""A comment on lines of its own, or an empty line: readers of a page have no use for them, and pages are stored.
-"""
+"""Comments on separate lines, and empty lines: removing them makes stored pages smaller."""
 UNSUPPORTED = re.compile(r"^(?:(?:import|export)\b|(?:const|let|var) \W).*", re.MULTILINE)
 """Unsupported forms of imports and exports, and definitions of several names at once."""
 
@@ -44,9 +43,9 @@ def page(maps: Sequence[Map], **options: Any) -> str:
     template, code = (VIEW / "page.html").read_text(encoding="utf-8"), bundle()
     script = template.partition('<script type="module">')[2].partition("</script>")[0].replace("/*VIEW*/", code)
     name = html.escape(f"{maps[0].task}: {_title(maps[0].input)}" if maps else "nothing")
-    # Without "<", no text of an input can end the script element.
+    # If "<" is escaped, the text of an input cannot end the script element.
     data = view_json(maps, packed=True, **options).replace("<", "\\u003c")
-    # The content security policy allows this one script by its hash, and no network access.
+    # The content security policy allows only this script, by its hash, and no network access.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = {"VIEW": code, "DIGEST": digest, "DATA": data, "TITLE": f"{name} · Regard", "NAME": name}
     return re.sub(r"/\*([A-Z]+)\*/", lambda match: parts[match[1]], template)
@@ -81,8 +80,8 @@ def bundle(folder: Traversable = VIEW, entry: str = ENTRY) -> str:
 def bundle_modules(find: Callable[[str], Traversable], entry: str) -> str:
     """Return the module `entry` and its imports as the text of one module with the exports of `entry`.
 
-    `find` returns the file of a module's name, its path from the common folder. Raises `ValueError` for circular
-    imports, a name defined twice, and unsupported imports or exports.
+    `find` returns the file of a module, by its path relative to the common folder. Raises `ValueError` for
+    circular imports, a name defined twice, and unsupported imports or exports.
     """
     ordered: dict[str, str] = {}
     _collect(find, entry, (), ordered)

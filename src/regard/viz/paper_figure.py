@@ -1,4 +1,4 @@
-"""Figures for papers: a picture at its printed width, its caption, and the data that it shows.
+"""Figures for papers: a picture at its printed width, its caption, and its data.
 
 The style is the sheet `paper.mplstyle`. The user's own rcParams (a matplotlibrc, or values set in Python)
 override this style, and a style sheet that the user names overrides both.
@@ -27,7 +27,7 @@ from regard.viz.figure import COLOURS, figure_bytes
 
 SHEET = Path(__file__).with_name("paper.mplstyle")
 COLUMN, PAGE_WIDTH = 3.3, 6.9
-"""Width in inches of a column and of both columns of a two-column page."""
+"""Width of one column and of both columns of a two-column page, in inches."""
 WIDTHS = (COLUMN, PAGE_WIDTH)
 DISPLAY = ("backend", "interactive", "toolbar", "tk.", "webagg.", "savefig.", "figure.")
 """Prefixes of rcParams that describe the display, not the style. A notebook sets some of these rcParams."""
@@ -47,7 +47,7 @@ class PaperFigure(Result):
     width: float
     """Printed width in inches."""
     draw: Callable[[], Figure]
-    """Draws the figure with the current rcParams of matplotlib."""
+    """Function that draws the figure with the current rcParams of matplotlib."""
     style: str | Path | None = None
 
     def figure(self) -> Figure:
@@ -56,7 +56,8 @@ class PaperFigure(Result):
             return self.draw()
 
     def save(self, path: str | Path) -> Path:
-        """Write the figure (.pdf, .svg or .png), and its caption and its data into files beside it.
+        """Write the figure (.pdf, .svg or .png), and its caption and its data to separate files in the same
+        folder.
 
         `fig.pdf` comes with `fig.caption.txt` and with `fig.data.csv` or `fig.data.json`. Fonts are embedded.
         Raises `InputError` for another extension, or a path that cannot be written.
@@ -75,7 +76,7 @@ class PaperFigure(Result):
         return Path(path).with_suffix(".caption.txt"), Path(path).with_suffix(f".data.{kind}")
 
     def json(self) -> dict[str, Any]:
-        """Return kind, caption, width and data as plain values."""
+        """Return the kind, caption, width and data as plain values."""
         return {
             "kind": self.kind,
             "caption": self.caption,
@@ -109,9 +110,11 @@ class PaperFigure(Result):
 
 @contextmanager
 def figure_style(style: str | Path | None = None) -> Iterator[None]:
-    """Apply `paper.mplstyle`, the user's rcParams and a style sheet inside the block; later ones win.
+    """Apply `paper.mplstyle`, the user's rcParams and a style sheet inside the block, in increasing order of
+    precedence.
 
-    `style`: a file, or the name of one of matplotlib's styles. Raises `InputError` if it cannot be read.
+    `style`: a file, or the name of one of matplotlib's styles. Raises `InputError` if the style sheet cannot be
+    read.
     """
     if COLOURS.name not in matplotlib.colormaps:
         matplotlib.colormaps.register(COLOURS)

@@ -1,4 +1,4 @@
-"""Plots of numbers: values of heads, intervals, curves over training, position vectors, embeddings."""
+"""Plots of values of heads, intervals, curves over training, position vectors and embeddings."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -33,14 +33,15 @@ class ValueInterval(NamedTuple):
 
 
 def make_panels(count: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels of a height side by side, or one below the other in a narrow figure."""
+    """Return a figure with panels of equal height, side by side or, in a narrow figure, one below the other."""
     wide = width >= NARROW
     figure = new_figure(width, height if wide else height * count)
     return figure, list(figure.subplots(*((1, count) if wide else (count, 1)), squeeze=False, **options).flat)
 
 
 def draw_positions(vectors: np.ndarray, width: float, between: np.ndarray | None = None) -> Figure:
-    """Draw position vectors (T, D): some dimensions as curves, all as a heatmap, and similarity.
+    """Draw position vectors (T, D): some dimensions as curves, all dimensions as a heatmap, and the similarity
+    of vectors.
 
     `between`: vectors (N, D) at N evenly spaced places from the first position to the last, for encodings that
     are defined between two positions. Similarity is the cosine of each pair of vectors (0 if one vector is zero).
@@ -98,7 +99,7 @@ def drawn_dimensions(width: int) -> list[int]:
 
 
 def similarity(vectors: np.ndarray) -> np.ndarray:
-    """Return the cosine of each pair of vectors (T, D): (T, T), 0 if one of them is zero."""
+    """Return the cosine of each pair of vectors (T, D) as (T, T); 0 if either vector is zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
     cosines: np.ndarray = unit @ unit.T
@@ -106,7 +107,7 @@ def similarity(vectors: np.ndarray) -> np.ndarray:
 
 
 def head_table(values: Mapping[str, Sequence[float]]) -> np.ndarray:
-    """Return one value for each head as (layers, heads), NaN where a layer has fewer heads."""
+    """Return one value per head as (layers, heads), with NaN where a layer has fewer heads."""
     table = np.full((len(values), max(map(len, values.values()))), np.nan)
     for row, head_values in enumerate(values.values()):
         table[row, : len(head_values)] = head_values
@@ -116,9 +117,10 @@ def head_table(values: Mapping[str, Sequence[float]]) -> np.ndarray:
 def draw_head_matrix(
     axes: Axes, values: Mapping[str, Sequence[float]], *, signed: bool, marks: np.ndarray | None = None
 ) -> Any:
-    """Draw one value for each head, with a row for each layer; return the image.
+    """Draw one value per head, with a row for each layer; return the image.
 
-    `signed`: colours around 0, else from 0 to the largest value. `marks`: heads (layers, heads) bool with a dot.
+    `signed`: whether the color scale is centered at 0; otherwise it goes from 0 to the largest value. `marks`:
+    (layers, heads) bool, True for heads with a dot.
     """
     table = head_table(values)
     largest = max(float(np.abs(finite(table)).max(initial=0.0)), 1e-9)
@@ -138,7 +140,9 @@ def draw_head_matrix(
 
 
 def draw_head_table(values: Mapping[str, Sequence[float]], title: str, format: str) -> bytes:
-    """Draw `draw_head_matrix` with a title; return the bytes of a file. `format`: png, svg or pdf."""
+    """Draw a head matrix with a title (see `draw_head_matrix`); return the bytes of a file. `format`: png, svg
+    or pdf.
+    """
     columns = max(map(len, values.values()))
     width = max(columns * 0.5 + 3.5, 6.0)
     figure = new_figure(width, max(len(values) * 0.35 + 1.4, 2.4))
@@ -151,7 +155,7 @@ def draw_head_table(values: Mapping[str, Sequence[float]], title: str, format: s
 def draw_intervals(
     axes: Axes, intervals: Sequence[ValueInterval], unit: str, reference: float = 0.0, reference_name: str = ""
 ) -> None:
-    """Draw values with their intervals, the first one above, and a vertical line at `reference`."""
+    """Draw values with their intervals, from top to bottom, and a vertical line at `reference`."""
     for row, (_, value, low, high) in enumerate(intervals):
         axes.plot([low, high], [row, row], color="C0")
         axes.plot([value], [row], "o", color="C0")
@@ -170,7 +174,9 @@ def draw_by_layer(
     unit: str,
     reference_name: str,
 ) -> Figure:
-    """Draw the values of each layer's heads as dots, their mean as a line, and a reference value per layer."""
+    """Draw the values of the heads of each layer as dots, the mean over heads as a line, and a reference value
+    per layer.
+    """
     figure, [axes] = make_panels(1, width, 2.2)
     dots = np.array([(row, value) for row, heads in enumerate(values.values()) for value in heads])
     axes.plot(*dots.T, "o", color="C0", alpha=0.6, markeredgewidth=0, label="one head")
@@ -188,7 +194,7 @@ def draw_by_layer(
 
 
 def draw_learning(curves: Mapping[str, Sequence[tuple[int, float]]], width: float) -> Figure:
-    """Draw curves over training steps, a panel for each: its name, and pairs of step and value."""
+    """Draw curves over training steps, each in a panel; `curves`: names, and pairs of step and value."""
     figure, panels = make_panels(len(curves), width, 1.7)
     for index, (axes, (name, points)) in enumerate(zip(panels, curves.items(), strict=True)):
         axes.plot(*zip(*points, strict=True), color=f"C{index}", marker="." if len(points) <= CURVES else None)
@@ -226,7 +232,7 @@ def draw_points(
 ) -> Figure:
     """Draw points (N, 2), with labels for the points in `labels`, and grey dots for the points in `grey`.
 
-    `shares`: part of the variance (0 to 1) along each axis.
+    `shares`: fraction of the variance (0 to 1) along each axis.
     """
     figure, [axes] = make_panels(1, width, min(width, 4.5) * 0.9)
     axes.plot(*points[list(grey)].T, ".", color="0.8", markersize=1.5, zorder=0, rasterized=len(grey) > 500)

@@ -27,7 +27,7 @@ _original_wanted = ContextVar("_original_wanted", default=True)
 def make_maps(records: Mapping[str, Record]) -> Maps:
     """Build an attention map for each input of the recorded batch.
 
-    Queries and keys without labels are labelled with their index. Raises `InputError` if the records are empty.
+    Queries and keys without labels are labeled with their index. Raises `InputError` if the records are empty.
     """
     if not records:
         raise InputError("nothing is recorded yet: run the model inside the block")
@@ -77,7 +77,7 @@ def _labels(labels: Sequence[str] | None, count: int) -> list[str]:
 
 @contextmanager
 def skip_original() -> Iterator[None]:
-    """Compute no map without interventions inside the block, for code that observes the model's forward pass."""
+    """Skip the map without interventions inside the block, for code that observes the model's forward pass."""
     token = _original_wanted.set(False)
     try:
         yield

@@ -1,4 +1,4 @@
-"""HTML pages of results that open offline, made of tables, figures, text and links.
+"""HTML pages of results, with tables, figures, text and links; the pages open offline.
 
 The tables are `rich` tables, as printed in a terminal. All text is escaped.
 """
@@ -38,7 +38,7 @@ DARK: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure that is drawn twice, for light and for dark pages."""
+    """A figure that is drawn once for light pages and once for dark pages."""
 
     draw: Callable[[], bytes]  # returns the figure as SVG in matplotlib's current colours
     says: str  # alternative text

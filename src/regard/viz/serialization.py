@@ -1,8 +1,8 @@
 """Serialization of attention maps to the data of the page, the widget and the explorer (`regard.viz.data`).
 
 Packed weights of a layer are whole numbers from 0 to 65535, where 65535 is the largest weight of the layer, in
-base64 of zlib. If a weight is NaN or infinite it is stored as 65535, and the largest finite weight as 65534. So
-the displayed weights differ from the computed ones by less than 0.000008 times the largest weight.
+base64 of zlib. If a weight is NaN or infinite it is stored as 65535, and the largest finite weight as 65534.
+The displayed weights therefore differ from the computed weights by less than 0.000008 times the largest weight.
 """
 
 import base64
@@ -55,9 +55,10 @@ def view_json(
 
 
 def first_data(attention: Map, layer: str | None = None) -> MapData:
-    """Return a map as a page shows it first: of many weights, one layer whole, and the others as thumbnails.
+    """Return a map as a page first shows it; a large map contains one whole layer, and thumbnails of the other
+    layers.
 
-    `layer`: the name of the layer in view; otherwise the one that the page opens with.
+    `layer`: name of the displayed layer; by default the layer that a page shows first.
     """
     count = sum(shown.weights.size for shown in attention.layers.values())
     whole = None
@@ -67,15 +68,15 @@ def first_data(attention: Map, layer: str | None = None) -> MapData:
 
 
 def _opening_layer(attention: Map) -> str:
-    """Return the name of the layer that the page opens with, as `currentLayer` in js/state.js."""
+    """Return the name of the layer that a page shows first, as `currentLayer` in js/state.js."""
     aligned = attention.aligned_head
     return next(iter(attention.layers)) if aligned is None else aligned.layer.name
 
 
 def map_data(attention: Map, *, packed: bool = False, whole: str | None = None) -> MapData:
-    """Return a map as plain values; `packed`: pack the weights as in a page, else keep the arrays.
+    """Return a map as plain values; `packed`: whether to pack the weights as in a page, instead of arrays.
 
-    `whole`: the only layer that is no thumbnail; None for all.
+    `whole`: the only layer that is not a thumbnail; None: all layers are whole.
     """
     level = STORED if whole is None else SERVED
     aligned, selected = attention.aligned_head, attention.selected_head
@@ -134,7 +135,7 @@ def layer_data(
 ) -> LayerData:
     """Return a layer as plain values; `packed` as in `map_data`, `level` as in `pack`.
 
-    A thumbnail has the measures of its heads.
+    A thumbnail contains the measures of its heads.
     """
     named = layer.head_names is not None or layer.head_numbers is not None
     side = thumbnail_side(layer) if thumbnail else 1
@@ -186,7 +187,7 @@ def image_url(pixels: np.ndarray) -> str:
 def pack(weights: np.ndarray, side: int = 1, level: int = STORED) -> PackedWeights:
     """Pack weights (H, Tq, Tk) from 0 to 1, or the maxima of their squares, as the module's docstring describes.
 
-    `level`: of the compression, from 1 (fast) to 9 (small).
+    `level`: compression level, from 1 (fast) to 9 (small).
 
     >>> pack(np.array([[[0.25, 0.75]]]))["largest"]
     0.75
@@ -196,7 +197,8 @@ def pack(weights: np.ndarray, side: int = 1, level: int = STORED) -> PackedWeigh
     complete = bool(usable.all())
     levels = LEVELS if complete else LEVELS - 1
     values = weights if complete else finite(weights)
-    # Of the whole layer, so that heads share one colour scale; never 0, which could not be divided by.
+    # The maximum of the whole layer, so that heads share one color scale; never 0, because weights are divided
+    # by it.
     largest = max(float(values.max(initial=0.0)), 1e-9)
     whole = np.rint(values / largest * levels).astype("<u2")
     if not complete:

@@ -1,6 +1,6 @@
-"""The interface of models that can be examined: runs of any kind, or a user's model with its tokenizer.
+"""The interface of models that can be examined: runs of any kind, and external models with a tokenizer.
 
-The explorer, head importance, head pruning, the other examinations and the pages use only this interface.
+The explorer, head importance, head pruning, all examinations and the pages use only this interface.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class Subject(Protocol[Input]):
 
     @property
     def measure(self) -> str:
-        """The display name of the value that `loss` returns; "loss" if right answers are known."""
+        """The display name of the value that `loss` returns; "loss" if correct answers are known."""
 
     @property
     def unanswered(self) -> Sequence[str]:
-        """A sentence for each examination that is not possible, for example without right answers."""
+        """A sentence for each examination that is not possible, for example without correct answers."""
 
     @property
     def layers(self) -> Sequence[Layer]:
@@ -101,7 +101,7 @@ class Subject(Protocol[Input]):
     def about(self) -> dict[str, Any]:
         """Return the facts a page displays: task, summary, kind, step, whether inputs can be drawn, snapshots.
 
-        Optional facts are the accepted inputs, and findings by layer and head.
+        Optional facts are the accepted inputs, and results by layer and head.
         """
 
     def called(self, classes: Sequence[int]) -> list[str]:
@@ -117,7 +117,9 @@ class Subject(Protocol[Input]):
         """Answer an input, or an input drawn with `seed`, and record the attention of each layer."""
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Return attention on one input at each snapshot of training; raises `InputError` without snapshots."""
+        """Return attention maps of one input at each snapshot of training; raises `InputError` without
+        snapshots.
+        """
 
     def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:
         """Record some layers of the model, or all, inside a block."""
@@ -144,19 +146,22 @@ class Subject(Protocol[Input]):
         """Prune all heads of a layer except `heads`."""
 
     def with_inputs(self, labels: Sequence[str]) -> Subject[Input]:
-        """Return the subject for examinations over some inputs: a copy whose inputs these are.
+        """Return a copy of the subject with some inputs, for examinations over these inputs.
 
-        A run, which has unseen inputs, returns itself. Raises `InputError` for an input the model cannot take.
+        A run returns itself, because it has unseen inputs. Raises `InputError` for an input that the model
+        rejects.
         """
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Input]:
-        """Return up to `samples` inputs not used in training; random inputs differ between purposes.
+        """Return up to `samples` inputs not used in training; random inputs differ for each `purpose`.
 
-        Raises `InputError` if there are no such inputs.
+        Raises `InputError` if the subject has no such inputs.
         """
 
     def look(self, input: Input) -> AttentionMap:
-        """Return the attention on an input; a model that generates its answer is forced to the right answer."""
+        """Return the attention map of an input; a model that generates its answer is forced to the correct
+        answer.
+        """
 
     def untrained(self, seed: int) -> Subject[Input]:
         """Return the same subject with initial parameters drawn with `seed`."""
@@ -168,10 +173,10 @@ class Subject(Protocol[Input]):
         """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs."""
 
     def trial(self, input: Input) -> ProbeInput | None:
-        """Return an input for probing; None if the model does not support it."""
+        """Return an input for probing; None if the model does not support probing."""
 
     def alignment_error(self, inputs: Sequence[Input]) -> dict[str, float]:
-        """Return the alignment error rate (0 to 1) of each layer; empty if no true alignment is known."""
+        """Return the alignment error rate (0 to 1) of each layer; empty if the true alignment is unknown."""
 
 
 def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[str, str]:
@@ -179,7 +184,8 @@ def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[st
     each layer.
 
     Layers match by name. If the models share no layer name, layers match by position within each kind that has
-    the same number of layers in both models. `layerBeside` in comparison.js does the same for pages.
+    the same number of layers in both models. `layerBeside` in comparison.js matches layers in the same way for
+    pages.
 
     >>> match_layers([Layer("first", "cross", 2)], [Layer("other", "cross", 4)])
     {'first': 'other'}
@@ -196,7 +202,7 @@ def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[st
 
 
 def layer_named(text: str, names: Sequence[str]) -> str:
-    """Return the layer with the number, the name or the full module name `text`; raises `InputError` if unknown.
+    """Return the layer whose number, name or full module name is `text`; raises `InputError` if unknown.
 
     >>> layer_named("1", ["encoder.0", "encoder.1"])
     'encoder.1'
@@ -210,13 +216,13 @@ def layer_named(text: str, names: Sequence[str]) -> str:
 
 
 def check_comparable(subject: Subject[Any], others: Sequence[Subject[Any]]) -> None:
-    """Raise `InputError` if no layer of one of `others` matches a layer of `subject`."""
+    """Raise `InputError` for a model in `others` without layers that match a layer of `subject`."""
     for other in others:
         if not match_layers(subject.layers, other.layers):
             raise InputError(
                 f"{other.name} has {_describe(other.layers)}, {subject.name} has {_describe(subject.layers)}: "
-                f"neither the names nor the numbers of layers of a kind match; choose a model with matching "
-                f"layers"
+                f"neither the names of layers nor their numbers of any kind match; choose a model with "
+                f"matching layers"
             )
 
 

@@ -1,4 +1,4 @@
-"""Display weights that were computed elsewhere, given as plain tensors.
+"""Display weights that were computed elsewhere, from plain tensors.
 
     regard.view_weights(outputs.attentions, tokens).view() regard.view_weights(encoder=..., decoder=...,
     cross=..., tokens=source, target_tokens=target).save("page.html")
@@ -31,12 +31,12 @@ def view_weights(
 ) -> AttentionMap:
     """Return a map of weights that were computed elsewhere, with `.view()` and `.save(path)`.
 
-    Give `attentions` and `tokens` of a model with one sequence, or `encoder`, `decoder` and `cross` of an
-    encoder-decoder with `tokens` of the source and `target_tokens`. `input` selects one input of a batch. The map
-    can merge word pieces if tokens mark them by `▁`, `Ġ` or `##`.
+    Pass `attentions` and `tokens` for a model with one sequence, or `encoder`, `decoder` and `cross` for an
+    encoder-decoder, with `tokens` of the source and `target_tokens`. `input` selects one input of a batch. The
+    map can merge word pieces if tokens mark them by `▁`, `Ġ` or `##`.
 
-    Raises `InputError` if shapes and tokens do not fit, for a negative weight, and for a row that neither sums to
-    1 within 0.01 nor is 0 throughout.
+    Raises `InputError` if shapes and tokens do not match, for a negative weight, and for a row that neither
+    sums to 1 (within 0.01) nor is all zeros.
 
     >>> print(view_weights([[[[1.0, 0.0], [0.5, 0.5]]]], ["a", "b"]).layers["layer.0"])
     <LayerMap: layer.0, 1 heads, 2 queries, 2 keys>
@@ -54,7 +54,7 @@ def view_weights(
             kind = kinds[part] if part or np.triu(layer_weights, 1).any() else "decoder"
             layers[name] = _layer(name, layer_weights, kind, queries, keys)
     if not layers:
-        raise InputError("no weights are given: give attentions, or encoder, decoder or cross")
+        raise InputError("no weights are given: pass attentions, or encoder, decoder or cross")
     return AttentionMap(
         task="", input="", prediction=None, truth=None, layers=layers, outputs=[], probabilities=[]
     )
@@ -126,7 +126,7 @@ def _layer(
     for side, labels, count in (("queries", queries, rows), ("keys", keys, columns)):
         if labels is not None and len(labels) != count:
             raise InputError(
-                f"{name} has {count} {side} but {len(labels)} tokens are given: give one token for each"
+                f"{name} has {count} {side} but {len(labels)} tokens are given: give one token for each of them"
             )
     return LayerMap(
         name=name,
@@ -139,7 +139,7 @@ def _layer(
 
 
 def _labels(tokens: Sequence[str]) -> list[str]:
-    """Return tokens with `▁` at the start of each word instead of `Ġ` or `##` inside of words."""
+    """Return tokens with `▁` at the start of each word, instead of tokens with `Ġ` or `##`."""
     labels = list(map(str, tokens))
     if any(label.startswith("##") for label in labels):
         return [label[2:] if label.startswith("##") else _mark_start(label) for label in labels]

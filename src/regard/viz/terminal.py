@@ -1,4 +1,4 @@
-"""Attention maps in a terminal: lists of weights as the primer prints them, and a heatmap of characters."""
+"""Attention maps in a terminal: lists of weights in the format of the primer, and a heatmap of characters."""
 
 import math
 import textwrap
@@ -15,7 +15,7 @@ from regard.viz.maps import CROSS, UNFINITE, AlignedHead, LayerMap, Map, best_al
 
 SHADES = " ░▒▓█"  # five steps from 0 to the largest weight, readable without colour
 COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
-"""The same steps in viridis, whose order is preserved in grey and for colour-blind readers."""
+"""The same steps in viridis, whose order is preserved in gray and for color-blind readers."""
 NOT_FINITE = "!!"
 # All lengths are in characters or lines.
 CELL = 3  # width of one weight
@@ -25,7 +25,9 @@ WIDTH = 80  # of the lists of weights
 
 
 def describe(attention: Map) -> str:
-    """Return input, prediction, truth and the weights of each output step and head, as the primer prints them."""
+    """Return the input, prediction, truth and the weights of each output step and head, in the format of the
+    primer.
+    """
     lines = [
         f"Input:      {attention.input!r}",
         f"Prediction: {attention.prediction!r}",
@@ -82,8 +84,8 @@ def decimals(values: "np.ndarray | list[float]") -> str:
 def heatmap(attention: Map) -> RenderableType:
     """Draw a heatmap of characters: a row for each output step and head, a column for each key.
 
-    The heatmap is as wide as the terminal. For text answers, and for more rows than fit on a screen, it shows
-    only the head that aligns best, and names ways to show the others.
+    The heatmap is as wide as the terminal. For text answers, and for more rows than fit on a screen, only the
+    best-aligned head is shown, with a hint how to show the other heads.
     """
     lines = intervention_lines(attention)
     return Group(*map(Text, lines), _heatmap(attention)) if lines else _heatmap(attention)
@@ -129,7 +131,7 @@ def _patch_grid(best: AlignedHead) -> RenderableType:
 
 
 class _Heatmap:
-    """Layers as tables that fit the terminal; columns that do not fit continue in further tables below."""
+    """Layers as tables that fit the terminal; columns that do not fit are in further tables below."""
 
     def __init__(self, layers: list[LayerMap], head: int | None = None) -> None:
         self.layers = layers

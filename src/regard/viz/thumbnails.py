@@ -1,7 +1,8 @@
 """Thumbnails of layers: the maximum of each square of weights, and measures of heads.
 
-A page that is served shows the layer in view whole, and the others as thumbnails until they are chosen. Measures
-cannot be computed from maxima, so they are sent too; `js/measures.js` computes the same from whole layers.
+A served page contains the whole displayed layer, and thumbnails of the other layers until the reader selects
+them. Measures cannot be computed from maxima, so measures are sent, too; `js/measures.js` computes the same
+measures from whole layers.
 """
 
 import math
@@ -32,10 +33,11 @@ def pool(weights: np.ndarray, side: int) -> np.ndarray:
 
 
 def head_measures(layer: LayerMap) -> dict[str, list[float]]:
-    """Return what the navigator shows of each head: entropy, distance, and weight on relevant inputs if known.
+    """Return the measures of each head for the navigator: entropy, distance, and weight on relevant inputs if
+    known.
 
-    Entropy: the mean over rows, from 0 (one key) to 1 (uniform). Distance: of query and key, the mean in tokens;
-    none for encoder-decoder attention.
+    Entropy: the mean over rows, from 0 (one key) to 1 (uniform). Distance: the mean distance of query and key,
+    in tokens; omitted for encoder-decoder attention.
     """
     weights = layer.weights if np.isfinite(layer.weights).all() else finite(layer.weights)
     heads, rows, columns = weights.shape
@@ -63,6 +65,6 @@ def _entropy(weights: np.ndarray) -> np.ndarray:
 
 
 def _is_causal(weights: np.ndarray) -> bool:
-    """Return whether the first step sees itself alone, and the second one these two."""
+    """Return whether the first step attends only to itself, and the second step only to the first two steps."""
     _, rows, columns = weights.shape
     return bool(rows == columns > 1 and not weights[:, 0, 1:].any() and not weights[:, 1, 2:].any())

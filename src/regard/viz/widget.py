@@ -1,4 +1,4 @@
-"""Attention maps as a notebook widget: in Jupyter, VS Code, Colab and marimo (the extra `notebook`).
+"""Attention maps as a widget in Jupyter, VS Code, Colab and marimo notebooks (the extra `notebook`).
 
 Front ends without widgets show a figure. Weights are rounded as in a page, and the exact weights of a selected
 row are requested from the kernel. The widget of a run also explains each weight while its kernel runs.
@@ -68,5 +68,5 @@ def view(maps: Sequence[Map], *, explain: Explain | None = None, **options: Any)
     `InputError` for maps without attention.
     """
     if not maps or not any(attention.layers for attention in maps):
-        raise InputError("there is no attention to show: train with attention, or record a model that has some")
+        raise InputError("there is no attention to show: train with attention, or record a model with attention")
     return AttentionWidget(maps, explain=explain, **options)

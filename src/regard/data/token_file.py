@@ -1,0 +1,155 @@
+"""A text file as one long sequence of tokens, memory-mapped from a file.
+
+Lines are encoded one by one, and each end of a line is the token `EOS`, so that the text can be restored. The
+result is kept in a folder whose name identifies text and vocabulary:
+
+    tokens-TEXT-VOCABULARY/tokens.bin    little-endian integers of 2 or 4 bytes
+    tokens-TEXT-VOCABULARY/index.json    their number and checksum
+"""
+
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+
+from regard.data.corpus import token_type
+from regard.data.parallel import check_files, decompress, file_digest, read_errors
+from regard.data.prepare import REMEDY, short_digest
+from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
+from regard.data.vocabulary import BLANK, EOS, UNKNOWN, LearnedVocabulary, TokenizerKind
+from regard.errors import InputError
+from regard.io import new_folder, remove_stale_lock, wait_for_lock, write_json
+from regard.io.reading import damaged_file, is_file, read_json
+from regard.progress import print_status, reading_bar
+
+LINES = 10_000
+"""Lines that are encoded at once."""
+
+
+class _Index(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of index.json."""
+
+    tokens: int
+    unknown: int
+    """Number of tokens that are not in the vocabulary."""
+    checksum: int
+    """CRC-32 of tokens.bin."""
+
+
+def check_text_file(path: Path) -> None:
+    """Raise `InputError` if a text file is missing, unreadable, empty, or not UTF-8 text."""
+    if not file_digest(path).lines:
+        raise InputError(f"text {str(path)!r} is empty: give a file with text")
+    check_files([path], way_out="")
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file, plain or .gz, with their line feeds. Raises `InputError` if it cannot be
+    read."""
+    with read_errors([path]), ExitStack() as stack:
+        file: BinaryIO = decompress(path, stack.enter_context(path.open("rb")), stack)
+        for number, line in enumerate(file, 1):
+            try:
+                yield line.decode()
+            except UnicodeDecodeError:
+                raise InputError(
+                    f"text {str(path)!r} is not UTF-8 at line {number}: correct the line, or convert the file"
+                ) from None
+
+
+def learn_vocabulary(path: Path, kind: TokenizerKind, size: int) -> SubwordVocabulary:
+    """Learn the vocabulary of a text: all characters, or at most `size` symbols as in `train_subwords`."""
+    if kind != "characters":
+        return train_subwords(_Lines(path), kind=kind, size=size)
+    characters = set[str]().union(*_Lines(path))
+    symbols = sorted(characters - {" "} | {BLANK})
+    return vocabulary_from_symbols(symbols, words=False)
+
+
+class _Lines:
+    """The lines of a file without line feeds, which can be read more than once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[str]:
+        return (line.removesuffix("\n") for line in read_lines(self.path))
+
+
+def encode_lines(lines: list[str], vocabulary: LearnedVocabulary) -> list[int]:
+    """Return the tokens of lines, with `EOS` for each line feed.
+
+    >>> encode_lines(["ab\\n", "b"], vocabulary_from_symbols(["a", "b"], words=False))
+    [4, 5, 2, 5]
+    """
+    encoded = vocabulary.encode_all([line.removesuffix("\n") for line in lines])
+    return [
+        token
+        for line, tokens in zip(lines, encoded, strict=True)
+        for token in (*tokens, *[EOS] * line.endswith("\n"))
+    ]
+
+
+def decode_tokens(tokens: list[int], vocabulary: SubwordVocabulary) -> str:
+    """Return the text of tokens, with a line feed for each `EOS`.
+
+    Subwords begin each line with a blank, which is left out.
+
+    >>> decode_tokens([4, 5, 2, 5], vocabulary_from_symbols(["a", "b"], words=False))
+    'ab\\nb'
+    """
+    pieces = ("\n" if token == EOS else vocabulary.symbols[token] for token in tokens)
+    text = "".join(pieces).replace(BLANK, " ")
+    return text.removeprefix(" ").replace("\n ", "\n") if vocabulary.splits_at_blanks else text
+
+
+def encode_file(path: Path, vocabulary: LearnedVocabulary) -> Iterator[np.ndarray]:
+    """Yield the tokens of a file in blocks. Raises `InputError` if the file cannot be read."""
+    lines, dtype = read_lines(path), token_type((len(vocabulary), len(vocabulary)))
+    while block := list(islice(lines, LINES)):
+        yield np.array(encode_lines(block, vocabulary), dtype)
+
+
+def prepare_tokens(path: Path, vocabulary: LearnedVocabulary, root: Path, *, progress: bool = True) -> np.ndarray:
+    """Return the tokens of a file as a memory-mapped array, written or found under `root`.
+
+    If another process is writing it, this process waits for the result. Raises `InputError` if the text cannot be
+    read, or the array is damaged.
+    """
+    folder = root / f"tokens-{file_digest(path).sha256[:16]}-{short_digest(vocabulary.to_json())}"
+    if is_file(folder / "index.json"):
+        remove_stale_lock(folder)
+    else:
+        with wait_for_lock(folder, lambda message: print_status(message, show=progress)):
+            if not is_file(folder / "index.json"):  # another process may have written it during the wait
+                _write_tokens(path, vocabulary, folder, progress=progress)
+    index = read_json(folder / "index.json", _Index, REMEDY)
+    tokens = np.memmap(folder / "tokens.bin", token_type((len(vocabulary), len(vocabulary))), mode="r")
+    if len(tokens) != index.tokens or zlib.crc32(tokens.data) != index.checksum:
+        raise damaged_file(folder, "its tokens have changed since they were written", REMEDY)
+    if index.unknown:
+        share = f"{index.unknown:,} of {index.tokens:,} tokens ({index.unknown / index.tokens:.2%})"
+        print_status(f"Unknown tokens: {share}, characters that do not fit in the vocabulary", show=progress)
+    return tokens
+
+
+def _write_tokens(path: Path, vocabulary: LearnedVocabulary, folder: Path, *, progress: bool) -> None:
+    total = unknown = checksum = 0
+    size = path.stat().st_size
+    with (
+        new_folder(folder) as building,
+        (building / "tokens.bin").open("xb") as file,
+        reading_bar("encode the text", size, show=progress) as on_bytes,
+    ):
+        for tokens in encode_file(path, vocabulary):
+            file.write(tokens.data)
+            total, unknown = total + len(tokens), unknown + int((tokens == UNKNOWN).sum())
+            checksum = zlib.crc32(tokens.data, checksum)
+            on_bytes(min(total, size))  # an estimate: a token has one byte or more
+        index = _Index(tokens=total, unknown=unknown, checksum=checksum)
+        write_json(building / "index.json", msgspec.to_builtins(index))

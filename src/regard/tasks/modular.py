@@ -1,0 +1,118 @@
+"""Addition modulo p, of which a training sees only some pairs (Power et al. 2022, "Grokking"; Nanda et al. 2023,
+"Progress measures for grokking via mechanistic interpretability").
+
+Held-out pairs become right long after the training pairs, and only with weight decay.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError, check_range
+from regard.streams import make_generator
+from regard.tasks.batch import IGNORE, BatchContext, BatchSettings, TokenBatch
+from regard.tasks.tokens import TokenBatches, TokenTask, mark_positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModularTaskConfig:
+    """Size of the task."""
+
+    modulus: int = 59
+    """The modulus p: numbers are 0 to p - 1 (2 to 1000)."""
+    train_share: float = 0.3
+    """Share of the p * p pairs that a training draws (above 0, below 1). The other pairs are held out, the same
+    ones for every seed."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if a value is out of range."""
+        check_range("modulus", self.modulus, 2, 1000)
+        pairs = self.modulus**2
+        if not 1 <= round(self.train_share * pairs) < pairs:
+            raise InputError(
+                f"train_share {self.train_share} of {pairs} pairs is out of range: leave at least one pair for "
+                f"training and one held out"
+            )
+
+
+class Modular(TokenTask):
+    """Two numbers and "=", as in "5 57 =", which has the answer 3 for the modulus 59.
+
+    The answer depends on both numbers. (a, b) and (b, a) are different pairs, as in both papers.
+    """
+
+    name = "modular"
+    summary = "add two numbers modulo p; some pairs are held out"
+    config_class = ModularTaskConfig
+    defaults = {"batchsize": 1044, "steps": 5000, "lr": 0.001}
+
+    def __init__(self, config: ModularTaskConfig | None = None) -> None:
+        super().__init__(config)
+        self.vocabulary = [*map(str, range(self.config.modulus)), "="]
+
+    @property
+    def lengths(self) -> range:
+        """Always 3."""
+        return range(3, 4)
+
+    @cached_property
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """The training pairs and the held-out pairs, each (pairs, 2) int64.
+
+        The order of their SHA-256 decides, so that the split depends on neither the seed nor the library.
+        """
+        modulus = self.config.modulus
+        pairs = sorted(
+            ((first, second) for first in range(modulus) for second in range(modulus)),
+            key=lambda pair: hashlib.sha256(f"{modulus}/{pair}".encode()).digest(),
+        )
+        both = torch.tensor(pairs)
+        return both.tensor_split([round(self.config.train_share * len(both))])  # type: ignore[return-value]
+
+    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
+        """Draw pairs with replacement, from the training pairs or from those held out."""
+        pairs = self.pairs[unseen]
+        return self._inputs(pairs[torch.randint(len(pairs), (len(lengths),), generator=generator)])
+
+    def _inputs(self, pairs: Tensor) -> Tensor:
+        return torch.nn.functional.pad(pairs, (0, 1), value=self.config.modulus)
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the sum of both numbers at the "=" after them."""
+        modulus = self.config.modulus
+        sums = (inputs.roll(1, 1) + inputs.roll(2, 1)) % modulus
+        return torch.where(self._ends_sum(inputs), sums, IGNORE)
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        """The sum depends on both numbers."""
+        current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
+        return mark_positions([current - 1, current - 2], self._ends_sum(inputs))
+
+    def _ends_sum(self, inputs: Tensor) -> Tensor:
+        """Return (B, T) bool, True at the third token if the tokens are two numbers and "="."""
+        modulus, ends = self.config.modulus, torch.zeros_like(inputs, dtype=torch.bool)
+        if inputs.shape[1] == 3:
+            ends[:, 2] = (inputs[:, 2] == modulus) & (inputs[:, :2] < modulus).all(1)
+        return ends
+
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> TokenBatches:
+        """Return batches of training pairs without replacement: all of them if `batchsize` allows it."""
+        del beginning
+        return _PairBatches(self, settings)
+
+
+class _PairBatches(TokenBatches):
+    """Batches of different training pairs, in random order unless each batch has all pairs."""
+
+    task: Modular
+
+    def draw(self, step: int) -> TokenBatch:
+        pairs, size = self.task.pairs[0], self.settings.batchsize
+        if size < len(pairs):
+            generator = make_generator(self.settings.seed, f"tokens/{step}")
+            pairs = pairs[torch.randperm(len(pairs), generator=generator)[:size]]
+        inputs = self.task._inputs(pairs)
+        return TokenBatch(inputs, self.task.answer(inputs), None)

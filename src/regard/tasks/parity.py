@@ -1,0 +1,67 @@
+"""Parity: is the number of ones odd? Training lengths are short; longer samples test generalisation to lengths.
+
+Deletang et al. 2023, "Neural Networks and the Chomsky Hierarchy", train on up to 40 bits and test on 41 to 500.
+Hahn 2020 proves a limit of attention on this task.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.errors import check_range
+from regard.tasks.batch import IGNORE
+from regard.tasks.tokens import TokenTask
+
+END = 2
+"""Token of "=", after the bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParityTaskConfig:
+    """Size of the task."""
+
+    max_len: int = 40
+    """Largest number of bits in training; lengths are uniform from 1 to this."""
+    test_len: int = 100
+    """Largest number of bits in a test, with --sample-len (bits and the final "=")."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if a value is out of range."""
+        check_range("max_len", self.max_len, 1, 10_000)
+        check_range("test_len", self.test_len, self.max_len, 10_000)
+
+
+class Parity(TokenTask):
+    """Bits and "=": "01101=" has the answer 1, because three is odd. The answer depends on all bits."""
+
+    name = "parity"
+    summary = "is the number of ones odd? also on longer sequences"
+    config_class = ParityTaskConfig
+    varied = True
+    vocabulary = "01="
+
+    @property
+    def lengths(self) -> range:
+        """From one bit to `max_len` bits, and the "="."""
+        return range(2, self.config.max_len + 2)
+
+    @property
+    def longest(self) -> int:
+        """`test_len` bits and the "="."""
+        return int(self.config.test_len + 1)
+
+    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
+        """Draw bits, each with probability 1/2."""
+        del unseen  # tests draw from the same distribution, or choose a longer length
+        inputs = torch.randint(2, (len(lengths), int(lengths.max())), generator=generator)
+        return inputs.scatter_(1, lengths[:, None] - 1, END)
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the parity of the bits before each "="."""
+        return torch.where(inputs == END, (inputs == 1).cumsum(1) % 2, IGNORE)
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        """The answer depends on every bit before it."""
+        before = torch.ones_like(inputs[0], dtype=torch.bool).expand(inputs.shape[1], -1).tril()
+        return (inputs == END)[:, :, None] & (inputs != END)[:, None, :] & before

@@ -1,0 +1,198 @@
+"""Text: predict the next character or subword of a file. The last part of the file is held out for validation."""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import torch
+from torch import Tensor
+
+from regard.data.vocabulary import EOS, UNKNOWN
+from regard.errors import InputError, check_choices, check_range, check_share, shorten
+from regard.progress import print_status
+from regard.tasks.batch import IGNORE, BatchContext, BatchSettings
+from regard.tasks.tokens import TokenBatches, TokenTask
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from regard.data.parallel import TextDigest
+    from regard.data.subwords import SubwordVocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextTaskConfig:
+    """The text and its tokens."""
+
+    text: str | None = None
+    """Path of a text file in UTF-8, plain or .gz. Required."""
+    tokenizer: Literal["characters", "bpe", "unigram"] = "characters"
+    """Tokens: characters, or subwords learned from the text (bpe, unigram), which normalize it to NFC."""
+    vocab_size: int = 4000
+    """Largest number of subwords, with four special symbols. The vocabulary of characters has all of them."""
+    max_len: int = 64
+    """Number of tokens in a sequence (the context length)."""
+    valid_share: float = 0.1
+    """Share of the tokens at the end of the text that is held out for validation (0 to below 1)."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if a value is out of range."""
+        check_choices(self)
+        check_range("vocab_size", self.vocab_size, 5, 10**6)
+        check_range("max_len", self.max_len, 1, 100_000)
+        check_share("valid_share", self.valid_share, below=True)
+
+    @property
+    def path(self) -> Path:
+        """Path of the text; raises `InputError` if no text is given."""
+        if self.text is None:
+            raise InputError("text needs a file: give --text FILE")
+        return Path(self.text)
+
+
+class Text(TokenTask):
+    """Sequences from random places of a text; every next token is an output.
+
+    The answer to a sequence is the text itself. On which tokens it depends is not known.
+    """
+
+    name = "text"
+    summary = "predict the next character or subword of a text file"
+    config_class = TextTaskConfig
+    draws = False
+    texts = ("text",)
+    file_names = ("text",)
+    knows_relevance = False
+    defaults = {"steps": 2000}
+
+    config: TextTaskConfig
+
+    def __init__(self, config: TextTaskConfig, tokenizer: "SubwordVocabulary") -> None:
+        self.config, self.tokenizer = config, tokenizer
+        self.vocabulary = tokenizer.symbols
+        self._encoded: np.ndarray | None = None
+
+    @classmethod
+    def prepare(cls, config: TextTaskConfig, folder: Path, *, progress: bool = True) -> Self:
+        """Learn the vocabulary from the text."""
+        from regard.data.token_file import check_text_file, learn_vocabulary
+
+        del folder, progress
+        check_text_file(config.path)
+        return cls(config, learn_vocabulary(config.path, config.tokenizer, config.vocab_size))
+
+    @classmethod
+    def digests(cls, config: TextTaskConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
+        """Return the digest of the text."""
+        from regard.data.parallel import file_digest
+
+        del progress
+        return {"text": [file_digest(config.path)]}
+
+    @classmethod
+    def restore(cls, config: TextTaskConfig, files: Mapping[str, str]) -> Self:
+        """Create the task with the vocabulary of a run; raises `InputError` if it is damaged."""
+        from regard.data.subwords import SubwordVocabulary
+
+        return cls(config, SubwordVocabulary.from_json(files["text"]))
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The vocabulary as JSON."""
+        return {"text": self.tokenizer.to_json()}
+
+    @property
+    def lengths(self) -> range:
+        """From one token to `max_len`."""
+        return range(1, self.config.max_len + 1)
+
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> TokenBatches:
+        """Write the tokens to a file in the folder of prepared text, and return batches of a training."""
+        from regard.data.token_file import prepare_tokens
+
+        path, show = self.config.path, beginning.progress
+        self._encoded = prepare_tokens(path, self.tokenizer, beginning.folder, progress=show)
+        valid = len(self.tokens(unseen=True)) if self.config.valid_share else 0
+        train = len(self.tokens(unseen=False))
+        print_status(f"Training on {train:,} tokens, {valid:,} held out for validation", show=show)
+        return TokenBatches(self, settings)
+
+    def tokens(self, *, unseen: bool) -> "np.ndarray":
+        """Return the tokens (N,) of the training part, or with `unseen` of the validation part.
+
+        Without `batches` before, the text is read and encoded in memory. Raises `InputError` if the text cannot
+        be read, or the part is not longer than a sequence.
+        """
+        if self._encoded is None:
+            import numpy as np
+
+            from regard.data.token_file import check_text_file, encode_file
+
+            check_text_file(self.config.path)
+            self._encoded = np.concatenate(list(encode_file(self.config.path, self.tokenizer)))
+        train = round((1 - self.config.valid_share) * len(self._encoded))
+        part = self._encoded[train:] if unseen else self._encoded[:train]
+        if len(part) <= self.config.max_len:
+            name = "validation" if unseen else "training"
+            raise InputError(
+                f"the {name} part of {self.config.text!r} has {len(part):,} tokens, a sequence has max_len "
+                f"{self.config.max_len} and one more: give a longer text, a smaller max_len, or another "
+                f"valid_share"
+            )
+        return part
+
+    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
+        """Draw sequences from random places."""
+        return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
+
+    def draw_with_targets(
+        self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Draw sequences from random places, with the next token of each token."""
+        import numpy as np
+
+        part, length = self.tokens(unseen=unseen), int(lengths.max())
+        begins = torch.randint(len(part) - length, (len(lengths),), generator=generator).tolist()
+        windows = np.stack([part[begin : begin + length + 1] for begin in begins]).astype(np.int64)
+        tokens = torch.from_numpy(windows)
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the next token of each token; none for the last."""
+        return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        """Raise `InputError`: on which tokens a text depends is not known."""
+        raise InputError("the relevant tokens of a text are not known: choose another task, such as induction")
+
+    @property
+    def accepts(self) -> str:
+        """Numbers of tokens of an input."""
+        return f"text of 1 to {self.longest} tokens"
+
+    def parse(self, text: str) -> Tensor:
+        """Read text as inputs (1, T).
+
+        Raises `InputError` for empty and too long text, and for characters that are not in the vocabulary.
+        """
+        from regard.data.token_file import encode_lines
+
+        tokens = encode_lines(list(io.StringIO(text, newline="\n")), self.tokenizer)
+        if not 1 <= len(tokens) <= self.longest:
+            raise InputError(f"input {shorten(text)} has {len(tokens)} tokens: {self.name} takes {self.accepts}")
+        if UNKNOWN in tokens:
+            unknown = ", ".join(map(repr, self.tokenizer.unknown(text.replace("\n", " "))))
+            raise InputError(f"input {shorten(text)} has tokens that the text of the training has not: {unknown}")
+        return torch.tensor([tokens])
+
+    def render(self, tokens: Tensor) -> str:
+        """Return tokens (T,) as text."""
+        from regard.data.token_file import decode_tokens
+
+        return decode_tokens(tokens.tolist(), self.tokenizer)
+
+    def labels(self, inputs: Tensor) -> list[str]:
+        """Return a name of each input of one sequence (T,); a line feed is `\\n`."""
+        return ["\\n" if token == EOS else self.vocabulary[token] for token in inputs.tolist()]
