@@ -148,6 +148,7 @@ def _seen(run: AnyRun) -> list[int]:
     """Return the fewest and the most steps of inputs in training, without signals."""
     if isinstance(run, AnswerRun):
         return [1 if run.config.training.vary_len else run.max_len, run.max_len]
+    assert isinstance(run, PairRun)
     return [1, run.longest_seen]
 
 
