@@ -88,7 +88,7 @@ def test_lost_metrics_are_reported_on_resume(root: Path, command: Command, name:
     status, out, err = command("train", "counting", "--resume", "--savepath", root)
     assert status == 0 and "Trained counting for " in out
     [line] = [line for line in err.splitlines() if line.startswith("regard: ")]
-    assert f"metrics.jsonl' has lost its lines of {message}: the training continues" in line
+    assert f"metrics.jsonl' lacks the lines of {message}: training continues" in line
     run = regard.load(root / "counting")
     assert isinstance(run, regard.AnswerRun) and run.playback().steps
     assert command("test", "counting", "--samples", "5", "--savepath", root)[0] == 0

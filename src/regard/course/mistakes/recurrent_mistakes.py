@@ -18,7 +18,7 @@ LUONG_PATH = "Luong et al. 2015, section 3.1: 'h_t → a_t → c_t → h̃_t'"
 @mistake(
     Solution.tanh,
     f"{ALIGNMENT}; {LUONG_5}",
-    "Take the tanh of the sum, or of the projected mixture; without it everything is linear.",
+    "Take the tanh of the sum, or of the projected mixture; without the tanh everything is linear.",
 )
 def no_tanh(self: Solution, states: Array) -> Array:
     """The tanh is missing."""
