@@ -43,7 +43,8 @@ class PromptDecoder:
         state."""
         if isinstance(state, Tensor):
             return self.model.start(state)
-        return self.model.step(tokens - FIRST, state)
+        # A beam that is wider than the vocabulary has prefixes of reserved symbols, with probability 0.
+        return self.model.step((tokens - FIRST).clamp_min(0), state)
 
     def logits(self, states: Tensor) -> Tensor:
         """Return logits (..., 4 + V) of states (..., D)."""

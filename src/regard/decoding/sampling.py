@@ -11,8 +11,8 @@ from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 
 COLDEST, HOTTEST = 1e-3, 1e3
-"""Allowed temperatures. Below this range only the likeliest token is drawn, above it all tokens are equally
-likely."""
+"""Allowed temperatures. Below this range only the most likely token is sampled, and above it all tokens are
+equally likely."""
 
 
 def sample(
@@ -29,7 +29,7 @@ def sample(
     """Return one hypothesis for each source, sampled from the model; other arguments as in `greedy_search`.
 
     `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
-    `temperature`: divisor of the logits; below 1 likely tokens become likelier. `top_k`, `top_p`: as in
+    `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `top_k`, `top_p`: see
     `truncate`. `log_probability` is computed without temperature and truncation. Raises `InputError` for a value
     out of range.
     """
