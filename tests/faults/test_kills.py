@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands are tried i
 
 
 def scene_of(name: str) -> Any:
-    """Use one scene, and only kills."""
+    """Restrict the campaign to a single scene, and to kills."""
     one = [each for each in scenes() if each.name == name]
     return mock.patch.multiple(kills, scenes=lambda: one, WAYS=("die",))
 

@@ -10,7 +10,7 @@ head that attends to fixed positions in every input has an equal fraction on ano
   compared with the correlation with another sample's values.
 - Importance: the loss increase when the head is disabled (see `importance`).
 
-A figure that was not measured is None, and the sentences omit it.
+A quantity that was not measured is None, and the sentences omit this quantity.
 """
 
 import dataclasses
@@ -179,6 +179,7 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
         samples=len(inputs),
         alignment_error=subject.alignment_error(inputs),
         unanswered=subject.unanswered,
+        causal=any(trial.causal for trial in trials),
     )
     return dataclasses.replace(examination, roles=_find_roles(subject, samples, seed))
 
@@ -203,6 +204,7 @@ def make_examination(
     samples: int | None = None,
     alignment_error: dict[str, float] | None = None,
     unanswered: Sequence[str] = (),
+    causal: bool = False,
 ) -> Examination:
     """Compute all figures from probes.
 
@@ -214,9 +216,7 @@ def make_examination(
     others = [*range(1, len(probes)), 0]
     # All measurements use the same draw, so that the intervals of all heads come from the same resamples.
     draw = resample_counts(max(len(probes), 1), seed)
-    even = (
-        None if relevance is None else np.array([_share(np.full(r.shape, 1 / r.shape[1]), r) for r in relevance])
-    )
+    even = None if relevance is None else np.array([_share(_even_weights(r.shape, causal), r) for r in relevance])
     heads = []
     if not probes:
         heads = [
@@ -251,6 +251,13 @@ def make_examination(
         alignment_error=alignment_error or {},
         unanswered=list(unanswered),
     )
+
+
+def _even_weights(shape: Sequence[int], causal: bool) -> np.ndarray:
+    """Return uniform attention (Tq, Tk) to all keys, or, if `causal`, to those up to the query's position."""
+    visible = np.tri(shape[0], shape[1]) if causal else np.ones(shape)
+    weights: np.ndarray = visible / visible.sum(1, keepdims=True)
+    return weights
 
 
 def _measure_relevance(

@@ -1,7 +1,8 @@
-"""Adam (Kingma and Ba 2015, algorithm 1) over named parameters.
+"""Adam (Kingma and Ba 2015, algorithm 1) over named parameters, with decoupled weight decay (AdamW, Loshchilov
+and Hutter 2019, algorithm 2).
 
-`torch.optim.Adam` and `fast.adam` do the arithmetic. This class gives each parameter a factor on the learning
-rate, and keeps the moments by the parameter's name, as a checkpoint stores them.
+`torch.optim.AdamW` or `fast.adam` computes the updates. This class multiplies the learning rate by a factor for
+each parameter, and stores the moments by parameter name, as in a checkpoint.
 """
 
 from collections import defaultdict
@@ -15,13 +16,14 @@ from regard.fast.adam import fused_adam_step
 from regard.training.settings import Recipe
 
 EPSILON = 1e-8
-"""Number added to the root of the second moment; the paper's value."""
+"""Number added to the square root of the second moment, as in the paper."""
 
 
 class Adam:
-    """Adam with a learning rate for each step, times a factor for each parameter.
+    """Adam with a learning rate for each training step, multiplied by a factor for each parameter.
 
-    `lr_factors`: factor by parameter name. `moments`: `step`, `mean` and `square`, each by parameter name.
+    `lr_factors`: factors by parameter name. `weight_decay`: decoupled decay of matrices and embeddings.
+    `moments`: `step`, `mean` and `square`, each by parameter name.
     """
 
     def __init__(
@@ -30,15 +32,20 @@ class Adam:
         *,
         betas: tuple[float, float],
         lr_factors: Mapping[str, float],
+        weight_decay: float = 0.0,
     ) -> None:
         self.parameters = dict(parameters)
         self.betas = betas
         self.lr_factors = dict(lr_factors)
-        self._groups: dict[float, list[str]] = defaultdict(list)
+        # Biases and the parameters of normalizations do not decay.
+        self.decays = {
+            name: weight_decay if parameter.dim() > 1 else 0.0 for name, parameter in self.parameters.items()
+        }
+        self._groups: dict[tuple[float, float], list[str]] = defaultdict(list)
         for name in self.parameters:
-            self._groups[self.lr_factors[name]].append(name)
-        # The step counts are views of one tensor, so that one operation increments all counts. On a GPU, Adam's
-        # kernel reads the step counts from GPU memory.
+            self._groups[self.lr_factors[name], self.decays[name]].append(name)
+        # The step counts are views of one tensor, so that one operation increments all counts. On a GPU, the
+        # step counts must be in GPU memory.
         device = next((parameter.device for parameter in self.parameters.values()), None)
         self._counts = torch.zeros(len(self.parameters), device=device)
         self.moments = {
@@ -56,7 +63,8 @@ class Adam:
             parameter.grad = None
 
     def step(self, lr: float) -> None:
-        """Update every parameter that has a gradient, with the rate `lr` times its factor."""
+        """Update every parameter that has a gradient, with the rate `lr` multiplied by the parameter's
+        factor."""
         names = [name for name, parameter in self.parameters.items() if parameter.grad is not None]
         if fast.enabled():
             self._fused_step(lr, set(names))
@@ -64,8 +72,15 @@ class Adam:
             self._reference_step(lr, names)
 
     def _reference_step(self, lr: float, names: list[str]) -> None:
-        groups = [{"params": [self.parameters[name]], "lr": lr * self.lr_factors[name]} for name in names]
-        optimizer = torch.optim.Adam(groups, betas=self.betas, eps=EPSILON, foreach=False)
+        groups = [
+            {
+                "params": [self.parameters[name]],
+                "lr": lr * self.lr_factors[name],
+                "weight_decay": self.decays[name],
+            }
+            for name in names
+        ]
+        optimizer = torch.optim.AdamW(groups, betas=self.betas, eps=EPSILON, foreach=False)
         for name in names:
             moments = self.moments[name]
             optimizer.state[self.parameters[name]] = {
@@ -81,7 +96,7 @@ class Adam:
         else:
             for name in with_grad:
                 self.moments[name]["step"] += 1
-        for factor, group in self._groups.items():
+        for (factor, decay), group in self._groups.items():
             names = [name for name in group if name in with_grad]
             parameters = [self.parameters[name] for name in names]
             if names:
@@ -92,6 +107,7 @@ class Adam:
                     lr=lr * factor,
                     betas=self.betas,
                     epsilon=EPSILON,
+                    weight_decay=decay,
                 )
 
 
@@ -101,7 +117,8 @@ def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> Adam:
-    """Return Adam over the trainable parameters of a model, with the recipe's factor on the output layer's rate.
+    """Return Adam for the trainable parameters of a model, with the recipe's factor for the rate of the output
+    layer.
 
     >>> from regard.training.settings import seed_recipe
     >>> make_optimizer(nn.Linear(2, 1), seed_recipe()).lr_factors
@@ -109,4 +126,4 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Adam:
     """
     parameters = trained_parameters(model)
     factors = {name: recipe.output_lr if name.startswith("output.") else 1.0 for name in parameters}
-    return Adam(parameters, betas=recipe.betas, lr_factors=factors)
+    return Adam(parameters, betas=recipe.betas, lr_factors=factors, weight_decay=recipe.weight_decay)

@@ -1,8 +1,8 @@
 """Training options as frozen dataclasses: steps, learning rate, batches, loss; and the recipes of the optimizer.
 
-The command line is generated from these classes: the docstring under a field is its `--help`. The base class
-holds fixed values for options that only some trainings have. These values have no annotation and are therefore
-not fields; with them, the training loop can read every option from any class.
+The command line is generated from these classes: the docstring after a field is its `--help`. The base class
+contains constant values for options of only some subclasses. These constants have no annotation and are
+therefore not fields. With these constants, the training loop can read every option from any class.
 """
 
 import math
@@ -15,7 +15,7 @@ from regard.models import ModelConfig
 
 Precision = Literal["auto", "bfloat16", "float32"]
 FLOAT32: Precision = "float32"
-Decay = Literal["one_cycle", "inverse_sqrt"]
+Decay = Literal["one_cycle", "inverse_sqrt", "constant"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,23 +32,27 @@ class Recipe:
     encoder_lr: float
     """Peak learning rate with encoder layers."""
     output_lr: float
-    """Factor on the learning rate of the output layer."""
+    """Factor for the learning rate of the output layer."""
     betas: tuple[float, float]
-    """Adam's decay rates of the gradient's mean and of its square."""
+    """Decay rates of Adam for the first and second moments of the gradient."""
     warmup: float | None
-    """Share of the steps in which the rate rises; None for a constant rate."""
+    """Fraction of the training steps in which the rate increases; None for a constant rate."""
     clip: float | None
     """Largest norm of the gradient over all parameters; None for no limit."""
     decay: Decay = "one_cycle"
-    """Shape of the decay after the warm-up: a cosine to zero at the last step (one_cycle), or the inverse square
-    root of the step (Vaswani et al. 2017, section 5.3)."""
+    """Shape of the decay after the warm-up: a cosine to `last` (one_cycle), the inverse square root of the step
+    (Vaswani et al. 2017, section 5.3), or none (constant)."""
+    last: float = 0.0
+    """Share of the peak rate that the cosine reaches after the last step."""
+    weight_decay: float = 0.0
+    """Decay of matrices and embeddings, times the learning rate (Loshchilov and Hutter 2019)."""
 
     def default_lr(self, model: ModelConfig) -> float:
         """Return the peak learning rate of a model."""
         return self.encoder_lr if model.enc_layers else self.lr
 
     def schedule(self, step: int, steps: int) -> float:
-        """Return the factor on the peak rate at `step` (from 0) of `steps`."""
+        """Return the factor for the peak rate at `step` (counted from 0) of `steps` training steps."""
         if self.warmup is None:
             return 1.0
         rise = self.warmup * steps
@@ -56,21 +60,25 @@ class Recipe:
             return (step + 1) / rise
         if self.decay == "inverse_sqrt":
             return math.sqrt(max(rise, 1.0) / (step + 1))
-        return (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
+        if self.decay == "constant":
+            return 1.0
+        cosine = (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
+        return self.last + (1 - self.last) * cosine
 
 
 def regard_recipe() -> Recipe:
-    """Return the recipe that learns the primer's tasks reliably within the primer's number of steps.
+    """Return the recipe that reliably learns the primer's tasks in the primer's number of training steps.
 
-    docs/explanation/results.md compares it with the primer's over 10 seeds, and measures each of its parts.
+    docs/explanation/results.md compares both recipes over 10 seeds, and measures the effect of each part.
     """
-    # The output layer learns 8 times faster because its weights must grow most. Without this factor, or with
-    # Adam's usual betas, exact match on Difference falls below 99 % on some seeds (docs/explanation/results.md).
+    # The learning rate of the output layer is 8 times as high, because its weights must grow most. Without this
+    # factor, or with the usual betas of Adam, exact match on Difference is below 99 % for some seeds
+    # (docs/explanation/results.md).
     return Recipe(lr=0.05, encoder_lr=0.005, output_lr=8.0, betas=(0.95, 0.98), warmup=0.2, clip=None)
 
 
 def seed_recipe() -> Recipe:
-    """Return the primer's recipe: Adam with PyTorch's defaults at a constant rate."""
+    """Return the primer's recipe: Adam with PyTorch's defaults and a constant rate."""
     return Recipe(lr=0.01, encoder_lr=0.001, output_lr=1.0, betas=(0.9, 0.999), warmup=None, clip=None)
 
 
@@ -116,8 +124,8 @@ class TrainingConfig:
     """Training steps, one batch each."""
     lr: float | None = None
     """Learning rate: the peak of the schedule, or the constant rate. None: recipe regard 0.05, with encoder
-    layers 0.005; recipe seed 0.01, with encoder layers 0.001; recurrent models 0.005; Transformers and custom
-    models 0.002."""
+    layers 0.005; recipe seed 0.01, with encoder layers 0.001; recurrent models 0.005; language models 0.001;
+    Transformers and custom models 0.002."""
     seed: int = 0
     """Random seed of the initial parameters and of the samples (0 or more)."""
     snapshots: int = 0
@@ -144,7 +152,8 @@ class TrainingConfig:
         return recurrent_recipe()
 
     def schedule_at(self, step: int) -> float:
-        """Return the learning rate at `step` (from 0). `RunConfig.resolved` sets `lr` before training."""
+        """Return the learning rate at `step` (counted from 0). `RunConfig.resolved` sets `lr` before
+        training."""
         assert self.lr is not None
         return self.lr * self.optimization.schedule(step, self.steps)
 
@@ -157,8 +166,8 @@ class TrainingConfig:
             return list(range(self.steps + 1))
         kept, between = [0], self.snapshots - 1
         for number in range(1, between):
-            # A geometric sequence of whole numbers: each is at least one more than the previous number, and
-            # leaves space for the following ones.
+            # A geometric sequence of integers: each number is greater than the previous number, and small
+            # enough for the remaining numbers to be distinct.
             left, last = between - number, kept[-1]
             step = round(last * (self.steps / last) ** (1 / (left + 1))) if last else 1
             kept.append(min(max(step, last + 1), self.steps - left))
@@ -260,8 +269,8 @@ class TranslationTraining(TrainingConfig):
     accumulate: int = 1
     """Batches whose gradients are summed for one step."""
     schedule: Decay = "one_cycle"
-    """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), or the inverse
-    square root of the step (inverse_sqrt)."""
+    """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), the inverse
+    square root of the step (inverse_sqrt), or none (constant)."""
     warmup: float = 0.1
     """Share of the steps in which the learning rate rises (0 to below 1)."""
     label_smoothing: float = 0.1
