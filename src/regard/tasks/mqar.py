@@ -46,7 +46,7 @@ class Mqar(TokenTask):
     name = "mqar"
     summary = "key-value pairs, then keys again: what are their values?"
     config_class = MqarTaskConfig
-    defaults = {"steps": 3000}
+    defaults = {"steps": 3000, "lr": 0.003}
 
     def __init__(self, config: MqarTaskConfig | None = None) -> None:
         super().__init__(config)
