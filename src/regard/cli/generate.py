@@ -3,6 +3,7 @@
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from regard.cli.parsing import first_word, parse, take_text, wants_help
 from regard.cli.run_flags import RunFlags
@@ -10,7 +11,6 @@ from regard.cli.terminal import answer_output
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
 from regard.io.reading import read_bytes
-from regard.runs import LanguageRun
 
 PROG = "regard generate"
 DESCRIPTION = (
@@ -55,8 +55,8 @@ def run(argv: list[str]) -> None:
     flags = parse(GenerateFlags(), argv, prog=f"{PROG} {name} [PROMPT]", description=DESCRIPTION)
     if (text is None) == (flags.input is None):
         raise InputError("give a prompt, or a file of prompts with --input: `regard generate induction CADBFED`")
-    loaded = flags.storage.load(name)
-    if not isinstance(loaded, LanguageRun):
+    loaded: Any = flags.storage.load(name)
+    if loaded.task.answers != "tokens":
         raise InputError(f"run {name!r} is not a language model: try `regard test {name}`")
     keep_memory()
     prompts = [text] if text is not None else _read_lines(flags)

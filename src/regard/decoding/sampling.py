@@ -29,9 +29,9 @@ def sample(
     """Return one hypothesis for each source, sampled from the model; other arguments as in `greedy_search`.
 
     `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
-    `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `top_k`, `top_p`: see
-    `truncate`. `log_probability` is computed without temperature and truncation. Raises `InputError` for a value
-    out of range.
+    `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `top_k`, `top_p`:
+    see `truncate`. `log_probability` is computed without temperature and truncation. Raises `InputError` for a
+    value out of range.
     """
     if not COLDEST <= temperature <= HOTTEST:
         raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")

@@ -30,7 +30,7 @@ from regard.interpret.findings import HeadFindings
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import Probe, probe
-from regard.interpret.relevance import attention_mass
+from regard.interpret.relevance import attention_mass, even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
 from regard.io import write_file, write_json
 from regard.result import Result
@@ -216,7 +216,7 @@ def make_examination(
     others = [*range(1, len(probes)), 0]
     # All measurements use the same draw, so that the intervals of all heads come from the same resamples.
     draw = resample_counts(max(len(probes), 1), seed)
-    even = None if relevance is None else np.array([_share(_even_weights(r.shape, causal), r) for r in relevance])
+    even = None if relevance is None else np.array([_share(even_weights(r.shape, causal), r) for r in relevance])
     heads = []
     if not probes:
         heads = [
@@ -251,13 +251,6 @@ def make_examination(
         alignment_error=alignment_error or {},
         unanswered=list(unanswered),
     )
-
-
-def _even_weights(shape: Sequence[int], causal: bool) -> np.ndarray:
-    """Return uniform attention (Tq, Tk) to all keys, or, if `causal`, to those up to the query's position."""
-    visible = np.tri(shape[0], shape[1]) if causal else np.ones(shape)
-    weights: np.ndarray = visible / visible.sum(1, keepdims=True)
-    return weights
 
 
 def _measure_relevance(
