@@ -72,7 +72,7 @@ def test_heads_that_are_off_show_both_probabilities(page: Any, writing: str) -> 
 
 def test_parts_of_heads_open_a_head_and_the_lens_is_a_table(page: Any, writing: str) -> None:
     open_page(page, writing)
-    page.click("[data-name='Parts of heads']")
+    page.click("[data-name='Logit by head']")
     page.wait_for_selector(".parts button")
     assert page.locator(".parts button").count() == 8
     page.locator(".parts button").nth(6).click()
@@ -105,10 +105,10 @@ def test_unknown_values_disable_the_switch(
 ) -> None:
     with served(regard.look(model_of("deberta"), tokenizer, inputs=[TEXT])) as place:
         page.goto(place)
-        page.wait_for_selector("figure canvas")
-        page.click("#values")
-        page.wait_for_selector("#values:disabled")
-        assert "its values are not recorded" in page.inner_text("#message")
+        page.wait_for_selector("#values[aria-disabled=true][title*='are not recorded']")
+        page.click("#values", force=True)
+        expect(page.locator("#message")).to_contain_text("its values are not recorded")
+        assert page.get_attribute("#values", "aria-pressed") == "false"
 
 
 def test_a_mask_is_filled_and_a_text_without_one_uses_the_chosen_row(

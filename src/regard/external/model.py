@@ -239,7 +239,7 @@ class ExternalModel:
             pixels = images.colours(prepared.arguments["pixel_values"])
         return AttentionMap(
             task=self.name,
-            input=prepared.input.text,
+            input=self._label(prepared.input),
             prediction=answer.prediction,
             truth=answer.truth,
             layers=map_layers(self.model, self.adapter, prepared, self.tokenizer, self.modules),
@@ -247,6 +247,13 @@ class ExternalModel:
             probabilities=list(answer.probabilities),
             pixels=pixels,
         )
+
+    def _label(self, model_input: ModelInput) -> str:
+        """Return the label under which `attend` finds this input again."""
+        for number, known in enumerate(self.inputs):
+            if known is model_input:
+                return input_name(self.inputs, number)
+        return model_input.text
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Raise `InputError`, because an external model has no snapshots of its training."""

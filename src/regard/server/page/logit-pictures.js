@@ -57,8 +57,8 @@ export function lensTable(lens, colours) {
   const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": "Logit lens" });
   box.append(table);
   const said =
-    `Each cell: the likeliest token if the state after a layer goes through ${lens.head.join(" and ")} at once, ` +
-    "coloured by its probability. Final norm and unembedding are the model's own, trained for the last layer only.";
+    `Each cell shows the likeliest token if ${lens.head.join(" and ")} are applied to the state after that layer. ` +
+    "Its color shows the probability. Both modules were trained for the last layer only.";
   return [node("h2", {}, "Logit lens"), node("p", { class: "quiet" }, said), box];
 }
 
@@ -115,7 +115,7 @@ export function attributionGrid(parts, tokens, view, choose) {
     select("Logit of", list, at, (index) => choose(tokens[index].id)),
     grid,
     secondaryText(
-      `${said.join(", ")}: logit ${signed(parts.logit)}. Colours: ± ${most.toFixed(2)}. Direct paths only; the scale of each norm is frozen.`,
+      `${said.join(", ")}: logit ${signed(parts.logit)}. Green heads raise the logit, brown ones lower it, by at most ${most.toFixed(2)}. Only direct paths count; the scale of each norm is frozen.`,
     ),
   ];
 }

@@ -87,7 +87,8 @@ const STYLE = `
 .regard-view .chart { overflow-x: auto; }
 .regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.1rem var(--gap2); font-size: var(--small); }
 .regard-view .tokens > div { position: relative; max-height: 4.4em; overflow: auto; scrollbar-width: thin; }
-.regard-view.fits .tokens.long > div { max-height: 2.2em; }
+.regard-view.fits .tokens.long > div { max-height: 26px; line-height: 26px; scroll-snap-type: y mandatory; }
+.regard-view.fits .tokens.long .token { line-height: 22px; vertical-align: top; scroll-snap-align: start; scroll-margin: 1px; }
 .regard-view .token { display: inline-block; padding: 0 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
   min-width: 24px; min-height: 24px; text-align: center; white-space: pre; unicode-bidi: isolate; print-color-adjust: exact; forced-color-adjust: none; }
 .regard-view .tokens > div:nth-of-type(1) .token, .regard-view .answer .token { forced-color-adjust: auto; }
