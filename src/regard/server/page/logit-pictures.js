@@ -1,6 +1,6 @@
 // The logit lens as a table, and direct logit attribution as a grid of layers and heads.
 
-import { cssColour, luminance } from "./js/colours.js";
+import { cssColour, inkOn } from "./js/colours.js";
 import { node, oneTabStop, secondaryText, select } from "./js/dom.js";
 import { percent, tokenLabel } from "./js/labels.js";
 import { shortNames } from "./js/layer-names.js";
@@ -136,5 +136,5 @@ function signed(value) {
  */
 function paintLogits(element, colour) {
   element.style.background = cssColour(colour);
-  element.style.color = luminance(colour) > 0.45 ? "#000" : "#fff";
+  element.style.color = inkOn(colour);
 }
