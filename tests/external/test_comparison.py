@@ -100,7 +100,7 @@ def test_single_model_is_not_compared(
         status, _, error = command("compare", *words)
         assert (status, said in error, error.count("\n")) == (2, True, 1), error
     assert "name two folders of models" in command("compare", "gpt2")[2]
-    assert "no flag varies" in command("compare", "recall")[2]
+    assert "no flag to vary" in command("compare", "recall")[2]
 
 
 def test_comparison_shows_maps_and_roles_of_both_models(

@@ -1,4 +1,4 @@
-"""Decoding: from a source to the target that a model finds most likely, one token at a time."""
+"""Decoding: find the most likely target of a source, one token at a time."""
 
 from typing import TYPE_CHECKING
 

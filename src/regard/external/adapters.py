@@ -111,7 +111,7 @@ class Adapter(ABC):
         return prepared.arguments
 
     def logits(self, output: Any) -> Tensor | None:
-        """Return the logits (N, Tq, C) in a model's output; None if there are none."""
+        """Return the logits (N, Tq, C) in a model's output; None if the output contains no logits."""
         logits: Tensor | None = getattr(output, "logits", None)
         return logits
 

@@ -10,7 +10,7 @@ head that attends to fixed positions in every input has an equal fraction on ano
   compared with the correlation with another sample's values.
 - Importance: the loss increase when the head is disabled (see `importance`).
 
-A figure that was not measured is None, and the sentences omit it.
+A quantity that was not measured is None, and the sentences omit this quantity.
 """
 
 import dataclasses

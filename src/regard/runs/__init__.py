@@ -1,4 +1,4 @@
-"""Runs: train a model, load it, and use it: test, attend, translate, align, prune.
+"""Runs: train a model, load it, and test, attend, translate, align or prune with it.
 
     run = regard.train("signal2", heads=8)
     run.test()

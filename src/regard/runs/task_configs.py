@@ -35,23 +35,23 @@ Config = TypeVar("Config")
 
 
 class FlatConfig(Generic[RunType]):
-    """Base class of the configs, which hold all options of a run in one flat class. `RunType` is the class of the
-    run that `regard.train` returns."""
+    """Base class of the configs. A config has all options of a run in one flat class. `RunType` is the class of
+    the run that `regard.train` returns."""
 
     on: ClassVar[str]
     """Name of the task."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for a value of the wrong type or out of range."""
+        """Raise `InputError` for a value of an incorrect type or out of range."""
         self.run_config()
 
     def run_config(self) -> RunConfig:
-        """Return the config with its parts for task, model and training."""
+        """Return the config with separate parts for task, model and training."""
         return make_config(self.on, vars(self))
 
 
 def _defaults_of(task: str) -> Callable[[type[Config]], type[Config]]:
-    """Return a decorator that gives the fields of a class the defaults of a task."""
+    """Return a decorator that sets the defaults of a class's fields to the defaults of a task."""
 
     def decorate(config_class: type[Config]) -> type[Config]:
         defaults = make_config(task).flags()

@@ -1,15 +1,14 @@
-"""Configuration of a run: one frozen dataclass of task, model and training options; and the registry of models.
+"""Configuration of a run (a frozen dataclass of task, model and training options), and the registry of models.
 
 >>> config = make_config("signal2", {"heads": 8})
 >>> config.model.heads, config.training.steps
 (8, 2000)
 
-A config is made from flags (`make_config`, `changed_config`) or from a stored run (`stored_config`). All of these
-check every value against the type of its field, and refuse names that no field has.
+A config is created from flags (`make_config`, `changed_config`) or from a stored run (`stored_config`). These
+functions check the type of every value and raise an error for unknown names.
 
-To add a model to the package, add its file in `regard.models`, its training options in `settings` if it needs its
-own, and an entry in `MODELS`. A custom model derives from `AnswerModel` or `Seq2Seq`, and is trained with the
-options of its base class.
+To add a model, add its file in `regard.models`, an entry in `MODELS`, and, if necessary, a class of training
+options in `settings`. Custom models are trained with the options of their base class, such as `AnswerModel`.
 """
 
 import dataclasses
@@ -46,10 +45,10 @@ ModelPart = TypeVar("ModelPart", covariant=True, bound=ModelConfig, default=Mode
 TrainingPart = TypeVar("TrainingPart", covariant=True, bound=TrainingConfig, default=TrainingConfig)
 Part = TypeVar("Part", bound="DataclassInstance")
 PARTS = ("task", "model", "training")
-"""The dataclasses of a `RunConfig`. No two of these dataclasses share a field name, so that each field is one
+"""The dataclasses of a `RunConfig`. Field names are unique among these dataclasses, so that each field is one
 flag."""
 LONGEST_SHOWN = 60
-"""Number of characters of a refused value that an error message shows."""
+"""Largest number of characters of an invalid value in an error message."""
 MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
     "query": ("numbers", "QueryModel", "QueryModelConfig", QueryTraining),
     "pooling": ("numbers", "PoolingModel", "PoolingConfig", PoolingTraining),
@@ -59,24 +58,24 @@ MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
 """By name of a model: the form of its answers, the names of its class and of its config class in `regard.models`,
 and its training options.
 
-The registry has the names of classes instead of the classes, because importing every model slows down each
-command. The first model that fits a task is its default, unless the task names another."""
+The registry contains names of classes instead of classes, because importing every model would slow down each
+command. The default model of a task is the first compatible model, unless the task sets a default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Classes that belong to the name of a model."""
+    """Classes for the name of a model."""
 
     name: str
     model: type[TaskModel]
     """Class of the model, a subclass of `AnswerModel` or `Seq2Seq`."""
     config: type[ModelConfig]
-    """Dataclass of its options."""
+    """Dataclass of the options of the model."""
     settings: type[TrainingConfig]
-    """Dataclass of the model's training options on a synthetic task."""
+    """Dataclass of the training options of the model on a synthetic task."""
 
     def part_classes(self, task: type[AnyTask]) -> "dict[str, type[DataclassInstance]]":
-        """Return the dataclasses of the options on a task: task, model, training."""
+        """Return the dataclasses of options for a task: task, model, training."""
         training = self.settings if task.draws else TranslationTraining
         return {"task": task.config_class, "model": self.config, "training": training}
 
@@ -86,9 +85,9 @@ class ModelSpec:
 
 
 def find_model(name: str) -> ModelSpec:
-    """Return the classes of a model name, or of the custom model `module:Class`.
+    """Return the classes for the name of a model, or for the custom model `module:Class`.
 
-    Raises `InputError` for an unknown name, and for a class that cannot be imported or has the wrong base class.
+    Raises `InputError` for an unknown name, or a class that cannot be imported or has an invalid base class.
 
     >>> find_model("query").model.__name__
     'QueryModel'
@@ -117,25 +116,25 @@ def find_model(name: str) -> ModelSpec:
 
 
 def models_for(task: type[AnyTask]) -> list[str]:
-    """Return the names of the built-in models that fit a task."""
+    """Return the names of the built-in models that are compatible with a task."""
     return [name for name, (answers, *_) in MODELS.items() if answers == task.answers]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The earlier run from which a run starts."""
+    """Earlier run whose parameters initialize a run."""
 
     run: str
-    """Absolute path of its folder."""
+    """Absolute path of the folder of the earlier run."""
     step: int
-    """Training steps of the earlier run's model at the start."""
+    """Number of training steps of the earlier run at the start."""
     weights: str
-    """SHA-256 of the earlier run's model.safetensors at the start."""
+    """SHA-256 digest of model.safetensors of the earlier run at the start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
-    """Everything that determines a run. Every run stores its config."""
+    """All options that determine a run. Every run stores its config."""
 
     on: str
     """Name of the task, or absolute path of the Python file that defines it."""
@@ -146,24 +145,24 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     model: ModelPart
     """Options of the model."""
     training: TrainingPart
-    """Options of the training."""
+    """Options of training."""
     tokenizer: str | None = None
     """Digest of the vocabularies that were learned from text; None without such vocabularies."""
     bleu_tokenizer: str | None = None
-    """sacrebleu's tokenizer for BLEU in validation and tests; None without validation."""
+    """sacrebleu tokenizer for BLEU in validation and tests; None without validation."""
     kept_heads: dict[str, list[int]] = field(default_factory=dict)
-    """By layer: the heads that remain after pruning, in ascending order."""
+    """Heads that remain after pruning, in ascending order, by layer."""
     origin: Origin | None = None
-    """The run that provided the first parameters and the vocabularies; None for a run drawn from its seed."""
+    """Earlier run that provides the initial parameters and the vocabularies; None for random initialization."""
     text: dict[str, list[TextDigest]] = field(default_factory=dict)
-    """By flag: digests of the text files at the start of the training. Empty for older runs and for tasks without
+    """Digests of the text files at the start of training, by flag. Empty for older runs and for tasks without
     text."""
     initial: str | None = None
-    """SHA-256 of the parameters before the first step; None for older runs."""
+    """SHA-256 digest of the parameters before the first step; None for older runs."""
 
     @property
     def name(self) -> str:
-        """Name of the task and of the run's folder."""
+        """Name of the task, and of the folder of the run."""
         return self.task_class.name
 
     @property
@@ -181,7 +180,7 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
         return {"task": self.task, "model": self.model, "training": self.training}
 
     def flags(self) -> dict[str, object]:
-        """Return all flags by name, `model` (the model's name) among them."""
+        """Return all flags by name, including `model` (the name of the model)."""
         values = {
             option.name: getattr(part, option.name)
             for part in self.parts().values()
@@ -191,7 +190,7 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def custom_parts(self) -> list[str]:
-        """A description of each part of the run that is custom code."""
+        """Descriptions of the parts of the run that are custom code."""
         parts = {"score": self.model.score, "positions": self.model.positions, "layer": self.model.layer}
         return [
             *([f"task file {self.on!r}"] if self.on not in TASKS else []),
@@ -200,7 +199,7 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
         ]
 
     def resolved(self) -> Self:
-        """Return the config with the recipe's learning rate, unless a rate was given."""
+        """Return the config with the learning rate of the recipe as default."""
         if self.training.lr is not None:
             return self
         lr = self.training.optimization.default_lr(self.model)
@@ -208,10 +207,11 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
 
 
 def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConfig:
-    """Return the config of a task: its defaults, changed by `flags` (field name to value).
+    """Return the config of a task: its defaults, overridden by `flags` (field name to value).
 
-    The flag `model` names the model, and `preset` the size of a Transformer for translation. Raises `InputError`
-    for an unknown flag, a value of the wrong type or out of range, and a model that does not fit the task.
+    The flag `model` is the name of the model, and `preset` is the size of a Transformer for translation. Raises
+    `InputError` for an unknown flag, a value with an incorrect type or out of range, or a model that is
+    incompatible with the task.
 
     >>> make_config("counting", {"model": "pooling", "steps": 100}).kind
     'pooling'
@@ -227,7 +227,7 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
 
 
 def changed_config(config: RunConfig, flags: Mapping[str, object]) -> RunConfig:
-    """Return a config with some flags changed. Raises `InputError` as `make_config` does.
+    """Return a copy of a config with changed flags. Raises the same errors as `make_config`.
 
     >>> changed_config(make_config("counting"), {"steps": 10}).training.steps
     10
@@ -244,7 +244,7 @@ def changed_flags(config: RunConfig, base: RunConfig) -> dict[str, object]:
 
 
 def _fitting_model(task: type[AnyTask], name: object) -> ModelSpec:
-    """Return the classes of a model for a task; None selects the task's default, or the first that fits."""
+    """Return the classes of a model for a task. None selects the default model of the task."""
     names = models_for(task)
     if name is None:
         name = task.defaults.get("model", names[0])
@@ -260,7 +260,7 @@ def _preset_values(task: type[AnyTask], spec: ModelSpec, preset: object) -> dict
     """Return the options of a preset by name; empty for models and tasks without presets."""
     if preset is None and not spec.has_presets(task):
         return {}
-    from regard.training.presets import PRESETS  # imports the Transformer
+    from regard.training.presets import PRESETS  # importing this module imports the Transformer
 
     name = "tiny" if preset is None else preset
     if not spec.has_presets(task) or not isinstance(name, str) or name not in PRESETS:
@@ -275,7 +275,7 @@ def _preset_values(task: type[AnyTask], spec: ModelSpec, preset: object) -> dict
 def _check_names(
     flags: Mapping[str, object], classes: "Mapping[str, type[DataclassInstance]]", *extra: str
 ) -> None:
-    """Raise `InputError` for a flag that no dataclass has as a field."""
+    """Raise `InputError` for a flag that is not a field of any dataclass."""
     known = [*extra, *(option.name for part in classes.values() for option in dataclasses.fields(part))]
     for name in flags:
         if name not in known:
@@ -283,14 +283,14 @@ def _check_names(
 
 
 def _make_parts(classes: "Mapping[str, type[DataclassInstance]]", values: Mapping[str, object]) -> dict[str, Any]:
-    """Return an instance of each dataclass; values without a field are left out."""
-    # All types are checked before any range, so that ranges are compared with values of the right type.
+    """Return an instance of each dataclass. Values without a field are ignored."""
+    # Check all types before ranges, so that ranges are only compared with values of the correct type.
     converted = {part: convert_values(part_class, values) for part, part_class in classes.items()}
     return {part: part_class(**converted[part]) for part, part_class in classes.items()}
 
 
 def _checked(config: RunConfig) -> RunConfig:
-    """Return a config; raises `InputError` for options of model and training that exclude each other."""
+    """Return a config. Raises `InputError` for incompatible options of model and training."""
     training = config.training
     if training.r_drop and not config.model.dropout:
         raise InputError("r_drop compares two passes with different dropout: give --dropout too")
@@ -300,10 +300,10 @@ def _checked(config: RunConfig) -> RunConfig:
 
 
 def convert_values(part_class: "type[DataclassInstance]", values: Mapping[str, object]) -> dict[str, Any]:
-    """Return the values of a dataclass's fields, in the types of the fields.
+    """Return the values for the fields of a dataclass, converted to the types of the fields.
 
-    A float field also accepts an int, a path field a text, and a tuple field a single value. Raises `InputError`
-    for any other type.
+    A float field also accepts an int, a path field a str, and a tuple field a single value. Raises `InputError`
+    for other types.
     """
     hints = get_type_hints(part_class)
     names = [option.name for option in dataclasses.fields(part_class)]
@@ -311,7 +311,7 @@ def convert_values(part_class: "type[DataclassInstance]", values: Mapping[str, o
 
 
 def convert_value(name: str, value: object, hint: Any) -> Any:
-    """Return a value in the type of its field; `name` is for errors."""
+    """Return a value converted to the type of its field. `name`: name of the field in errors."""
     single = get_origin(hint) is tuple and not isinstance(value, list | tuple)
     try:
         return msgspec.convert(_plain_paths([value] if single else value), hint)
@@ -332,7 +332,7 @@ def _plain_paths(value: object) -> object:
 
 
 def _describe(hint: Any) -> str:
-    """Describe the values of a type for an error message."""
+    """Return a description of the values of a type for an error message."""
     if get_origin(hint) is tuple:
         return "one or several " + ("texts" if str in get_args(hint) else "numbers")
     if get_origin(hint) is Literal:
