@@ -37,6 +37,7 @@ from regard.external.model_input import (
     as_inputs,
     find_input,
     input_name,
+    label_input,
 )
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
@@ -239,7 +240,7 @@ class ExternalModel:
             pixels = images.colours(prepared.arguments["pixel_values"])
         return AttentionMap(
             task=self.name,
-            input=self._label(prepared.input),
+            input=label_input(self.inputs, prepared.input),
             prediction=answer.prediction,
             truth=answer.truth,
             layers=map_layers(self.model, self.adapter, prepared, self.tokenizer, self.modules),
@@ -247,13 +248,6 @@ class ExternalModel:
             probabilities=list(answer.probabilities),
             pixels=pixels,
         )
-
-    def _label(self, model_input: ModelInput) -> str:
-        """Return the label under which `attend` finds this input again."""
-        for number, known in enumerate(self.inputs):
-            if known is model_input:
-                return input_name(self.inputs, number)
-        return model_input.text
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Raise `InputError`, because an external model has no snapshots of its training."""
@@ -340,8 +334,7 @@ class ExternalModel:
         return prune_model(subject, heads, Path(output), samples=IMPORTANCE_INPUTS, overwrite=overwrite)
 
     def compare_with(self, other: ExternalModel, texts: Iterable[Any]) -> ModelComparison:
-        """Compare two models over the same inputs; raises `InputError` if their losses measure different
-        things."""
+        """Compare two models over the same inputs; raises `InputError` if their losses are not comparable."""
         if not isinstance(other, ExternalModel):
             raise InputError(f"{shorten(str(other))} is not a model to compare with: pass a result of look()")
         subject = self.over(texts)

@@ -6,7 +6,7 @@ import { unpack } from "./js/packing.js";
 
 /** @typedef {{ norms: Record<string, number[][]>, left_out: Record<string, string> }} ValueNorms norms by layer, head and key */
 
-export const SAID =
+const SAID =
   "Weights are multiplied by the norms of their values, and rows are divided by their sums (Kobayashi et al. 2020).";
 
 /**

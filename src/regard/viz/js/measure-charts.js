@@ -27,7 +27,7 @@ const MOST_LABEL = 170; // pixels
  * @param {Scene} scene
  * @returns {Bar[]}
  */
-export function rankedHeads(scene) {
+function rankedHeads(scene) {
   const { map } = scene;
   const measured = chosenMeasure(scene);
   const names = shortNames(map.layers);
