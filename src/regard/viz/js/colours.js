@@ -145,16 +145,25 @@ export function inkOn(colour) {
   return luminance(linear) * 255 > 0.179 ? "#000" : "#fff";
 }
 
+/** @type {Map<string, boolean>} reading a canvas costs 2 ms, and each picture asks three times */
+const lightInks = new Map();
+
 /**
  * Whether the page is dark: text is light, in any notebook theme and any notation of colours.
  *
  * @param {Element} element
  */
 export function isDark(element) {
-  const context = canvasContext(node("canvas", { width: 1, height: 1 }));
-  context.fillStyle = getComputedStyle(element)?.color ?? ""; // some browsers compute no style in a hidden frame
-  context.fillRect(0, 0, 1, 1);
-  return luminance([...context.getImageData(0, 0, 1, 1).data]) > 0.5;
+  const ink = getComputedStyle(element)?.color ?? ""; // some browsers compute no style in a hidden frame
+  let light = lightInks.get(ink);
+  if (light === undefined) {
+    const context = canvasContext(node("canvas", { width: 1, height: 1 }));
+    context.fillStyle = ink;
+    context.fillRect(0, 0, 1, 1);
+    light = luminance([...context.getImageData(0, 0, 1, 1).data]) > 0.5;
+    lightInks.set(ink, light);
+  }
+  return light;
 }
 
 /**

@@ -165,11 +165,14 @@ function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
   const measured = chosenMeasure(scene);
   /** @type {(ReturnType<typeof measured.of>)[]} */
   const values = [];
+  const kinds = new Set(scene.map.layers.map((layer) => layer.kind));
+  const scales = new Map([...kinds].map((kind) => [kind, posterScale(scene, kind)]));
   /** @param {number} index */
   const fill = (index) => {
     const { layer, head } = flat[index];
     const matrix = scene.shown(layer);
-    const { canvas } = thumbPixels({ matrix, head, scale: posterScale(scene, layer.kind) }, colours, side);
+    const scale = scales.get(layer.kind) ?? scene.scale;
+    const { canvas } = thumbPixels({ matrix, head, scale }, colours, side);
     buttons[index].children[0].replaceChildren(canvas);
     values[index] = measured.of(layer, head);
     const text = values[index]?.text;
