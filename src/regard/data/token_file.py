@@ -28,7 +28,7 @@ from regard.io.reading import damaged_file, is_file, read_json
 from regard.progress import print_status, reading_bar
 
 LINES = 10_000
-"""Lines that are encoded at once."""
+"""Number of lines that are encoded together."""
 
 
 class _Index(msgspec.Struct, forbid_unknown_fields=True):
@@ -134,7 +134,7 @@ def prepare_tokens(path: Path, vocabulary: LearnedVocabulary, root: Path, *, pro
         raise damaged_file(folder, "its tokens have changed since they were written", REMEDY)
     if index.unknown:
         share = f"{index.unknown:,} of {index.tokens:,} tokens ({index.unknown / index.tokens:.2%})"
-        print_status(f"Unknown tokens: {share}, characters that do not fit in the vocabulary", show=progress)
+        print_status(f"Unknown tokens: {share}; their characters do not fit in the vocabulary", show=progress)
     return tokens
 
 

@@ -29,7 +29,8 @@ COLDEST, HOTTEST = 1e-3, 1e3
 """Allowed temperatures. Below this range only the most likely token is sampled, and above it all tokens are
 equally likely."""
 LARGEST_PENALTY = 10
-"""With a larger exponent only the length matters, and the powers overflow."""
+"""Largest exponent of the length penalty. With larger exponents, only the length matters, and powers
+overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ def sample(
     is computed without the temperature. Raises `InputError` for a temperature out of range.
     """
     if not COLDEST <= temperature <= HOTTEST:
-        raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
+        raise InputError(f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST}")
 
     # One random number for each source and step, generated on the CPU so that it is the same on every device.
     steps = max(source_limits(max_len, len(source))) + 1
@@ -167,7 +168,7 @@ def check_beam(width: int, n_best: int, alpha: float) -> None:
     check_range("beam", width, 1, 10_000)
     check_range("n_best", n_best, 1, width)
     if not 0 <= alpha <= LARGEST_PENALTY:
-        raise InputError(f"length_penalty {alpha} is out of range: 0 to {LARGEST_PENALTY}")
+        raise InputError(f"length_penalty {alpha} is out of range: choose from 0 to {LARGEST_PENALTY}")
 
 
 class Step(NamedTuple):
@@ -329,7 +330,8 @@ def check_finite(values: Tensor) -> None:
     """
     if not bool((values < torch.inf).all()):
         raise InputError(
-            "the model's probabilities are not finite: train it again with a lower --lr, or restore the weights"
+            "the probabilities of the model are not finite: train the model again with a lower --lr, or "
+            "restore the weights"
         )
 
 

@@ -242,5 +242,5 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
             generator = make_generator(seed, "sample")
             return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
         if sample_len is not None or signal is not None:
-            raise InputError("input is given: leave out sample_len and signal, which are for random inputs")
+            raise InputError("input is given: leave out sample_len and signal, which apply only to random inputs")
         return self.task.parse(input)

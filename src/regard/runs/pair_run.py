@@ -105,7 +105,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         if input is None:
             input = self.draw(sample_len=sample_len, seed=seed)
         elif sample_len is not None:
-            raise InputError("input is given: leave out sample_len, which is for random inputs")
+            raise InputError("input is given: leave out sample_len, which applies only to random inputs")
         return super().attend(input, answer=answer, beam=beam, length_penalty=length_penalty)
 
     @property

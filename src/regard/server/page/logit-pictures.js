@@ -58,7 +58,7 @@ export function lensTable(lens, colours) {
   box.append(table);
   const said =
     `Each cell: the likeliest token if the state after a layer goes through ${lens.head.join(" and ")} at once, ` +
-    "coloured by its probability. Final norm and unembedding are the model's own, trained for the last layer only.";
+    "colored by its probability. Final norm and unembedding are the model's own, trained for the last layer only.";
   return [node("h2", {}, "Logit lens"), node("p", { class: "quiet" }, said), box];
 }
 
@@ -115,7 +115,7 @@ export function attributionGrid(parts, tokens, view, choose) {
     select("Logit of", list, at, (index) => choose(tokens[index].id)),
     grid,
     secondaryText(
-      `${said.join(", ")}: logit ${signed(parts.logit)}. Colours: ± ${most.toFixed(2)}. Direct paths only; the scale of each norm is frozen.`,
+      `${said.join(", ")}: logit ${signed(parts.logit)}. Colors: ± ${most.toFixed(2)}. Direct paths only; the scale of each norm is frozen.`,
     ),
   ];
 }

@@ -24,7 +24,7 @@ export const STOPS = [
     at: ".panels",
     text:
       "The attention of each head. Rows are queries, columns are keys. The stronger " +
-      "the colour, the larger the weight; each row sums to 1.",
+      "the color, the larger the weight; each row sums to 1.",
   },
   { at: ".sentence", text: "The selected row in words." },
   {

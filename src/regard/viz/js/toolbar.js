@@ -130,7 +130,7 @@ export function choices({ data, map, layer, state, before, shown, scale, changes
   if (!changes && !["picture", "table"].includes(state.mode)) {
     const at = SCALE_NAMES.indexOf(scale.name);
     controls.push(
-      select("Colours", Object.values(SCALES), at, (index) => choose({ scale: SCALE_NAMES[index] })),
+      select("Colors", Object.values(SCALES), at, (index) => choose({ scale: SCALE_NAMES[index] })),
       checkbox("set aside first token", state.aside, (aside) => choose({ aside })),
     );
   }
