@@ -63,8 +63,8 @@ class RunChoice:
     """Folder of runs. The run is saved in a subfolder named after the task."""
     start_from: Annotated[str | None, tyro.conf.arg(name="from", aliases=("--start_from",))] = None
     """Start from the parameters and vocabularies of an earlier run (its folder, or its name under savepath), and
-    train on other text. Model and vocabulary flags are fixed; other flags default to those of the earlier run,
-    except for text and freeze."""
+    train on other text. Model and vocabulary flags are fixed; other flags default to their values in the
+    earlier run, except for text and freeze."""
     resume: bool = False
     """Continue the run in the folder with its stored flags. The result is the same as without the
     interruption."""

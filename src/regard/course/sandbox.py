@@ -1,6 +1,6 @@
 """Run a learner's code in a separate process with limits, and collect its answers.
 
-The limits prevent damage by mistakes. They do not protect against malicious code.
+The limits prevent damage by mistakes, but do not protect against malicious code.
 """
 
 import contextlib
@@ -95,7 +95,8 @@ class JobResult:
     answers: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)
     """Answers to each exercise, by attempt (see `collect_answers`) and case."""
     failures: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
-    """Reason why each exercise stopped, with code lines. The name "" stands for the whole file."""
+    """Reason why each exercise stopped, with the lines of the learner's code. The name "" stands for the whole
+    file."""
     prints: str = ""
 
 

@@ -278,7 +278,7 @@ def _best_extensions(
 
 
 def _done(finished: list[Hypothesis], reachable: float, width: int, n_best: int) -> bool:
-    """Return whether `width` hypotheses have finished, or no prefix can reach the `n_best`."""
+    """Return whether `width` hypotheses have finished, or no prefix can enter the best `n_best` hypotheses."""
     if len(finished) < n_best:
         return reachable == -torch.inf
     return len(finished) >= width or sorted(finished, key=_rank)[n_best - 1].score >= reachable

@@ -52,7 +52,7 @@ class TestReport(Result):
     exact_match: float
     """Fraction of samples (0 to 1) whose outputs are all correct."""
     relevance: RelevanceShare | None
-    """None for a model without attention."""
+    """Attention on relevant inputs, or None for a model without attention."""
     note: str = ""
     """Warning about a length that is not in the training data, or an empty string."""
 

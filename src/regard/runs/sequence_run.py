@@ -300,7 +300,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return [label for index in classes for label in self.task.target_vocabulary.labels([index])]
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return a drawn input; raises `InputError` if the task draws none."""
+        """Return a random input. Raises `InputError` if the task cannot generate inputs."""
         del seed
         raise InputError(f"input is missing: {self.name} cannot generate inputs")
 

@@ -11,7 +11,7 @@ from regard.sweep.job import Job, Measured
 
 
 class Backend(Protocol):
-    """Runs trainings."""
+    """Interface of a backend, which runs training jobs."""
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
         """Yield each job with its measurement when the job is done. The job's folder then contains the run and

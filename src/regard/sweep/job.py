@@ -3,7 +3,7 @@
     FOLDER/TASK/           the run
     FOLDER/measured.json   its measurement
 
-Interrupted trainings are resumed. A job is plain data and a path, so any process can execute the job.
+Interrupted training runs are resumed. A job is plain data and a path, so any process can execute the job.
 """
 
 from __future__ import annotations

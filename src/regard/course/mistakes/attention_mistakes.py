@@ -171,9 +171,7 @@ def scale_after_softmax(
     return self.context(weights, value), weights
 
 
-@mistake(
-    Solution.softmax, EQUATION_1, "Use the softmax: all keys contribute by their weights, and gradients can flow."
-)
+@mistake(Solution.softmax, EQUATION_1, "Use the softmax: all keys contribute, and gradients reach the scores.")
 def hard_attention(self: Solution, scores: Array) -> Array:
     """Each query uses only its best key: argmax instead of softmax."""
     best = np.eye(scores.shape[-1])[scores.argmax(-1)]
