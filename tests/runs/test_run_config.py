@@ -121,7 +121,7 @@ def test_run_can_be_replaced_by_one_that_starts_from_it(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"hidden": 64}, "hidden 64 differs from 32 of run '.*'.*leave hidden out, or train without --from"),
+        ({"hidden": 64}, "hidden 64 differs from 32 of run '.*'.*leave out hidden, or train without --from"),
         ({"positions": "rotary"}, "positions rotary differs from sinusoidal of run"),
         ({"vocab_size": 50}, "vocab_size 50 differs from 60 of run"),
         ({"joint": False}, "joint False differs from True of run"),

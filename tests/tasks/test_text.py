@@ -130,7 +130,7 @@ def short(path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (Path.touch, "text '.*' is empty: give a file with text"),
+        (Path.touch, "text '.*' is empty: give a file that contains text"),
         (Path.mkdir, "'.*' is a folder: give the path of a text file"),
         (lambda path: None, "file '.*' does not exist: give the path of a text file"),
         (binary, "has zero bytes"),

@@ -330,7 +330,7 @@ def check_finite(values: Tensor) -> None:
     """
     if not bool((values < torch.inf).all()):
         raise InputError(
-            "the probabilities of the model are not finite: train the model again with a lower --lr, or "
+            "the model's probabilities are not finite: train the model again with a lower --lr, or "
             "restore the weights"
         )
 

@@ -106,7 +106,8 @@ class LogitAttribution(Result):
 def logit_attribution(
     subject: Subject[Any], text: str, *, token: int | str | None = None, position: int | None = None
 ) -> LogitAttribution:
-    """Return what each head, feed-forward layer, embedding and bias adds to the logit of a token, directly.
+    """Return the direct contribution of each head, feed-forward layer, embedding and bias to the logit of a
+    token.
 
     `token`: a text, of which the first token is used, or a token id (None: the likeliest token). `position`: as
     in `next_tokens`. The scales of all norms are fixed at their values in this forward pass (frozen). The sum

@@ -72,7 +72,7 @@ class TestReport(Result):
         """Return the result as a table."""
         from rich.table import Table
 
-        table = Table("", "share", box=None, pad_edge=False)
+        table = Table("", "fraction", box=None, pad_edge=False)
         table.add_row(f"exact match, {self.samples:,} samples", f"{self.exact_match:.2%}")
         if self.relevance is not None:
             for head, share in enumerate(self.relevance.heads):

@@ -53,7 +53,7 @@ class PairReport(Result):
         """Return the result as a table."""
         from rich.table import Table
 
-        table = Table("", "exact match", "alignment error", "share", "uniform", box=None, pad_edge=False)
+        table = Table("", "exact match", "alignment error", "fraction", "uniform", box=None, pad_edge=False)
         table.add_row(f"{self.samples:,} unseen samples", f"{self.exact_match:.2%}")
         for name, alignment in self.alignments.items():
             shares = (alignment.error_rate, alignment.share, alignment.uniform)

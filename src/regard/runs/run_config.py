@@ -125,6 +125,6 @@ def without_text(config: RunConfig) -> RunConfig:
 
 def _fixed_flag(name: str, value: object, before: object, run: AnyRun) -> InputError:
     return InputError(
-        f"{name} {value} differs from {before} of run {run.where!r}: a run keeps the model and the vocabularies "
-        f"of the run it starts from; leave {name} out, or train without --from"
+        f"{name} {value} differs from {before} of run {run.where!r}: a run keeps the model and the "
+        f"vocabularies of the run from which it starts; leave out {name}, or train without --from"
     )
