@@ -199,7 +199,7 @@ def test_unknown_layers_and_heads_are_refused(layer: MultiHeadAttention, states:
         intervene(model, "self"),
     ):
         pass
-    with pytest.raises(InputError, match="choose none"), intervene(nn.Linear(1, 1), "self"):
+    with pytest.raises(InputError, match="this model has no attention"), intervene(nn.Linear(1, 1), "self"):
         pass
     with pytest.raises(InputError, match="head 3 is out of range: choose from 0 to 2"):
         with intervene(model, "cross", heads=[3]):

@@ -246,5 +246,5 @@ def test_drawn_batches_respect_the_maximal_number_of_pairs(corpus: Corpus) -> No
 
 
 def test_a_token_limit_below_the_longest_sentence_is_refused(corpus: Corpus) -> None:
-    with pytest.raises(InputError, match="tokens 10 is less than the 11 of the longest sentence"):
+    with pytest.raises(InputError, match="tokens 10 is less than the 11 tokens of the longest sentence"):
         Buckets(corpus, 10, seed=0)

@@ -106,7 +106,7 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
 
 def test_bad_input_stops_all_processes(tmp_path: Path) -> None:
     done = train(tmp_path, 2, tokens=3)
-    assert done.returncode != 0 and "tokens 3 are fewer than" in done.stderr
+    assert done.returncode != 0 and "tokens 3 is less than" in done.stderr
     assert not (tmp_path / "translation").exists()
 
 

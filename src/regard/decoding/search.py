@@ -29,8 +29,7 @@ COLDEST, HOTTEST = 1e-3, 1e3
 """Allowed temperatures. Below this range only the most likely token is sampled, and above it all tokens are
 equally likely."""
 LARGEST_PENALTY = 10
-"""Largest exponent of the length penalty. With larger exponents, only the length matters, and powers
-overflow."""
+"""Largest exponent of the length penalty. With larger exponents, only the length matters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,8 +329,7 @@ def check_finite(values: Tensor) -> None:
     """
     if not bool((values < torch.inf).all()):
         raise InputError(
-            "the model's probabilities are not finite: train the model again with a lower --lr, or "
-            "restore the weights"
+            "the model's probabilities are not finite: train again with a lower --lr, or restore the weights"
         )
 
 
