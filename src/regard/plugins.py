@@ -175,7 +175,7 @@ def build_plugin(what: str, name: str, build: Callable[[], Built], sizes: str, t
 
 
 def _import_error(what: str, name: str, error: BaseException) -> PluginError:
-    return PluginError(f"{what} {name!r} cannot be imported: {describe_error(error)}; fix its module")
+    return PluginError(f"{what} {name!r} cannot be imported: {describe_error(error)}; fix the module")
 
 
 def describe_error(error: BaseException, most: int = 300) -> str:

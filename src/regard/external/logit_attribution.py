@@ -219,7 +219,7 @@ class _Parts:
         for name, module in body.named_modules():
             if any(parameter.dim() > 2 for parameter in module.parameters(recurse=False)):
                 raise InputError(
-                    f"{name} ({type(module).__name__}) holds no matrix: its part cannot be separated"
+                    f"{name} ({type(module).__name__}) has no matrix, so its contribution cannot be separated"
                 )
         unknown = [name for name in self.heads if name not in self.projections]
         if unknown or not self.heads:
