@@ -25,6 +25,7 @@ COMMANDS = {
     "explain": "compute an attention weight step by step",
     "prune": "remove the least important attention heads",
     "translate": "answer or translate texts, one per line",
+    "generate": "continue a prompt with a language model",
     "align": "align the words of source and target sentences",
     "score": "compute the log-probability of sentence pairs",
     "compare": "compare variants over several seeds, or two models",

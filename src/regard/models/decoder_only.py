@@ -40,8 +40,11 @@ from regard.errors import InputError, check_choices, check_range, check_share
 from regard.models.base import ModelConfig
 from regard.models.language_model import CacheState, LanguageModel
 
-STD = 0.02
-"""Standard deviation of initial matrices (Radford et al. 2018, section 4.1)."""
+STD = 0.8
+"""Standard deviation of initial matrices, times the root of the width.
+
+GPT-2's constant 0.02 is 0.55 / sqrt(768). In a width of 64, attention forms slowly with it: two layers do not
+learn induction in 800 steps, which they do with 0.1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +83,8 @@ class DecoderOnlyConfig(ModelConfig):
     """Use biases in projections, feed-forward layers and layer normalization."""
     tied: bool = True
     """Use the embedding as the output layer. With --no-tied, the output layer is a separate matrix."""
+    init_std: float | None = None
+    """Standard deviation of the initial matrices (above 0). None: 0.8 / sqrt(hidden). GPT-2: 0.02."""
     dropout: float = 0.0
     """Dropout rate for the embeddings and the output of each layer (at least 0 and less than 1)."""
 
@@ -92,6 +97,8 @@ class DecoderOnlyConfig(ModelConfig):
         check_share("dropout", self.dropout, below=True)
         if not 0 < self.norm_epsilon < 1:
             raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and less than 1")
+        if self.init_std is not None and not 0 < self.init_std < 10:
+            raise InputError(f"init_std {self.init_std} is out of range: choose above 0 and less than 10")
         if self.head_size is None and self.hidden % self.heads:
             raise InputError(
                 f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of "
@@ -225,13 +232,14 @@ class DecoderOnly(LanguageModel):
         """Sample all matrices from a normal distribution. The deviation is smaller for matrices before a
         residual sum (Radford et al. 2019, section 2.3), so that the variance of states does not grow with the
         number of layers."""
+        std = STD / math.sqrt(config.hidden) if config.init_std is None else config.init_std
         sums = config.layers * (2 if config.feed_forward else 1)
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
             elif parameter.dim() > 1:
                 last = name.endswith(("self_attention.output.weight", "feed_forward.outer.weight"))
-                nn.init.normal_(parameter, std=STD / math.sqrt(sums) if last else STD)
+                nn.init.normal_(parameter, std=std / math.sqrt(sums) if last else std)
         if self.scale != 1:
             nn.init.normal_(self.embedding.weight, std=1 / self.scale)
 

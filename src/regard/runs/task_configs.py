@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
 from regard import tasks
-from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
+from regard.models import DecoderOnlyConfig, PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
 from regard.runs.answer_run import AnswerRun
+from regard.runs.language_run import LanguageRun
 from regard.runs.pair_run import PairRun
 from regard.runs.translation_run import TranslationRun
 from regard.tasks import SequenceConfig, TaskConfig
@@ -25,6 +26,7 @@ from regard.training import (
     QueryTraining,
     RecurrentTraining,
     RunConfig,
+    TokenTraining,
     TransformerTraining,
     TranslationTraining,
     make_config,
@@ -158,6 +160,17 @@ class PhrasesConfig(
     TransformerTraining,
 ):
     """Options of Phrases and of the Transformer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("induction")
+class InductionConfig(
+    FlatConfig[LanguageRun[tasks.InductionTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.InductionTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of Induction and of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -181,7 +181,8 @@ def _run_jobs(work: Callable[[JobT], ResultT], pipe: Connection, threads: int) -
 
 
 def exit_on_signal(number: int, frame: object) -> None:
-    """Exit because of a signal, with the usual cleanup of `sys.exit`."""
+    """Exit because of a signal, with the usual cleanup of `sys.exit`; a second signal does not interrupt that."""
+    signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 

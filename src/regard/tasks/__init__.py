@@ -52,7 +52,15 @@ TASKS = {
     "sort": "Sort",
     "dates": "Dates",
     "phrases": "Phrases",
+    "induction": "Induction",
+    "mqar": "Mqar",
+    "modular": "Modular",
+    "regression": "Regression",
+    "selective-copy": "SelectiveCopy",
+    "parity": "Parity",
+    "dyck": "Dyck",
     "translation": "Translation",
+    "text": "Text",
 }
 """Name and class of every task."""
 

@@ -73,6 +73,10 @@ class Defaults(TypedDict, total=False):
     positions: str
     pre_norm: bool
     r_drop: float
+    feed_forward: bool
+    layers: int
+    weight_decay: float
+    snapshots: int
 
 
 class AnyTask(ABC):

@@ -22,11 +22,11 @@ SYMBOLS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 class InductionTaskConfig:
     """Size of the task."""
 
-    max_len: int = 48
+    max_len: int = 24
     """Number of tokens in a sequence: distinct tokens, then the repetition."""
-    repeated: int = 16
+    repeated: int = 8
     """Number of tokens at the end that repeat earlier tokens, in the same order (2 or more)."""
-    vocab_size: int = 62
+    vocab_size: int = 20
     """Number of different tokens (4 to 62)."""
 
     def __post_init__(self) -> None:
@@ -49,6 +49,7 @@ class Induction(TokenTask):
     name = "induction"
     summary = "random tokens, then a repetition: what comes next?"
     config_class = InductionTaskConfig
+    defaults = {"feed_forward": False, "steps": 1300, "lr": 0.003}
 
     def __init__(self, config: InductionTaskConfig | None = None) -> None:
         super().__init__(config)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention import make_encoder_layer, make_positions, make_score
 from regard.data import PairBatch, collate
 from regard.errors import InputError
-from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
+from regard.models import AnswerModel, LanguageModel, ModelConfig, Seq2Seq, TaskModel
 from regard.plugins import PluginError, describe_error
 from regard.tasks import TASKS, AnyTask, Batch, BatchContext, TokenBatch
 from regard.training.config import RunConfig
@@ -100,6 +100,10 @@ def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) 
         assert isinstance(model, AnswerModel)
         logits = model(batch.inputs, batch.mask)
         _check_tensor(code, "logits", logits, (SAMPLES, task.sizes["outputs"], task.sizes["classes"]))
+    elif isinstance(batch, TokenBatch):
+        assert isinstance(model, LanguageModel)
+        logits = model(batch.inputs, batch.mask)
+        _check_tensor(code, "logits", logits, (*batch.targets.shape, task.sizes["symbols"]))
     else:
         assert isinstance(model, Seq2Seq) and isinstance(batch, PairBatch)
         logits = _check_steps(code, model, task, batch)

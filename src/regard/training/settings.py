@@ -15,7 +15,7 @@ from regard.models import ModelConfig
 
 Precision = Literal["auto", "bfloat16", "float32"]
 FLOAT32: Precision = "float32"
-Decay = Literal["one_cycle", "inverse_sqrt"]
+Decay = Literal["one_cycle", "inverse_sqrt", "constant"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +40,12 @@ class Recipe:
     clip: float | None
     """Largest norm of the gradient over all parameters; None for no limit."""
     decay: Decay = "one_cycle"
-    """Shape of the decay after the warm-up: a cosine to zero at the last step (one_cycle), or the inverse square
-    root of the step (Vaswani et al. 2017, section 5.3)."""
+    """Shape of the decay after the warm-up: a cosine to `last` (one_cycle), the inverse square root of the step
+    (Vaswani et al. 2017, section 5.3), or none (constant)."""
+    last: float = 0.0
+    """Share of the peak rate that the cosine reaches after the last step."""
+    weight_decay: float = 0.0
+    """Decay of matrices and embeddings, times the learning rate (Loshchilov and Hutter 2019)."""
 
     def default_lr(self, model: ModelConfig) -> float:
         """Return the peak learning rate of a model."""
@@ -56,7 +60,10 @@ class Recipe:
             return (step + 1) / rise
         if self.decay == "inverse_sqrt":
             return math.sqrt(max(rise, 1.0) / (step + 1))
-        return (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
+        if self.decay == "constant":
+            return 1.0
+        cosine = (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
+        return self.last + (1 - self.last) * cosine
 
 
 def regard_recipe() -> Recipe:
@@ -117,8 +124,8 @@ class TrainingConfig:
     """Number of training steps. Each step trains on one batch."""
     lr: float | None = None
     """Learning rate: the peak of the schedule, or the constant rate. None: recipe regard 0.05, with encoder
-    layers 0.005; recipe seed 0.01, with encoder layers 0.001; recurrent models 0.005; Transformers and custom
-    models 0.002."""
+    layers 0.005; recipe seed 0.01, with encoder layers 0.001; recurrent models 0.005; language models 0.001;
+    Transformers and custom models 0.002."""
     seed: int = 0
     """Random seed of the initial parameters and of the samples (0 or more)."""
     snapshots: int = 0
@@ -265,8 +272,8 @@ class TranslationTraining(TrainingConfig):
     accumulate: int = 1
     """Number of batches whose gradients are summed for one step."""
     schedule: Decay = "one_cycle"
-    """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), or the inverse
-    square root of the step (inverse_sqrt)."""
+    """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), the inverse
+    square root of the step (inverse_sqrt), or none (constant)."""
     warmup: float = 0.1
     """Fraction of the training steps in which the learning rate increases (at least 0 and less than 1)."""
     label_smoothing: float = 0.1

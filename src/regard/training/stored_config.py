@@ -15,7 +15,8 @@ from typing import Any, get_type_hints
 from regard.errors import InputError
 from regard.io.reading import DamageError, canonical_json, has_valid_digest, parse_json, without_digest
 from regard.tasks import find_task
-from regard.training.config import PARTS, RunConfig, convert_value, convert_values, find_model
+from regard.training.config import PARTS, RunConfig, convert_value, convert_values
+from regard.training.registry import find_model
 from regard.training.tensor_file import TensorFile
 
 FORMAT = "regard-run/7"
