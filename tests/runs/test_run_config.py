@@ -110,7 +110,7 @@ def test_run_can_be_replaced_by_one_that_starts_from_it(
 ) -> None:
     folder = Path(shutil.copytree(german.folder, tmp_path / "translation"))
     asked: dict[str, Any] = {**OTHER, "train": other, "start_from": "translation", "savepath": tmp_path}
-    with pytest.raises(InputError, match="already holds a run"):
+    with pytest.raises(InputError, match="already contains a run"):
         regard.train("translation", **asked)
     assert not (tmp_path / "prepared").exists()  # the error precedes any work
     begun = regard.train("translation", **asked, overwrite=True)
