@@ -106,7 +106,7 @@ def library_errors(library: str, what: str, advice: str, *, prints: bool = False
     except BaseException as error:
         if not (isinstance(error, Exception | SystemExit) or is_panic(error)):
             raise
-        message = f"{library} reports {message_of(error)}"
+        message = f"{library} says {message_of(error)}"
         if is_memory(error):
             raise MachineError(f"{what}: out of memory ({message})") from error
         if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
