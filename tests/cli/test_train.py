@@ -102,7 +102,7 @@ def test_custom_task(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
 BAD = {
     "no task": ([], "there is no name: name the task first, as in `regard train counting`"),
     "flag first": (["--steps", "3"], "flag '--steps' comes first: name the task first"),
-    "unknown task": (["signals"], "task 'signals' is unknown: choose counting, difference, signal, signal2"),
+    "unknown task": (["signals"], "task 'signals' is unknown: did you mean signal?"),
     "unknown flag": (["counting", "--stepps", "3"], "Unrecognized options: --stepps, 3; Perhaps you meant:"),
     "no number": (["counting", "--steps", "many"], "invalid literal for int() with base 10: 'many'"),
     "no value": (["counting", "--steps"], "Missing value for argument '--steps'"),

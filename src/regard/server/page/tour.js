@@ -5,7 +5,7 @@ import { button, node } from "./js/dom.js";
 /** @typedef {{ at: string, text: string }} Stop what is pointed at, and what is said of it */
 
 /** @type {Stop[]} */
-export const STOPS = [
+const STOPS = [
   {
     at: "#input",
     text: "Type an input here; the accepted form is described below. The model answers as you type.",

@@ -136,6 +136,16 @@ export function luminance([red, green, blue]) {
 }
 
 /**
+ * Black or white, whichever has more contrast on a colour (WCAG 2.2, relative luminance).
+ *
+ * @param {Colour} colour
+ */
+export function inkOn(colour) {
+  const linear = colour.map((value) => (value <= 10 ? value / 3295 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return luminance(linear) * 255 > 0.179 ? "#000" : "#fff";
+}
+
+/**
  * Whether the page is dark: text is light, in any notebook theme and any notation of colours.
  *
  * @param {Element} element

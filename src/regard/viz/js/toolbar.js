@@ -84,7 +84,10 @@ function layers(scene, { choose }) {
   const { layer } = scene;
   const candidates = layersOfKind(scene, layer.kind);
   if (candidates.length === 1 && availableKinds(scene).length > 1) return [];
-  const titles = candidates.map((candidate) => layerTitle(candidate, scene.map.layers));
+  const titles = candidates.map((candidate) => {
+    const title = layerTitle(candidate, scene.map.layers);
+    return candidates.length > 1 ? title.replace(/^.*, (?=layer \d+$)/, "") : title; // the kind is in its own list
+  });
   const list = [
     select("Layer", titles, candidates.indexOf(layer), (index) => {
       choose({ layer: candidates[index].name, query: 0, key: null });
