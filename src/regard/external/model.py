@@ -89,7 +89,7 @@ class ExternalModel:
     @property
     def unanswered(self) -> Sequence[str]:
         """Sentences that say which analyses are not available."""
-        relevance = "The relevant inputs are unknown, so no share of attention on relevant inputs is shown."
+        relevance = "The relevant inputs are unknown, so the attention on relevant inputs is not shown."
         labels = (
             "No labels are available, so head importance is measured against the answers of the unmodified model."
         )

@@ -79,7 +79,7 @@ def with_target(source: Any, target: str) -> ModelInput:
     if isinstance(source, str) and not source.strip():
         raise InputError(f"target {shorten(target)} has no source: type source{TARGET_SEPARATOR}target")
     if not target.strip():
-        raise InputError("target is empty: type one, or leave it out")
+        raise InputError("target is empty: type a target, or leave it out")
     return ModelInput(source, target)
 
 
@@ -181,7 +181,7 @@ class TextEncoder:
             else:
                 ids = self.tokenizer.encode(text).ids
         if not ids:
-            raise InputError("target is empty: type one, or leave it out")
+            raise InputError("target is empty: type a target, or leave it out")
         tokens = torch.tensor([ids], device=find_device(model))
         self._check_vocabulary(model, tokens)
         return tokens

@@ -417,7 +417,7 @@ async function showSubject() {
     element("task").textContent = about.task;
     const steps =
       about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
-    const begun = about.origin ? `, initialised from ${about.origin}` : "";
+    const begun = about.origin ? `, initialized from ${about.origin}` : "";
     element("about").textContent = `${about.summary}; ${steps}${begun}`;
     const back = /** @type {HTMLAnchorElement} */ (element("back"));
     back.hidden = !about.back;
