@@ -413,9 +413,9 @@ def test_invalid_inputs_are_refused(model_of: Build, tokenizer: Any) -> None:
         with pytest.raises(InputError, match=r"target 'A dog' has no source: type source \|\|\| target"):
             translates.attend(given)
     for given in ("the cat ||| ", "the cat |||", ("the cat", "")):
-        with pytest.raises(InputError, match="target is empty: type one, or leave it out"):
+        with pytest.raises(InputError, match="target is empty: type a target, or leave it out"):
             translates.attend(given)
-    with pytest.raises(InputError, match="target is empty: type one, or leave it out"):
+    with pytest.raises(InputError, match="target is empty: type a target, or leave it out"):
         translates.attend("the cat", target="")
     subject = regard.look(model_of("llama"), tokenizer)
     with pytest.raises(InputError, match="has a target, but this model accepts none"):
@@ -484,7 +484,7 @@ def test_look_without_a_browser(
         ("--text", "a", "--plot", page, "--layers", "model.layers.1.self_atn"): "did you mean model.1.self_attn?",
         ("--text", "a", "--plot", "x.txt"): "has no known extension",
         ("--target", "a"): "--target needs a source",
-        ("--text", "a", "--target", "", "--plot", page): "target is empty: type one, or leave it out",
+        ("--text", "a", "--target", "", "--plot", page): "target is empty: type a target, or leave it out",
         ("--text", "||| A dog", "--plot", page): "target 'A dog' has no source",
         ("--text", "a", "--plot", page, "--generate", "-1"): "generate -1 is out of range",
     }.items():

@@ -194,7 +194,7 @@ class HeadGrid:
         across, heights = self.panels
         thinned = (_thinned(row, across, height) for row, height in zip(self.rows, heights, strict=True))
         return (
-            "The colour is the square root of the weight, on the same scale for all heads; the darkest color is"
+            "The color is the square root of the weight, on the same scale for all heads; the darkest color is"
             f" {self.largest:.2g} or more, which {EXCEEDING} % of the weights exceed."
             f" {next(filter(None, thinned), '')}"
         ).rstrip()
