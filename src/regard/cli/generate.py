@@ -30,7 +30,7 @@ class GenerateFlags:
     beam: int = 1
     """Beam width; 1 is greedy search."""
     length_penalty: float = 0.0
-    """Exponent of the length penalty; 0 for none."""
+    """Exponent of the length penalty; 0 disables the penalty."""
     n_best: int = 1
     """Number of continuations, best first, each on its own line (at most beam)."""
     temperature: float = 0.0
@@ -38,7 +38,9 @@ class GenerateFlags:
     top_k: int = 0
     """With --temperature: sample from this number of likeliest tokens only; 0 for all."""
     top_p: float = 1.0
-    """With --temperature: sample from the fewest tokens that have this share of the probability."""
+    """With --temperature: sample from the smallest set of likeliest tokens whose total probability is at least
+    this value.
+    """
     seed: int = 0
     """Random seed of sampling (0 or more). A prompt and a seed give the same continuation."""
     scores: bool = False
