@@ -325,7 +325,7 @@ def test_other_points_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: InductionTaskConfig(max_len=31), "max_len 31 is out of range: choose from 32 to 78"),
+        (lambda: InductionTaskConfig(max_len=15), "max_len 15 is out of range: choose from 16 to 28"),
         (lambda: InductionTaskConfig(repeated=1), "repeated 1 is out of range: choose from 2"),
         (lambda: InductionTaskConfig(vocab_size=63), "vocab_size 63 is out of range"),
         (lambda: MqarTaskConfig(max_len=31), "max_len 31 is out of range: choose from 32"),

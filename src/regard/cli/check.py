@@ -45,7 +45,8 @@ def run(argv: list[str]) -> None:
         return
     if not words:
         raise InputError(
-            f"a file name is missing: give one, as in `{PROG} attention.py`, or write templates with --stubs DIR"
+            f"the file name is missing: give a file, as in `{PROG} attention.py`, or write templates with "
+            f"--stubs DIR"
         )
     report = check(words[0], words[1] if len(words) > 1 else None)
     print_table(report.table(), WIDTH)

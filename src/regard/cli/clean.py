@@ -29,7 +29,7 @@ class CleanFlags:
     rules: CleaningRules = field(default_factory=CleaningRules)
     runs: tuple[str, ...] = ()
     """Paths of one or two runs that score the pairs, such as: models/translation. The first run translates
-    source to target. The second run translates target to source; the score then combines the two
+    source to target. The second run translates target to source. With two runs, the score combines both
     cross-entropies (dual cross-entropy), from 0 to 1."""
     min_score: float = 0.005
     """Drop pairs whose score is lower than this value."""

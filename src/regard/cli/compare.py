@@ -39,13 +39,13 @@ class CompareFlags:
     """Flags of the command."""
 
     vary: str | None = None
-    """A flag of `regard train` and its values, as in --vary score=dot,additive. Can be repeated."""
+    """A flag of `regard train` and its values, such as: --vary score=dot,additive. Can be repeated."""
     seeds: int = 5
-    """Number of seeds per variant, counted from seed 0."""
+    """Number of seeds per variant: 0, 1, and so on."""
     html: Path | None = None
     """Write the report to this HTML file: tables, curves, and links into the explorer."""
     explorer: str = EXPLORER
-    """Address of `regard show`, used by the links of the HTML report."""
+    """Address of `regard show` for the links in the HTML report."""
     savepath: Path = Path(COMPARISONS)
     """Directory of the comparisons. The comparison is stored in a subfolder named after its task."""
     on: Literal["here", "ray", "slurm"] = "here"

@@ -85,7 +85,7 @@ class JobResult:
     passed_over: dict[str, list[str]] = field(default_factory=dict)
     """Other names that fit each exercise and are not called."""
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Exercises for which only an imported object fits, with its name and module."""
+    """For each exercise whose only candidate is an imported object: the name and the module of this object."""
     replaced: list[str] = field(default_factory=list)
     """Functions of other modules that the file replaces."""
     calls: dict[str, list[str]] = field(default_factory=dict)

@@ -233,8 +233,8 @@ def _check_tokenizer(tokenizer: Any, name: str) -> None:
     missing = [method for method in TOKENIZER_METHODS if not hasattr(tokenizer, method)]
     if missing or not callable(tokenizer):
         raise InputError(
-            f"tokenizer class {type(tokenizer).__name__} of {name!r} is not a transformers tokenizer"
-            f" (it has no {(missing or ['__call__'])[0]}): name another in tokenizer_config.json"
+            f"tokenizer class {type(tokenizer).__name__} of {name!r} is not a transformers tokenizer (it has "
+            f"no {(missing or ['__call__'])[0]}): name another in tokenizer_config.json"
         )
 
 
@@ -265,7 +265,7 @@ def _check_folder(folder: Path) -> None:
             ' with python -c "import transformers as t; t.AutoModel.from_pretrained'
             f"({str(folder)!r}).save_pretrained('converted')\""
         )
-    raise InputError(f"folder {str(folder)!r} has no weights: give one with model.safetensors")
+    raise InputError(f"folder {str(folder)!r} has no weights: give a folder with model.safetensors")
 
 
 def _check_tokenizer_files(folder: Path | None) -> None:
@@ -275,8 +275,7 @@ def _check_tokenizer_files(folder: Path | None) -> None:
     if folder is not None and not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise InputError(
             f"folder {str(folder)!r} has no tokenizer: save the model's tokenizer in the folder with "
-            f"tokenizer.save_pretrained"
-            f"({str(folder)!r}), or, in Python, pass a tokenizer to look()"
+            f"tokenizer.save_pretrained({str(folder)!r}), or from Python pass a tokenizer to look()"
         )
 
 

@@ -106,7 +106,8 @@ class LogitAttribution(Result):
 def logit_attribution(
     subject: Subject[Any], text: str, *, token: int | str | None = None, position: int | None = None
 ) -> LogitAttribution:
-    """Return what each head, feed-forward layer, embedding and bias adds to the logit of a token, directly.
+    """Return the direct contribution of each head, feed-forward layer, embedding and bias to the logit of a
+    token.
 
     `token`: a text, of which the first token is used, or a token id (None: the likeliest token). `position`: as
     in `next_tokens`. The scales of all norms are fixed at their values in this forward pass (frozen). The sum
@@ -218,7 +219,7 @@ class _Parts:
         for name, module in body.named_modules():
             if any(parameter.dim() > 2 for parameter in module.parameters(recurse=False)):
                 raise InputError(
-                    f"{name} ({type(module).__name__}) holds no matrix: its part cannot be separated"
+                    f"{name} ({type(module).__name__}) has no matrix, so its contribution cannot be separated"
                 )
         unknown = [name for name in self.heads if name not in self.projections]
         if unknown or not self.heads:

@@ -103,6 +103,12 @@ def input_name(inputs: Sequence[ModelInput], number: int) -> str:
     return f"{chosen.text} {number}" if is_repeated and not isinstance(chosen.value, str) else chosen.text
 
 
+def label_input(inputs: Sequence[ModelInput], model_input: ModelInput) -> str:
+    """Return the label with which `find_input` finds an input again."""
+    numbers = (number for number, known in enumerate(inputs) if known is model_input)
+    return next((input_name(inputs, number) for number in numbers), model_input.text)
+
+
 def find_input(inputs: Sequence[ModelInput], value: Any, target: str | None = None) -> ModelInput:
     """Return the input in `inputs` with a label, or a new input; `target` replaces its target."""
     if target is not None:

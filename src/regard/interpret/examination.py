@@ -41,9 +41,7 @@ from regard.viz.subject import Input, Subject
 _IMPORTANCE_CAPTION = (
     "Points: loss increase when each head is disabled, with its interval; the table below has the numbers"
 )
-_RELEVANCE_CAPTION = (
-    "Points: fraction of each head's attention on relevant inputs; the table below has the numbers"
-)
+_RELEVANCE_CAPTION = "Points: fraction of attention on relevant inputs; the table below has the numbers"
 MAX_ROLE_SAMPLES = 60
 """Largest number of samples for roles, because roles need a full map of each sample."""
 
@@ -87,10 +85,10 @@ class Examination(Result):
         return sentences
 
     def table(self) -> RenderableType:
-        """Return the figures as tables."""
+        """Return the measurements as tables."""
         parts: list[RenderableType] = []
         if self.uniform is not None:
-            columns = ("share", "minus uniform", "minus another's")
+            columns = ("fraction", "minus uniform", "minus another's")
             shares = _table("Attention on what the answer depends on", *columns)
             for head in self.heads:
                 estimates = (head.relevance, head.beyond_uniform, head.beyond_permuted)
@@ -133,7 +131,7 @@ class Examination(Result):
         return Path(path)
 
     def json(self) -> dict[str, Any]:
-        """Return all figures as plain values, and the sentences as `words`."""
+        """Return all measurements as plain values, and the sentences as `words`."""
         return {**super().json(), "words": self.sentences}
 
     def summary(self) -> str:
@@ -141,7 +139,7 @@ class Examination(Result):
         return f"{self.task}, {len(self.heads)} heads, {self.samples:,} {self.over}"
 
     def save(self, path: str | Path) -> Path:
-        """Write the figures and sentences as JSON, and return the path.
+        """Write the measurements and sentences as JSON, and return the path.
 
         In the folder of a run the file also names the model, which is checked when the file is read. Raises
         `MachineError` if the file cannot be written.
@@ -208,7 +206,7 @@ def make_examination(
     unanswered: Sequence[str] = (),
     causal: bool = False,
 ) -> Examination:
-    """Compute all figures from probes.
+    """Compute all measurements from probes.
 
     `relevance`: (Tq, Tk) bool for each probe; None if the task does not define relevant inputs. `samples`:
     `samples` is None for one sample per probe. If there are no probes, only the importance of each head is

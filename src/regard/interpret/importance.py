@@ -108,7 +108,7 @@ def head_importance(
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, heads: None,
 ) -> HeadImportance:
-    """Measure the importance of every head of a subject, over unseen inputs.
+    """Measure the importance of every head of a subject on unseen inputs.
 
     `samples`: the number of inputs; default `subject.importance_samples`. The same `seed` draws the same inputs.
     `on_progress` is called after each head with the number of finished heads and their total.
@@ -206,7 +206,7 @@ class Pruned(Result):
         )
 
     def table(self) -> Table:
-        """Return the figures as a table."""
+        """Return the measurements as a table."""
         table = Table("", "before", "after", box=None, pad_edge=False)
         table.add_row("heads removed", "", ", ".join(f"{layer} {head}" for layer, head in self.removed))
         table.add_row("parameters", f"{self.parameters_before:,}", f"{self.parameters_after:,}")

@@ -1,8 +1,9 @@
-"""Multi-query associative recall: key-value pairs, then some of the keys again, each followed by its value.
+"""Multi-query associative recall: key-value pairs, then the keys again, each followed by its value.
 
-Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models". As there, the distance
-from the end of the pairs to a query follows a power law. Departure: the value follows its query, where the paper
-has noise, so that a model can generate the sequence. Each key is queried once, so the value does not help.
+Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models". As in the paper, the
+distance from the end of the pairs to a query follows a power law. Departure from the paper: each query is
+followed by its value instead of noise, so that a model can generate the sequence. Each key is queried only
+once, so the value does not help later.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from regard.tasks.tokens import TokenTask, earlier_equal, mark_positions
 
 NOISE = "."
 POWER = 0.01
-"""Exponent of the distance's distribution: a distance of j slots has a probability proportional to j ** -0.99."""
+"""Exponent of the distribution of distances: a distance of j slots has a probability proportional to j **
+-0.99."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class MqarTaskConfig:
     pairs: int = 8
     """Number of key-value pairs, each queried once."""
     vocab_size: int = 128
-    """Number of tokens without noise (even): the first half are keys, the second half are values."""
+    """Number of tokens without noise (even). The first half are keys, and the second half are values."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
@@ -40,11 +42,12 @@ class MqarTaskConfig:
 class Mqar(TokenTask):
     """Pairs of a key and a value, then queries: "k3 v5 k1 v2 . . k1 v2 k3 v5" has the answers v2 and v5.
 
-    The answer to a query depends on the query, on the earlier occurrence of its key, and on the value after that.
+    The answer to a query depends on the query, on the earlier occurrence of its key, and on the value after
+    this key.
     """
 
     name = "mqar"
-    summary = "key-value pairs, then keys again: what are their values?"
+    summary = "key-value pairs, then the keys again: what are their values?"
     config_class = MqarTaskConfig
     defaults = {"steps": 3000}
 
@@ -56,12 +59,13 @@ class Mqar(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """From the queries right after the pairs to `max_len`."""
+        """Numbers of tokens: from pairs and queries without noise to `max_len`."""
         return range(4 * self.config.pairs, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw pairs of different keys, and a place of two tokens after the pairs for each query."""
-        del unseen  # training sees a negligible share of the sequences
+        """Draw pairs with distinct keys, and a slot of two tokens after the pairs for each query and its
+        value."""
+        del unseen  # training draws a negligible fraction of all sequences
         batch, pairs = len(lengths), self.config.pairs
         keys = 1 + torch.rand(batch, self.keys, generator=generator).argsort(1)[:, :pairs]
         values = 1 + self.keys + torch.randint(self.keys, (batch, pairs), generator=generator)
@@ -81,13 +85,14 @@ class Mqar(TokenTask):
         return torch.where(is_query, values, IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Each answer depends on the query, the earlier occurrence of the key, and the value after that."""
+        """Return the inputs on which answers depend: the query, the earlier occurrence of its key, and the
+        value after this key."""
         earlier, (_, is_query) = earlier_equal(inputs), self._values(inputs)
         current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
         return mark_positions([current, earlier, earlier + 1], is_query)
 
     def _values(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the token after the last earlier occurrence of each token, and where it answers a query."""
+        """Return the token after the last earlier occurrence of each token, and whether it answers a query."""
         earlier = earlier_equal(inputs)
         values = inputs.gather(1, earlier + 1)
         is_key = (inputs > 0) & (inputs <= self.keys)

@@ -53,7 +53,7 @@ def shades(count: int) -> list[tuple[float, float, float]]:
 
 
 COLOURS = ListedColormap(shades(256), name="regard").with_extremes(bad="#{:02x}{:02x}{:02x}".format(*NOT_FINITE))
-"""The color map of weights; the order of its colors is preserved in gray and for color-blind readers."""
+"""Color map of weights. The order of its colors is preserved in grayscale and for color-blind readers."""
 
 
 def drawable(text: str) -> str:

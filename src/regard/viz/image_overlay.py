@@ -15,7 +15,7 @@ from regard.viz.labels import intervention_lines
 from regard.viz.maps import LayerMap, Map, finite
 
 LARGEST = (255, 106, 0)
-"""Color of the largest weight, as in `js/overlay.js`: an orange that differs from light and dark greys."""
+"""Color of the largest weight, as in `js/overlay.js`: an orange that differs from light and dark grays."""
 OPACITY = 0.85  # of the largest weight, so that the image remains visible
 # All lengths are in inches.
 SIDE = 1.5  # width of an image if there is room

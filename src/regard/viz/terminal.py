@@ -85,7 +85,7 @@ def heatmap(attention: Map) -> RenderableType:
     """Draw a heatmap of characters: a row for each output step and head, a column for each key.
 
     The heatmap is as wide as the terminal. For text answers, and for more rows than fit on a screen, only the
-    best-aligned head is shown, with a hint how to show the other heads.
+    best-aligned head is shown, with a hint about showing the other heads.
     """
     lines = intervention_lines(attention)
     return Group(*map(Text, lines), _heatmap(attention)) if lines else _heatmap(attention)
