@@ -1,4 +1,4 @@
-"""The explorer, operated like by a user."""
+"""The explorer, operated as by a user."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""`regard.check` and `regard check`: the result for learners' files of every behavior."""
+"""`regard.check` and `regard check`: the results for learners' files with every kind of behavior."""
 
 import json
 import os

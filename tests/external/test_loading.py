@@ -316,7 +316,7 @@ def test_unsafe_folders_are_refused(folders: Callable[[str], Path], tmp_path: Pa
     with pytest.raises(InputError, match="has no weights"):
         regard.look(strange)
     (strange / "config.json").unlink()
-    with pytest.raises(InputError, match=r"has no config.json: give one as save_pretrained writes it"):
+    with pytest.raises(InputError, match=r"has no config.json: give a folder written by save_pretrained"):
         regard.look(strange)
 
 
@@ -422,7 +422,7 @@ def test_invalid_inputs_are_refused(model_of: Build, tokenizer: Any) -> None:
         subject.attend("the cat ||| the dog")
     with pytest.raises(InputError, match="input is empty"):
         subject.attend("")
-    with pytest.raises(InputError, match="has 90 tokens, more than the 80 of the model"):
+    with pytest.raises(InputError, match="has 90 tokens, more than the model's 80"):
         subject.attend("cat " * 90)
     with pytest.raises(InputError, match="has no inputs"):
         subject.importance()

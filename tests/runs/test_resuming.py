@@ -34,7 +34,7 @@ FLAGS: dict[str, Any] = {
 
 
 class StoppedError(Exception):
-    """Interrupts a training."""
+    """Interrupts a training run."""
 
 
 def write(folder: Path) -> dict[str, Any]:

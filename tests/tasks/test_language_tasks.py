@@ -1,4 +1,4 @@
-"""The tasks for language models: each oracle against a plain loop, and each relevance by changing inputs."""
+"""The oracle of each language task equals a plain loop; its relevance is verified by changing inputs."""
 
 import math
 from collections.abc import Callable
@@ -243,7 +243,7 @@ def test_a_large_batch_has_every_training_pair_once() -> None:
 
 
 class Settings(TrainingConfig):
-    """Settings with a size of the batch."""
+    """Settings that include a batch size."""
 
     def __init__(self, batchsize: int) -> None:
         object.__setattr__(self, "seed", 0)

@@ -1,4 +1,4 @@
-"""Text of the user's own: characters and subwords, memory-mapped tokens, validation part, bad files."""
+"""Language tasks on a user's text: characters, subwords, memory-mapped tokens, validation text, invalid files."""
 
 import gzip
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Token batches, and what all tasks for language models share."""
+"""Token batches, and the common behavior of all tasks for language models."""
 
 import itertools
 

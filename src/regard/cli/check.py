@@ -13,10 +13,10 @@ from regard.io import write_json
 PROG = "regard check"
 DESCRIPTION = (
     "Check your solutions to the exercises: attention, layers, a Transformer, decoding searches, a training "
-    "loop. FILE.py has one function or class per exercise, named after the exercise. EXERCISE is the exercise "
-    "of FILE.py if the function or class has another name. The code runs in a separate process. Incorrect "
-    "answers are compared with the answers of common mistakes. Exit status: 0 if all answers are correct, 1 "
-    "otherwise."
+    "loop. FILE.py has one function or class per exercise, named after the exercise. EXERCISE names the "
+    "exercise that FILE.py solves, if the function or class has another name. The code runs in a separate "
+    "process. Incorrect answers are compared with the answers of common mistakes. Exit status: 0 if all answers "
+    "are correct, 1 otherwise."
 )
 WIDTH = 110
 

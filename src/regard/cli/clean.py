@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 PROG = "regard clean"
 USAGE = f"{PROG} SOURCE TARGET"
 DESCRIPTION = (
-    "Filter a parallel corpus. Plausible translations are written to a new folder. Its file dropped.tsv lists "
-    "the dropped pairs with their line numbers and the reasons. The corpus is a source and a target file with "
-    "one sentence per line, or one file of tab-separated pairs. Files may be compressed (.gz)."
+    "Filter a parallel corpus. Plausible translations are written to a new folder. The file dropped.tsv "
+    "in this folder lists the dropped pairs with line numbers and reasons. The corpus is a source and a target "
+    "file with one sentence per line, or one file of tab-separated pairs. Files may be compressed (.gz)."
 )
 
 

@@ -27,7 +27,7 @@ DESCRIPTION = (
 FOLDERS = "Compare two Hugging Face models on the same texts: losses, answers, and attention of each head."
 
 BACKEND_FLAGS = ("address", "cpus", "memory", "time", "partition")
-"""Flags of the machines that run the training jobs."""
+"""Flags that select and configure the machines for the training jobs."""
 OWN = tuple(f"--{name}" for name in ("seeds", "html", "explorer", "savepath", "on", *BACKEND_FLAGS))
 MACHINES: dict[str, type[Local | Ray | Slurm]] = {"here": Local, "ray": Ray, "slurm": Slurm}
 PIPE_WIDTH = 200
@@ -133,7 +133,9 @@ def run(argv: list[str]) -> None:
 
 
 def _machines(flags: CompareFlags) -> Backend:
-    """Return the machines that run the training jobs. Raises `InputError` for a flag of other machines."""
+    """Return the machines that run the training jobs. Raises `InputError` for a flag that applies only to other
+    machines.
+    """
     chosen = MACHINES[flags.on]
     accepted = {field.name for field in fields(chosen)}
     options = {name: value for name in BACKEND_FLAGS if (value := getattr(flags, name)) is not None}

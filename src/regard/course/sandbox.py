@@ -174,7 +174,9 @@ def _read_text(file: IO[bytes]) -> str:
 
 
 def _run_process(start: Start, job: dict[str, Any], result: JobResult, seconds: float) -> str:
-    """Run one process until it ends. Return the reason why it ended, in case no event shows the reason."""
+    """Run one process until it ends. Return the reason why the process ended, for use if no event shows the
+    reason.
+    """
     reading, writing = os.pipe()
     try:
         process = start(job, writing)

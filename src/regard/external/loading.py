@@ -223,7 +223,7 @@ def _explain(error: Exception, name: str, folder: Path | None, no_download: str 
         )
     if folder is None and "safetensors" in str(error):
         return InputError(
-            f"{name!r} has no weights in safetensors, and pickled ones can run code: convert them first"
+            f"{name!r} has no weights in safetensors, and pickled weights can run code: convert the weights first"
         )
     return None
 
@@ -256,7 +256,7 @@ def _check_folder(folder: Path) -> None:
     if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is a run of Regard: open it with `regard show {folder}`")
     if not is_file(folder / CONFIG):
-        raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give one as save_pretrained writes it")
+        raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give a folder written by save_pretrained")
     if any(folder.glob("*.safetensors")):
         return
     if any(is_file(folder / name) for name in PICKLED):

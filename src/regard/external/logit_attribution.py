@@ -39,7 +39,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
 least 1).
 """
 HALF_TOLERANCE = 5e-2
-"""The same for other dtypes, whose parts are rounded to three digits."""
+"""Largest accepted difference for dtypes of half precision, whose parts are rounded to three digits."""
 ACTIVATIONS = (F.gelu, F.silu, F.relu, torch.relu, torch.tanh)
 """Activation functions in output heads, such as those of BERT and RoBERTa."""
 
@@ -140,8 +140,8 @@ def logit_attribution(
     tolerance = TOLERANCE.get(logits.dtype, HALF_TOLERANCE)
     if not abs(remainder) <= tolerance * largest:
         raise InputError(
-            f"{type(unwrap(model)).__name__} has other parts than heads, feed-forward layers, embeddings"
-            f" and biases: they sum to {logit - remainder:.4f}, and the logit is {logit:.4f}"
+            f"{type(unwrap(model)).__name__} has parts other than heads, feed-forward layers, embeddings"
+            f" and biases, which sum to {logit - remainder:.4f}, but the logit is {logit:.4f}"
         )
 
     def named(kind: str) -> dict[str, float]:
@@ -174,7 +174,7 @@ def _token_id(tokens: TokenInput, token: int | str | None) -> int | None:
         return token
     ids = [] if texts is None else texts.target_ids(token)
     if not ids:
-        raise InputError(f"token {token!r} has no token: give another text")
+        raise InputError(f"text {token!r} contains no token: give another text")
     return int(ids[0])
 
 

@@ -158,7 +158,7 @@ class TextEncoder:
         config = getattr(model, "config", None)
         most = next((getattr(config, name) for name in LENGTHS if getattr(config, name, None)), None)
         if most is not None and count > most:
-            raise InputError(f"input has {count:,} tokens, more than the {most:,} of the model: shorten it")
+            raise InputError(f"input has {count:,} tokens, more than the model's {most:,}: shorten the input")
         self._check_vocabulary(model, encoded["input_ids"])
         device, parameters = find_device(model), parameter_names(model)
         return {name: ids.long().to(device) for name, ids in encoded.items() if name in parameters}
@@ -211,7 +211,7 @@ class TextEncoder:
         return library_errors(
             "tokenizers" if is_fast else "transformers",
             f"tokenizer {name!r} cannot {action}",
-            "give another text, or repair its files",
+            "give another text, or repair the tokenizer's files",
         )
 
     def is_special(self, tokens: Tensor) -> Tensor:

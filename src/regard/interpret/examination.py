@@ -39,7 +39,7 @@ from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
 
 _IMPORTANCE_CAPTION = (
-    "Points: loss increase when each head is off, with its interval; the table below has the numbers"
+    "Points: loss increase when each head is disabled, with its interval; the table below has the numbers"
 )
 _RELEVANCE_CAPTION = "Points: fraction of attention on relevant inputs; the table below has the numbers"
 MAX_ROLE_SAMPLES = 60
@@ -78,9 +78,9 @@ class Examination(Result):
         sentences += self.unanswered
         sentences.append(
             "Gradients and ablation are independent measures with their own weaknesses: a disagreement with "
-            "the weights does not show which measure is correct. Only switching a head off shows what the "
-            "model does with it, and only for this run: train more seeds before drawing conclusions about the "
-            "mechanism."
+            "the weights does not show which measure is correct. Only disabling a head shows how the "
+            "model uses the head, and only for this run: train more seeds before drawing conclusions "
+            "about the mechanism."
         )
         return sentences
 

@@ -48,7 +48,10 @@ class HeadImportance(Result):
     def summary(self) -> str:
         """Return the most important head."""
         value, layer, head = self.ranked()[-1]
-        return f"{layer} head {head} adds most when off, {value:+.4f} to a {self.measure} of {self.loss:.4f}"
+        return (
+            f"{layer} head {head} is the most important: disabling it adds {value:+.4f} to a {self.measure} "
+            f"of {self.loss:.4f}"
+        )
 
     def table(self) -> RenderableType:
         """Return a table with one row for each layer."""

@@ -89,7 +89,7 @@ def query_description(layer: LayerMap) -> str:
     """Return a description of the weights that `patch_weights` returns."""
     if layer.patches is not None and layer.patches.first:
         return f"weights of {drawable(layer.query_labels[0])}, from 0 to the largest weight of the layer"
-    return "weights of all patches on average, from 0 to the largest weight of the layer"
+    return "mean weights of all patches, from 0 to the largest weight of the layer"
 
 
 def _draw_image(axes: Axes, image: np.ndarray, box: tuple[float, float, float, float], title: str) -> None:

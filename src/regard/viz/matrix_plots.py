@@ -64,7 +64,7 @@ def _pixels(weights: np.ndarray, colours: ScalarMappable, width: float, height: 
 
 
 def _thinned(weights: np.ndarray, width: float, height: float) -> str:
-    """Return a sentence on weights (..., Tq, Tk) without a pixel; empty if all weights have a pixel."""
+    """Return a sentence for weights (..., Tq, Tk) that outnumber the pixels; empty if each weight has a pixel."""
     side = -(-max(weights.shape[-2:]) // max(int(max(width, height) * PIXELS), 1))
     return f"Each pixel is the largest weight of a square of {side} steps." if side > 1 else ""
 
