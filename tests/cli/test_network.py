@@ -80,7 +80,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def all_ground(ground: Path) -> Path:
-    """Add models of other programs, if they are installed."""
+    """Add models of other programs, if these programs are installed."""
     if find_spec("transformers"):
         from tests.faults.foreign import KINDS
         from tests.marian import write_marian

@@ -250,7 +250,7 @@ def test_a_machine_needs_the_same_code(
     monkeypatch.chdir("/")  # the task changes to the folder of the command
     assert measure_on_machine(driver(tmp_path), training, digests, False).parameters > 0
     own.write_text(own.read_text() + "\n")
-    with pytest.raises(InputError, match=f"{named} is missing, or differs from that of head"):
+    with pytest.raises(InputError, match=f"{named} is missing, or differs from the code on head"):
         measure_on_machine(driver(tmp_path), training, digests, False)
 
 

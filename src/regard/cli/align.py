@@ -30,8 +30,8 @@ DESCRIPTION = (
     "folder of a run. SOURCE and TARGET: files with one sentence per line, or - for standard input. Without "
     "TARGET, each line of SOURCE is a tab-separated pair or a single sentence. Single sentences are "
     "translated first, and the translation precedes its links in the output. With --links or --silver, "
-    "alignment heads are chosen on one "
-    "half of the pairs and evaluated on the other half, and stored with the run. Without SOURCE, the pairs "
+    "alignment heads are chosen on one half of the pairs, evaluated on the other half, and stored with the "
+    "run. Without SOURCE, the pairs "
     "come from the run's validation text, or the task generates them with their true links."
 )
 STORED = "Stored in {}: `regard align`, `regard translate --align` and the explorer now use these heads\n"
@@ -61,8 +61,8 @@ class AlignFlags:
     reverse: str | None = None
     """Run that translates in the opposite direction. The links of the two runs are merged."""
     symmetrise: Symmetrization | None = None
-    """Method of merging with --reverse: the product of both directions' weights, or a combination of their links.
-    Default: product."""
+    """Method of merging with --reverse: the product of the weights of both directions, or a combination of
+    their links. Default: product."""
     format: Literal["moses", "json"] = "moses"
     """Output format. moses: 0-0 1-2, source and target words counted from 0. json: one object per line, with
     words, links and weights."""
@@ -194,7 +194,8 @@ def _lines(files: Sequence[BinaryIO], *, lenient: bool) -> Iterator[tuple[int, l
                 print_message(f"{mismatch}: the remaining lines are ignored")
                 return
             raise InputError(
-                f"{mismatch}: give files with the same number of lines, or ignore the rest with --lenient"
+                f"{mismatch}: give files with the same number of lines, or ignore the remaining lines with "
+                f"--lenient"
             )
         yield number, lines
 
@@ -211,7 +212,7 @@ def _align_lines(
     run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags
 ) -> None:
     """Write the links of all lines, in order."""
-    # Batches of similar length are faster. In a terminal, the user waits for the links of each line.
+    # Batches of sentences of similar length are faster. In a terminal, the user waits for the links of each line.
     size = 1 if files[0].isatty() else 512
     waiting: list[list[str] | None] = []
     for number, lines in _lines(files, lenient=flags.lenient):

@@ -19,7 +19,7 @@ from regard.viz.attention_map import PICTURES
 
 PROG = "regard plot"
 DESCRIPTION = (
-    "Draw a figure for a paper, with its caption and its data in files beside it. KIND: "
+    "Draw a figure for a paper, and write its caption and its data to files next to the figure. KIND: "
     f"{', '.join(FIGURE_KINDS)}. MODEL: a run (a task's name, or a folder), or an external model (a folder "
     f"written by save_pretrained, or a name on the Hugging Face Hub). Without MODEL, positions draws the "
     f"sinusoidal encoding."

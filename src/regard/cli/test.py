@@ -29,13 +29,13 @@ from regard.viz import check_extension
 from regard.viz.attention_map import PAGE
 
 if TYPE_CHECKING:
-    from regard.runs import AnswerRun, AnyRun, PairRun, TranslationRun
+    from regard.runs import AnswerRun, AnyRun, LanguageRun, PairRun, TranslationRun
 
 
 PROG = "regard test"
 DESCRIPTION = (
-    "Test a trained run: exact match, fraction of attention on relevant inputs, and one sample, or BLEU and "
-    "chrF for translation. RUN: a task's name, or the folder of a run."
+    "Test a trained run, and print the exact match, the fraction of attention on relevant inputs and one "
+    "sample. For translation, print BLEU and chrF. RUN: a task's name, or the folder of a run."
 )
 
 
@@ -50,7 +50,8 @@ class TestFlags:
     signal: str | None = None
     """Signal letter of all samples (or one letter per signal). Default: random signals."""
     samples: int | None = None
-    """Number of new samples to test on. Default: 10,000, or 2,000 for sequence-to-sequence tasks."""
+    """Number of new samples to test on. Default: 10,000; 2,000 for sequence-to-sequence tasks; 1,000 for
+    language models."""
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     plot: str | None = None
@@ -67,8 +68,8 @@ class TranslationTestFlags:
     """Flags of the command for runs on parallel text."""
 
     data: tuple[str, ...] = ()
-    """Text to test on: a source and a target file, or one file of tab-separated pairs. None: the run's test
-    text."""
+    """Text to test on: a source and a target file, or one file of tab-separated pairs. Default: the run's
+    test text."""
     beam: int = field(default_factory=lambda: runs.TranslationRun.usual_beam)
     """Beam width; 1 is greedy search."""
     length_penalty: float = field(default_factory=lambda: runs.TranslationRun.usual_length_penalty)
@@ -103,8 +104,9 @@ def run(argv: list[str]) -> None:
         trust_code="__trust_code" in words,
         trust_edited="__trust_edited" in words,
     )
-    argv = _drop_training_flags(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
-    (_test_task if tested.task.draws else _test_translation)(tested, argv, name)
+    parallel = tested.task.answers == "text" and not tested.task.draws
+    argv = _drop_training_flags(tested, argv, TranslationTestFlags if parallel else TestFlags)
+    (_test_translation if parallel else _test_task)(tested, argv, name)
 
 
 def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]:
@@ -140,7 +142,7 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
     sys.stdout.write(f"{run.folder}: {run.task.name}, after {run.step} steps\n{report}\n")
 
 
-def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
+def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str], name: str) -> None:
     flags = parse(TestFlags(), with_empty_value(argv, "--plot"), prog=f"{PROG} {name}", description=DESCRIPTION)
     plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
     if plot is not None:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 PROG = "regard train"
-UNSEEN_SAMPLES = {"numbers": 1000, "text": 300}
-"""Number of test samples after training, for each form of answers. Text answers take longer, so their number is
+UNSEEN_SAMPLES = {"numbers": 1000, "text": 300, "tokens": 1000}
+"""Number of test samples after training, for each type of answer. Text answers take longer, so their number is
 smaller."""
 
 
@@ -42,9 +42,9 @@ class ModelChoice:
     """Choice of the model."""
 
     model: str
-    """query (learned queries) or pooling (recurrent classifier) for tasks whose answers are numbers; recurrent
-    (encoder and decoder) or transformer for sequence-to-sequence tasks; or a custom class, as module:Class.
-    Name a model to see its flags."""
+    """query (learned queries) or pooling (recurrent classifier) for tasks whose answers are numbers; decoder
+    (decoder-only) for language models; recurrent (encoder and decoder) or transformer for sequence-to-sequence
+    tasks; or a custom class, as module:Class. Name a model to see its flags."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,8 @@ class RunChoice:
     """Folder of runs. The run is saved in a subfolder named after the task."""
     start_from: Annotated[str | None, tyro.conf.arg(name="from", aliases=("--start_from",))] = None
     """Start from the parameters and vocabularies of an earlier run (its folder, or its name under savepath), and
-    train on other text. Model and vocabulary flags are fixed; other flags default to those of the earlier run,
-    except for text and freeze."""
+    train on other text. Model and vocabulary flags are fixed; other flags default to their values in the
+    earlier run, except for text and freeze."""
     resume: bool = False
     """Continue the run in the folder with its stored flags. The result is the same as without the
     interruption."""
@@ -114,10 +114,15 @@ def _summary(trained: AnyRun) -> str:
         tokenizer = trained.config.bleu_tokenizer or "13a"  # the tokenizer of runs that did not store it
         return f"best validation BLEU {best['bleu']:.2f} (tokenizer {tokenizer}) after {best['step']} steps"
     loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
-    if not trained.task.draws:
+    if trained.task.answers == "text" and not trained.task.draws:
         return f"{loss}; no validation text was given"
     samples = UNSEEN_SAMPLES[trained.task.answers]
     testable: Any = trained
+    if trained.task.answers == "tokens":
+        report = testable.test(samples=samples)
+        perplexity = "" if trained.task.input_width else f", perplexity {report.perplexity:.3f}"
+        share = f"exact match {report.exact_match:.1%} of the outputs of {samples:,} unseen sequences"
+        return f"{loss}, unseen {report.measure} {report.loss:.4f}{perplexity}, {share}"
     share = testable.test(samples=samples).exact_match
     return f"{loss}, exact match {share:.1%} of {samples:,} unseen samples"
 

@@ -56,7 +56,7 @@ class Candidates:
     passed_over: dict[str, list[str]] = field(default_factory=dict)
     """Unused names in the file that also fit each exercise."""
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Exercises for which only an imported object fits, with its name and module."""
+    """For each exercise whose only candidate is an imported object: the name and the module of this object."""
 
     @property
     def replaced(self) -> list[str]:
@@ -152,7 +152,7 @@ def is_written_in(value: Any, names: Mapping[str, Any]) -> bool:
 
 
 def _find_codes(value: Any, names: Mapping[str, Any], depth: int = MAX_DEPTH) -> Iterator[CodeType]:
-    """Yield the code objects of a value that are written in the module, also those inside wrappers."""
+    """Yield the code objects of a value that are written in the module, including code inside wrappers."""
     code = _safe_getattr(value, "__code__")
     if isinstance(code, CodeType) and (
         _safe_getattr(value, "__globals__") is names or code.co_filename == names.get("__file__")

@@ -27,7 +27,7 @@ MAX_SHOWN = 12
 # The decoder layer has 80 relevant mistakes and the Transformer has 115, so there are more than 82,000 sets of
 # three. With these limits the search takes seconds for most exercises, and ends early for these two exercises.
 FEW_MISTAKES = 36
-"""Number of mistakes up to which every set of three is tried on each input."""
+"""Maximum number of mistakes for which every set of three is tried on each input."""
 MAX_SETS = 40_000
 """Number of sets after which the search for three mistakes ends."""
 CACHE_SIZE = 1 << 16

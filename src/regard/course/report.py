@@ -104,7 +104,7 @@ class CheckReport(Result):
         return f"{self.name}: " + ", ".join(f"{report.exercise} {report.state}" for report in self.exercises[:4])
 
     def json(self) -> dict[str, Any]:
-        """Return the report as plain values, with `right`."""
+        """Return the report as plain values, including `right`."""
         return {**super().json(), "right": self.right}
 
     def table(self) -> RenderableType:

@@ -9,7 +9,8 @@ names of the exercise, and 24 do not. Five of these contain layers of PyTorch, w
 
 The idea. Shapes exclude most parameters, names decide between most of the remaining parameters, and the order
 of definition decides between equal names. An incorrect match cannot make an incorrect solution pass, because
-the weights are random. So the checker tries every possible layout until the outputs of one input are correct.
+the weights are random. The checker therefore tries every possible layout until the outputs of one input are
+correct.
 
 An example. `self.attn.to_keys = nn.Linear(15, 15)` has the parameter `attn.to_keys.weight`, of shape (15, 15).
 The four weights w_q, w_k, w_v and w_o have this shape. "keys" is among the `WORDS` for the letter k, so w_k has
@@ -28,7 +29,7 @@ matched by shape. The test inputs have prime sizes, so most weights differ in sh
 5. `rearrange_heads`: reorder or split the columns of heads for the module. Without: 3.
 6. `match_weights`: assign all weights to slots with the smallest total cost (Hungarian method). Choosing the
 best slot for one weight at a time could leave no slot for the last weight. Without the order of definition: 1.
-7. `copy_weights`: write the weights. Biases without a weight become 0, because the exercises do not have them.
+7. `copy_weights`: write the weights. Biases without a weight become 0, because the exercises have no such biases.
    Other parameters without a weight, and weights without a parameter, are reported to the learner.
 """
 
@@ -98,7 +99,7 @@ class WeightLayout:
     transposed: bool = False
     """Square matrices outside of `nn.Linear` are applied from the left."""
     by_head: bool = False
-    """A packed projection stores query, key and value of head 1 first, then those of head 2."""
+    """A packed projection stores query, key and value of head 1 first, then query, key and value of head 2."""
     strided: int = 0
     """Whether heads take every h-th column: 1 if heads are split and joined this way, 2 if they are only split
     this way."""
@@ -307,8 +308,8 @@ def _cost(features: Mapping[str, str], slot: Slot) -> float:
 
 
 def _norm_cost(kind: str, slot: Slot) -> float:
-    """Return the mismatch cost between a slot and a gain or shift. A gain is a weight of ones, a shift is
-    called a bias."""
+    """Return the mismatch cost between a slot and a gain or shift. The weight of a norm is a gain, and its bias
+    is a shift."""
     cost = 0.0 if slot.owner == "norm" else 30.0 if slot.owner == "other" else 100.0
     shift = any(piece in ("bias", "shift", "beta", "b") for piece in split_name(slot.name)[-2:]) and not slot.ones
     return cost + (0.0 if (kind == "shift") == shift else 20.0)

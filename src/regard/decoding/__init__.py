@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.decoding.search import Hypothesis, Step, beam_search, greedy_search, length_penalty, sample
+    from regard.decoding.generation import generate
+    from regard.decoding.sampling import sample, truncate
+    from regard.decoding.search import Hypothesis, Step, beam_search, greedy_search, length_penalty
     from regard.decoding.search_tree import Branch, Possible, SearchTree, search_tree
     from regard.decoding.translation import Candidate, Search, blank_answer, translate
 
@@ -21,9 +23,11 @@ __all__ = [
     "Step",
     "beam_search",
     "blank_answer",
+    "generate",
     "greedy_search",
     "length_penalty",
     "sample",
     "search_tree",
     "translate",
+    "truncate",
 ]

@@ -25,11 +25,8 @@ from regard.models import Seq2Seq
 
 NEVER = (PAD, BOS, UNKNOWN)
 """Tokens that never occur in an answer."""
-COLDEST, HOTTEST = 1e-3, 1e3
-"""Allowed temperatures. Below this range only the most likely token is sampled, and above it all tokens are
-equally likely."""
 LARGEST_PENALTY = 10
-"""With a larger exponent only the length matters, and the powers overflow."""
+"""Largest exponent of the length penalty. With larger exponents, only the length matters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,47 +67,11 @@ def greedy_search(
         check_finite(best)  # NaN counts as the largest value
         return tokens, best if scored else None
 
-    return _decode(make_decoder(model), source, source_mask, most_likely, max_len)
-
-
-def sample(
-    model: Seq2Seq | IncrementalDecoder,
-    source: Tensor,
-    source_mask: Tensor,
-    *,
-    max_len: int | Sequence[int],
-    temperature: float,
-    seeds: Sequence[int],
-) -> list[Hypothesis]:
-    """Return one hypothesis for each source, sampled from the model; other arguments as in `greedy_search`.
-
-    `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
-    `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `log_probability`
-    is computed without the temperature. Raises `InputError` for a temperature out of range.
-    """
-    if not COLDEST <= temperature <= HOTTEST:
-        raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
-
-    # One random number for each source and step, generated on the CPU so that it is the same on every device.
-    steps = max(source_limits(max_len, len(source))) + 1
-    uniform = torch.stack(
-        [torch.rand(steps, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
-    )
-
-    def draw(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor]:
-        log_probs = log_probabilities(logits)
-        check_finite(log_probs)
-        # The first token whose cumulative probability exceeds the number has a probability above 0.
-        sums = (log_probs.double() / temperature).softmax(-1).cumsum(-1)
-        thresholds = uniform[list(rows), time].to(sums.device).unsqueeze(1) * sums[:, -1:]
-        tokens = torch.searchsorted(sums, thresholds, right=True).clamp_max(sums.shape[1] - 1)
-        return tokens, log_probs.gather(1, tokens)
-
-    return _decode(make_decoder(model), source, source_mask, draw, max_len)
+    return decode(make_decoder(model), source, source_mask, most_likely, max_len)
 
 
 @torch.inference_mode()
-def _decode(
+def decode(
     decoder: IncrementalDecoder,
     source: Tensor,
     source_mask: Tensor,
@@ -167,7 +128,7 @@ def check_beam(width: int, n_best: int, alpha: float) -> None:
     check_range("beam", width, 1, 10_000)
     check_range("n_best", n_best, 1, width)
     if not 0 <= alpha <= LARGEST_PENALTY:
-        raise InputError(f"length_penalty {alpha} is out of range: 0 to {LARGEST_PENALTY}")
+        raise InputError(f"length_penalty {alpha} is out of range: choose from 0 to {LARGEST_PENALTY}")
 
 
 class Step(NamedTuple):
@@ -277,7 +238,7 @@ def _best_extensions(
 
 
 def _done(finished: list[Hypothesis], reachable: float, width: int, n_best: int) -> bool:
-    """Return whether `width` hypotheses have finished, or no prefix can reach the `n_best`."""
+    """Return whether `width` hypotheses have finished, or no prefix can enter the best `n_best` hypotheses."""
     if len(finished) < n_best:
         return reachable == -torch.inf
     return len(finished) >= width or sorted(finished, key=_rank)[n_best - 1].score >= reachable
@@ -329,7 +290,7 @@ def check_finite(values: Tensor) -> None:
     """
     if not bool((values < torch.inf).all()):
         raise InputError(
-            "the model's probabilities are not finite: train it again with a lower --lr, or restore the weights"
+            "the model's probabilities are not finite: train again with a lower --lr, or restore the weights"
         )
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from regard.data import PAD, Vocabulary, collate
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
-from regard.decoding.search import Hypothesis, beam_search, greedy_search, sample
+from regard.decoding.sampling import sample
+from regard.decoding.search import Hypothesis, beam_search, greedy_search
 from regard.errors import InputError
 from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
@@ -53,6 +55,10 @@ class Search:
     """Number of answers per text, at most the beam size."""
     temperature: float = 0.0
     """If above 0, sample each token from the model's distribution at this temperature, instead of searching."""
+    top_k: int = 0
+    """With a temperature: sample from this number of likeliest tokens only; 0 for all."""
+    top_p: float = 1.0
+    """With a temperature: sample from the fewest tokens that have this share of the probability."""
     seed: int = 0
     """Seed of sampling. The answer depends only on the text and the seed, not on the other texts."""
 
@@ -77,7 +83,8 @@ def translate(
     """
     if search.temperature and search.beam > 1:
         raise InputError(
-            f"temperature {search.temperature} and beam {search.beam} exclude each other: leave out one of them"
+            f"temperature {search.temperature} and beam {search.beam} exclude each other: leave out "
+            f"temperature or beam"
         )
     sources = list(map(source_vocabulary.encode, texts))
     batches = length_batches(sources, batchsize)
@@ -137,7 +144,12 @@ def search_batch(
     """
     mask = source != PAD
     if search.temperature:
-        drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, seeds=seeds)
+        options: dict[str, Any] = {
+            "temperature": search.temperature,
+            "top_k": search.top_k,
+            "top_p": search.top_p,
+        }
+        drawn = sample(model, source, mask, max_len=most, seeds=seeds, **options)
         return [[best] for best in drawn]
     if search.beam == 1 and search.n_best == 1:
         return [[best] for best in greedy_search(model, source, mask, max_len=most, scored=scored)]

@@ -1,13 +1,13 @@
 """Fused updates of Adam and of the moving average of parameters.
 
-Replaces `torch.optim.Adam` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
+Replaces `torch.optim.AdamW` in `training.adam`, and `torch.lerp` in `TrainingState.update_average`.
 Gain: the first `torch.optim.Adam` of a process imports PyTorch's compiler, which takes 0.9 s of the 1.2 s of a
   training run of Counting. For small models, the other operations of the optimizer take half as long as the
   update itself (docs/dev/benchmarks.md, "The primer's tasks").
 The fast path is not used with `REGARD_REFERENCE=1`.
 
 The update is computed by PyTorch's fused kernel, so the parameters are identical to those of
-`torch.optim.Adam(fused=True)`.
+`torch.optim.AdamW(fused=True)`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,10 @@ def fused_adam_step(
     lr: float,
     betas: tuple[float, float],
     epsilon: float,
+    weight_decay: float = 0.0,
 ) -> None:
     """Update parameters and their first and second moments in place. `step` includes the current update."""
-    torch._fused_adam_(
+    torch._fused_adamw_(
         list(parameters),
         list(grads),
         [moment["mean"] for moment in moments],
@@ -40,7 +41,7 @@ def fused_adam_step(
         lr=lr,
         beta1=betas[0],
         beta2=betas[1],
-        weight_decay=0.0,
+        weight_decay=weight_decay,
         eps=epsilon,
         amsgrad=False,
         maximize=False,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.runs.alignment import LinkedPair
     from regard.runs.answer_run import AnswerRun, TestReport
     from regard.runs.drawing import draw_model
+    from regard.runs.language_run import LanguageReport, LanguageRun
     from regard.runs.loading import SAVEPATH, load, load_translator
     from regard.runs.pair_run import PairReport, PairRun
     from regard.runs.pruning import PruneReport, prune
@@ -30,12 +31,20 @@ if TYPE_CHECKING:
         CountingConfig,
         DatesConfig,
         DifferenceConfig,
+        DyckConfig,
+        InductionConfig,
+        ModularConfig,
+        MqarConfig,
+        ParityConfig,
         PhrasesConfig,
         RecallConfig,
+        RegressionConfig,
         ReverseConfig,
+        SelectiveCopyConfig,
         Signal2Config,
         SignalConfig,
         SortConfig,
+        TextConfig,
         TranslationConfig,
     )
     from regard.runs.training import train, train_seeds
@@ -51,20 +60,30 @@ __all__ = [
     "CountingConfig",
     "DatesConfig",
     "DifferenceConfig",
+    "DyckConfig",
     "Figures",
+    "InductionConfig",
+    "LanguageReport",
+    "LanguageRun",
     "LinkedPair",
+    "ModularConfig",
+    "MqarConfig",
     "PairReport",
     "PairRun",
+    "ParityConfig",
     "PhrasesConfig",
     "PruneReport",
     "RecallConfig",
+    "RegressionConfig",
     "ReverseConfig",
     "Run",
+    "SelectiveCopyConfig",
     "SequenceRun",
     "Signal2Config",
     "SignalConfig",
     "SortConfig",
     "TestReport",
+    "TextConfig",
     "TranslationConfig",
     "TranslationReport",
     "TranslationRun",

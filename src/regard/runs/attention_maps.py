@@ -12,14 +12,14 @@ from regard.attention import short_name
 from regard.attention.recording import record_own
 from regard.data import BOS, EOS, PairBatch, collate, read_source
 from regard.data.vocabulary import replace_surrogates
-from regard.tasks import alignment_mask
+from regard.tasks import TokenBatch, alignment_mask
 from regard.viz import CROSS, AttentionMap, LayerKind, make_layer_map
 
 if TYPE_CHECKING:
     from regard.interpret import KeptHeads
-    from regard.models import AnswerModel, Seq2Seq
+    from regard.models import AnswerModel, LanguageModel, Seq2Seq
     from regard.runs.alignment import LinkedPair
-    from regard.tasks import SequenceTask, Task
+    from regard.tasks import SequenceTask, Task, TokenTask
 
 REST = "rest"
 """Label of the additional learned step of a model trained on all lengths."""
@@ -105,6 +105,47 @@ def map_of_pair(
     )
 
 
+@torch.inference_mode()
+def map_of_tokens(model: LanguageModel, task: TokenTask, inputs: torch.Tensor) -> AttentionMap:
+    """Return the attention of a language model on one input (1, T); every token has a row over those before it.
+
+    `outputs` and `probabilities` are those of the likeliest next token at each position. Prediction and truth are
+    the outputs of the task.
+    """
+    model.eval()
+    with record_own(model) as records:
+        logits = model(inputs.to(next(model.parameters()).device))[0].float().cpu()
+    targets = task.answer(inputs)[0]
+    is_output = TokenBatch(inputs, targets[None], None).is_output[0]
+    labels = [_visible(label) for label in task.labels(inputs[0])]
+    probabilities: list[float] = []
+    if task.input_width:
+        outputs = [f"{value:.2f}" for value in logits[:, 0].tolist()]
+        prediction = " ".join(label for label, shown in zip(outputs, is_output, strict=True) if shown)
+        truth = " ".join(f"{value:.2f}" for value in targets[is_output].tolist())
+    else:
+        best, predicted = logits.softmax(-1).max(-1)
+        probabilities, outputs = best.tolist(), [_visible(label) for label in task.labels(predicted)]
+        prediction, truth = task.render(predicted[is_output]), task.render(targets[is_output])
+    relevant = task.relevance(inputs)[0].numpy() if task.knows_relevance else None
+    layers = {}
+    for full, record in records.items():
+        name, weights = short_name(full), record.weights[0].float().cpu().numpy()
+        own = make_layer_map(name, weights, {"decoder": (labels, labels)}, None)
+        layers[name] = dataclasses.replace(own, relevant=relevant, title=own.title.replace(" of the outputs", ""))
+    positions = model.learned_positions
+    return AttentionMap(
+        task=task.name,
+        input=task.render(inputs[0]),
+        prediction=prediction,
+        truth=truth if bool(is_output.any()) else None,
+        layers=layers,
+        outputs=outputs,
+        probabilities=probabilities,
+        position_norms=None if positions is None else positions.norm(dim=-1).tolist(),
+    )
+
+
 def map_of_links(task: str, pair: LinkedPair) -> AttentionMap:
     """Return a map with one layer: attention of the target words to the source words and the end of the
     source."""
@@ -132,7 +173,7 @@ def map_of_links(task: str, pair: LinkedPair) -> AttentionMap:
 def note_of(length: str, unknown: list[str]) -> str:
     """Return a warning about an unseen input length and about unknown symbols, or an empty string."""
     notes = [f"training {length}: expect errors"] if length else []
-    notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
+    notes += [f"not in the model's vocabulary: {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
     return "; ".join(notes)
 
 

@@ -12,7 +12,7 @@ from regard.runs.sequence_run import SequenceRun
 def dual_score(forward: float, backward: float) -> float:
     """Return exp(-(|H_A - H_B| + (H_A + H_B) / 2)), equation 1, for cross-entropies per token in nats.
 
-    The score is 1 if both models are certain, and lower if one model is uncertain or if the two disagree.
+    The score is 1 if both models are certain, and lower if a model is uncertain or if the models disagree.
 
     >>> dual_score(0.0, 0.0), round(dual_score(1.0, 1.0), 3), round(dual_score(1.0, 3.0), 3)
     (1.0, 0.368, 0.018)

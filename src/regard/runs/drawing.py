@@ -33,7 +33,7 @@ def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None
     subject.check(text)
     model: Any = copy.deepcopy(run.model).eval()
     task: Any = run.task
-    if task.answers == "numbers":
+    if task.answers in ("numbers", "tokens"):
         inputs = {"input": task.parse(text)}
         graph = trace_graph(model, lambda: model(*inputs.values()), _title(run), inputs)
     else:

@@ -150,6 +150,7 @@ def _seen(run: AnyRun) -> list[int]:
     """Return the minimum and maximum lengths of training inputs, without signals."""
     if isinstance(run, AnswerRun):
         return [1 if run.config.training.vary_len else run.max_len, run.max_len]
+    assert isinstance(run, PairRun)
     return [1, run.longest_seen]
 
 

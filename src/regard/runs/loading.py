@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from regard.runs.answer_run import AnswerRun
+    from regard.runs.language_run import LanguageRun
     from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
     from regard.runs.sequence_run import SequenceRun
@@ -30,10 +31,13 @@ Result = TypeVar("Result")
 AnswerTask = Literal["counting", "difference", "signal", "signal2", "recall"]
 PairTask = Literal["copy", "reverse", "sort", "dates", "phrases"]
 TextTask = Literal["translation"]
+LanguageTask = Literal["induction", "mqar", "modular", "regression", "selective-copy", "parity", "dyck", "text"]
 RUN_CLASSES = {
     ("numbers", True): "AnswerRun",
     ("text", True): "PairRun",
     ("text", False): "TranslationRun",
+    ("tokens", True): "LanguageRun",
+    ("tokens", False): "LanguageRun",
 }
 """Name of the run's class, by the form of the task's answers and by whether the task generates its samples."""
 
@@ -52,6 +56,8 @@ def load(run: AnswerTask, **options: Unpack[LoadOptions]) -> AnswerRun[Any, Any,
 def load(run: PairTask, **options: Unpack[LoadOptions]) -> PairRun[Any, Any, Any]: ...
 @overload
 def load(run: TextTask, **options: Unpack[LoadOptions]) -> TranslationRun[Any, Any, Any]: ...
+@overload
+def load(run: LanguageTask, **options: Unpack[LoadOptions]) -> LanguageRun[Any, Any, Any]: ...
 @overload
 def load(run: str | Path, **options: Unpack[LoadOptions]) -> AnyRun: ...
 def load(
@@ -127,6 +133,8 @@ def load_translator(
     """Load a run that answers with text; see `load`. Raises `InputError` for a run that answers with
     numbers."""
     loaded = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
+    if loaded.task.answers == "tokens":
+        raise InputError(f"run {str(run)!r} is a language model: try `regard generate {run} PROMPT`")
     if loaded.task.answers == "numbers":
         raise InputError(f"run {str(run)!r} answers with numbers, not text: try `regard test {run} --input ...`")
     return cast("SequenceRun", loaded)

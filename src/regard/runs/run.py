@@ -70,7 +70,7 @@ class Figures(Result):
 @dataclass(frozen=True, repr=False)
 class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     """Base class of the runs that `regard.train` and `regard.load` return: `AnswerRun`, `PairRun`,
-    `TranslationRun`. It satisfies `regard.viz.Subject`."""
+    `TranslationRun`, `LanguageRun`. It satisfies `regard.viz.Subject`."""
 
     folder: Path
     config: RunConfig[TaskPart, ModelPart, TrainingPart]

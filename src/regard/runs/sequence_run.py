@@ -261,7 +261,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         Other options as in `search`.
         """
         if input is None and answer is not None:
-            raise InputError("answer has no input: give the input of the answer too")
+            raise InputError("answer has no input: also give the input of the answer")
         text = self.draw(seed=seed) if input is None else input
 
         def make_map() -> viz.AttentionMap:
@@ -300,7 +300,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return [label for index in classes for label in self.task.target_vocabulary.labels([index])]
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return a drawn input; raises `InputError` if the task draws none."""
+        """Return a random input. Raises `InputError` if the task cannot generate inputs."""
         del seed
         raise InputError(f"input is missing: {self.name} cannot generate inputs")
 

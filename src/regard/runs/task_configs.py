@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
 from regard import tasks
-from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
+from regard.models import DecoderOnlyConfig, PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
 from regard.runs.answer_run import AnswerRun
+from regard.runs.language_run import LanguageRun
 from regard.runs.pair_run import PairRun
 from regard.runs.translation_run import TranslationRun
 from regard.tasks import SequenceConfig, TaskConfig
@@ -25,6 +26,7 @@ from regard.training import (
     QueryTraining,
     RecurrentTraining,
     RunConfig,
+    TokenTraining,
     TransformerTraining,
     TranslationTraining,
     make_config,
@@ -158,6 +160,94 @@ class PhrasesConfig(
     TransformerTraining,
 ):
     """Options of Phrases and of the Transformer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("induction")
+class InductionConfig(
+    FlatConfig[LanguageRun[tasks.InductionTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.InductionTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of Induction and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("mqar")
+class MqarConfig(
+    FlatConfig[LanguageRun[tasks.MqarTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.MqarTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of multi-query associative recall and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("modular")
+class ModularConfig(
+    FlatConfig[LanguageRun[tasks.ModularTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.ModularTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of modular addition and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("selective-copy")
+class SelectiveCopyConfig(
+    FlatConfig[LanguageRun[tasks.SelectiveCopyTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.SelectiveCopyTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of selective copy and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("parity")
+class ParityConfig(
+    FlatConfig[LanguageRun[tasks.ParityTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.ParityTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of Parity and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("dyck")
+class DyckConfig(
+    FlatConfig[LanguageRun[tasks.DyckTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.DyckTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of Dyck and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("regression")
+class RegressionConfig(
+    FlatConfig[LanguageRun[tasks.RegressionTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.RegressionTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of in-context regression and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("text")
+class TextConfig(
+    FlatConfig[LanguageRun[tasks.TextTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.TextTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of Text and of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)

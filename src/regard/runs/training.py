@@ -15,7 +15,17 @@ from regard.fast.memory import keep_memory
 from regard.io import hold_lock
 from regard.libraries import import_library
 from regard.progress import print_status, progress_bar
-from regard.runs.loading import SAVEPATH, AnswerTask, PairTask, TextTask, load, make_run, read_run, read_task
+from regard.runs.loading import (
+    SAVEPATH,
+    AnswerTask,
+    LanguageTask,
+    PairTask,
+    TextTask,
+    load,
+    make_run,
+    read_run,
+    read_task,
+)
 from regard.runs.run_config import check_text, derived_config, resumed_config
 from regard.tasks import BatchContext
 from regard.training import (
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
     from regard.data.parallel import TextDigest
     from regard.evaluation.validation import Validation
     from regard.runs.answer_run import AnswerRun
+    from regard.runs.language_run import LanguageRun
     from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
     from regard.runs.task_configs import FlatConfig
@@ -75,6 +86,8 @@ def train(task: AnswerTask, **flags: Any) -> AnswerRun[Any, Any, Any]: ...
 def train(task: PairTask, **flags: Any) -> PairRun[Any, Any, Any]: ...
 @overload
 def train(task: TextTask, **flags: Any) -> TranslationRun[Any, Any, Any]: ...
+@overload
+def train(task: LanguageTask, **flags: Any) -> LanguageRun[Any, Any, Any]: ...
 @overload
 def train(task: str | RunConfig, **flags: Any) -> AnyRun: ...
 def train(
@@ -163,7 +176,7 @@ def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int],
                 state.restore(folder)
             _open_run(folder, config, built, state, resume=folder.exists(), overwrite=False)
         if len({state.step for state in states}) > 1:
-            raise InputError("the runs are at different steps: train each run alone")
+            raise InputError("the runs are at different training steps: train each run separately")
         batches = [
             built.batches(config.training, BatchContext(generator=state.generator, place=state.progress.place))
             for built, config, state in zip(tasks, configs, states, strict=True)

@@ -48,7 +48,7 @@ class TranslationReport(Result):
     """Fractions of unknown tokens in the text."""
     quality: Quality
     seconds: float
-    """Duration of the translation."""
+    """Duration of the translation in seconds."""
 
     def __str__(self) -> str:
         sentences = len(self.translations)
@@ -174,7 +174,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def draws(self) -> bool:
-        """Whether the text file from which inputs are drawn exists."""
+        """Whether the text file from which inputs are selected exists."""
         try:
             return self.task.config.hub is None and self._unseen_text() is not None
         except InputError:

@@ -3,7 +3,7 @@
     DIR/TASK/VARIANT/seed-N/TASK/          the run
     DIR/TASK/VARIANT/seed-N/measured.json  its measurement
 
-Cells with a measurement are not trained again. Interrupted trainings are resumed.
+Cells with a measurement are not trained again. Interrupted training runs are resumed.
 """
 
 from collections.abc import Mapping, Sequence

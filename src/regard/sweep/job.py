@@ -3,7 +3,7 @@
     FOLDER/TASK/           the run
     FOLDER/measured.json   its measurement
 
-Interrupted trainings are resumed. A job is plain data and a path, so any process can execute the job.
+Interrupted training runs are resumed. A job is plain data and a path, so any process can execute the job.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Measured(Figures):
     seconds: float | None
     """CPU time of training in seconds. None if training was interrupted."""
     loss: float
-    """The value on training batches, as the mean over the last ten lines of metrics."""
+    """Loss on training batches: the mean over the last ten lines of metrics."""
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):

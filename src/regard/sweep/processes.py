@@ -68,9 +68,7 @@ class Worker(Generic[JobT, ResultT]):
         self._process.terminate()
 
     def join(self) -> int | None:
-        """Wait until the process ends, after `stop` or if there is no further job. Return its exit status,
-        which is negative if a signal ended the process.
-        """
+        """Wait until the process ends, and return its exit status, which is negative after a signal."""
         self.pipe.close()
         self._process.join()
         return self._process.exitcode
@@ -161,7 +159,7 @@ def _run_jobs(work: Callable[[JobT], ResultT], pipe: Connection, threads: int) -
     """Run one job after another in a worker process, until the pipe closes or a signal stops the process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, exit_on_signal)  # a clean exit between two trainings too
+        signal.signal(number, exit_on_signal)  # a clean exit between two jobs too
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
@@ -183,7 +181,8 @@ def _run_jobs(work: Callable[[JobT], ResultT], pipe: Connection, threads: int) -
 
 
 def exit_on_signal(number: int, frame: object) -> None:
-    """Exit because of a signal, with the usual cleanup of `sys.exit`."""
+    """Exit because of a signal, with the usual cleanup of `sys.exit`; a second signal does not interrupt that."""
+    signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 

@@ -39,7 +39,7 @@ WAIT = 0.5
 LEASE = 120.0
 """Seconds to wait for the lock of a lost training job. NFS releases the locks of a lost machine after 90
 seconds (the default lease of Linux)."""
-SHARE = "start the command on storage that all machines share, with --savepath there"
+SHARE = "start the command on storage that all machines share, with --savepath on the same storage"
 START = "start a cluster with `ray start --head`, or give its address with --address"
 
 
@@ -158,7 +158,7 @@ def measure_on_machine(driver: Driver, job: Job, code: dict[str, str], again: bo
             here = code_digests(job.stored)
             for name in code:
                 if here.get(name) != code[name]:
-                    raise InputError(f"{name} is missing, or differs from that of {driver.host}: {SHARE}")
+                    raise InputError(f"{name} is missing, or differs from the code on {driver.host}: {SHARE}")
             return _measure_unlocked(job, LEASE if again else 0)
     except RegardError as error:
         error.args = (f"on {socket.gethostname()}: {error}",)

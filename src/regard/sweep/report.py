@@ -38,8 +38,8 @@ SHARES = {"exact_match", "relevance", "uniform", "alignment_error"}
 
 
 def format_mean(values: Sequence[float], form: Callable[[float], str], *, share: bool = False) -> str:
-    """Format the mean of values, with a 95 % interval if the values differ. `share`: limit the interval to 0 to
-    1.
+    """Format the mean of values, with a 95 % interval if the values differ. `share`: limit the interval to the
+    range from 0 to 1.
     """
     return format_interval(mean(values, share=share), form) if values else ""
 

@@ -10,23 +10,20 @@ if TYPE_CHECKING:
     from regard.training.building import build_model, load_weights, start
     from regard.training.checkpoint import Checkpoint, TrainingState
     from regard.training.config import (
-        MODELS,
         PARTS,
         ModelPart,
-        ModelSpec,
         Origin,
         RunConfig,
         TaskPart,
         TrainingPart,
         changed_config,
         changed_flags,
-        find_model,
         make_config,
-        models_for,
     )
     from regard.training.distributed import SINGLE_PROCESS, DistributedContext, join_processes
     from regard.training.objective import Objective, exact, make_objective
     from regard.training.presets import PRESETS
+    from regard.training.registry import MODELS, ModelSpec, find_model, models_for
     from regard.training.run_folder import RunFolder, check_run_path, create_run, find_run
     from regard.training.settings import (
         RECIPES,
@@ -44,6 +41,7 @@ if TYPE_CHECKING:
     from regard.training.stacked import StackedLearner, stackable
     from regard.training.stored_config import config_from_json, upgrade_config, vocabulary_digest
     from regard.training.tensor_file import digest_tensors, pack_tensors, tensor_specs
+    from regard.training.token_settings import TokenTraining
     from regard.training.trainer import Learner, SingleLearner, train_steps
     from regard.training.trust_code import code_digests, trust
 
@@ -74,6 +72,7 @@ __all__ = [
     "SingleLearner",
     "StackedLearner",
     "TaskPart",
+    "TokenTraining",
     "TrainingConfig",
     "TrainingPart",
     "TrainingState",

@@ -1,6 +1,7 @@
-"""Adam (Kingma and Ba 2015, algorithm 1) over named parameters.
+"""Adam (Kingma and Ba 2015, algorithm 1) over named parameters, with decoupled weight decay (AdamW, Loshchilov
+and Hutter 2019, algorithm 2).
 
-`torch.optim.Adam` or `fast.adam` computes the updates. This class multiplies the learning rate by a factor for
+`torch.optim.AdamW` or `fast.adam` computes the updates. This class multiplies the learning rate by a factor for
 each parameter, and stores the moments by parameter name, as in a checkpoint.
 """
 
@@ -21,7 +22,8 @@ EPSILON = 1e-8
 class Adam:
     """Adam with a learning rate for each training step, multiplied by a factor for each parameter.
 
-    `lr_factors`: factors by parameter name. `moments`: `step`, `mean` and `square`, each by parameter name.
+    `lr_factors`: factors by parameter name. `weight_decay`: decoupled decay of matrices and embeddings.
+    `moments`: `step`, `mean` and `square`, each by parameter name.
     """
 
     def __init__(
@@ -30,13 +32,18 @@ class Adam:
         *,
         betas: tuple[float, float],
         lr_factors: Mapping[str, float],
+        weight_decay: float = 0.0,
     ) -> None:
         self.parameters = dict(parameters)
         self.betas = betas
         self.lr_factors = dict(lr_factors)
-        self._groups: dict[float, list[str]] = defaultdict(list)
+        # Biases and the parameters of normalizations do not decay.
+        self.decays = {
+            name: weight_decay if parameter.dim() > 1 else 0.0 for name, parameter in self.parameters.items()
+        }
+        self._groups: dict[tuple[float, float], list[str]] = defaultdict(list)
         for name in self.parameters:
-            self._groups[self.lr_factors[name]].append(name)
+            self._groups[self.lr_factors[name], self.decays[name]].append(name)
         # The step counts are views of one tensor, so that one operation increments all counts. On a GPU, the
         # step counts must be in GPU memory.
         device = next((parameter.device for parameter in self.parameters.values()), None)
@@ -65,8 +72,15 @@ class Adam:
             self._reference_step(lr, names)
 
     def _reference_step(self, lr: float, names: list[str]) -> None:
-        groups = [{"params": [self.parameters[name]], "lr": lr * self.lr_factors[name]} for name in names]
-        optimizer = torch.optim.Adam(groups, betas=self.betas, eps=EPSILON, foreach=False)
+        groups = [
+            {
+                "params": [self.parameters[name]],
+                "lr": lr * self.lr_factors[name],
+                "weight_decay": self.decays[name],
+            }
+            for name in names
+        ]
+        optimizer = torch.optim.AdamW(groups, betas=self.betas, eps=EPSILON, foreach=False)
         for name in names:
             moments = self.moments[name]
             optimizer.state[self.parameters[name]] = {
@@ -82,7 +96,7 @@ class Adam:
         else:
             for name in with_grad:
                 self.moments[name]["step"] += 1
-        for factor, group in self._groups.items():
+        for (factor, decay), group in self._groups.items():
             names = [name for name in group if name in with_grad]
             parameters = [self.parameters[name] for name in names]
             if names:
@@ -93,6 +107,7 @@ class Adam:
                     lr=lr * factor,
                     betas=self.betas,
                     epsilon=EPSILON,
+                    weight_decay=decay,
                 )
 
 
@@ -111,4 +126,4 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Adam:
     """
     parameters = trained_parameters(model)
     factors = {name: recipe.output_lr if name.startswith("output.") else 1.0 for name in parameters}
-    return Adam(parameters, betas=recipe.betas, lr_factors=factors)
+    return Adam(parameters, betas=recipe.betas, lr_factors=factors, weight_decay=recipe.weight_decay)

@@ -1,4 +1,4 @@
-"""Configuration of a run (a frozen dataclass of task, model and training options), and the registry of models.
+"""Configuration of a run: a frozen dataclass of task, model and training options.
 
 >>> config = make_config("signal2", {"heads": 8})
 >>> config.model.heads, config.training.steps
@@ -7,8 +7,7 @@
 A config is created from flags (`make_config`, `changed_config`) or from a stored run (`stored_config`). These
 functions check the type of every value and raise an error for unknown names.
 
-To add a model, add its file in `regard.models`, an entry in `MODELS`, and, if necessary, a class of training
-options in `settings`. Custom models are trained with the options of their base class, such as `AnswerModel`.
+The registry of models is in `registry`.
 """
 
 import dataclasses
@@ -20,22 +19,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, get_args, get_ori
 import msgspec
 from typing_extensions import TypeVar
 
-from regard import models
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, unknown_choice
-from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
-from regard.plugins import PluginError, import_plugin
+from regard.models import ModelConfig
 from regard.tasks import TASKS, AnyTask, find_task
-from regard.training.settings import (
-    OwnAnswerTraining,
-    OwnSequenceTraining,
-    PoolingTraining,
-    QueryTraining,
-    RecurrentTraining,
-    TrainingConfig,
-    TransformerTraining,
-    TranslationTraining,
-)
+from regard.training.registry import ModelSpec, find_model, models_for
+from regard.training.settings import TrainingConfig
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -49,75 +38,6 @@ PARTS = ("task", "model", "training")
 flag."""
 LONGEST_SHOWN = 60
 """Largest number of characters of an invalid value in an error message."""
-MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
-    "query": ("numbers", "QueryModel", "QueryModelConfig", QueryTraining),
-    "pooling": ("numbers", "PoolingModel", "PoolingConfig", PoolingTraining),
-    "recurrent": ("text", "RecurrentSeq2Seq", "RecurrentConfig", RecurrentTraining),
-    "transformer": ("text", "Transformer", "TransformerConfig", TransformerTraining),
-}
-"""By name of a model: the form of its answers, the names of its class and of its config class in `regard.models`,
-and its training options.
-
-The registry contains names of classes instead of classes, because importing every model would slow down each
-command. The default model of a task is the first compatible model, unless the task sets a default."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelSpec:
-    """Classes for the name of a model."""
-
-    name: str
-    model: type[TaskModel]
-    """Class of the model, a subclass of `AnswerModel` or `Seq2Seq`."""
-    config: type[ModelConfig]
-    """Dataclass of the options of the model."""
-    settings: type[TrainingConfig]
-    """Dataclass of the training options of the model on a synthetic task."""
-
-    def part_classes(self, task: type[AnyTask]) -> "dict[str, type[DataclassInstance]]":
-        """Return the dataclasses of options for a task: task, model, training."""
-        training = self.settings if task.draws else TranslationTraining
-        return {"task": task.config_class, "model": self.config, "training": training}
-
-    def has_presets(self, task: type[AnyTask]) -> bool:
-        """Return whether `preset` applies to the model on a task."""
-        return self.name == "transformer" and not task.draws
-
-
-def find_model(name: str) -> ModelSpec:
-    """Return the classes for the name of a model, or for the custom model `module:Class`.
-
-    Raises `InputError` for an unknown name, or a class that cannot be imported or has an invalid base class.
-
-    >>> find_model("query").model.__name__
-    'QueryModel'
-    """
-    if name in MODELS:
-        _, model, config, settings = MODELS[name]
-        return ModelSpec(
-            name=name, model=getattr(models, model), config=getattr(models, config), settings=settings
-        )
-    if ":" not in name:
-        raise unknown_choice("model", name, MODELS, other="module:Class")
-    custom = import_plugin("model", name)
-    config_class = getattr(custom, "config_class", None)
-    if (
-        isinstance(custom, type)
-        and issubclass(custom, AnswerModel | Seq2Seq)
-        and isinstance(config_class, type)
-        and issubclass(config_class, ModelConfig)
-    ):
-        settings = OwnAnswerTraining if issubclass(custom, AnswerModel) else OwnSequenceTraining
-        return ModelSpec(name=name, model=custom, config=config_class, settings=settings)
-    raise PluginError(
-        f"model {name!r} is not a class derived from regard.models.AnswerModel or Seq2Seq, with a config_class "
-        f"derived from regard.models.ModelConfig"
-    )
-
-
-def models_for(task: type[AnyTask]) -> list[str]:
-    """Return the names of the built-in models that are compatible with a task."""
-    return [name for name, (answers, *_) in MODELS.items() if answers == task.answers]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,9 +213,9 @@ def _checked(config: RunConfig) -> RunConfig:
     """Return a config. Raises `InputError` for incompatible options of model and training."""
     training = config.training
     if training.r_drop and not config.model.dropout:
-        raise InputError("r_drop compares two passes with different dropout: give --dropout too")
+        raise InputError("r_drop compares two passes with different dropout: also give --dropout")
     if training.compile and not config.model_spec.model.compilable:
-        raise InputError(f"compile works on Transformer layers only: leave it out for model {config.kind}")
+        raise InputError(f"compile works only on Transformer layers: leave it out for model {config.kind}")
     return config
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention import make_encoder_layer, make_positions, make_score
 from regard.data import PairBatch, collate
 from regard.errors import InputError
-from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
+from regard.models import AnswerModel, LanguageModel, ModelConfig, Seq2Seq, TaskModel
 from regard.plugins import PluginError, describe_error
 from regard.tasks import TASKS, AnyTask, Batch, BatchContext, TokenBatch
 from regard.training.config import RunConfig
@@ -53,7 +53,7 @@ def check_score(name: str) -> None:
     except Exception as error:  # custom code can raise anything
         raise PluginError(
             f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: "
-            f"{describe_error(error)}; its forward takes queries and the result of its prepare"
+            f"{describe_error(error)}; its forward must accept queries and the result of its prepare"
         ) from error
     _check_tensor(f"score {name!r}", "scores", scores, (2, 3, 5, 7))
 
@@ -67,7 +67,7 @@ def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> No
     except InputError:
         raise
     except Exception as error:  # custom code can raise anything
-        raise PluginError(f"{code} fails on a batch of {SAMPLES}: {describe_error(error)}; mend it") from error
+        raise PluginError(f"{code} fails on a batch of {SAMPLES}: {describe_error(error)}; fix it") from error
 
 
 def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **others: Any) -> None:
@@ -84,7 +84,7 @@ def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **othe
             for name, value in arguments.items()
         ]
         raise PluginError(
-            f"{part} fails when it is called with {' and '.join(shown)}: {describe_error(error)}; mend it"
+            f"{part} fails when it is called with {' and '.join(shown)}: {describe_error(error)}; fix it"
         ) from error
     _check_tensor(part, "states", result, tuple(states.shape))
 
@@ -92,12 +92,18 @@ def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **othe
 def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> None:
     device = next((parameter.device for parameter in model.parameters()), None)
     if device is None:
-        raise PluginError(f"{code} has no parameters: there is nothing to train; make them nn.Parameter")
+        raise PluginError(
+            f"{code} has no parameters: there is nothing to train; wrap its tensors in nn.Parameter"
+        )
     batch = _draw_batch(code, config, task).to(device)
     if isinstance(batch, Batch):
         assert isinstance(model, AnswerModel)
         logits = model(batch.inputs, batch.mask)
         _check_tensor(code, "logits", logits, (SAMPLES, task.sizes["outputs"], task.sizes["classes"]))
+    elif isinstance(batch, TokenBatch):
+        assert isinstance(model, LanguageModel)
+        logits = model(batch.inputs, batch.mask)
+        _check_tensor(code, "logits", logits, (*batch.targets.shape, task.sizes["symbols"]))
     else:
         assert isinstance(model, Seq2Seq) and isinstance(batch, PairBatch)
         logits = _check_steps(code, model, task, batch)

@@ -20,14 +20,16 @@ from regard.attention.hooks import attach_hooks, find_layer, with_change
 from regard.data import PAD, PairBatch
 from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
-from regard.models import AnswerModel, Seq2Seq, TaskModel
-from regard.tasks import Batch
+from regard.models import AnswerModel, LanguageModel, Seq2Seq, TaskModel
+from regard.tasks import Batch, TokenBatch
 from regard.training.cross_entropy import cross_entropy
 from regard.training.settings import TrainingConfig
 
-Model = TypeVar("Model", AnswerModel, Seq2Seq)
-AnyBatch = TypeVar("AnyBatch", Batch, PairBatch)
+Model = TypeVar("Model", AnswerModel, Seq2Seq, LanguageModel)
+AnyBatch = TypeVar("AnyBatch", Batch, PairBatch, TokenBatch)
 
+CLOSE = 0.1
+"""Largest error of a real output that counts as correct."""
 HEAD = 0
 """Index of the guided head in its layer."""
 SMALLEST_WEIGHT = 1e-9
@@ -49,8 +51,8 @@ class Objective(nn.Module, Generic[Model, AnyBatch]):
     def forward(self, batch: AnyBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch at training step `step`, and whether each sample is correct: (B,) bool.
 
-        The loss is the mean over the outputs. For pairs, the loss is the sum over the target tokens of the
-        batch, divided by `tokens`, the number of target tokens in the whole training step.
+        The loss is the mean over the outputs. For pairs and for token sequences, the loss is the sum over the
+        target tokens of the batch, divided by `tokens`, the number of target tokens in the whole training step.
         """
         raise NotImplementedError
 
@@ -107,17 +109,45 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
         return loss / (passes * tokens), torch.ones_like(is_token).masked_scatter(is_token, correct).all(-1)
 
 
+class TokenObjective(Objective[LanguageModel, TokenBatch]):
+    """Cross-entropy of every output token given the tokens before it, or half the squared error of real outputs.
+
+    Single outputs are correct, not whole sequences. A real output is correct within `CLOSE` of its target.
+    """
+
+    def forward(self, batch: TokenBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
+        """Return the loss of a batch divided by `tokens`, and whether each output is correct: (N,) bool."""
+        del step
+        states = self.model.read(batch.inputs, batch.mask)
+        if tokens == batch.targets.numel():  # all steps are outputs: selecting them would copy the states
+            states, targets = states.flatten(0, 1), batch.targets.flatten()
+        else:
+            states, targets = states[batch.is_output], batch.targets[batch.is_output]
+        if targets.is_floating_point():
+            errors = self.model.logits(states).squeeze(-1).float() - targets
+            return errors.square().sum() / (2 * tokens), errors.abs() < CLOSE
+        loss, correct = cross_entropy(states.unsqueeze(0), self.model.vocabulary_layer, targets)
+        return loss / tokens, correct
+
+
 def make_objective(model: TaskModel, settings: TrainingConfig, generator: torch.Generator) -> Objective[Any, Any]:
     """Return a model with its loss."""
-    objective: type[Objective[Any, Any]] = AnswerObjective if model.answers == "numbers" else SequenceObjective
-    return objective(model, settings, generator)
+    return OBJECTIVES[model.answers](model, settings, generator)
+
+
+OBJECTIVES: dict[str, type[Objective[Any, Any]]] = {
+    "numbers": AnswerObjective,
+    "text": SequenceObjective,
+    "tokens": TokenObjective,
+}
+"""Objective by the form of the answers."""
 
 
 def guided_layer(model: Seq2Seq) -> str:
     """Return the name of the layer with the guided head. Raises `InputError` if no layer attends to the
     source."""
     if not model.cross_layers:
-        raise InputError("guide needs attention to the source, which this model does not have: leave guide out")
+        raise InputError("guide needs attention to the source, which this model does not have: leave out guide")
     return model.cross_layers[-2:][0]
 
 

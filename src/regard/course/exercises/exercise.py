@@ -90,7 +90,7 @@ class Exercise:
     source: str = ""
     """Paper and section that the exercise follows."""
     reference: Callable[..., Any]
-    """The right answer. The name, the signature and the docstring of this function are the stub."""
+    """The correct solution. The stub has the name, the signature and the docstring of this function."""
     cases: Callable[[int], list[Case]]
     """A function that returns the inputs for a seed."""
     outputs: tuple[str, ...]
@@ -158,8 +158,7 @@ class Exercise:
         return _expected(self.reference, case)
 
     def expected_gradients(self, case: Case) -> dict[str, tuple[float, float]]:
-        """Return the directional derivative with respect to each argument of `case.gradients`, measured on "
-        "both sides.
+        """Return the directional derivative by each argument of `case.gradients`, measured on both sides.
 
         The weighted sum of the first output is differentiated along `case.directions()`. The two
         measurements differ if the input of a ReLU changes its sign between the sides.

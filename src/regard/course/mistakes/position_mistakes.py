@@ -113,7 +113,7 @@ def one_frequency(self: Solution, width: int) -> Array:
 @mistake(
     Solution.position_vectors,
     SECTION_3_5,
-    "Positions belong to dimension 1, time: states are (B, T, D), batch first.",
+    "Use dimension 1 for the positions: states have the shape (B, T, D), batch first.",
 )
 def wave_across_batch(self: Solution, states: Array, width: int) -> Array:
     """Positions are counted along the batch: all steps of a sequence have the same position vector."""

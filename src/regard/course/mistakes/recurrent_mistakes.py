@@ -49,7 +49,7 @@ def new_state_as_query(self: Solution, previous: Array, state: Array, memory: Ar
 
 @mistake(
     Solution.cell_input,
-    f"{CELL_INPUT}; the order is that of this exercise's stub",
+    f"{CELL_INPUT}; this exercise's stub specifies the order",
     "Give the cell [previous; context].",
 )
 def context_first(self: Solution, previous: Array, context: Array) -> Array:

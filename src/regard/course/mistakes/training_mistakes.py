@@ -147,7 +147,7 @@ def predicts_previous_token(self: Solution, target: Array) -> tuple[Array, Array
 
 @mistake(
     Solution.train_copy,
-    "PyTorch adds gradients to earlier ones until they are reset",
+    "PyTorch adds new gradients to earlier gradients until the gradients are reset",
     "Call optimizer.zero_grad() for each batch, before loss.backward().",
 )
 def gradients_not_reset(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:

@@ -142,7 +142,7 @@ def shared_layers(self: Solution, parameters: Parameters, side: str, layer: int)
 @mistake(
     Solution.transformer,
     STACK,
-    "Give each layer the output of the previous layer: x = layer(x), with the same x.",
+    "Give each layer the output of the previous layer: x = layer(x) in a loop.",
 )
 def one_layer(
     self: Solution, source: Array, target: Array, parameters: Parameters, heads: int, layers: int

@@ -1,0 +1,106 @@
+"""Registry of models: classes and training options for the name of a model.
+
+To add a model, add its file in `regard.models`, an entry in `MODELS`, and, if necessary, a class of training
+options in `settings`. Custom models are trained with the options of their base class, such as `AnswerModel`.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from regard import models
+from regard.errors import unknown_choice
+from regard.models import AnswerModel, LanguageModel, ModelConfig, Seq2Seq, TaskModel
+from regard.plugins import PluginError, import_plugin
+from regard.tasks import AnyTask
+from regard.training.settings import (
+    OwnAnswerTraining,
+    OwnSequenceTraining,
+    PoolingTraining,
+    QueryTraining,
+    RecurrentTraining,
+    TrainingConfig,
+    TransformerTraining,
+    TranslationTraining,
+)
+from regard.training.token_settings import TokenTraining
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
+    "query": ("numbers", "QueryModel", "QueryModelConfig", QueryTraining),
+    "pooling": ("numbers", "PoolingModel", "PoolingConfig", PoolingTraining),
+    "recurrent": ("text", "RecurrentSeq2Seq", "RecurrentConfig", RecurrentTraining),
+    "transformer": ("text", "Transformer", "TransformerConfig", TransformerTraining),
+    "decoder": ("tokens", "DecoderOnly", "DecoderOnlyConfig", TokenTraining),
+}
+"""By name of a model: the form of its answers, the names of its class and of its config class in `regard.models`,
+and its training options.
+
+The registry contains names of classes instead of classes, because importing every model would slow down each
+command. The default model of a task is the first compatible model, unless the task sets a default."""
+
+
+OWN_TRAINING: dict[str, type[TrainingConfig]] = {
+    "numbers": OwnAnswerTraining,
+    "text": OwnSequenceTraining,
+    "tokens": TokenTraining,
+}
+"""Training options of a custom model, by the form of its answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """Classes for the name of a model."""
+
+    name: str
+    model: type[TaskModel]
+    """Class of the model, a subclass of `AnswerModel`, `Seq2Seq` or `LanguageModel`."""
+    config: type[ModelConfig]
+    """Dataclass of the options of the model."""
+    settings: type[TrainingConfig]
+    """Dataclass of the training options of the model on a synthetic task."""
+
+    def part_classes(self, task: type[AnyTask]) -> "dict[str, type[DataclassInstance]]":
+        """Return the dataclasses of options for a task: task, model, training."""
+        training = self.settings if task.draws or task.answers == "tokens" else TranslationTraining
+        return {"task": task.config_class, "model": self.config, "training": training}
+
+    def has_presets(self, task: type[AnyTask]) -> bool:
+        """Return whether `preset` applies to the model on a task."""
+        return self.name == "transformer" and not task.draws
+
+
+def find_model(name: str) -> ModelSpec:
+    """Return the classes for the name of a model, or for the custom model `module:Class`.
+
+    Raises `InputError` for an unknown name, or a class that cannot be imported or has an invalid base class.
+
+    >>> find_model("query").model.__name__
+    'QueryModel'
+    """
+    if name in MODELS:
+        _, model, config, settings = MODELS[name]
+        return ModelSpec(
+            name=name, model=getattr(models, model), config=getattr(models, config), settings=settings
+        )
+    if ":" not in name:
+        raise unknown_choice("model", name, MODELS, other="module:Class")
+    custom = import_plugin("model", name)
+    config_class = getattr(custom, "config_class", None)
+    if (
+        isinstance(custom, type)
+        and issubclass(custom, AnswerModel | Seq2Seq | LanguageModel)
+        and isinstance(config_class, type)
+        and issubclass(config_class, ModelConfig)
+    ):
+        return ModelSpec(name=name, model=custom, config=config_class, settings=OWN_TRAINING[custom.answers])
+    raise PluginError(
+        f"model {name!r} is not a class derived from regard.models.AnswerModel, Seq2Seq or LanguageModel, with a "
+        f"config_class derived from regard.models.ModelConfig"
+    )
+
+
+def models_for(task: type[AnyTask]) -> list[str]:
+    """Return the names of the built-in models that are compatible with a task."""
+    return [name for name, (answers, *_) in MODELS.items() if answers == task.answers]

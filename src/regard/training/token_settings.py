@@ -1,0 +1,78 @@
+"""Training options of language models: AdamW with warm-up, cosine decay and gradient clipping."""
+
+from dataclasses import dataclass
+
+from regard.errors import InputError, check_range, check_share
+from regard.training.settings import FLOAT32, Decay, Precision, Recipe, SampledTraining
+
+LR = 0.001
+"""Default peak learning rate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenTraining(SampledTraining):
+    """Training options of language models."""
+
+    batchsize: int = 64
+    """Number of sequences in a batch."""
+    snapshots: int = 50
+    """Number of snapshots: copies of the parameters from step 0 to the last step, denser at the beginning.
+    Snapshots show how attention forms. 0: no snapshots."""
+    accumulate: int = 1
+    """Number of batches whose gradients are summed for one training step."""
+    schedule: Decay = "one_cycle"
+    """Decay of the learning rate after the warm-up: a cosine (one_cycle), the inverse square root of the step
+    (inverse_sqrt), or none (constant)."""
+    warmup: float = 0.05
+    """Fraction of the training steps in which the learning rate increases (at least 0 and less than 1)."""
+    last_lr: float = 0.0
+    """Fraction of the peak rate that the cosine reaches at the last step (0 to 1)."""
+    beta1: float = 0.9
+    """Decay rate of Adam for the mean of the gradient (at least 0 and less than 1)."""
+    beta2: float = 0.98
+    """Decay rate of Adam for the squared gradient (at least 0 and less than 1)."""
+    weight_decay: float = 0.1
+    """Weight decay of matrices and embeddings, multiplied by the learning rate (AdamW, Loshchilov and Hutter
+    2019); 0: no decay."""
+    clip: float = 1.0
+    """Largest norm of the gradient."""
+    precision: Precision = FLOAT32
+    """Dtype of matrix products: bfloat16 or float32. auto: bfloat16 if the processor supports it natively."""
+    validate_every: int = 500
+    """Number of training steps between two validations, for a task with validation text."""
+    compile: bool = False
+    """Compile the layers with torch.compile, which takes one or two minutes. Use this option only on a GPU."""
+    sharded: bool = False
+    """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
+    tensorboard: bool = False
+    """Also write metrics for TensorBoard into the folder of the run (needs the extra track)."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` for a value that is out of range."""
+        super().__post_init__()
+        check_range("accumulate", self.accumulate, 1, 10**4)
+        check_range("validate_every", self.validate_every, 1, 10**9)
+        for name in ("warmup", "beta1", "beta2"):
+            check_share(name, getattr(self, name), below=True)
+        check_share("last_lr", self.last_lr)
+        if not 0 <= self.weight_decay <= 1000:
+            raise InputError(f"weight_decay {self.weight_decay} is out of range: choose from 0 to 1000")
+        if not self.clip > 0:
+            raise InputError(f"clip {self.clip} is out of range: choose a number above 0")
+        if self.sharded and self.snapshots:
+            raise InputError("snapshots need the whole model in one process: give --snapshots 0 with --sharded")
+
+    @property
+    def optimization(self) -> Recipe:
+        """Settings of the optimizer and of the learning rate schedule."""
+        return Recipe(
+            lr=LR,
+            encoder_lr=LR,
+            output_lr=1.0,
+            betas=(self.beta1, self.beta2),
+            warmup=self.warmup,
+            clip=self.clip,
+            decay=self.schedule,
+            last=self.last_lr,
+            weight_decay=self.weight_decay,
+        )
