@@ -58,8 +58,10 @@ class Certificate(Result):
     """Largest difference, over all layers, heads, queries and keys."""
     same_greedy: float
     """Fraction of sentences with the same greedy translation."""
-    same_beam: float
+    same_beam: float | None
     """Fraction of sentences with the same translation by beam search."""
+    continuation: int | None = None
+    """Number of tokens of each continuation by a language model; None for translations."""
     beam: int = BEAM
     limit: float = MAX_DIFFERENCE
     missing: dict[str, str]
@@ -87,6 +89,11 @@ class Certificate(Result):
         """Return one sentence with the differences."""
         values = {name.replace("_", "-"): getattr(self, name) for name in DIFFERENCES}
         figures = ", ".join(f"{name} within {value:.1g}" for name, value in values.items() if value is not None)
+        if self.same_beam is None:
+            return (
+                f"{self.sentences} prompts in both programs: {figures}, the same continuation by "
+                f"{self.continuation} tokens of {self.same_greedy:.0%} by greedy search"
+            )
         return (
             f"compared on {self.sentences} sentences in both programs: {figures}; the same translation "
             f"for {self.same_greedy:.0%} by greedy search, and for {self.same_beam:.0%} with a beam of "
@@ -126,24 +133,35 @@ def certify(
             advance()
     sums, differences = zip(*results, strict=True)
     tokens, *same = map(sum, zip(*sums, strict=True))
-    largest: dict[str, Any] = {
-        name: None if name in other.missing else _largest([batch[name] for batch in differences])
+    measured: dict[str, Any] = {
+        name: None if name in other.missing else largest([batch[name] for batch in differences])
         for name in DIFFERENCES
     }
     same_tokens, same_greedy, same_beam = (count / len(texts) for count in same)
-    files = [run.folder / "model.safetensors"] if (run.folder / "model.safetensors").is_file() else []
-    return Certificate(
-        program=other.program,
+    return make_certificate(
+        run.folder,
+        other.program,
+        folder,
         sentences=len(texts),
         tokens=tokens,
         same_tokens=same_tokens,
         same_greedy=same_greedy,
         same_beam=same_beam,
-        **largest,
+        **measured,
         missing=dict(other.missing),
-        versions={name: version(name) for name in ("torch", other.program)} | {"regard": __version__},
+    )
+
+
+def make_certificate(run: Path, program: str, folder: Path, **fields: Any) -> Certificate:
+    """Return a certificate with `fields`, the versions of the programs, and the hashes of the model in the folder
+    `run` and of all files in `folder`."""
+    files = [run / "model.safetensors"] if (run / "model.safetensors").is_file() else []
+    return Certificate(
+        program=program,
+        versions={name: version(name) for name in ("torch", program)} | {"regard": __version__},
         hashes={f"run/{path.name}": file_digest(path) for path in files}
         | {path.name: file_digest(path) for path in list_files(folder)},
+        **fields,
     )
 
 
@@ -190,7 +208,7 @@ def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _B
         differences["logits"] = _difference(forced.logits, external.logits, steps[..., None])
     if external.weights is not None:
         assert forced.weights is not None and forced.weights.keys() == external.weights.keys()
-        differences["weights"] = _largest(
+        differences["weights"] = largest(
             [
                 _difference(weights, external.weights[name], _query_mask(name, batch)[:, None, :, None])
                 for name, weights in forced.weights.items()
@@ -228,5 +246,6 @@ def _difference(ours: Tensor | None, theirs: Tensor, mask: Tensor) -> float:
     return float(torch.where(mask, (ours - theirs).abs(), 0.0).max())
 
 
-def _largest(values: Sequence[float]) -> float:
+def largest(values: Sequence[float]) -> float:
+    """Return the largest value; NaN if a value is NaN."""
     return float(torch.tensor(values, dtype=torch.float64).max())  # Python's max may skip NaN

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from regard.attention import attention_layers
 from regard.data.bpe_codes import BpeCodesVocabulary
+from regard.data.imported_tokenizer import ImportedTokenizer
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.errors import InputError
@@ -138,12 +139,15 @@ class ImportedModel(NamedTuple):
 
     flags: dict[str, Any]
     """Flags of task and model."""
-    vocabularies: tuple[ExportableVocabulary, ExportableVocabulary]
-    """Source and target vocabulary."""
+    vocabularies: tuple[ExportableVocabulary, ExportableVocabulary] | tuple[ImportedTokenizer]
+    """Source and target vocabulary, or the tokenizer of a language model."""
     parameters: Mapping[str, Tensor]
     """Tensors by Regard's parameter names."""
-    open: Callable[[Exportable], ConvertedModel]
-    """Open the model in its original program, for comparison with the run."""
+    open: Callable[[Any], Any]
+    """Open the model in its original program, for comparison with the run: a `ConvertedModel`, or for a language
+    model a `ConvertedLanguageModel`."""
+    task: str = "translation"
+    """Name of the task of the run."""
 
 
 def check_equal(settings: Mapping[str, Any], names: Iterable[str], separator: str = "_") -> None:

@@ -1,4 +1,4 @@
-"""Import of a Hugging Face Marian model with its tokenizer.
+"""Import of a Hugging Face Marian model with its tokenizer (language models: `language_import`).
 
 Special symbols move to the first four indices, and the width is permuted to Regard's order of sines and cosines.
 Marian starts targets with the padding symbol. Marian's padding becomes Regard's start symbol, and Regard's
@@ -19,6 +19,8 @@ from regard.convert.conversion import (
     name_damaged,
 )
 from regard.convert.huggingface import SETTINGS
+from regard.convert.language_import import read_language_model
+from regard.convert.language_models import FAMILIES
 from regard.convert.parameters import (
     MARIAN,
     MISSING_LOGIT,
@@ -70,7 +72,7 @@ class _TokenizerConfig(msgspec.Struct):
 def read_huggingface(folder: Path) -> ImportedModel:
     """Read a folder written by `save_pretrained`.
 
-    Raises `InputError` if the folder has no Marian model or is damaged, if Regard's Transformer cannot represent
+    Raises `InputError` if the folder has no supported model or is damaged, if Regard's models cannot represent
     the model, or if the extra `hub` is not installed.
     """
     if not is_folder(folder):
@@ -81,10 +83,12 @@ def read_huggingface(folder: Path) -> ImportedModel:
             f"--from joeynmt or --from fairseq"
         )
     kind = read_json(folder / "config.json", _ModelConfig, MEND, finite=False).model_type
+    if kind in FAMILIES:
+        return read_language_model(folder)
     if kind != "marian":
         raise InputError(
-            f"model_type {kind} is not marian: only Marian models can be imported; inspect other models with "
-            f"`regard look`"
+            f"model_type {kind} is not supported: choose a model of {', '.join(('marian', *FAMILIES))}; inspect "
+            f"other models with `regard look`"
         )
     if not is_file(folder / "tokenizer.json"):
         for name in ("source.spm", "target.spm", "vocab.json"):

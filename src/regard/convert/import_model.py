@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from regard.convert import Origin
-from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
+from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, Certificate, certify, select_sentences
 from regard.convert.conversion import ImportedModel
 from regard.convert.fairseq import read_fairseq
 from regard.convert.huggingface_import import read_huggingface
 from regard.convert.joeynmt import read_joeynmt
+from regard.convert.language_certificate import certify_language_model, make_prompts, select_prompts
 from regard.errors import InputError, unknown_choice
 from regard.io import check_name, hold_lock, write_json
-from regard.models import Seq2Seq, Transformer
 from regard.plugins import describe_error
-from regard.tasks import Translation
 from regard.training import (
     Checkpoint,
     RunConfig,
     RunFolder,
+    build_model,
     create_run,
     digest_tensors,
     make_config,
@@ -52,8 +52,9 @@ def import_model(
     """Import a model of another program as a run with a `certificate.json`, and return the run's folder.
 
     `name` is the run's name under `savepath` (default: the name of the model's folder). `valid` and `test` are
-    the run's validation and test text: a source and a target file, or one file of pairs. `examples` are sentences
-    on which both programs are compared (default: the first 100 sources of `valid`, or of `test`); sentences that
+    the run's validation and test text: a source and a target file, or one file of pairs; for a language model,
+    `valid` is one text. `examples` are sentences on which both programs are compared (default: the first 100
+    sources of `valid`, or of `test`; for a language model, 20 parts of `valid`, or random tokens); sentences that
     are too long for the model are skipped.
 
     Raises `InputError`, and writes nothing, if the model cannot be represented, if its results differ from the
@@ -72,11 +73,16 @@ def import_model(
     if RunFolder(target).exists():
         raise InputError(f"{str(target)!r} already contains a run: give another --name, or another --savepath")
     imported = ORIGINS[program](folder)
-    texts = {"valid": tuple(map(str, valid)), "test": tuple(map(str, test))}
-    config = make_config("translation", {**imported.flags, **texts, "model": "transformer"}).resolved()
-    task: Any = Translation(config.task, *imported.vocabularies)  # type: ignore[arg-type]
+    language = imported.task == "text"
+    model_flags = {
+        **imported.flags,
+        **_text_flags(language, valid, test),
+        "model": "decoder" if language else "transformer",
+    }
+    config = make_config(imported.task, model_flags).resolved()
+    task: Any = config.task_class(config.task, *imported.vocabularies)  # type: ignore[call-arg]
     config = dataclasses.replace(config, tokenizer=vocabulary_digest(task.files))
-    model = Transformer(config.model, **task.sizes).eval()  # type: ignore[arg-type]
+    model: Any = build_model(config, task).eval()
     try:
         model.load_state_dict(dict(imported.parameters))
     except RuntimeError as error:  # its message has one line per parameter
@@ -89,9 +95,7 @@ def import_model(
         building.write_vocabularies(task.files)
         Checkpoint(step=0, weights=model.state_dict()).save(building)
         run = _ImportedRun(building.path, config, 0, task, model)
-        texts_to_compare = [source for source, _ in run.unseen(SENTENCES, 0)] if examples is None else examples
-        sentences = select_sentences(run, texts_to_compare, progress=progress)
-        certificate = certify(run, imported.open(run), sentences, folder, progress=progress)
+        certificate = _certify(run, imported.open(run), examples, folder, progress=progress)
         certificate.check()
         write_json(building.path / CERTIFICATE_NAME, certificate.json())
     return RunFolder(target).path
@@ -104,8 +108,8 @@ class _ImportedRun:
     folder: Path
     config: RunConfig
     step: int
-    task: Translation
-    model: Seq2Seq
+    task: Any
+    model: Any
 
     def kept_heads(self) -> None:
         """Return None, because an imported run has no chosen alignment heads."""
@@ -118,3 +122,25 @@ class _ImportedRun:
         return (
             [] if text is None else list(islice((pair for pair in text if len(encode(pair[0])) <= most), samples))
         )
+
+
+def _text_flags(
+    language: bool, valid: Sequence[str | Path], test: Sequence[str | Path]
+) -> dict[str, tuple[str, ...] | str]:
+    """Return the flags of validation and test text. A language model has a single text."""
+    if not language:
+        return {"valid": tuple(map(str, valid)), "test": tuple(map(str, test))}
+    if len(valid) > 1 or test:
+        raise InputError("a language model has a single text: give --valid FILE, and leave out --test")
+    return {"text": str(valid[0])} if valid else {}
+
+
+def _certify(
+    run: _ImportedRun, other: Any, examples: Sequence[str] | None, folder: Path, *, progress: bool
+) -> Certificate:
+    if run.task.answers == "tokens":
+        texts = make_prompts(run.task, progress=progress) if examples is None else examples
+        prompts = select_prompts(run.task, texts, progress=progress)
+        return certify_language_model(run, other, prompts, folder, progress=progress)
+    texts = [source for source, _ in run.unseen(SENTENCES, 0)] if examples is None else examples
+    return certify(run, other, select_sentences(run, texts, progress=progress), folder, progress=progress)
