@@ -3,6 +3,7 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from regard import convert
 from regard.cli.lines import read_sentences
@@ -13,8 +14,8 @@ from regard.convert import Program
 PROG = "regard export"
 DESCRIPTION = (
     "Export a trained model to another program: a Transformer to CTranslate2, which serves translations in C++ "
-    "(needs the extra export), or to Hugging Face as a Marian model (needs the extra hub); any "
-    "sequence-to-sequence model to ONNX (needs the extra onnx). Both programs process one hundred sentences, "
+    "(needs the extra export), or to Hugging Face as a Marian model (needs the extra hub); a decoder-only "
+    "language model to Hugging Face as a GPT-2 or Llama model; any sequence-to-sequence model to ONNX (needs the extra onnx). Both programs process one hundred sentences, "
     "and certificate.json stores the largest differences between their outputs. If a difference exceeds 1e-4, "
     "nothing is written. RUN: a task's "
     "name, or the folder of a run."
@@ -31,7 +32,7 @@ class ExportFlags:
     """New folder for the exported model. Default: a folder inside the run, named after the program."""
     examples: Path | None = None
     """File of sentences for the comparison of both programs, one per line, UTF-8, plain or .gz. Default: 100
-    sentences of the run's validation text, or of its test text."""
+    sentences of the run's validation text, or of its test text; 20 unseen inputs of a language model."""
     license: str | None = None
     """License of the model for its model card: an identifier such as cc-by-4.0. Required for huggingface,
     optional for onnx."""
@@ -41,7 +42,7 @@ class ExportFlags:
 def run(argv: list[str]) -> None:
     """Export the model and print its folder and certificate."""
     name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
-    run = flags.storage.load_translator(name)
+    run: Any = flags.storage.load(name)
     examples = None if flags.examples is None else read_sentences(flags.examples)
     folder = convert.export(run, flags.output, to=flags.to, examples=examples, license=flags.license)
     sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{convert.read_certificate(folder).summary()}\n")

@@ -15,10 +15,9 @@ from regard.runs import SAVEPATH
 
 PROG = "regard import"
 DESCRIPTION = (
-    "Import a model from another program as a run: a Hugging Face Marian model with its tokenizer (needs the "
-    "extra "
-    "hub), a JoeyNMT 2 Transformer (needs JoeyNMT), or a fairseq Transformer with its dictionaries and BPE codes "
-    "(needs the extra hub). Both programs process one hundred sentences, and certificate.json stores the "
+    "Import a model from another program as a run: a Hugging Face Marian, GPT-2 or Llama model with its tokenizer "
+    "(needs the extra hub), a JoeyNMT 2 Transformer (needs JoeyNMT), or a fairseq Transformer with its "
+    "dictionaries and BPE codes (needs the extra hub). Both programs process one hundred sentences, and certificate.json stores the "
     "largest differences between their outputs. If a difference exceeds 1e-4, nothing is written. FOLDER: the "
     "model's folder."
 )
@@ -36,10 +35,11 @@ class ImportFlags:
     """Directory of the runs."""
     examples: Path | None = None
     """File of sentences for the comparison of both programs, one per line, UTF-8, plain or .gz. Default: 100
-    sentences of the validation text, or of the test text."""
+    sentences of the validation text, or of the test text; for a language model 20 prompts, of random tokens if
+    there is no text."""
     valid: tuple[Path, ...] = ()
     """Validation text, used by examine, prune and the explorer: a source and a target file with one sentence per
-    line, or one file of tab-separated pairs; plain or .gz."""
+    line, or one file of tab-separated pairs; plain or .gz. For a language model: one file of text."""
     test: tuple[Path, ...] = ()
     """Test text for `regard test`, in the same format."""
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.convert import Program
 from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
-from regard.convert.conversion import ConvertedModel, Exportable
+from regard.convert.conversion import Exportable
 from regard.convert.ctranslate2 import CTranslate2Model, get_ctranslate2_parts, write_ctranslate2
 from regard.convert.huggingface import USE as USE_HUGGINGFACE
 from regard.convert.huggingface import get_huggingface_parts, write_huggingface
+from regard.convert.language_certificate import certify_language_model, make_prompts, select_prompts
+from regard.convert.language_export import USE as USE_LANGUAGE_MODEL
+from regard.convert.language_export import check_language_model, open_language_model, write_language_model
 from regard.convert.model_card import CardTemplate, model_card
 from regard.convert.onnx import USE as USE_ONNX
 from regard.convert.onnx import OnnxRuntimeModel, make_onnx_tokenizers, write_onnx
@@ -22,11 +25,11 @@ from regard.progress import print_status
 class Converter(NamedTuple):
     """Functions that export a run to one program."""
 
-    check: Callable[[Exportable], object]
+    check: Callable[[Any], object]
     """Raise `InputError` if the program does not support the run."""
-    write: Callable[[Exportable, Path], None]
+    write: Callable[[Any, Path], None]
     """Write the model to an existing folder."""
-    open: Callable[[Exportable, Path], ConvertedModel]
+    open: Callable[[Any, Path], Any]
     """Open the exported model in the other program."""
     card: CardTemplate | None = None
     """Program-specific parts of the model card; None if the program has no model card."""
@@ -42,6 +45,16 @@ PROGRAMS: dict[str, Converter] = {
     ),
     "onnx": Converter(make_onnx_tokenizers, write_onnx, OnnxRuntimeModel, CardTemplate("onnx", USE_ONNX)),
 }
+"""Programs for models that generate sequences from a source."""
+LANGUAGE_MODEL_PROGRAMS: dict[str, Converter] = {
+    "huggingface": Converter(
+        check_language_model,
+        write_language_model,
+        open_language_model,
+        CardTemplate("transformers", USE_LANGUAGE_MODEL, licensed=True, pipeline="text-generation"),
+    ),
+}
+"""Programs for language models."""
 
 
 def export(
@@ -56,9 +69,9 @@ def export(
     """Export a run to another program, with a `certificate.json`, and return the new folder.
 
     `folder` defaults to a folder inside the run, named after the program. `examples` are sentences on which both
-    programs are compared (default: 100 unseen sentences of the run); sentences that are too long for the model
-    are skipped. `license` is an identifier such as cc-by-4.0 for the model card; it is required for huggingface
-    and optional for onnx.
+    programs are compared (default: 100 unseen sentences of the run, 20 prompts of a language model); sentences
+    that are too long for the model are skipped. `license` is an identifier such as cc-by-4.0 for the model card;
+    it is required for huggingface and optional for onnx.
 
     Raises `InputError`, and writes nothing, if the program does not support the model, if its results differ from
     the run's, if the folder exists, or if the program's extra is not installed. Raises `MachineError` if the disk
@@ -66,17 +79,18 @@ def export(
     """
     if to not in PROGRAMS:
         raise unknown_choice("program", to, PROGRAMS)
+    converter = _find_converter(run, to)
     target = run.folder / to if folder is None else Path(folder)
     if target.exists():
         raise InputError(f"{str(target)!r} exists: choose another --output")
-    PROGRAMS[to].check(run)
-    card = PROGRAMS[to].card
+    converter.check(run)
+    card = converter.card
     if card is not None and card.licensed and not license:
         raise InputError(f"{to} needs a license for its model card: give --license, such as cc-by-4.0")
-    sentences = select_sentences(run, _unseen_sources(run) if examples is None else examples, progress=progress)
+    sentences = _select_examples(run, examples, progress=progress)
     with hold_lock(target), new_folder(target) as building:
         print_status(f"Writing the model for {to}", show=progress)
-        PROGRAMS[to].write(run, building)
+        converter.write(run, building)
         if card is not None:
             write_file(building / "README.md", model_card(run, card, license).encode())
         write_certificate(run, building, to, sentences, progress=progress)
@@ -90,9 +104,35 @@ def write_certificate(
 
     Raises `InputError` if their results differ.
     """
-    certificate = certify(run, PROGRAMS[to].open(run, folder), texts, folder, progress=progress)
+    compare: Any = certify_language_model if run.task.answers == "tokens" else certify
+    certificate = compare(run, _find_converter(run, to).open(run, folder), texts, folder, progress=progress)
     certificate.check()
     write_json(folder / CERTIFICATE_NAME, certificate.json())
+
+
+def _find_converter(run: Any, to: str) -> Converter:
+    """Return the functions that export a run to a program; raises `InputError` if there are none."""
+    if run.task.answers == "text":
+        return PROGRAMS[to]
+    if run.task.answers == "numbers":
+        raise InputError(
+            f"run {str(run.folder)!r} answers with numbers, not text: only models that generate text or tokens "
+            f"can be exported"
+        )
+    if to not in LANGUAGE_MODEL_PROGRAMS:
+        raise InputError(
+            f"run {str(run.folder)!r} is a language model, which cannot be exported to {to}: choose "
+            f"{', '.join(LANGUAGE_MODEL_PROGRAMS)}"
+        )
+    return LANGUAGE_MODEL_PROGRAMS[to]
+
+
+def _select_examples(run: Any, examples: Sequence[str] | None, *, progress: bool) -> list[str]:
+    """Return the texts on which both programs are compared."""
+    if run.task.answers == "tokens":
+        texts = make_prompts(run.task, progress=progress) if examples is None else examples
+        return select_prompts(run.task, texts, progress=progress)
+    return select_sentences(run, _unseen_sources(run) if examples is None else examples, progress=progress)
 
 
 def _unseen_sources(run: Exportable) -> list[str]:

@@ -70,7 +70,9 @@ class ConvertedLanguageModel:
         """Return the `new` most likely tokens after each prompt, chosen one by one."""
         longest = max(map(len, prompts))
         padding = [longest - len(prompt) for prompt in prompts]
-        tokens = torch.tensor([[0] * count + list(prompt) for count, prompt in zip(padding, prompts, strict=True)])
+        tokens = torch.tensor(
+            [[0] * count + list(prompt) for count, prompt in zip(padding, prompts, strict=True)]
+        )
         mask = torch.arange(longest) >= torch.tensor(padding)[:, None]
         generated = self._model.generate(
             input_ids=tokens, attention_mask=mask.long(), max_new_tokens=new, max_length=None, do_sample=False

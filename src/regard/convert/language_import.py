@@ -61,9 +61,9 @@ def _check_files(folder: Path) -> None:
     if not any(folder.glob("*.safetensors")):
         if any(folder.glob("pytorch_model*.bin*")):
             raise InputError(
-                f"weights in {str(folder)!r} are pickled, which can run code: if you trust them, convert them once"
+                f"weights in {str(folder)!r} are pickled, which can run code: if you trust them, convert them"
                 ' with python -c "import transformers as t; t.AutoModelForCausalLM.from_pretrained'
-                f"({str(folder)!r}).save_pretrained({str(folder)!r})\""
+                f'({str(folder)!r}).save_pretrained({str(folder)!r})"'
             )
         raise InputError(f"{str(folder)!r} has no model.safetensors: {MEND}")
     if not any(all(is_file(folder / name) for name in names) for names in TOKENIZER_FILES):

@@ -138,8 +138,8 @@ def read_llama_settings(config: Any) -> dict[str, Any]:
     window = getattr(config, "sliding_window", None)
     if window is not None and getattr(config, "use_sliding_window", True) and window < longest:
         raise InputError(
-            f"sliding_window {window} is below max_position_embeddings {longest}: {kind} then differs from Llama, "
-            f"and Regard's decoder attends to all earlier tokens"
+            f"sliding_window {window} is below max_position_embeddings {longest}: {kind} then differs from "
+            f"Llama, and Regard's decoder attends to all earlier tokens"
         )
     biased = kind == "qwen2" or getattr(config, "attention_bias", False) or getattr(config, "mlp_bias", False)
     return {
@@ -214,7 +214,7 @@ def import_llama(state: Mapping[str, Tensor], config: Any, flags: Mapping[str, A
 def _reorder_heads(
     parameters: Mapping[str, Tensor], flags: Mapping[str, Any], *, inverse: bool
 ) -> dict[str, Tensor]:
-    """Move the even dimensions of each head of queries and keys before its odd ones; `inverse` moves them back."""
+    """Move the even dimensions of each head of queries and keys before its odd ones, or with `inverse` back."""
     width = flags["head_size"] or flags["hidden"] // flags["heads"]
     order = get_sines_first_order(width)
     order = order.argsort() if inverse else order
@@ -247,9 +247,7 @@ def export_gpt2(state: Mapping[str, Tensor], flags: Mapping[str, Any], longest: 
 def export_llama(state: Mapping[str, Tensor], flags: Mapping[str, Any], longest: int) -> dict[str, Tensor]:
     """Return a run's parameters by the names of a `LlamaForCausalLM`."""
     del longest
-    return {
-        LLAMA.external(name): tensor for name, tensor in _reorder_heads(state, flags, inverse=False).items()
-    }
+    return {LLAMA.external(name): tensor for name, tensor in _reorder_heads(state, flags, inverse=False).items()}
 
 
 class Family(NamedTuple):

@@ -20,6 +20,8 @@ class CardTemplate(NamedTuple):
     """Name of the program on the Hugging Face Hub."""
     use: str
     """Usage instructions in Markdown."""
+    pipeline: str = "translation"
+    """Name of its task on the Hub."""
     licensed: bool = False
     """Whether the model is meant for publication and therefore needs a license."""
 
@@ -27,7 +29,7 @@ class CardTemplate(NamedTuple):
 def model_card(run: Exportable, card: CardTemplate, license: str | None) -> str:
     """Return the model card of a run in Markdown; if a license is set, with the YAML header for the Hub."""
     task: Any = run.config.task
-    header: dict[str, Any] = {"license": license, "library_name": card.library, "pipeline_tag": "translation"}
+    header: dict[str, Any] = {"license": license, "library_name": card.library, "pipeline_tag": card.pipeline}
     if getattr(task, "languages", ()):
         header["language"] = list(task.languages)
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in header.items()]
@@ -44,7 +46,7 @@ def model_card(run: Exportable, card: CardTemplate, license: str | None) -> str:
             "",
             *(
                 []
-                if run.task.draws
+                if run.task.draws or run.task.answers == "tokens"
                 else ["## Data", "", *_data(task), *_unknown(run), "", "## Quality", "", _quality(run), ""]
             ),
             "## Use",
@@ -60,6 +62,9 @@ def _training_data(run: Exportable) -> str:
     if run.task.draws:
         return f"samples of the task {run.config.name}"
     task: Any = run.config.task
+    if run.task.answers == "tokens":
+        source = "an unknown text" if task.text is None else f"the text {Path(task.text).name}"
+        return f"{source}, with a vocabulary of {run.task.outputs:,} tokens ({task.tokenizer})"
     case = "lowercased text" if task.lowercase else "cased text"
     return f"{case}, tokenized with a vocabulary of {len(run.task.source_vocabulary):,} tokens ({task.tokenizer})"
 

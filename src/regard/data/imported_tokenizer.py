@@ -64,7 +64,7 @@ class ImportedTokenizer:
 
     @cached_property
     def symbols(self) -> list[str]:
-        """Text of each token, with `▁` for a space; its name in the file if the token is a part of a character."""
+        """Text of each token, with `▁` for a space; its name in the file if it is a part of a character."""
         symbols = [self._names.get(index, f"<unused {index}>") for index in range(self._size)]
         if self._by_bytes:
             texts = self._tokenizer.decode_batch([[index] for index in self._names], skip_special_tokens=False)

@@ -15,7 +15,15 @@ import msgspec
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data.tokenization import Span
-from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, SymbolVocabulary, TokenizerKind, replace_surrogates
+from regard.data.vocabulary import (
+    BLANK,
+    EOS,
+    SPECIAL,
+    UNKNOWN,
+    SymbolVocabulary,
+    TokenizerKind,
+    replace_surrogates,
+)
 from regard.errors import InputError, RegardError
 from regard.io.reading import DamageError, convert_json, parse_json
 from regard.libraries import library_errors
