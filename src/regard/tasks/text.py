@@ -216,4 +216,6 @@ class Text(TokenTask):
 
     def labels(self, inputs: Tensor) -> list[str]:
         """Return a name for each input of one sequence (T,). A line feed is `\\n`."""
-        return ["\\n" if token == self.tokenizer.line_feed else self.vocabulary[token] for token in inputs.tolist()]
+        return [
+            "\\n" if token == self.tokenizer.line_feed else self.vocabulary[token] for token in inputs.tolist()
+        ]
