@@ -41,8 +41,8 @@ class MultiHeadAttention(AttentionLayer):
     `head_width`: width of each head (default `width / heads`). `groups`: number of key and value heads, each
     shared by `heads / groups` query heads (default `heads`). `memory_width`: width of keys and values (default
     `width`). `score`: a class of `regard.attention.scores`, used in every head. `rotary`: rotate queries and
-    keys by their positions, with the wavelengths of `rotary_base`. Raises `InputError` if the widths, heads and groups
-    do not fit together.
+    keys by their positions, with the wavelengths of `rotary_base`. Raises `InputError` if the widths, heads and
+    groups do not fit together.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> layer(torch.zeros(2, 5, 12)).shape

@@ -6,6 +6,7 @@ compared.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,16 +83,32 @@ class ConvertedLanguageModel:
 
 
 def make_prompts(task: TokenTask, *, progress: bool = True) -> list[str]:
-    """Return texts for the comparison: unseen samples of a task, or random tokens if its text is missing."""
+    """Return texts for the comparison: unseen samples of a task, or random tokens if its text is missing.
+
+    A sample with unknown tokens is left out, because its text is lost.
+    """
     generator = make_generator(0, "certificate")
-    try:
-        length = min(PROMPT_TOKENS, task.longest) if isinstance(task, Text) else None
-        samples = task.sample(PROMPTS, generator, sample_len=length, unseen=True).inputs
-    except InputError:
+    size, count = min(PROMPT_TOKENS, task.longest), 5 * PROMPTS
+    sample_len = size if isinstance(task, Text) else None
+    prompts: list[str] = []
+    with suppress(InputError):  # the text is missing or too short
+        samples = task.sample(count, generator, sample_len=sample_len, unseen=True).inputs
+        prompts = _accepted(task, samples)
+    if not prompts:
         print_status("No text for the comparison: both programs read random tokens", show=progress)
-        size = min(PROMPT_TOKENS, task.longest)
-        samples = torch.randint(len(task.vocabulary), (PROMPTS, size), generator=generator)
-    return [task.render(tokens) for tokens in samples]
+        prompts = _accepted(task, torch.randint(len(task.vocabulary), (count, size), generator=generator))
+    return prompts[:PROMPTS]
+
+
+def _accepted(task: TokenTask, samples: Tensor) -> list[str]:
+    """Return the samples (B, T) as text, without those that cannot be read again."""
+    prompts = []
+    for tokens in samples:
+        text = task.render(tokens)
+        with suppress(InputError):
+            task.parse(text)
+            prompts.append(text)
+    return prompts
 
 
 def select_prompts(task: TokenTask, texts: Sequence[str], *, progress: bool = True) -> list[str]:
