@@ -174,7 +174,7 @@ def test_damaged_and_foreign_folders_are_refused(theirs: Path, tmp_path: Path) -
     refused(tmp_path / "nothing", "is not a folder")
     folder = copied(theirs, tmp_path / "a")
     (folder / "config.json").write_text('{"model_type": "bart"}')
-    refused(folder, "model_type bart is not marian")
+    refused(folder, "model_type bart is not supported")
     folder = copied(theirs, tmp_path / "b")
     (folder / "source.spm").write_bytes(b"abc")
     refused(folder, "cannot be loaded: transformers says|sentencepiece cannot read")

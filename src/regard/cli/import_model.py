@@ -18,8 +18,8 @@ DESCRIPTION = (
     "Import a model from another program as a run: a Hugging Face Marian, GPT-2 or Llama model with its "
     "tokenizer (needs the extra hub), a JoeyNMT 2 Transformer (needs JoeyNMT), or a fairseq Transformer with its "
     "dictionaries and BPE codes (needs the extra hub). Both programs process one hundred sentences (20 "
-    "prompts for a language model), and certificate.json stores the largest differences between their outputs. If "
-    "a difference exceeds 1e-4, nothing is written. FOLDER: the model's folder."
+    "prompts for a language model), and certificate.json stores the largest differences between their outputs. "
+    "If a difference exceeds 1e-4, nothing is written. FOLDER: the model's folder."
 )
 
 
