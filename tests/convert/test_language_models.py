@@ -29,8 +29,10 @@ def load(folder: Path, place: Path, **options: Any) -> Any:
     return run
 
 
-def check(found: regard.convert.Certificate, prompts: int) -> None:
-    assert found.logits is not None and found.weights is not None and found.sentences == prompts
+def check(found: regard.convert.Certificate, prompts: int | None) -> None:
+    """`prompts` None: a text with unknown tokens has fewer than 20."""
+    assert found.logits is not None and found.weights is not None
+    assert found.sentences == prompts or (prompts is None and 5 <= found.sentences <= 20)
     assert max(found.logits, found.weights, found.log_probabilities) < 1e-4
     assert found.same_tokens == found.same_greedy == 1 and found.same_beam is None
     assert "greedy" in found.missing["same_beam"]
@@ -180,7 +182,7 @@ def test_damaged_folders_are_refused(
 
 
 def test_imported_run_continues_like_transformers(gpt2: Path, imported: Any) -> None:
-    model = transformers.AutoModelForCausalLM.from_pretrained(gpt2)
+    model = transformers.AutoModelForCausalLM.from_pretrained(gpt2, attn_implementation="eager")
     tokenizer = transformers.AutoTokenizer.from_pretrained(gpt2)
     tokens = tokenizer("The quick", return_tensors="pt").input_ids
     answer = model.generate(tokens, max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0)
@@ -249,7 +251,7 @@ def test_exported_text_models(tmp_path: Path, flags: dict[str, Any]) -> None:
     text.write_text(SENTENCE.replace("<|endoftext|>", "  and") * 40, "utf-8")
     run: Any = regard.train("text", text=str(text), savepath=tmp_path, **{**TRAIN, **flags})
     folder = export(run, tmp_path / "out", to="huggingface", license="mit", progress=False)
-    check(read_certificate(folder), 20)
+    check(read_certificate(folder), 20 if flags.get("tokenizer") in ("characters", None) else None)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     prompt = "quick brown\n\njumps"

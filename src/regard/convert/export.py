@@ -98,7 +98,7 @@ def export(
 
 
 def write_certificate(
-    run: Exportable, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True
+    run: Any, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True
 ) -> None:
     """Compare a run with its exported model in `folder` on `texts`, and write the certificate to the folder.
 

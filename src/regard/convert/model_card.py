@@ -29,6 +29,8 @@ class CardTemplate(NamedTuple):
 def model_card(run: Exportable, card: CardTemplate, license: str | None) -> str:
     """Return the model card of a run in Markdown; if a license is set, with the YAML header for the Hub."""
     task: Any = run.config.task
+    answers: str = run.task.answers
+    language = answers == "tokens"
     header: dict[str, Any] = {"license": license, "library_name": card.library, "pipeline_tag": card.pipeline}
     if getattr(task, "languages", ()):
         header["language"] = list(task.languages)
@@ -46,7 +48,7 @@ def model_card(run: Exportable, card: CardTemplate, license: str | None) -> str:
             "",
             *(
                 []
-                if run.task.draws or run.task.answers == "tokens"
+                if run.task.draws or language
                 else ["## Data", "", *_data(task), *_unknown(run), "", "## Quality", "", _quality(run), ""]
             ),
             "## Use",
@@ -62,7 +64,8 @@ def _training_data(run: Exportable) -> str:
     if run.task.draws:
         return f"samples of the task {run.config.name}"
     task: Any = run.config.task
-    if run.task.answers == "tokens":
+    answers: str = run.task.answers
+    if answers == "tokens":
         source = "an unknown text" if task.text is None else f"the text {Path(task.text).name}"
         return f"{source}, with a vocabulary of {run.task.outputs:,} tokens ({task.tokenizer})"
     case = "lowercased text" if task.lowercase else "cased text"
