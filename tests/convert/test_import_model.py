@@ -237,7 +237,9 @@ def test_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[int,
     assert status == 2 and "give sentences with --examples" in err
     (tmp_path / "text").write_text("\n\n".join(TEXTS), encoding="utf-8")
     status, out, _ = command("import", theirs, *flags, "--examples", tmp_path / "text")
-    assert status == 0 and out.startswith(f"Imported into {tmp_path / 'models' / 'de-en'}\n12 sentences in both")
+    assert status == 0 and out.startswith(
+        f"Imported into {tmp_path / 'models' / 'de-en'}\ncompared on 12 sentences in both"
+    )
     status, _, err = command("import", theirs, *flags, "--examples", tmp_path / "text")
     assert status == 2 and "already contains a run: give another --name" in err
     (tmp_path / "long").write_text("Hund " * 300, encoding="utf-8")

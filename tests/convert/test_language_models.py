@@ -191,12 +191,12 @@ def test_imported_run_continues_like_transformers(gpt2: Path, imported: Any) -> 
     assert imported.task.render(imported.task.parse(SENTENCE)[0]) == SENTENCE
     weights = model(tokens, output_attentions=True).attentions
     for layer, expected in zip(imported.attend("The quick").layers.values(), weights, strict=True):
-        assert torch.allclose(torch.as_tensor(layer), expected[0], atol=1e-5)
+        assert torch.allclose(torch.as_tensor(layer.weights), expected[0], atol=1e-5)
 
 
 def test_without_text_random_tokens_are_compared(gpt2: Path, tmp_path: Path, command: Command) -> None:
     status, out, err = command("import", gpt2, "--savepath", tmp_path)
-    assert status == 0 and "20 prompts in both programs" in out and "continuation by 80 tokens of 100%" in out
+    assert status == 0 and "20 prompts in both programs" in out and "continuation by 80 tokens for 100%" in out
     assert "both programs read random tokens" in err
     assert "attn_pdrop 0.1 is left out" in err
     check(read_certificate(tmp_path / "gpt2"), 20)
@@ -230,11 +230,11 @@ def test_export_of_an_import_equals_the_original(gpt2: Path, imported: Any, tmp_
     "flags",
     [
         {"tokenizer": "characters", "bias": True, "activation": "gelu_tanh", "tied": False},
-        {"tokenizer": "bpe", "vocab_size": 60, "positions": "none", "activation": "relu"},
-        {"tokenizer": "unigram", "vocab_size": 60, "feed_forward": False},
+        {"tokenizer": "bpe", "vocab_size": 120, "positions": "none", "activation": "relu"},
+        {"tokenizer": "unigram", "vocab_size": 120, "feed_forward": False},
         {
             "tokenizer": "bpe",
-            "vocab_size": 60,
+            "vocab_size": 120,
             "positions": "rotary",
             "norm": "rms",
             "activation": "swiglu",

@@ -91,8 +91,8 @@ class Certificate(Result):
         figures = ", ".join(f"{name} within {value:.1g}" for name, value in values.items() if value is not None)
         if self.same_beam is None:
             return (
-                f"{self.sentences} prompts in both programs: {figures}, the same continuation by "
-                f"{self.continuation} tokens of {self.same_greedy:.0%} by greedy search"
+                f"compared on {self.sentences} prompts in both programs: {figures}; the same continuation by "
+                f"{self.continuation} tokens for {self.same_greedy:.0%} by greedy search"
             )
         return (
             f"compared on {self.sentences} sentences in both programs: {figures}; the same translation "

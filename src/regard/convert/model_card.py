@@ -66,8 +66,9 @@ def _training_data(run: Exportable) -> str:
     task: Any = run.config.task
     answers: str = run.task.answers
     if answers == "tokens":
+        language_task: Any = run.task
         source = "an unknown text" if task.text is None else f"the text {Path(task.text).name}"
-        return f"{source}, with a vocabulary of {run.task.outputs:,} tokens ({task.tokenizer})"
+        return f"{source}, with a vocabulary of {len(language_task.vocabulary):,} tokens ({task.tokenizer})"
     case = "lowercased text" if task.lowercase else "cased text"
     return f"{case}, tokenized with a vocabulary of {len(run.task.source_vocabulary):,} tokens ({task.tokenizer})"
 
