@@ -75,6 +75,8 @@ class Defaults(TypedDict, total=False):
     r_drop: float
     feed_forward: bool
     layers: int
+    activation: str
+    tied: bool
     weight_decay: float
     snapshots: int
 

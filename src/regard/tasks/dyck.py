@@ -49,6 +49,7 @@ class Dyck(TokenTask):
     name = "dyck"
     summary = "close nested brackets, also in longer sequences"
     config_class = DyckTaskConfig
+    defaults = {"steps": 1000, "lr": 0.003}
     varied = True
 
     def __init__(self, config: DyckTaskConfig | None = None) -> None:

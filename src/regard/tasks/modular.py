@@ -47,7 +47,18 @@ class Modular(TokenTask):
     name = "modular"
     summary = "add two numbers modulo p; some pairs are held out"
     config_class = ModularTaskConfig
-    defaults = {"batchsize": 1044, "steps": 5000, "lr": 0.001}
+    # One layer as in Nanda et al. Smaller batches and a higher rate than theirs take less time.
+    defaults = {
+        "hidden": 128,
+        "layers": 1,
+        "inner": 512,
+        "activation": "relu",
+        "tied": False,
+        "batchsize": 256,
+        "steps": 4000,
+        "lr": 0.003,
+        "weight_decay": 1.0,
+    }
 
     def __init__(self, config: ModularTaskConfig | None = None) -> None:
         super().__init__(config)

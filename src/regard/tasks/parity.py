@@ -38,6 +38,7 @@ class Parity(TokenTask):
     name = "parity"
     summary = "is the number of ones odd? also in longer sequences"
     config_class = ParityTaskConfig
+    defaults = {"steps": 3000, "lr": 0.001}
     varied = True
     vocabulary = "01="
 

@@ -43,6 +43,7 @@ class Regression(TokenTask):
     name = "regression"
     summary = "predict the next value of a linear function from its points"
     config_class = RegressionTaskConfig
+    defaults = {"layers": 4, "steps": 5000, "lr": 0.001}
 
     def __init__(self, config: RegressionTaskConfig | None = None) -> None:
         super().__init__(config)

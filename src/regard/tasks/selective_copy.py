@@ -45,7 +45,7 @@ class SelectiveCopy(TokenTask):
     name = "selective-copy"
     summary = "copy the letters among noise"
     config_class = SelectiveCopyTaskConfig
-    defaults = {"steps": 3000}
+    defaults = {"steps": 2000, "lr": 0.003}
 
     def __init__(self, config: SelectiveCopyTaskConfig | None = None) -> None:
         super().__init__(config)

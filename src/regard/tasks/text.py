@@ -69,7 +69,7 @@ class Text(TokenTask):
     texts = ("text",)
     file_names = ("text",)
     knows_relevance = False
-    defaults = {"steps": 2000}
+    defaults = {"hidden": 128, "layers": 4, "inner": 512, "batchsize": 12, "steps": 2000, "lr": 0.001}
 
     config: TextTaskConfig
 
