@@ -29,20 +29,20 @@ SCALE = [
 CONCATENATED = {"hidden": 64, "positions": "concatenated"}
 POSITIONS = {
     "added, embeddings of 32, states of 32": {"hidden": 32, "positions": "sinusoidal"},
-    "beside, embeddings of 32, states of 64": CONCATENATED,
+    "appended, embeddings of 32, states of 64": CONCATENATED,
     "added, embeddings of 64, states of 64": {"hidden": 64, "positions": "sinusoidal"},
 }
 HEADS: dict[str, Flags] = {
-    "one head, not projected": {"multihead": False},
-    "one head, projected": {"multihead": True, "heads": 1},
-    "four heads, not projected": {
+    "one head, no projections": {"multihead": False},
+    "one head, with projections": {"multihead": True, "heads": 1},
+    "four heads, no projections": {
         "model": "unprojected_heads:UnprojectedQueryModel",
         "multihead": True,
         "heads": 4,
     },
-    "four heads, projected": {"multihead": True, "heads": 4},
+    "four heads, with projections": {"multihead": True, "heads": 4},
 }
-FOUR = "four heads, projected"
+FOUR = "four heads, with projections"
 
 
 def position_flags(flags: Flags) -> Flags:
@@ -151,7 +151,7 @@ def scale(results: Results, seeds: range) -> str:
                 (flags,) = (job for job in SCALE if job["hidden"] == width and job["score"] == score)
                 line.append(spread(figures_of(results, flags, seeds, name), form))
         body.append(line)
-    head = ["width", "largest weight at first: q · k", "q · k / √D", "exact match: q · k", "q · k / √D"]
+    head = ["width", "largest weight before training: q · k", "q · k / √D", "exact match: q · k", "q · k / √D"]
     return markdown(head, body)
 
 
@@ -193,11 +193,11 @@ def letters(results: Results, seeds: range) -> str:
         body.append([name, *cells, spread([head["favoured"] for head in of_seeds], lambda x: f"{x:.2f}")])
     head = [
         "head",
-        "the output's signal",
+        "signal of the output",
         "other signals",
-        "letters counted",
+        "counted letters",
         "other letters",
-        "most on one letter",
+        "preferred letter",
     ]
     return markdown(head, body)
 

@@ -489,7 +489,7 @@ def check_weights(result: Result, masked: str) -> None:
         and any(is_attention(caller, weights, batch) for caller, weights in references)
         and "nothing was recorded" not in messages
     ):
-        raise WrongError("nothing recorded, nothing said")
+        raise WrongError("no attention is recorded, and there is no warning")
     if "nothing was recorded" in messages:
         result.why = "no attention is recorded, and a warning reports this"
     elif "not recorded: " in messages:
@@ -574,10 +574,10 @@ def check_generation(result: Result, **options: Any) -> None:
     if step_logits.shape[0] == len(tokens_read) and not torch.allclose(
         step_logits, whole_output.logits[:, -NEW:], atol=1e-3, rtol=1e-3
     ):
-        raise NotImplementedError  # with a cache, the model computes something else
+        raise NotImplementedError  # with a cache, the model computes another result
     messages = " ".join(str(warning.message) for warning in caught)
-    if "no steps" in messages:
-        result.why = messages.partition(": ")[0] + ", so that columns of generated steps do not match"
+    if "keys that are not steps" in messages:
+        result.why = messages.partition(": ")[0] + ", so the columns of generated tokens do not match"
     compare(result, records, references, messages, len(tokens_read))
 
 

@@ -41,7 +41,7 @@ async def user(
 
 
 async def load(address: str, users: int, seconds: float, pause: float) -> list[float]:
-    """Return the latencies of all answers."""
+    """Run all users, and return the latencies of all answers."""
     limits = httpx.Limits(max_connections=users, max_keepalive_connections=users)
     async with httpx.AsyncClient(base_url=address, limits=limits, timeout=60) as client:
         first = await client.post("/api/attend", json={"seed": 0})

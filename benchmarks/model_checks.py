@@ -192,7 +192,7 @@ def runs_as_written(model: Any, inputs: dict[str, Any]) -> bool:
 
 
 def check_implementation(row: Row, name: str) -> None:
-    """Check weights with one implementation of attention."""
+    """Check the weights of one attention implementation."""
     model = build(row.architecture)
     try:
         model.set_attn_implementation(name)  # type: ignore[operator]

@@ -63,7 +63,7 @@ def texts(data: Path, part: str) -> list[tuple[str, str]]:
 
 
 def marian(symbols: int) -> Any:
-    """Return Hugging Face's MarianMT of the shared size, randomly initialized."""
+    """Return a randomly initialized MarianMT of Hugging Face with the sizes of all programs."""
     from transformers import MarianConfig, MarianMTModel
 
     from regard.data import BOS, EOS, PAD

@@ -4,7 +4,7 @@
 
 The program starts one process with one thread for each core. Each result is stored in the cache (default:
 docs/dev/results/results.json), so an interrupted program can be continued. Tables are written between the
-markers `<!-- table: NAME -->` and `<!-- end -->` of these pages; the text around them is not changed.
+markers `<!-- table: NAME -->` and `<!-- end -->` of these pages; the text around the markers does not change.
 """
 
 import argparse
@@ -148,7 +148,7 @@ def reliability(results: Results, seeds: range) -> str:
                 f"{sum(s >= 0.99 for s in shares)}",
             ]
         body.append(line)
-    head = ["task", "regard: least", "median", "seeds ≥ 99 %", "seed: least", "median", "seeds ≥ 99 %"]
+    head = ["task", "regard: minimum", "median", "seeds ≥ 99 %", "seed: minimum", "median", "seeds ≥ 99 %"]
     return markdown(head, body)
 
 
@@ -240,7 +240,7 @@ def position_norms(results: Results, seeds: range) -> str:
                 ]
             )
     return markdown(
-        ["", "least norm of a signal's", "largest norm of a letter's", "seeds with all signals above"], body
+        ["", "smallest norm at a signal", "largest norm at a letter", "seeds where every signal is larger"], body
     )
 
 

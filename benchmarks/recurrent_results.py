@@ -41,7 +41,7 @@ def percent(share: float) -> str:
 
 
 def lines_of(comparison: Comparison, extra: Callable[[Variant, int, Measured], Mapping[str, Any]]) -> Lines:
-    """Return every measurement as plain values."""
+    """Return all measurements as values that JSON can store."""
     return [
         {
             "task": comparison.task,

@@ -26,8 +26,8 @@ from regard.runs import TranslationRun
 
 MODELS: dict[str, Flags] = {
     "Transformer, tiny, the default": {"model": "transformer", "dropout": 0.2, "positions": "rotary"},
-    "the same with R-Drop, sinusoidal positions": {"model": "transformer", "dropout": 0.2, "r_drop": 3.0},
-    "the same with R-Drop, rotary positions": {
+    "tiny Transformer with R-Drop, sinusoidal positions": {"model": "transformer", "dropout": 0.2, "r_drop": 3.0},
+    "tiny Transformer with R-Drop, rotary positions": {
         "model": "transformer",
         "dropout": 0.2,
         "r_drop": 3.0,
@@ -145,9 +145,9 @@ def short_table(results: Results, seeds: int) -> str:
 
 QUALITIES = {
     "val_greedy": "val, greedy",
-    "val": "val, beams of 5",
+    "val": "val, beam of 5",
     "bleu_lowercase": "test",
-    "bleu_tokenised": "test on Moses' tokens",
+    "bleu_tokenised": "test, Moses tokens",
     "chrf": "test chrF",
 }
 

@@ -15,13 +15,14 @@ from regard.training import objective
 from tests.german import write
 from tests.network import Guard
 
-# A model of a few thousand parameters gains nothing from threads, and one thread keeps tests reproducible.
+# Models with a few thousand parameters are not faster with several threads, and one thread makes tests
+# reproducible.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 torch.set_num_threads(1)
-# Machines are noisy, and tests do not measure speed. Property tests draw the same examples each time, so that
-# `make test` is reproducible; `make test-all` draws new ones (REGARD_RANDOM=1).
+# Tests have no deadline, because timings vary between machines. Property tests generate the same examples each
+# time, so that `make test` is reproducible. `make test-all` generates new examples (REGARD_RANDOM=1).
 settings.register_profile("regard", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
 settings.load_profile("random" if os.environ.get("REGARD_RANDOM") == "1" else "regard")
@@ -29,7 +30,7 @@ settings.load_profile("random" if os.environ.get("REGARD_RANDOM") == "1" else "r
 
 @pytest.fixture(scope="session", autouse=True)
 def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep Regard's user files out of the user's own folder."""
+    """Prevent tests from writing Regard's user files to the home folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
@@ -54,7 +55,8 @@ def generator() -> torch.Generator:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
-    """Return a run of Signal 2 with heads and positions after a few steps; tests must not change it."""
+    """Return a run of Signal 2 with heads and positions after a few training steps. Tests must not change the
+    run."""
     run = regard.train(
         "signal2",
         hidden=8,
@@ -70,7 +72,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
 
 @pytest.fixture(scope="session")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> regard.PairRun:
-    """Return a small, partly trained run on Dates; tests must not change it."""
+    """Return a small, partly trained run on Dates. Tests must not change the run."""
     run = regard.train(
         "dates",
         hidden=32,
@@ -87,7 +89,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> regard.PairRun:
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Run a command line in this process; return status, standard output and standard error."""
+    """Run a command line in this process. Returns the exit status, standard output and standard error."""
     from regard.cli import main
 
     def call(*argv: str | Path) -> tuple[int, str, str]:
@@ -115,12 +117,12 @@ TINY: dict[str, Any] = {
     "average": 0.95,
     "validate_every": 100,
 }
-"""A Transformer that learns the tests' German within seconds."""
+"""A Transformer that learns the German text of the tests within seconds."""
 
 
 @pytest.fixture(scope="session")
 def german(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
-    """Return a run on parallel text that has learned it; tests must not change its files."""
+    """Return a run that has learned a parallel text. Tests must not change its files."""
     folder = tmp_path_factory.mktemp("german")
     run = regard.train("translation", **write(folder), **TINY, steps=300, savepath=folder, progress=False)
     assert isinstance(run, regard.TranslationRun)
@@ -129,7 +131,8 @@ def german(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
 
 @pytest.fixture
 def interrupt_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A function that interrupts trainings, as Ctrl-C does, at the nth call of a function of the objective."""
+    """Return a function that interrupts training like Ctrl-C, at the nth call of a function of the
+    objective."""
 
     def interrupt_at(step: int, name: str = "cross_entropy") -> None:
         calls, called = iter(range(1, 1000)), getattr(objective, name)

@@ -10,7 +10,8 @@ from regard.training.tensor_file import read_tensors
 
 
 def to_format_6(folder: Path) -> None:
-    """Rewrite a run as regard-run/6: with a CRC-32 in each tensor file, and of the config in trainer files."""
+    """Convert a run to the format regard-run/6, with a CRC-32 in each tensor file and a CRC-32 of the config in
+    trainer files."""
     stored = json.loads((folder / "config.json").read_text())
     config = {
         name: value for name, value in stored.items() if name not in ("digest", "text", "initial", "format")

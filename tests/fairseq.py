@@ -1,4 +1,5 @@
-"""Folders with checkpoints in the format of fairseq 0.12, with random weights, for the tests' German."""
+"""Folders with checkpoints in the format of fairseq 0.12 with random weights, for the German text of the
+tests."""
 
 import json
 from argparse import Namespace
@@ -55,7 +56,8 @@ def codes_of(text: list[str]) -> list[tuple[str, str]]:
 
 
 def dictionary(lines: list[list[str]]) -> dict[str, int]:
-    """Return the symbols of tokenized text with their counts in fairseq's order, without a few of them."""
+    """Return the symbols of tokenized text with their counts in the order of fairseq, except for a few omitted
+    symbols."""
     counted = Counter(piece for line in lines for piece in line)
     ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     return dict([*ranked[:-2], ("madeupword0000", 0)])
@@ -64,10 +66,10 @@ def dictionary(lines: list[list[str]]) -> dict[str, int]:
 def write_fairseq(
     folder: Path, *, kind: str = "codes", joined: bool = True, old: bool = False, **options: Any
 ) -> Path:
-    """Write a folder of a trained model.
+    """Write the folder of a trained model.
 
-    `kind` is codes, fastbpe, sentencepiece or words; `joined` is for one dictionary; `old` is for the format
-    before fairseq 0.10. `options` are the model's.
+    `kind`: codes, fastbpe, sentencepiece or words. `joined`: use one dictionary. `old`: use the format before
+    fairseq 0.10. `options`: options of the model.
     """
     folder.mkdir()
     pairs = sentences()
@@ -106,7 +108,7 @@ def write_fairseq(
 
 
 def parameters(asked: Namespace, symbols: list[int]) -> dict[str, Tensor]:
-    """Return random parameters with fairseq's names."""
+    """Return random parameters with the names of fairseq."""
     generator = torch.Generator().manual_seed(0)
     width, inner = asked.encoder_embed_dim, asked.encoder_ffn_embed_dim
     found: dict[str, Tensor] = {}
@@ -119,7 +121,7 @@ def parameters(asked: Namespace, symbols: list[int]) -> dict[str, Tensor]:
         draw(f"{name}.bias", width, std=0.2)
 
     def linear(name: str, rows: int, columns: int) -> None:
-        draw(f"{name}.weight", rows, columns, std=0.5)  # otherwise the model repeats its input
+        draw(f"{name}.weight", rows, columns, std=0.5)  # prevents the model from repeating its input
         draw(f"{name}.bias", rows)
 
     for side, count in zip(("encoder", "decoder"), symbols, strict=True):
@@ -140,7 +142,7 @@ def parameters(asked: Namespace, symbols: list[int]) -> dict[str, Tensor]:
             linear(f"{layer}.fc1", inner, width)
             linear(f"{layer}.fc2", width, inner)
             norm(f"{layer}.final_layer_norm")
-            if side == "encoder":  # copies, which fairseq 0.12 keeps for PyTorch's fast path
+            if side == "encoder":  # copies that fairseq 0.12 stores for PyTorch's fast path
                 found[f"{layer}.in_proj_weight"] = torch.zeros(3 * width, width)
                 found[f"{layer}.fc1_bias"] = torch.zeros(inner)
         if asked.encoder_normalize_before:
@@ -156,7 +158,7 @@ def parameters(asked: Namespace, symbols: list[int]) -> dict[str, Tensor]:
 
 
 def aged(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return parameters with fairseq's names of 2018."""
+    """Return parameters with the names used by fairseq in 2018."""
     found = {}
     for name, value in state.items():
         if name == "decoder.output_projection.weight":

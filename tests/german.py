@@ -1,4 +1,4 @@
-"""A tiny German with translations: parallel text for tests."""
+"""Parallel text for tests: a tiny subset of German with translations."""
 
 from itertools import product
 from pathlib import Path
@@ -22,7 +22,7 @@ def sentences() -> list[tuple[str, str]]:
 
 
 LINKS = "0-4 1-3 2-0 3-1 4-2"
-"""Alignment of every pair, between words separated by blanks."""
+"""Word alignment of every pair, with words separated by spaces."""
 
 
 def write(folder: Path) -> dict[str, Any]:

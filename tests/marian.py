@@ -1,4 +1,4 @@
-"""A Hugging Face Marian model with random weights and its tokenizer, for the tests' German."""
+"""A Hugging Face Marian model with random weights and its tokenizer, for the German text of the tests."""
 
 import io
 import json
@@ -11,7 +11,7 @@ SIZES = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "max_position_
 
 
 def pieces_of(side: int) -> bytes:
-    """Return the SentencePiece model of one side of the text, trained as Marian's."""
+    """Return the SentencePiece model of one side of the text, trained like the models of Marian."""
     from sentencepiece import SentencePieceTrainer
 
     made = io.BytesIO()
@@ -31,7 +31,7 @@ def pieces_of(side: int) -> bytes:
 
 
 def both_pieces() -> tuple[Any, bytes]:
-    """Return a SentencePiece model of both sides, loaded and as a file."""
+    """Return a SentencePiece model of both sides, as an object and as a file."""
     from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
     made = io.BytesIO()
@@ -50,7 +50,7 @@ def both_pieces() -> tuple[Any, bytes]:
 
 
 def vocabulary_of(*models: bytes) -> dict[str, int]:
-    """Return Marian's vocabulary of the pieces of some models, without a few of them."""
+    """Return a Marian vocabulary of the pieces of several models, except for a few omitted pieces."""
     from sentencepiece import SentencePieceProcessor
 
     found: set[str] = set()
@@ -69,7 +69,8 @@ def vocabulary_of(*models: bytes) -> dict[str, int]:
 
 
 def write_marian(folder: Path, *, shared: bool = True, **options: Any) -> Path:
-    """Write a model in the format of Hugging Face's Marian, and return its folder; `options` set its config."""
+    """Write a model in the Marian format of Hugging Face, and return its folder. `options`: values of the
+    config."""
     import torch
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
@@ -99,9 +100,8 @@ def write_marian(folder: Path, *, shared: bool = True, **options: Any) -> Path:
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:  # biases and gains are trivial at initialization
                 parameter.add_(torch.randn_like(parameter) * 0.2)
-            elif (
-                "layers" in name
-            ):  # otherwise the model repeats its input, because the output layer is the embedding
+            # Prevents the model from repeating its input, because the output layer is the embedding.
+            elif "layers" in name:
                 parameter.mul_(1.5)
         model.final_logits_bias.copy_(torch.randn_like(model.final_logits_bias))
     model.generation_config = GenerationConfig(max_length=64, num_beams=4, bad_words_ids=[[pad]], **special)

@@ -1,4 +1,4 @@
-"""Measure the memory of a piece of code in a separate process."""
+"""Measure the memory used by code in a separate process."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ print(peak() - before)
 
 
 def grown_mib(setup: str, code: str) -> float:
-    """Return the growth of a process's peak memory in `code` after `setup`, in MiB."""
+    """Return the increase of the peak memory of a process in MiB caused by `code`, after `setup`."""
     if not Path("/proc/self/status").exists():
         pytest.skip("needs Linux to tell a process's peak memory")
     script = MEASURED.format(setup=setup, code=code)

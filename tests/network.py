@@ -15,7 +15,8 @@ from typing import Any
 
 NAMES = {"socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"}
 LOCAL = re.compile(r"localhost|127\.[\d.]+|::1|::|0\.0\.0\.0|")
-"""Names and addresses of this machine; a DNS server on it asks others."""
+"""Names and addresses of this machine, except for DNS, because a local DNS server sends requests to other
+machines."""
 DNS = 53
 FAR4 = re.compile(r"sa_family=AF_INET, sin_port=htons\((\d+)\), sin_addr=inet_addr\(\"([^\"]*)\"\)")
 FAR6 = re.compile(r"sa_family=AF_INET6, sin6_port=htons\((\d+)\).*?inet_pton\(AF_INET6, \"([^\"]*)\"")
@@ -24,11 +25,11 @@ SERVES = "Ctrl-C ends it"
 
 
 class OutsideError(ConnectionError):
-    """The code tried to connect to another machine."""
+    """Raised if code tries to connect to another machine."""
 
 
 class Guard:
-    """Audit hook that refuses connections to other machines in this process, and stores them."""
+    """Audit hook that refuses and records connections to other machines in this process."""
 
     def __init__(self) -> None:
         self.reached: list[str] = []
@@ -70,7 +71,7 @@ def can_trace() -> bool:
 
 
 def reached(lines: Sequence[str]) -> list[str]:
-    """Return strace's lines on connections to other machines, and on sockets open to them."""
+    """Return the lines of strace about connections to other machines and open sockets."""
     found = []
     for line in lines:
         if any(each in line for each in SENDS):
@@ -85,8 +86,8 @@ def traced(
 ) -> tuple[int, str, list[str]]:
     """Run a command in a folder to its end, or a server until it accepts requests.
 
-    Returns its status, its output, and its connections to other machines. Native code is included if strace is
-    available.
+    Returns the exit status, the output, and the connections to other machines. Native code is included if
+    strace is available.
     """
     trace = folder / "trace.txt"
     trace.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Read the weights in a page, as its script does."""
+"""Read the weights in a page like the script of the page."""
 
 import base64
 import zlib
@@ -10,6 +10,6 @@ from regard.viz.serialization import LEVELS
 
 
 def unpack(packed: PackedWeights, queries: int, keys: int) -> np.ndarray:
-    """Return the weights (H, Tq, Tk) float32 that `pack` stored, up to rounding."""
+    """Return the weights (H, Tq, Tk) float32 that were stored by `pack`, up to rounding."""
     whole = np.frombuffer(zlib.decompress(base64.b64decode(packed["packed"])), "<u2")
     return (whole.reshape(packed["heads"], queries, keys) / LEVELS * packed["largest"]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The exceptions of Regard: they reach other processes."""
+"""Regard's exceptions can be sent to other processes."""
 
 import pickle
 from pathlib import Path

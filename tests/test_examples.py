@@ -1,4 +1,4 @@
-"""Examples in docstrings give the results that they show."""
+"""Examples in docstrings produce the documented results."""
 
 import doctest
 import importlib
@@ -15,7 +15,7 @@ MODULES = [
     for path in sorted(ROOT.rglob("*.py"))
     if re.search(r">>> (?!.*doctest: \+SKIP)", path.read_text(encoding="utf-8"))
 ]
-"""Modules with examples that run."""
+"""Modules with executable examples."""
 
 
 @pytest.mark.parametrize("module", MODULES)

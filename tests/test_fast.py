@@ -1,4 +1,4 @@
-"""`REGARD_REFERENCE=1` switches every fast path off, and the reference gives the same results."""
+"""`REGARD_REFERENCE=1` disables every fast path, and the reference code computes the same results."""
 
 import ast
 import ctypes
@@ -24,7 +24,7 @@ SOURCE = Path(regard.__file__).parent
 
 @pytest.fixture
 def reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Switch fast paths off."""
+    """Disable fast paths."""
     monkeypatch.setenv("REGARD_REFERENCE", "1")
 
 
@@ -103,8 +103,8 @@ def test_adam_of_pytorch_takes_the_same_steps(
 
 
 def test_only_fast_paths_call_private_functions_of_pytorch() -> None:
-    """The library uses only public names of torch, its operators and optimizers; `torch._dynamo` is only
-    imported for its exceptions.
+    """The library uses only public names of torch, its operators and optimizers. `torch._dynamo` is imported
+    only for its exceptions.
     """
     private = []
     for path in sorted(SOURCE.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Errors of libraries become one line with the action, the library, and its message."""
+"""Errors of libraries are converted to one line with the action, the library, and its message."""
 
 import errno
 import os
@@ -48,7 +48,7 @@ def test_own_errors_and_interrupts_pass() -> None:
 def test_a_panic_is_one_line_and_prints_nothing(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threading, "active_count", lambda: 1)  # other tests may have left a thread
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # threads of other tests may be running
     with pytest.raises(BaseException) as panic:
         SLOW_PATTERN.pre_tokenize_str(PANICS)
     assert is_panic(panic.value) and not isinstance(panic.value, Exception)

@@ -1,4 +1,4 @@
-"""The example notebook runs, and has widgets and pictures as outputs."""
+"""The example notebook runs, and its outputs are widgets and pictures."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pytest.importorskip("anywidget")
     kernels = tmp_path / "share" / "jupyter" / "kernels" / "python3"
     kernels.mkdir(parents=True)
-    # Use the kernel of this environment, not another one installed on the machine.
+    # Use the kernel of this environment instead of another installed kernel.
     (kernels / "kernel.json").write_text(
         json.dumps(
             {
@@ -42,7 +42,8 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_stored_outputs_are_pictures_that_need_no_kernel() -> None:
-    """GitHub and exported pages show them; `python docs/pictures.py notebook` makes them again."""
+    """The notebook contains stored outputs for GitHub and exported pages. `python docs/pictures.py notebook`
+    updates the outputs."""
     stored = nbformat.read(NOTEBOOK, as_version=4)
     outputs = [output for cell in stored.cells for output in cell.get("outputs", ())]
     shown = [output["data"] for output in outputs if "data" in output]

@@ -1,4 +1,4 @@
-"""Content of the wheel and source distribution, and pinned versions of the dependencies."""
+"""Contents of the wheel and the source distribution, and pinned versions of the dependencies."""
 
 import re
 import subprocess
@@ -23,12 +23,12 @@ PLAIN = ROOT / "constraints.txt"
 HASHED = ROOT / "constraints-hashed.txt"
 PACKED = SAID["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
 TOP = {each.partition("/")[0] for each in PACKED} | {".gitignore", "PKG-INFO"}
-"""Top-level names of the source distribution; other files of the repository are left out."""
+"""Top-level names in the source distribution. Other files of the repository are excluded."""
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel and the source distribution of this tree; return their folder."""
+    """Build the wheel and the source distribution of this repository, and return their folder."""
     place = tmp_path_factory.mktemp("dist")
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--directory", str(place)],

@@ -1,4 +1,4 @@
-"""User code: its imports, and the isolation of the files beside it."""
+"""User code: its imports, and the isolation of other files in its folder."""
 
 import sys
 from collections.abc import Iterator

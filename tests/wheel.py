@@ -1,10 +1,10 @@
-"""Test an installed Regard with the Python of its environment (make try-wheel); pytest does not collect this
-file.
+"""Test an installed Regard with the Python interpreter of its environment (make try-wheel). This file is not
+collected by pytest.
 
     python -I tests/wheel.py alone     with the dependencies of the wheel only
     python -I tests/wheel.py extras    every module, with all extras installed
 
-Warnings are errors, also those of other packages.
+All warnings are errors, including warnings of other packages.
 """
 
 import importlib
@@ -29,7 +29,7 @@ COMMANDS = [
 
 
 def import_all(packages_only: bool) -> int:
-    """Import the packages and every public name, or every module; return their number."""
+    """Import the packages and every public name, or every module. Returns the number of imports."""
     found = [
         each for each in pkgutil.walk_packages(regard.__path__, "regard.") if each.ispkg or not packages_only
     ]

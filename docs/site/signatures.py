@@ -20,7 +20,7 @@ class Annotations:
         return ast.unparse(_FullNames(self._module, self._names).visit(deepcopy(annotation)))
 
     def signature(self, function: Function, *, bound: bool = False) -> str:
-        """Write arguments and result; with `bound`, without the first argument."""
+        """Write the arguments and the result of a function; `bound` omits the first argument."""
         arguments = deepcopy(function.args)
         if bound:
             first = arguments.posonlyargs or arguments.args

@@ -1,10 +1,10 @@
-"""Regard: train attention models, inspect what they attend to, and test whether their attention is meaningful.
+"""Regard: train attention models, inspect their attention, and test whether the attention is meaningful.
 
     run = regard.train("signal2")
     print(run.test())
     print(run.attend("BCCCBAABACCCA"))
 
-Names are imported when they are first used, so `import regard` is instant.
+Names are imported on first use, so `import regard` takes almost no time.
 """
 
 from typing import TYPE_CHECKING
@@ -72,6 +72,9 @@ if TYPE_CHECKING:
         DatesConfig,
         DifferenceConfig,
         Figures,
+        InductionConfig,
+        LanguageReport,
+        LanguageRun,
         LinkedPair,
         PairReport,
         PairRun,
@@ -145,9 +148,12 @@ __all__ = [
     "HeadRole",
     "HeadRoles",
     "HeadSamples",
+    "InductionConfig",
     "InputError",
     "Interval",
     "KeptHeads",
+    "LanguageReport",
+    "LanguageRun",
     "Layer",
     "LayerMap",
     "LinkedPair",

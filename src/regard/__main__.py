@@ -4,7 +4,7 @@ import sys
 
 if __name__ == "__main__":
     if not sys.flags.safe_path:
-        del sys.path[0]  # the current directory must not be searched for modules
+        del sys.path[0]  # do not search the current directory for modules
     from regard.cli import main
 
     sys.exit(main())

@@ -1,11 +1,11 @@
-"""The exceptions that Regard raises on purpose.
+"""Exceptions raised by Regard.
 
     RegardError
     ├── InputError      the input is invalid; exit status 2
     │   └── EditedError     a file of a run was edited, or belongs to another run
     └── MachineError    the machine failed (disk, permissions); exit status 1
 
-Each message is one line with the value, the expected values and the way out.
+Each message is one line with the value, the expected values and a solution.
 """
 
 import copyreg
@@ -14,17 +14,18 @@ from collections.abc import Iterable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 MAX_LISTED = 12
-"""With more choices, a message names only the nearest choice."""
+"""Largest number of choices listed in a message. With more choices, a message contains only the nearest
+choice."""
 
 
 class RegardError(Exception):
-    """Base class of all errors that Regard raises on purpose. `exit_status` is the exit status of the command."""
+    """Base class of Regard's exceptions. `exit_status` is the exit status of the command."""
 
     exit_status = 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Processes send errors to each other. By default, unpickling calls the class with the message alone,
-        # which fails for subclasses that take other arguments.
+        # Errors are pickled to be sent between processes. By default, unpickling calls the class with only the
+        # message, which fails for subclasses with other arguments.
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
@@ -35,7 +36,7 @@ class InputError(RegardError):
 
 
 class EditedError(InputError):
-    """A file of a run that was edited or belongs to another run. `found`: the difference, without advice."""
+    """A file of a run was edited or belongs to another run. `found`: description of the difference."""
 
     def __init__(self, found: str, advice: str) -> None:
         super().__init__(f"{found}; {advice}")
@@ -43,7 +44,7 @@ class EditedError(InputError):
 
 
 class MachineError(RegardError):
-    """A failure of the machine: a full disk, a file that cannot be written."""
+    """A failure of the machine, such as a full disk or a file that cannot be written."""
 
     exit_status = 1
 
@@ -60,13 +61,14 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
 
 
 def check_share(name: str, value: float, *, below: bool = False) -> None:
-    """Raise `InputError` unless `value` is from 0 to 1, or, with `below`, from 0 to below 1."""
+    """Raise `InputError` unless `value` is from 0 to 1, or, with `below`, at least 0 and less than 1."""
     if not 0 <= value <= 1 or (below and value == 1):
         raise InputError(f"{name} {value} is out of range: choose from 0 to {'below ' if below else ''}1")
 
 
 def check_choices(config: object) -> None:
-    """Raise `InputError` if a field of a dataclass with a `Literal` type has another value."""
+    """Raise `InputError` if a dataclass field with a `Literal` type has a value that is not one of the
+    literals."""
     for name, hint in get_type_hints(type(config)).items():
         choices = [
             choice for part in (hint, *get_args(hint)) if get_origin(part) is Literal for choice in get_args(part)
@@ -77,14 +79,14 @@ def check_choices(config: object) -> None:
 
 
 def unknown_choice(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:
-    """Return an error for an unknown name; its message lists the choices, or names the nearest choice.
+    """Return an error for an unknown name. The message lists the choices, or contains the nearest choice.
 
-    `what`: the kind of thing, such as "score". `other`: a further accepted form, such as "module:Class".
+    `what`: kind of the name, such as "score". `other`: additional accepted form, such as "module:Class".
 
     >>> print(unknown_choice("score", "dott", ["dot", "additive"]))
     score 'dott' is unknown: choose dot, additive; did you mean dot?
     """
-    from difflib import get_close_matches  # imported here to keep `import regard` fast
+    from difflib import get_close_matches  # local import, to keep `import regard` fast
 
     known = list(choices)
     near = get_close_matches(name, known, n=1)
@@ -114,7 +116,7 @@ def one_line(error: BaseException, most: int) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Escape control characters, line separators and changes of text direction. Tabs and newlines stay.
+    """Escape control characters, line separators and changes of text direction, except tabs and newlines.
 
     >>> escape_controls("a\\x1b[2J")
     'a\\\\x1b[2J'

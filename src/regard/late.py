@@ -5,11 +5,11 @@
 
     late(__name__)
 
-Then `from regard.decoding import beam_search` imports only the module `search` of the package.
+In this example, `from regard.decoding import beam_search` imports only the module `search` of the package.
 
-The library lazy-loader is not used, because type checkers do not see its `attach`, and its `attach_stub` needs a
-second list of the names in a `.pyi` file. With this module, the block for type checkers is the only list of
-names.
+The library lazy-loader is not used, because type checkers do not support its `attach`, and its `attach_stub`
+needs a second list of the names in a `.pyi` file. With this module, the block for type checkers is the only
+list of names.
 """
 
 import ast
@@ -19,10 +19,10 @@ from typing import Any
 
 
 class _LazyPackage(ModuleType):
-    """A package that imports each export from its module when it is first used."""
+    """A package that imports each exported name on first use."""
 
     _exports: dict[str, tuple[str, str]]
-    """The module of each export, and its name there."""
+    """The module of each exported name, and the name in this module."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._exports:
@@ -34,8 +34,8 @@ class _LazyPackage(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
-        # Python sets an imported module as an attribute of its package. If an export has the same name as its
-        # module, the export replaces the module.
+        # Python sets an imported module as an attribute of its package. If an exported name is equal to the
+        # name of its module, the exported object replaces the module.
         if not (isinstance(value, ModuleType) and name in self._exports):
             super().__setattr__(name, value)
 
@@ -44,7 +44,7 @@ class _LazyPackage(ModuleType):
 
 
 def late(package: str) -> None:
-    """Import the names of a package's `if TYPE_CHECKING` block lazily, when they are first used."""
+    """Import the names in the `if TYPE_CHECKING` block of a package lazily, on first use."""
     module = sys.modules[package]
     assert module.__spec__ is not None and module.__spec__.loader is not None
     source = module.__spec__.loader.get_source(package)  # type: ignore[attr-defined]

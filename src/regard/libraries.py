@@ -1,5 +1,5 @@
-"""Calls of other libraries. Errors of these libraries become one line, and their usage reports and network access
-are switched off.
+"""Calls of other libraries. Errors of these libraries are converted to one line, and their usage reports and
+network access are disabled.
 
 transformers = import_library("transformers", "models of Hugging Face", "hub")
 with library_errors("transformers", f"{str(folder)!r} cannot be loaded", "copy the folder anew"), offline():
@@ -22,31 +22,30 @@ from typing import Any
 from regard.errors import InputError, MachineError, RegardError, one_line
 
 MAX_MESSAGE = 250
-"""The maximal number of characters of a library's message."""
+"""Largest number of characters of a library's message."""
 MACHINE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-"""Error numbers of a failure of the machine, not of a file."""
+"""Error numbers for a failure of the machine, not of a file."""
 NO_TELEMETRY = {
     "ORT_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Variables that stop libraries from sending usage reports. The variables must be set before the library is
-imported."""
+"""Environment variables that prevent libraries from sending usage reports. These variables must be set before
+the library is imported."""
 OFFLINE_SWITCH = "HF_HUB_OFFLINE"
 HUB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-"""Pattern of an owner or of a name on the Hub."""
+"""Pattern of an owner or a name on the Hub."""
 OUT_OF_MEMORY = re.compile("memory|failed to map segment|bad_alloc|can't start new thread")
-"""Pattern of the messages with which libraries report a lack of memory. Libraries raise various exceptions for a
-lack of memory."""
+"""Pattern of library messages for a lack of memory. Libraries raise various exceptions in this case."""
 
 
 def is_panic(error: BaseException) -> bool:
-    """Return whether an error is a panic of a Rust library, which does not derive from `Exception`."""
+    """Return whether an error is a panic of a Rust library. Panics are not subclasses of `Exception`."""
     return type(error).__name__ == "PanicException"
 
 
 def is_memory(error: BaseException | None) -> bool:
-    """Return whether an error, or an error that caused it, reports a lack of memory."""
+    """Return whether an error or one of its causes reports a lack of memory."""
     while error is not None:
         reported = isinstance(error, ImportError | RuntimeError | SystemError) and OUT_OF_MEMORY.search(
             str(error)
@@ -58,9 +57,9 @@ def is_memory(error: BaseException | None) -> bool:
 
 
 def broken_library(error: BaseException) -> str | None:
-    """Return the library whose import failed with an error, or None for any other error.
+    """Return the library whose import failed with an error, or None for other errors.
 
-    The import failed if the code of a module outside of Regard was running at its top level, if a module is
+    An import has failed if the error was raised at the top level of a module outside of Regard, if a module is
     missing, or if its file is not valid Python.
     """
     if isinstance(error, SyntaxError) and error.filename:
@@ -92,11 +91,12 @@ def message_of(error: BaseException) -> str:
 
 @contextmanager
 def library_errors(library: str, what: str, advice: str, *, prints: bool = False) -> Iterator[None]:
-    """Turn any error of a library into one line: `what: library says ...; advice`.
+    """Convert any error of a library to one line: `what: library says ...; advice`.
 
-    `what`: the file and the failed action, such as `'folder' cannot be loaded`. `prints`: show the library's
-    output, such as a progress bar, immediately instead of at the end. Raises `InputError` for errors and panics
-    of the library, and `MachineError` for lack of memory or disk space. Errors of Regard pass.
+    `what`: the file and the failed action, such as `'folder' cannot be loaded`. `prints`: show output of the
+    library, such as a progress bar, immediately instead of at the end. Raises `InputError` for errors and
+    panics of the library, and `MachineError` for lack of memory or disk space. Regard's exceptions are not
+    converted.
     """
     try:
         with nullcontext() if prints else _hide_panics():
@@ -115,7 +115,7 @@ def library_errors(library: str, what: str, advice: str, *, prints: bool = False
 
 
 def import_library(module: str, purpose: str, extra: str) -> Any:
-    """Import a module of an optional dependency. `extra`: the extra of Regard that installs it.
+    """Import a module of an optional dependency. `extra`: extra of Regard that installs the dependency.
 
     Raises `InputError` with the command that installs a missing library, or with the error of a broken library.
     """
@@ -137,7 +137,7 @@ def import_library(module: str, purpose: str, extra: str) -> Any:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Switch off the network access of Hugging Face's libraries, for reading a local folder."""
+    """Disable network access of Hugging Face libraries in the block, for reading a local folder."""
     modules = [sys.modules.get(name) for name in ("huggingface_hub.constants", "datasets.config")]
     switched = [module for module in modules if module is not None and not getattr(module, OFFLINE_SWITCH)]
     for module in switched:
@@ -153,8 +153,8 @@ def offline() -> Iterator[None]:
 def _hide_panics() -> Iterator[None]:
     """Suppress the backtrace that Rust prints for a panic. Other output to standard error appears at the end.
 
-    In a process with several threads this function does nothing, because the file descriptor belongs to all
-    threads.
+    In a process with several threads, this function does nothing, because all threads share the file
+    descriptor.
     """
     if threading.active_count() > 1:
         yield
@@ -186,8 +186,8 @@ def _hide_panics() -> Iterator[None]:
 def check_hub_name(name: str) -> None:
     """Raise `InputError` if `name`, which is not a local folder, cannot be a name on the Hub.
 
-    If a folder `models` exists, `models/gpt` is refused, too. A misspelled path is therefore not sent to another
-    machine.
+    If a folder `models` exists, `models/gpt` also raises an error, so that a misspelled path is not sent to
+    another machine.
     """
     path, parts = Path(name), name.split("/")
     if len(parts) > 2 or not all(map(HUB_NAME.fullmatch, parts)):

@@ -1,8 +1,8 @@
-"""Classes of the user's own code, named as `module:Class`.
+"""Classes of user code, referred to as `module:Class`.
 
 A module is searched on Python's path first, then in the current directory, which is not on `sys.path`. While a
-user's module is imported, only its own imports also search its folder. An import inside a function runs later and
-does not search this folder: write imports at the top of the file.
+user module is imported, imports in this module also search its folder. An import inside a function runs later
+and does not search this folder. Imports must therefore be at the top of the file.
 """
 
 import importlib
@@ -27,11 +27,11 @@ IMPORT_SYSTEM = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
 
 
 class PluginError(InputError):
-    """User code was not found, or failed. A run that names the code may be intact."""
+    """User code is missing or failed. A run that refers to this code may be intact."""
 
 
 def plugin_module(name: str) -> str | None:
-    """Return the module of `module:Class`, or None for a name of another form, which is never imported.
+    """Return the module of `module:Class`, or None for names of a different form, which are never imported.
 
     >>> plugin_module("lookback:LookBack")
     'lookback'
@@ -41,7 +41,7 @@ def plugin_module(name: str) -> str | None:
 
 
 class _Finder:
-    """Import finder for modules in a folder, used only for imports by user code and by this module."""
+    """Import finder for modules in a folder. Handles only imports by user code and by this module."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         self.folder = str(folder)
@@ -50,7 +50,7 @@ class _Finder:
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Find a top-level module, or return None if other code imports it."""
-        # The first frame outside of the import system is the module that imports.
+        # The first frame outside of the import system belongs to the importing module.
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in IMPORT_SYSTEM:
             frame = frame.f_back
@@ -64,7 +64,8 @@ class _Finder:
 
 
 def _find_in_folder(name: str, folder: str) -> ModuleSpec | None:
-    """Find a top-level module in a folder. Python's cached listing of the folder is dropped before and after."""
+    """Find a top-level module in a folder. Python's cached listing of the folder is cleared before and
+    after."""
     try:
         sys.path_importer_cache.pop(folder, None)
         return PathFinder.find_spec(name, [folder])
@@ -75,9 +76,10 @@ def _find_in_folder(name: str, folder: str) -> ModuleSpec | None:
 
 @contextmanager
 def plugin_imports(folder: Path, *names: str) -> Iterator[None]:
-    """In the block, let imports by the top-level modules `names` also search `folder`, after all other places.
+    """In the block, let imports by the top-level modules `names` also search `folder`, after all other
+    locations.
 
-    Modules that are imported from `folder` search it too.
+    Modules that are imported from `folder` also search this folder.
     """
     finder = _Finder(folder, names)
     sys.meta_path.append(finder)
@@ -89,7 +91,7 @@ def plugin_imports(folder: Path, *names: str) -> Iterator[None]:
 
 def find_plugin(name: str) -> ModuleSpec | None:
     """Return the location of a top-level module that `import_plugin` would import, or None. The module is not
-    run."""
+    executed."""
     try:
         spec = find_spec(name)
     except ValueError:  # a module without a __spec__
@@ -98,10 +100,10 @@ def find_plugin(name: str) -> ModuleSpec | None:
 
 
 def import_plugin(what: str, name: str) -> object:
-    """Import `module:Class`. `what`: the kind of class for messages, such as "score".
+    """Import `module:Class`. `what`: kind of class for messages, such as "score".
 
-    Raises `PluginError` if the name is not of the form `module:Class`, if the module is not found or fails, or if
-    it does not have the class.
+    Raises `PluginError` if the name is not of the form `module:Class`, or if the module is missing, fails, or
+    does not contain the class.
     """
     module_name = plugin_module(name)
     if module_name is None:
@@ -120,7 +122,7 @@ def import_plugin(what: str, name: str) -> object:
             f"{what} {name!r} is not found: there is no module {module_name!r} in {str(Path.cwd())!r} nor on "
             f"Python's path; change to the module's folder, or add that folder to PYTHONPATH"
         ) from None
-    except (Exception, SystemExit) as error:  # a user's module can fail in any way
+    except (Exception, SystemExit) as error:  # a user module can fail in any way
         hidden = _find_hidden(module_name) if module is not None else None
         if hidden is not None:
             raise PluginError(
@@ -131,7 +133,8 @@ def import_plugin(what: str, name: str) -> object:
 
 
 def _find_hidden(module_name: str) -> str | None:
-    """Return the file in the current directory that an installed module of the same name hides, or None."""
+    """Return the file in the current directory that is hidden by an installed module with the same name, or
+    None."""
     top = module_name.partition(".")[0]
     spec = _find_in_folder(top, str(Path.cwd()))
     loaded = getattr(sys.modules[top], "__file__", None)
@@ -139,16 +142,16 @@ def _find_hidden(module_name: str) -> str | None:
 
 
 def plugin_class(what: str, name: str, base: type[Base], choices: Iterable[str] = ()) -> type[Base]:
-    """Import the class `module:Class`, a subclass of `base`. `what`: the kind of class for messages.
+    """Import the class `module:Class`, a subclass of `base`. `what`: kind of class for messages.
 
-    Raises `InputError` for a name without a colon, with the built-in `choices`, and `PluginError` if the class
-    cannot be imported or has another base class.
+    For a name without a colon, raises `InputError` with the built-in `choices`. Raises `PluginError` if the
+    class cannot be imported or is not a subclass of `base`.
     """
     if ":" not in name:
         raise unknown_choice(what, name, choices, other="module:Class")
     imported = import_plugin(what, name)
     if not (isinstance(imported, type) and issubclass(imported, base)):
-        package = ".".join(base.__module__.split(".")[:2])  # the package that exports it
+        package = ".".join(base.__module__.split(".")[:2])  # the package that exports the base class
         raise PluginError(
             f"{what} {name!r} is not a class derived from {package}.{base.__name__}: derive it from that"
         )
@@ -158,7 +161,7 @@ def plugin_class(what: str, name: str, base: type[Base], choices: Iterable[str] 
 def build_plugin(what: str, name: str, build: Callable[[], Built], sizes: str, takes: str) -> Built:
     """Return the result of `build`, which constructs a user's class.
 
-    If that fails, raises `PluginError` with the given sizes and the expected arguments.
+    If `build` fails, raises `PluginError` with the sizes and the expected arguments.
     """
     try:
         return build()
@@ -175,5 +178,5 @@ def _import_error(what: str, name: str, error: BaseException) -> PluginError:
 
 
 def describe_error(error: BaseException, most: int = 300) -> str:
-    """Return an error of user code in one line."""
+    """Return a description of an error of user code in one line."""
     return one_line(error, most)

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar in a terminal or notebook, lines elsewhere."""
+"""Progress of long operations: a bar in a terminal or notebook, lines in all other cases."""
 
 import sys
 import time
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_STEPS = 500
-"""Training steps between two printed lines when there is no terminal."""
+"""Number of training steps between two printed lines without a terminal."""
 LINE_SECONDS = 10.0
-"""Seconds between two printed lines of a preparation when there is no terminal."""
+"""Seconds between two printed lines of a preparation without a terminal."""
 
 
 @contextmanager
 def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Callable[[dict[str, float]], None]]:
     """Show the progress of a training run. Yields a function to call with the metrics of each step.
 
-    `step`: the current step. `steps`: the last one.
+    `step`: current training step. `steps`: last training step.
     """
     console = _find_console() if show else None
     if console is None:
@@ -52,7 +52,7 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
 def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable[..., None]]:
     """Show the progress of reading `size` bytes. Yields a function to call with the number of bytes read.
 
-    If `size` is unknown at first, the function takes the size as second argument.
+    If `size` is None, the function takes the size as second argument.
     """
     console = _find_console() if show else None
     if console is None:
@@ -71,7 +71,7 @@ def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable
 def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int, int], None]]:
     """Show the progress of preparing a text of `size` bytes.
 
-    Yields a function to call for each finished part with its pairs and its bytes.
+    Yields a function to call for each finished part with its number of pairs and bytes.
     """
     console = _find_console() if show else None
     start = last_line = time.monotonic()
@@ -146,7 +146,7 @@ def _find_console() -> "Console | None":
 
 
 def print_status(message: str, *, show: bool) -> None:
-    """Write a line about the work to standard error, if `show`."""
+    """Write a status message to standard error if `show`."""
     if show:
         sys.stderr.write(f"{escape_controls(message)}\n")
 

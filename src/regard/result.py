@@ -1,9 +1,7 @@
-"""The base class of what public calls return. All results print in the same way:
+"""The base class of results of public functions. All results are printed in the same way:
 
-str(result), print(result)    text to read
-result.table()                a renderable for rich
-result.json()                 plain values for programs: dicts, lists, numbers and text
-repr(result)                  one short line
+str(result), print(result)    text for reading result.table()                a renderable for rich result.json()
+plain values for programs: dicts, lists, numbers and text repr(result)                  one short line
 """
 
 import dataclasses
@@ -55,7 +53,7 @@ class Result:
 
 
 def to_plain(value: Any) -> Any:
-    """Convert a value to what JSON supports. Arrays become lists, NaN and infinity become None.
+    """Convert a value to types supported by JSON. Arrays become lists. NaN and infinity become None.
 
     >>> to_plain({"weights": np.array([0.5, np.nan])})
     {'weights': [0.5, None]}

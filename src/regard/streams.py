@@ -8,7 +8,7 @@ import torch
 def make_generator(seed: int, stream: str) -> torch.Generator:
     """Return the generator of the stream named `stream`.
 
-    Seeds are hashed, not offset, because PyTorch's CPU generator keeps only the low 32 bits of its seed.
+    Seeds are hashed instead of offset, because PyTorch's CPU generator uses only the low 32 bits of its seed.
     """
     return torch.Generator().manual_seed(derive_seed(seed, stream))
 

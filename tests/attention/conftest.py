@@ -1,4 +1,4 @@
-"""The tests' short sequences use PyTorch's fused kernel, as long ones do."""
+"""The short sequences of the tests use PyTorch's fused kernel, like long sequences."""
 
 import pytest
 

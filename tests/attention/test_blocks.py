@@ -1,4 +1,4 @@
-"""Blocks equal PyTorch's layers with the same weights."""
+"""The outputs of blocks equal those of PyTorch's layers with the same weights."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Layers can be exported for any size, vmapped, copied, and saved while recorded."""
+"""Layers can be exported for any size, used in `vmap`, copied, and saved while recorded."""
 
 import copy
 import pickle

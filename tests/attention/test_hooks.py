@@ -1,4 +1,4 @@
-"""Attention hooks: one value per layer, whatever the nesting."""
+"""Attention hooks: one hook per layer at any nesting depth."""
 
 import dataclasses
 from contextlib import AbstractContextManager, ExitStack

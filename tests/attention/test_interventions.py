@@ -40,7 +40,7 @@ class Holder(nn.Module):
 
 
 def test_head_that_is_off_adds_nothing(layer: MultiHeadAttention, states: Tensor, mask: Tensor) -> None:
-    """Switching a head off equals setting its part of the output projection to zero."""
+    """Ablating a head is equivalent to setting its part of the output projection to zero."""
     with intervene(Holder(layer), "cross", heads=[1]):
         found = layer(states, mask=mask)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Regard's layers equal Keras' on Keras' PyTorch backend."""
+"""The outputs of Regard's layers equal those of Keras' layers on the PyTorch backend of Keras."""
 
 import os
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # importi
 
 @pytest.fixture
 def states(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return query (2, 5, 6), key and value (2, 7, 6), and mask (2, 7)."""
+    """Return a query (2, 5, 6), a key and a value (2, 7, 6), and a mask (2, 7)."""
     mask = torch.rand(2, 7, generator=generator) < 0.7
     mask[:, 0] = True
     query, key, value = (torch.randn(2, time, 6, generator=generator) for time in (5, 7, 7))
@@ -37,7 +37,7 @@ def test_attention(states: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
 
 
 def test_additive_attention(states: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
-    """With W and U set to the identity, Regard's additive score equals Keras', which has neither."""
+    """With W and U set to the identity, Regard's additive score equals that of Keras, which has no W and U."""
     query, key, value, mask = states
     peer = keras.layers.AdditiveAttention()
     peer.build([query.shape, value.shape, key.shape])

@@ -1,4 +1,4 @@
-"""The record of several steps equals that of one call with all queries."""
+"""The record of several steps equals the record of one call with all queries."""
 
 import torch
 
@@ -7,7 +7,7 @@ from regard.attention.layer_record import concat_traces
 
 
 def _step(number: int, generator: torch.Generator) -> AttentionTrace:
-    """Attend with one query to the current keys, of width 3, as a decoder with a cache."""
+    """Attend with one query to the current keys of width 3, like a decoder with a cache."""
     query, key, value = (
         torch.randn(1, 2, count, 3, generator=generator) for count in (1, number + 1, number + 1)
     )

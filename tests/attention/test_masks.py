@@ -53,4 +53,4 @@ def test_masks_of_wrong_shape_are_refused(mask: torch.Tensor, message: str) -> N
 def test_ambiguous_mask_is_refused() -> None:
     with pytest.raises(InputError, match="could be .B, Tk. or .Tq, Tk., which are equal here: give it as"):
         as_weights_mask(torch.ones(5, 7, dtype=torch.bool), 5, 5, 7)
-    as_weights_mask(torch.ones(1, 7, dtype=torch.bool), 1, 1, 7)  # the same in both directions
+    as_weights_mask(torch.ones(1, 7, dtype=torch.bool), 1, 1, 7)  # symmetric

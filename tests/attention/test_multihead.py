@@ -1,4 +1,5 @@
-"""Multi-head attention equals PyTorch's layer, values computed by hand, and its own alternative paths."""
+"""Multi-head attention equals PyTorch's layer and values computed by hand. Alternative code paths are
+equivalent."""
 
 from typing import Any
 
@@ -213,7 +214,7 @@ def test_double_backward_where_the_weights_are_explicit(generator: torch.Generat
     with record(layer):
         assert torch.autograd.gradcheck(layer, (states,))
         assert torch.autograd.gradgradcheck(layer, (states,))
-    with sdpa_kernel(SDPBackend.MATH):  # as in PyTorch's layers when they use the fused kernel
+    with sdpa_kernel(SDPBackend.MATH):  # as in PyTorch's layers with the fused kernel
         assert torch.autograd.gradgradcheck(layer, (states,))
 
 

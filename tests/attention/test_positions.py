@@ -1,4 +1,4 @@
-"""Positions: the paper's formula, the interface, and invariants of rotation."""
+"""Positional encodings: formula of the paper, interface, and invariants of rotation."""
 
 import math
 
@@ -64,7 +64,7 @@ def test_concatenated_positions_do_not_change_the_states(beside: "Sinusoidal | L
 @pytest.mark.parametrize("first", [0, 1])
 def test_rotation_turns_pairs_by_their_angle(generator: torch.Generator, first: int) -> None:
     wide = torch.randn(2, 3, 5, 7, generator=generator, dtype=torch.float64)
-    heads = wide[..., first : first + 6]  # a pair may start anywhere in memory
+    heads = wide[..., first : first + 6]  # a pair may start at any memory address
     turned = Rotary(6).rotate(heads, offset=2)
     for step in range(5):
         for pair in range(3):

@@ -171,8 +171,8 @@ def test_recordings_nest(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     ("limits", "time", "low", "high"), [("rows=[0, 17, 32_767]", 32_768, 0, 300), ("", 8_192, 1000, 9000)]
 )
 def test_rows_of_a_long_input_stay_small(causal: bool, limits: str, time: int, low: float, high: float) -> None:
-    """Recording some rows allocates no `T x T` matrix, which would take 4 GiB per head for 32,768 steps; all
-    rows of 8,192 steps take 1 GiB.
+    """Recording selected rows allocates no `T x T` matrix, which would take 4 GiB per head for 32,768 steps.
+    All rows of 8,192 steps take 1 GiB.
     """
     grown = grown_mib(
         "import torch; from regard import record; from regard.attention import MultiHeadAttention;"

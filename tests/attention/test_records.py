@@ -34,7 +34,7 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
     _, bias = model.vocabulary_layer
     if bias is not None:
         with torch.no_grad():
-            bias[EOS] = -9.0  # an untrained model would end at once
+            bias[EOS] = -9.0  # an untrained model would stop immediately
     return model
 
 
@@ -80,13 +80,13 @@ def test_recording_steps_changes_nothing(model: Seq2Seq, limits: dict[str, Any])
 def test_a_generation_is_one_record(model: Seq2Seq) -> None:
     with record(model) as records:
         [found] = greedy_search(model, SOURCE[:1], MASK[:1], max_len=6)
-    steps = len(found.tokens) + 1  # the row of the end symbol, or of the token that exceeded the limit
+    steps = len(found.tokens) + 1  # row of the end symbol, or of the token beyond the limit
     assert steps > 2
     for name in decoders_layers(model):
         assert records[name].weights.shape[2] == steps
     with record(model) as again:
         greedy_search(model, SOURCE[:1], MASK[:1], max_len=6)
-        greedy_search(model, SOURCE[:1], MASK[:1], max_len=1)  # starts again
+        greedy_search(model, SOURCE[:1], MASK[:1], max_len=1)  # starts a new record
     assert again[model.cross_layers[0]].weights.shape[2] == 2
 
 
@@ -117,7 +117,7 @@ def layer() -> MultiHeadAttention:
 
 
 def attend(layer: MultiHeadAttention, queries: int, step: int | None, *, batch: int = 2, keys: int = 5) -> None:
-    """Attend with the same queries and keys in every call, up to the given lengths."""
+    """Attend with the same queries and keys in every call, truncated to the given lengths."""
     states = torch.randn(2, 7, 6, generator=torch.Generator().manual_seed(1))[:batch]
     first = step or 0
     layer.attend(states[:, first : first + queries], layer.project(states[:, :keys]), step=step)
@@ -138,7 +138,7 @@ def steps_of(layer: MultiHeadAttention, *calls: Call, **limits: Any) -> Record:
     "calls",
     [
         [(1, 0), (1, 1), (1, 2), (1, 3)],
-        [(3, None), (1, 3)],  # after a prefix read in one call
+        [(3, None), (1, 3)],  # after a prefix in one call
         [(2, None), (4, None)],
         [(1, 0), (1, 1), (4, None)],
     ],
@@ -155,7 +155,7 @@ def test_consecutive_steps_extend_a_record(layer: MultiHeadAttention, calls: lis
     [
         [(2, None), (1, 3)],  # a step is missing
         [(1, 0), (1, 1), (1, 3)],
-        [(4, None), (1, 3)],  # the step exists already
+        [(4, None), (1, 3)],  # the step is already recorded
         [(3, None, {"batch": 1}), (1, 3)],  # steps of other sequences
         [(1, 2), (1, 3)],  # does not begin with the first step
         [(2, 0), (1, 1), (1, 2), (1, 3)],  # steps of hypotheses

@@ -1,4 +1,4 @@
-"""Scores equal float64 loops over their papers' equations."""
+"""Scores equal the equations of the papers, computed in float64 loops."""
 
 import math
 

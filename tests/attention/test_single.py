@@ -25,7 +25,7 @@ def by_loops(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
 
 
 def test_a_worked_example() -> None:
-    # The matching key has the score 4 / √4 = 2, the other 0: weights e²/(e² + 1) and 1/(e² + 1).
+    # The matching key has the score 4 / √4 = 2, the other key 0. The weights are e²/(e² + 1) and 1/(e² + 1).
     query = torch.tensor([[[2.0, 0, 0, 0]]])
     keys = torch.tensor([[[2.0, 0, 0, 0], [0, 2, 0, 0]]])
     values = torch.tensor([[[1.0], [0.0]]])
@@ -86,8 +86,8 @@ def test_wrong_widths_are_refused(layer: Attention, query: int, key: int, messag
 def test_every_score_works_in_a_recurrent_decoder(
     generator: torch.Generator, name: str, heads: int | None
 ) -> None:
-    """Bahdanau's loop works: the previous state is the query, the context is an input of the cell, and keys
-    are prepared once.
+    """Bahdanau's loop works: the query is the previous state, the context is an input of the cell, and keys are
+    prepared once.
     """
     source, targets = torch.randn(2, 7, 6, generator=generator), torch.randn(2, 4, 6, generator=generator)
     cell, state = nn.GRUCell(12, 6), torch.zeros(2, 6)

@@ -1,4 +1,4 @@
-"""Layers converted from and to PyTorch's give the same outputs."""
+"""Layers converted from and to PyTorch compute the same outputs."""
 
 import pytest
 import torch

@@ -34,7 +34,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
 
 @contextmanager
 def served(run: Any, beside: Sequence[Any] = ()) -> Iterator[str]:
-    """Serve the explorer of a run, and of other runs on the same page; the value is its address."""
+    """Serve the explorer of a run, with other runs for comparison; yields the address."""
     from regard.server import Explorer
     from regard.server.app import make_app
 
@@ -78,7 +78,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    """Open a new page; any error on it fails the test."""
+    """Open a new page; any error on the page fails the test."""
     context = chromium.new_context(viewport={"width": 1000, "height": 800})
     page = context.new_page()
     page.set_default_timeout(15_000)

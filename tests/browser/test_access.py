@@ -1,4 +1,4 @@
-"""Accessibility: keyboard, screen reader, narrow windows and other colours."""
+"""Accessibility with a keyboard, a screen reader, narrow windows and other colors."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ EVERY_RULE = """async () => {
 
 
 def _violations(page: Any) -> list[list[str]]:
-    """Return axe-core's findings of all levels; contrast of 7:1 (level AAA) is not required."""
+    """Return the violations of all levels that axe-core reports; a contrast of 7:1 (level AAA) is not
+    required.
+    """
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
     return [each for each in page.evaluate(EVERY_RULE) if each[0] != "color-contrast-enhanced"]
@@ -136,7 +138,9 @@ def test_few_tab_stops_precede_the_weights(page: Any, address: str, translating:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_everything_is_reached_in_few_tab_stops(page: Any, tmp_path: Path, mode: str) -> None:
-    """Groups of tokens, words and thumbnails are one tab stop each, for a layer of eight heads and 150 tokens."""
+    """Each group of tokens, words or thumbnails is a single tab stop, for a layer of eight heads and 150
+    tokens.
+    """
     weights = np.random.default_rng(0).dirichlet(np.ones(150), size=(8, 150)).astype(np.float32)
     labels = [f"t{step}" for step in range(150)]
     page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())

@@ -1,4 +1,4 @@
-"""A lesson written into a folder and opened from there."""
+"""A lesson is written to a folder and opened from the folder."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The page of an external model: it begins with an example, and no button fails."""
+"""The page of an external model first shows an example, and no button fails."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ WORDS = " ".join(f"w{number % 50}" for number in range(150))
 
 @pytest.fixture(scope="module")
 def language_model() -> Iterator[str]:
-    """Serve the page of a GPT-2 with random weights; the value is its address."""
+    """Serve the page of a GPT-2 with random weights; yields the address."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
 

@@ -1,4 +1,4 @@
-"""The explorer as a user operates it."""
+"""The explorer, operated like by a user."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""Text of pages and saved files: at load, about the selected head, and about changes of the model."""
+"""Texts of pages and saved files at load, for the selected head, and for changes of the model."""
 
 import io
 import re
@@ -57,7 +57,7 @@ def test_without_javascript_the_page_says_so(chromium: Any, exported: Path) -> N
 
 
 def _heads(page: Any) -> tuple[str, str]:
-    """Return the heads named by the sentence and by the strip of tokens."""
+    """Return the heads named in the sentence and in the strip of tokens."""
     settle(page)
     found = [
         re.search(r"average of heads [\d, ]*\d|head \d+", page.locator(place).inner_text())

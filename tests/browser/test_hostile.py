@@ -1,4 +1,4 @@
-"""Scripts in names and inputs are shown as text: in the explorer, an exported page and a notebook."""
+"""Scripts in names and inputs are shown as text in the explorer, in an exported page and in a notebook."""
 
 import json
 from pathlib import Path
@@ -68,7 +68,7 @@ class Hostile:
         return SCRIPT
 
     def check(self, input: str) -> None:
-        """Refuse short inputs with a hostile message."""
+        """Raise an error with a hostile message for short inputs."""
         if len(input) < 5:
             raise InputError(f"{SCRIPT} is no input")
 
@@ -87,7 +87,7 @@ def _explorer() -> Explorer:
 
 
 def _look_around(page: Any) -> None:
-    """Open everything that a view can show."""
+    """Open all displays of a view."""
     page.wait_for_selector("figure canvas")
     for mode in ("Lines", "Overview", "Heatmap"):
         page.click(f"button:text-is('{mode}')")

@@ -22,20 +22,20 @@ INPUTS = 200
 
 @pytest.fixture(scope="module")
 def live(learned: regard.AnswerRun, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of the page of a run of Signal 2."""
+    """Return the address of a page with a run of Signal 2."""
     return regard.write_live_page(learned, tmp_path_factory.mktemp("live") / "page.html").as_uri()
 
 
 @pytest.fixture(scope="module")
 def trainable(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of the page of a run of Counting, which can be trained."""
+    """Return the address of a page with a run of Counting, which can be trained."""
     folder = tmp_path_factory.mktemp("trainable")
     run = regard.train("counting", steps=5, savepath=folder, progress=False)
     return regard.write_live_page(run, folder / "page.html").as_uri()
 
 
 def open_page(page: Any, address: str) -> list[str]:
-    """Open a page; returns the addresses that it requests, which grows."""
+    """Open a page; returns the list of requested addresses, which grows with each request."""
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.goto(address)
@@ -88,7 +88,7 @@ def test_refused_input(page: Any, live: str) -> None:
 
 
 def test_logits_in_the_browser(page: Any, live: str, learned: regard.AnswerRun) -> None:
-    """The page's modules, run again in the browser, answer from the parameters in the page's file."""
+    """The modules of the page, rerun in the browser, compute answers from the parameters in the file."""
     texts = [learned.draw(seed=seed) for seed in range(INPUTS)]
     code = bundle_modules(_module, "live-model.js")
     page.goto("about:blank")
@@ -113,7 +113,9 @@ def stored_text(page: str, name: str) -> str:
 
 
 def test_picture_follows_an_input_at_once(page: Any, live: str) -> None:
-    """Within 50 ms without the pause for typing; five times that here, because test machines are busy."""
+    """The limit is 50 ms without the pause for typing; the test accepts five times this limit, because test
+    machines are busy.
+    """
     open_page(page, live)
     type_input(page, INPUT)
     times = []

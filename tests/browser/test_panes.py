@@ -1,4 +1,4 @@
-"""The three panes: what fits the screen, what becomes tabs, what is undone, what the page says while it works."""
+"""The three panes of the page: size, tabs, undo, and messages during computations."""
 
 import dataclasses
 import io
@@ -24,7 +24,9 @@ OVERFLOW = (
 
 
 def _heads(size: int) -> np.ndarray:
-    """Return a uniform head, one of the previous token, and one with a sink (3, size, size)."""
+    """Return weights (3, size, size) of a uniform head, a previous-token head, and a head with an attention
+    sink.
+    """
     query, key = np.indices((size, size))
     scores = np.stack(
         [0.0 * key, 9.0 * (key == np.maximum(query - 1, 0)), np.where(key == 0, 6.0, -0.2 * abs(query - key))]
@@ -40,7 +42,7 @@ def _real(tmp_path: Path, size: int = 60) -> str:
 
 @pytest.mark.parametrize("subject", ["run", "translator", "page"])
 def test_all_panes_fit_a_laptop(page: Any, address: str, translating: str, tmp_path: Path, subject: str) -> None:
-    """Nothing scrolls but the panes: cause and effect are on one screen."""
+    """Only the panes scroll, so that a change and its effect are on one screen."""
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto({"run": address, "translator": translating, "page": _real(tmp_path)}[subject])
     page.wait_for_selector("figure canvas")
@@ -96,7 +98,7 @@ def test_a_head_is_chosen_among_all(page: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("heads", [4, 12, 32])
 def test_the_grid_stays_a_grid(page: Any, tmp_path: Path, heads: int) -> None:
-    """A row for each layer, a column for each head, however many there are."""
+    """The overview has a row for each layer and a column for each head, for any number of layers and heads."""
     weights = np.repeat(_heads(12)[:1], heads, axis=0)
     labels = [f"t{step}" for step in range(12)]
     [layer] = map_of(weights, labels, labels).layers.values()
@@ -119,7 +121,7 @@ def test_the_grid_stays_a_grid(page: Any, tmp_path: Path, heads: int) -> None:
 
 
 def _shades(page: Any, head: int) -> list[float]:
-    """Return how dark the small picture of a head is, for each of its pixels; 0 is paper."""
+    """Return the darkness of each pixel in the thumbnail of a head; 0 is the background."""
     pixels = page.evaluate(
         """head => {
             const canvas = document.querySelectorAll(".tile canvas")[head];
@@ -131,7 +133,9 @@ def _shades(page: Any, head: int) -> list[float]:
 
 
 def test_heads_show_structure_by_default(page: Any, tmp_path: Path) -> None:
-    """A uniform head is even, a diagonal a diagonal, and a sink does not drown the rest."""
+    """The thumbnail of a uniform head is uniform, a diagonal is visible, and an attention sink does not hide
+    other weights.
+    """
     page.goto(f"{_real(tmp_path)}#scale=shared")
     page.wait_for_selector(".tile canvas")
     assert max(_shades(page, 0)) < 0.08  # on one scale, a uniform head is white

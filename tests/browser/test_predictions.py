@@ -1,4 +1,6 @@
-"""The card of next tokens: bars, writing on, parts of heads, the logit lens, and value-weighted attention."""
+"""The card of next tokens: bars, adding a token, parts of heads, the logit lens, and value-weighted
+attention.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any

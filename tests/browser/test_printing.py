@@ -1,4 +1,4 @@
-"""Printed PDFs: their colours are counted."""
+"""Printed PDFs contain the colors of the weights."""
 
 import re
 import zlib
@@ -11,7 +11,7 @@ import regard
 
 
 def pictures(pdf: bytes) -> list[tuple[int, int, int]]:
-    """Return width, height and number of coloured pixels of each picture in a PDF from Chromium."""
+    """Return the width, the height and the number of colored pixels of each picture in a PDF from Chromium."""
     found = []
     for match in re.finditer(rb"<</Type /XObject\n/Subtype /Image\n(.*?)>>\s*stream\r?\n", pdf, re.DOTALL):
         width, height, length = (
@@ -26,7 +26,7 @@ def pictures(pdf: bytes) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_heatmaps_are_printed(page: Any, exported: Path, scheme: str) -> None:
-    """All 3 x 13 weights of both heads are printed in colour, also from a dark page."""
+    """All 3 x 13 weights of both heads are printed in color, also from a dark page."""
     page.emulate_media(color_scheme=scheme)
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")

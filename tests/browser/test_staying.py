@@ -1,4 +1,4 @@
-"""Zoom, focus, scale, theme and snapshot stay the same while something else changes."""
+"""Zoom, focus, scale, theme and snapshot do not change when other settings change."""
 
 import re
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_clicked_elements_keep_the_focus(page: Any, exported: Path) -> None:
 
 
 def _colours(page: Any) -> list[Any]:
-    """Return the colour of a token and of the same cell of the heatmap, in the first row."""
+    """Return the colors of the tokens and of the same cells in the first row of the heatmap."""
     return page.evaluate(
         """() => {
             const tokens = [...document.querySelectorAll('.tokens > div')[1].querySelectorAll('.token')];
@@ -93,7 +93,7 @@ def _colours(page: Any) -> list[Any]:
 
 
 def test_one_legend_one_scale(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:
-    """Tokens have the colours of the heatmap, also in a snapshot with small weights and in a difference."""
+    """Tokens have the same colors as the heatmap, also in a snapshot with small weights and in a difference."""
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(learned.playback(INPUT).to_html(tmp_path / "p.html").as_uri())
     page.wait_for_selector("figure canvas")
@@ -129,7 +129,7 @@ def test_a_difference_has_one_scale(page: Any, address: str, learned: regard.Ans
 
 @pytest.mark.parametrize("how", ["system", "notebook"])
 def test_the_theme_changes(page: Any, tmp_path: Path, how: str) -> None:
-    """Legend, labels and cells change with the theme, as if the page had been opened in it."""
+    """After a change of theme, the legend, labels and cells look the same as on a page opened in this theme."""
     weights = np.array([[[1.0, 0.0], [0.5, 0.5]]], dtype=np.float32)
     page.goto(write_page(tmp_path / "p.html", [map_of(weights, ["p", "q"], ["a", "b"])]).as_uri())
     page.wait_for_selector("figure canvas")
@@ -182,7 +182,9 @@ def test_touching_keeps_the_snapshot(page: Any, address: str) -> None:
 def test_without_room_nothing_fails(
     page: Any, address: str, learned: regard.AnswerRun, style: str | None
 ) -> None:
-    """A view in a hidden, empty or detached container fails in no mode, and is drawn when it becomes visible."""
+    """A view in a hidden, empty or detached container does not fail in any mode, and is drawn when it becomes
+    visible.
+    """
     page.goto(address)
     page.wait_for_selector("figure canvas")
     page.evaluate(
@@ -221,7 +223,7 @@ def test_missing_labels(page: Any, tmp_path: Path, labels: list[str]) -> None:
 
 
 def test_numbers_of_three_digits_are_complete(page: Any, tmp_path: Path) -> None:
-    """Labels of columns are measured, so none is cut if there is room."""
+    """Column labels are measured, so that no label is cut if the space is sufficient."""
     page.add_init_script(
         """window.written = [];
         const fillText = CanvasRenderingContext2D.prototype.fillText;
@@ -238,7 +240,7 @@ def test_numbers_of_three_digits_are_complete(page: Any, tmp_path: Path) -> None
 
 
 def test_wide_letters_do_not_overlap(page: Any, tmp_path: Path) -> None:
-    """Labels wider than their columns are vertical, also those of few letters."""
+    """Labels that are wider than their columns are vertical, even short labels."""
     labels = ["WWW", "MMM", "WMW", "MWM"] * 8
     weights = np.full((1, 1, 32), 1 / 32, dtype=np.float32)
     page.add_init_script(

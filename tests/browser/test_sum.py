@@ -1,4 +1,4 @@
-"""The computation of a weight on the page has the model's numbers."""
+"""The computation of a weight on the page shows the numbers of the model."""
 
 import re
 from pathlib import Path

@@ -15,7 +15,7 @@ from tests.browser.conftest import map_of, settle
 
 
 def _pixel(page: Any, figure: int, x: float, y: float) -> list[int]:
-    """Return the colour of a canvas at a position, as shares of its width and height."""
+    """Return the color of a canvas at a position, given as fractions of its width and height."""
     return page.evaluate(
         """([figure, x, y]) => {
             const canvas = document.querySelectorAll('figure canvas')[figure];
@@ -37,7 +37,7 @@ def test_opens_from_a_file_offline(page: Any, exported: Path, learned: regard.An
 
 
 def test_colours_follow_the_weights_on_one_scale(page: Any, tmp_path: Path) -> None:
-    """White is zero and dark blue the largest weight of all heads; a dark page inverts them."""
+    """White is zero and dark blue is the largest weight of all heads; a dark page inverts the colors."""
     weights = np.array([[[1.0, 0.0]], [[0.5, 0.5]]], dtype=np.float32)
     page.goto(write_page(tmp_path / "p.html", [map_of(weights, ["q"], ["a", "b"])]).as_uri())
     page.wait_for_selector("figure canvas")
@@ -120,7 +120,7 @@ def test_lines(page: Any, learned: regard.AnswerRun, exported: Path) -> None:
 
 
 def test_data_of_the_caller_is_unchanged(page: Any, address: str, learned: regard.AnswerRun) -> None:
-    """The view works with frozen data, and changes none of it."""
+    """The view works with frozen data and does not change the data."""
     page.goto(address)
     page.wait_for_selector("canvas")
     attention, playback = learned.attend("BCCCBAABACCCA"), learned.playback("BCCCBAABACCCA")
@@ -177,7 +177,7 @@ def test_data_of_the_caller_is_unchanged(page: Any, address: str, learned: regar
 
 
 def test_widget_requests_exact_weights(page: Any, address: str, learned: regard.AnswerRun) -> None:
-    """The selected row has exact weights, but not in a snapshot, which the kernel does not have."""
+    """The selected row has exact weights, except in a snapshot, which the kernel does not store."""
     page.goto(address)
     page.wait_for_selector("canvas")
     playback = learned.playback("BCCCBAABACCCA")
@@ -248,7 +248,9 @@ def test_widget_of_a_run_explains_a_weight(page: Any, address: str, learned: reg
 
 
 def test_a_view_that_is_hidden(page: Any, exported: Path) -> None:
-    """A view in a closed notebook tab, drawn without width, is drawn correctly once it is visible."""
+    """A view that was drawn without width in a hidden notebook tab is drawn correctly when it becomes
+    visible.
+    """
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")
     before = page.locator("figure canvas").first.bounding_box()

@@ -1,4 +1,4 @@
-"""Further displays: heads of lines, means, arcs, flow, several rows, and a weight while it is dragged."""
+"""Further displays: lines of heads, means, arcs, flow, several rows, and a weight that is being dragged."""
 
 import dataclasses
 import threading
@@ -92,7 +92,7 @@ def test_arcs_and_flow(page: Any, address: str, translating: str) -> None:
 
 
 def test_dragged_weight_changes_the_answer(page: Any, address: str, learned: regard.AnswerRun) -> None:
-    """The slider element is not replaced, and each answer is a point of the curve."""
+    """The slider element is not replaced, and each answer adds a point to the curve."""
     _open(page, address, "&head=0&query=1&key=1")
     slider = page.wait_for_selector("input[data-name=weight]")
     box = slider.bounding_box()
@@ -123,7 +123,9 @@ def test_dragged_weight_changes_the_answer(page: Any, address: str, learned: reg
 def test_importance_runs_in_the_background(
     page: Any, learned: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Progress is shown, other requests are answered meanwhile, and a second click stops it."""
+    """Progress is shown, other requests are answered during the computation, and a second click stops the
+    computation.
+    """
     import regard.server.explorer
 
     begun, go, stopped = threading.Event(), threading.Event(), threading.Event()
@@ -198,7 +200,7 @@ CROSSED = """() => {
         return boxes.filter(([box]) => points.some((point) => within(point, box))).map(([, text]) => text);
     });
 }"""
-"""Names crossed by lines of the tree."""
+"""JavaScript that returns the names crossed by lines of the tree."""
 
 
 def test_answer_is_explained_step_by_step(page: Any, translating: str, german: regard.TranslationRun) -> None:
@@ -322,7 +324,7 @@ def test_row_of_a_long_input_is_requested(page: Any, monkeypatch: pytest.MonkeyP
 def test_lines_have_a_separate_scale(page: Any, address: str) -> None:
     _open(page, address, "&mode=lines")
     end = "document.querySelector('.legend canvas').getContext('2d').getImageData(119, 5, 1, 1).data.join()"
-    assert page.evaluate(end) == "17,17,17,255"  # several heads: ink, since each has its own colour
+    assert page.evaluate(end) == "17,17,17,255"  # several heads: ink, since each has its own color
     page.select_option("select[data-name=Head]", label="head 1")
     line = page.get_attribute(".lines > svg line", "stroke")
     settle(page)

@@ -20,7 +20,7 @@ PAIRS = sentences()[200:]
 
 @pytest.fixture(scope="module")
 def own(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the run on the tests' German, whose heads may be selected."""
+    """Return a copy of the German run, in which tests may choose heads."""
     folder = tmp_path_factory.mktemp("own") / "translation"
     shutil.copytree(german.folder, folder)
     return folder
@@ -28,7 +28,7 @@ def own(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def texts(tmp_path: Path) -> tuple[Path, Path, Path]:
-    """Write files of source, target and links."""
+    """Write the files of source, target and links."""
     files = (tmp_path / "a.de", tmp_path / "a.en", tmp_path / "a.links")
     for file, side in zip(files, (*zip(*PAIRS, strict=True), [LINKS] * len(PAIRS)), strict=True):
         file.write_text("".join(f"{line}\n" for line in side))
@@ -85,7 +85,7 @@ def test_a_run_of_the_other_direction_is_another_run(
 ) -> None:
     for other in (own, translator.folder):
         status, _, err = command("align", own, *texts[:2], "--reverse", other)
-        assert status != 0 and "must be another run of task translation, of the opposite direction" in err
+        assert status != 0 and "must be another run of task translation, in the opposite direction" in err
 
 
 def test_pairs_are_read_from_files_and_standard_input(
@@ -118,7 +118,7 @@ def test_json_has_words_links_and_weights(own: Path, texts: tuple[Path, Path, Pa
 
 
 def test_both_directions(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
-    """A copy of the run serves as the model of the other direction; the result does not matter."""
+    """A copy of the run replaces the model of the opposite direction, because the result does not matter."""
     source, target, links = texts
     other = shutil.copytree(own, own.parent / "other", dirs_exist_ok=True)
     status, out, _ = command("align", own, source, target, "--links", links, "--reverse", other)
@@ -180,7 +180,7 @@ def test_markup_is_transferred(own: Path, command: Command, monkeypatch: pytest.
         (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no counterpart"),
         (["a.de", "a.en", "--links", "a.en"], "which is not a link"),
         (["a.de", "a.en", "--links", "short.en"], "has links for 1 pairs, but the text has 88"),
-        (["--links", "a.links"], "--links needs the linked sentences: give"),
+        (["--links", "a.links"], "--links needs the sentences that the links refer to: give"),
         (["a.de", "--links", "a.links"], "line 1 has no tab"),
         (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),
         (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
@@ -194,7 +194,7 @@ def test_markup_is_transferred(own: Path, command: Command, monkeypatch: pytest.
             ["a.de", "a.en", "--format", "json", "--plot", "x.png"],
             "--plot draws a pair and cannot be combined with --format",
         ),
-        (["a.de", "a.en", "--symmetrise", "union"], "--symmetrise needs two directions: give a run"),
+        (["a.de", "a.en", "--symmetrise", "union"], "--symmetrise needs two directions: give the opposite run"),
     ],
 )
 def test_unalignable_input_is_one_line(
@@ -219,7 +219,7 @@ def test_way_without_selected_heads_is_refused(
 ) -> None:
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
     assert status != 0 and "has no chosen alignment heads" in err
-    with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give links for every pair"):
+    with pytest.raises(regard.InputError, match="links of 2 pairs, but 1 pairs: give links for every pair"):
         german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 
 

@@ -26,7 +26,7 @@ def test_invalid_input_is_one_line(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "a.tsv"
     file.write_text("a\tb\n")
     for words, told in (
-        ((), "the text is missing: name a source and a target file first"),
+        ((), "the corpus is missing: name a source and a target file first"),
         ((tmp_path / "none.tsv",), "does not exist"),
         ((file, "--min_score", "2"), "min_score 2"),
         ((file, "--runs", tmp_path / "no"), "no run 'no'"),

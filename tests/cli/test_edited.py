@@ -1,4 +1,4 @@
-"""Every command that loads a run refuses an edited one in one line, and uses it with --trust-edited."""
+"""Every command that loads a run refuses an edited run in one line, and uses the run with --trust-edited."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ COMMANDS = {
     "reverse": "align sound/translation text text --reverse translation",
 }
 REFUSED = ("export", "show", "compare_with", "reverse")
-"""Commands that run long or do not end, or that are refused for another reason with --trust-edited."""
+"""Commands that take long or do not end, or that fail for another reason with --trust-edited."""
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -108,7 +108,7 @@ def test_sigterm_saves_too(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX limits on the size of files")
 def test_disk_error_is_one_line_and_status_1(tmp_path: Path) -> None:
-    """Training reports a full disk in one line. A limit on file sizes simulates it: the model does not fit."""
+    """Training reports a full disk in one line. A limit on file sizes simulates the full disk."""
     code = (
         "import resource, signal, sys; from regard.cli import main;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
@@ -165,7 +165,7 @@ def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
 
 
 def _paths() -> list[tuple[str, list[str]]]:
-    """Return every flag with a path value, with the command line before it."""
+    """Return every flag with a path value, and the command line before the flag."""
     from tests.faults.flags import forms
 
     found = {}

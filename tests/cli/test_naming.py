@@ -1,4 +1,4 @@
-"""Errors name the content of a folder and both values of a wrong flag; helps fit the terminal."""
+"""Errors name the content of a folder and both values of a conflicting flag. Help texts fit the terminal."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""No command connects to another machine unless its input is there."""
+"""No command connects to another machine unless its input is on that machine."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ LINES: dict[str, list[list[str]]] = {
     "draw": [["draw", "counting", "--output", "model.svg"]],
     "plot": [["plot", "positions", "-o", "positions.png"], ["plot", "heads", "counting"]],
 }
-"""Command lines of each command that need no other machine."""
+"""Command lines that need no connection to another machine, for each command."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def all_ground(ground: Path) -> Path:
-    """Add models of other programs, if they are installed."""
+    """Add models of other programs, if these programs are installed."""
     if find_spec("transformers"):
         from tests.faults.foreign import KINDS
         from tests.marian import write_marian
@@ -100,11 +100,12 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def check(argv: Sequence[str], folder: Path) -> None:
-    """Run a command, and check that it connects to no other machine and leaves no report in the user's home."""
+    """Run a command, and check that it does not connect to another machine or write a report to the user's
+    home."""
     status, said, found = traced(argv, folder, environment(folder))
     assert not found, found
     assert status in (0, 1, 2, 130) and "Traceback" not in said and "internal error" not in said, said
-    assert not list((folder / "home").rglob("*onnxruntime*")), "ONNX Runtime keeps reports to be sent"
+    assert not list((folder / "home").rglob("*onnxruntime*")), "ONNX Runtime stores usage reports"
 
 
 def test_every_command_is_tested() -> None:
@@ -123,8 +124,8 @@ def test_no_command_connects_to_another_machine(all_ground: Path, argv: list[str
 
 @pytest.mark.skipif(not can_trace(), reason="needs strace")
 def test_reports_of_onnxruntime_are_off(tmp_path: Path) -> None:
-    """Version 1.32 of ONNX Runtime would create a database of reports in the user's cache, and look up their
-    address.
+    """ONNX Runtime 1.32 would create a database of reports in the user's cache, and look up the address of
+    their server.
     """
     pytest.importorskip("onnxruntime")
     onnx = pytest.importorskip("onnx")

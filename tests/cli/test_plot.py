@@ -108,7 +108,7 @@ def test_all_positions_of_transformers_are_drawn(command: Command, tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small BERT with random weights, as transformers saves it."""
+    """A small BERT with random weights, in the format of transformers."""
     transformers: Any = pytest.importorskip("transformers", reason="needs the extra peers")
     from tokenizers import Tokenizer, models, pre_tokenizers
 

@@ -50,7 +50,7 @@ LIGHT = {
     ("data", "--help"): set(),
     ("train", "TRANSLATION"): {"sacrebleu", "lxml", "tokenizers"},
 }
-"""Command lines, and the modules of the lists above that they may import."""
+"""Command lines, and the modules of the lists above that each command line may import."""
 CODE = """
 import sys
 from regard.cli import main
@@ -87,7 +87,7 @@ def test_all_parts_exist() -> None:
 
 
 def _is_loaded(name: str, loaded: set[str]) -> bool:
-    """Return whether a module of Regard has been loaded; a package without loaded modules only has lazy
+    """Return whether a module of Regard has been loaded. A package without loaded modules has only lazy
     exports.
     """
     return (

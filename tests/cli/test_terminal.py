@@ -1,4 +1,4 @@
-"""Standard streams: closed ones, and control characters in texts."""
+"""Standard streams: closed streams, and control characters in texts."""
 
 import io
 import os

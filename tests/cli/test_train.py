@@ -154,7 +154,7 @@ def test_existing_run_is_kept_without_overwrite(command: Command, tmp_path: Path
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_flags_are_parsed_or_refused_in_one_line(data: Any, tmp_path_factory: Any) -> None:
-    """Parsing any words returns flags or fails with one line."""
+    """Parsing arbitrary words returns flags or fails with a one-line error."""
     from regard.errors import InputError
 
     value = st.integers(-(2**70), 2**70).map(str) | st.floats().map(str) | st.text(max_size=6)

@@ -19,7 +19,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def piped(command: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    """Run a command with the given bytes as standard input."""
+    """Run a command with some bytes as standard input."""
 
     def call(content: bytes, *argv: Any) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
@@ -76,7 +76,7 @@ def test_invalid_lines_are_reported_and_keep_their_position(piped: Command, tran
         "regard: line 3 has characters not seen in training: '€'",
         "regard: line 4 is not UTF-8 at byte 7: invalid bytes are read as unknown",
         "regard: line 4 has characters not seen in training: '�'",
-        "regard: line 5 has 1000 characters, at most 360 are taken: its answer is empty",
+        "regard: line 5 has 1000 characters, at most 360 are allowed: its answer is empty",
     ]
 
 
@@ -124,7 +124,7 @@ def test_plot_draws_the_alignment(command: Command, translator: regard.PairRun, 
         (("x", "--beam", "0"), "beam 0 is out of range: choose from 1 to 1000"),
         (("x", "--n_best", "2"), "n_best 2 is out of range: choose from 1 to 1"),
         (("x", "--batchsize", "0"), "batchsize 0 is out of range"),
-        (("9" * 1000,), "text 0, '99999999999999999999…', has 1000 characters, at most 360 are taken"),
+        (("9" * 1000,), "text 0, '99999999999999999999…', has 1000 characters, at most 360 are allowed"),
     ],
 )
 def test_invalid_options_are_refused(

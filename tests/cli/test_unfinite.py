@@ -1,4 +1,5 @@
-"""Commands on a run with non-finite parameters fail with one line that names the first of them."""
+"""Commands on a run with non-finite parameters fail with a one-line error that names the first such
+parameter."""
 
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from regard.training.tensor_file import pack_tensors, read_tensors
 
 
 def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:
-    """Copy a run, replace one number of each named parameter, and update its checksum."""
+    """Copy a run, replace one number of each named parameter, and update the checksum of the model."""
     shutil.copytree(run, folder)
     found = read_tensors(folder / "model.safetensors")
     for name in names:

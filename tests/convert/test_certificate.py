@@ -1,4 +1,4 @@
-"""The certificate: its findings and refusals."""
+"""The certificate reports differences, and conversions with large differences are refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ from regard.errors import InputError
 
 
 class Twin:
-    """Return the run as another program; `change` spoils one of its answers."""
+    """Return the run in the role of another program; `change` falsifies one of its answers."""
 
     program = "torch"
     missing: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Transformers exported to CTranslate2 give the same translations."""
+"""Transformers that are exported to CTranslate2 produce the same translations."""
 
 import dataclasses
 import shutil
@@ -84,7 +84,7 @@ def test_concatenated_positions_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("head", [0, 1])
 def test_attention_is_that_of_the_selected_head(german: regard.TranslationRun, tmp_path: Path, head: int) -> None:
-    """CTranslate2's attention is that of the selected head at the step of each written token."""
+    """CTranslate2 returns the attention of the selected head at the step of each written token."""
     run = dataclasses.replace(german, folder=shutil.copytree(german.folder, tmp_path / "run"))
     chosen = {"heads": [["decoder.layers.0.cross", head]], "shifted": False}
     ways = {"head": {**chosen, "shifted": True}, "all": chosen}

@@ -1,4 +1,4 @@
-"""Regard's search in CTranslate2 gives the same answers with all options."""
+"""The search in CTranslate2 returns the same answers as Regard's own search, for all options."""
 
 import copy
 import dataclasses
@@ -30,7 +30,7 @@ TIE = 1e-4
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
-    """Return a run with a vocabulary of whole words, so that forbidden tokens are seldom among the best."""
+    """Return a run with a vocabulary of whole words, so that disabled tokens are rarely among the best."""
     folder = tmp_path_factory.mktemp("searching")
     flags = {**TINY, "vocab_size": 200, "steps": 300}
     run = regard.train("translation", **write(folder), **flags, savepath=folder, progress=False)
@@ -90,7 +90,7 @@ def test_all_options_give_the_answers_of_regards_search(
 
 
 def test_usual_options_use_ctranslate2(run: regard.TranslationRun, ours: list[int]) -> None:
-    # Regard's search repeats answers that reach the limit of their own source.
+    # Regard's own search recomputes answers that reach the length limit of their source.
     for options, most in (({"beam": 1}, 2), ({"beam": 2}, 20), ({}, 80)):
         ours.clear()
         check_same(run, SOURCES[:100], **options)
@@ -105,8 +105,8 @@ def test_order_is_kept_across_batches(run: regard.TranslationRun) -> None:
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_forbidden_tokens_keep_their_probability(run: regard.TranslationRun, ours: list[int], beam: int) -> None:
-    """The unknown symbol is never written, even if it is nearly as likely as a word or more likely, and this
-    does not make the word more likely.
+    """The unknown symbol is never generated, even if it is likelier than a word, and the probability of the
+    word does not increase.
     """
     word = run.task.target_vocabulary.symbols.index("▁dog")
     dogs = [source for source in SOURCES if "Hund" in source][:20]
@@ -146,8 +146,8 @@ def test_an_answer_may_be_as_long_as_the_longest(
 
 
 def test_dropped_hypothesis_may_be_better(run: regard.TranslationRun) -> None:
-    """With two returned hypotheses of three finished ones, the third is not returned: it is less likely, even
-    if it is as long as the longest, which has the larger length penalty.
+    """If two of three finished hypotheses are returned, the third hypothesis is less likely than both, even if
+    it is as long as the longest hypothesis, which has the larger length penalty.
     """
     run.translate(SOURCES[:1], engine="ctranslate2")
     there = ctranslate2_search.CTranslate2Search(
@@ -176,7 +176,7 @@ def test_invalid_numbers_are_refused(run: regard.TranslationRun, options: dict[s
 
 
 def test_too_long_text_is_refused(run: regard.TranslationRun, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="text 1, .* at most 1024 are taken"):
+    with pytest.raises(InputError, match="text 1, .* at most 1024 are allowed"):
         run.translate(["Hund", "x " * 2000], engine="ctranslate2")
 
 

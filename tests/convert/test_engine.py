@@ -1,4 +1,4 @@
-"""Choice of the search engine, and the converted model stored with a run."""
+"""Selection of the search engine, and the converted model that is stored with a run."""
 
 import errno
 import shutil

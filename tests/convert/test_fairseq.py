@@ -1,4 +1,6 @@
-"""Imported fairseq models equal the same architecture in transformers with the same parameters."""
+"""Imported fairseq models compute the same as the same architecture in transformers, with the same
+parameters.
+"""
 
 from argparse import Namespace
 from collections.abc import Callable

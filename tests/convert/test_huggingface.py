@@ -1,4 +1,6 @@
-"""Exported Transformers load with Hugging Face's classes, with the same logits, weights and translations."""
+"""Exported Transformers load in Hugging Face's classes, and produce the same logits, weights and
+translations.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

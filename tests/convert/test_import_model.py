@@ -1,5 +1,5 @@
-"""Imported Hugging Face Marian models give the same logits, weights and translations, and have all features of
-a run.
+"""Imported Hugging Face Marian models produce the same logits, weights and translations, and support all
+features of a run.
 """
 
 import json

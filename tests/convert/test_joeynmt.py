@@ -1,4 +1,4 @@
-"""Imported JoeyNMT models equal JoeyNMT, if it is installed."""
+"""Imported models compute the same as in JoeyNMT, if JoeyNMT is installed."""
 
 import importlib.util
 import io
@@ -37,7 +37,7 @@ def part(**options: Any) -> dict[str, Any]:
 
 
 def pieces() -> bytes:
-    """Return a SentencePiece model of both sides of the text, trained as JoeyNMT's."""
+    """Return a SentencePiece model of both languages, trained in the same way as by JoeyNMT."""
     from sentencepiece import SentencePieceTrainer
 
     made = io.BytesIO()
@@ -55,7 +55,9 @@ def pieces() -> bytes:
 
 
 def write_joeynmt(folder: Path, *, level: str = "word", tied: bool = True, **options: Any) -> Path:
-    """Write a folder of a trained JoeyNMT model with random weights; `options` apply to encoder and decoder."""
+    """Write the folder of a JoeyNMT model with random weights; `options` apply to the encoder and the
+    decoder.
+    """
     from joeynmt.model import build_model
     from joeynmt.vocabulary import Vocabulary
 

@@ -1,4 +1,4 @@
-"""ONNX models give the same numbers in ONNX Runtime for any batch and length, without Regard."""
+"""ONNX models compute the same numbers in ONNX Runtime, for any batch size and length, without Regard."""
 
 import copy
 import json
@@ -115,9 +115,7 @@ def test_outputs_are_equal_for_any_batch_and_length(name: str, capfd: pytest.Cap
 
 
 def translated(folder: Path, texts: list[str]) -> tuple[list[str], list[str]]:
-    """Run the program of the model card in a Python without Regard; return translations and the lines of
-    weights.
-    """
+    """Run the program in the model card without Regard; return the translations and the lines of weights."""
     [program] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL)
     hidden = "import sys\nsys.modules['regard'] = sys.modules['torch'] = None  # importing them fails\n"
     (folder / "translate.py").write_text(hidden + program, encoding="utf-8")

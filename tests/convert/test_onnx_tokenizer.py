@@ -1,6 +1,4 @@
-"""Vocabularies exported to the `tokenizers` library give the same indices of a text and the same text of
-indices.
-"""
+"""Vocabularies exported to the `tokenizers` library encode and decode texts in the same way."""
 
 import pytest
 from hypothesis import example, given

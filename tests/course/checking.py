@@ -1,4 +1,4 @@
-"""Check a learner's code in this process, which is faster than in a separate one."""
+"""Check a learner's code in this process, which is faster than in a separate process."""
 
 import sys
 import types

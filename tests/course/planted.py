@@ -1,4 +1,4 @@
-"""Where each usual mistake is planted: in a learner's right file, as edits of its text."""
+"""Common mistakes, as edits to the text of a correct solution of a learner."""
 
 Edit = tuple[str, str]
 Plant = tuple[str, str, str, list[Edit]]

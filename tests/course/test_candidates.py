@@ -1,4 +1,4 @@
-"""Which objects of a learner's file count as answers, imports or helpers."""
+"""The objects of a learner's file count as answers, imports or helpers."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`regard.check` and `regard check`: the result for learners' files of every behaviour."""
+"""`regard.check` and `regard check`: the result for learners' files of every behavior."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def test_a_stopped_exercise_is_one_line_and_the_next_one_is_checked(
 ) -> None:
     attention = f"def attention(query, key, value, mask=None):\n    {code}\n"
     greedy = (LEARNERS / "searching_lists.py").read_text(encoding="utf-8")
-    # Three gigabytes of a list take a second and more; an endless loop takes what it is given.
+    # A list of three gigabytes takes more than a second, and an endless loop always reaches the limit.
     report = check_file(write(tmp_path, attention + greedy), seconds=5 if "memory" in words else 1)
     first, second, _ = report.exercises
     assert first.state == "stopped" and words in first.trouble, first

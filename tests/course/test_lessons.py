@@ -1,4 +1,5 @@
-"""The lessons: their calculations are right, their runs exist, and pages and notebooks contain them."""
+"""The calculations of the lessons are correct, their runs exist, and pages and notebooks contain the
+lessons."""
 
 import contextlib
 import html
@@ -101,7 +102,7 @@ def test_the_text_on_scores_names_the_printed_numbers() -> None:
 
 
 def find_commands(text: str) -> list[list[str]]:
-    """Return the commands with flags in a page or notebook, split like in a shell."""
+    """Return the commands with flags in a page or notebook, split as in a shell."""
     commands = re.findall(r"<code>(regard [^<]*)</code>|`(regard [^`]*)`", text)
     return [shlex.split(html.unescape(page or note)) for page, note in commands if "--" in page + note]
 

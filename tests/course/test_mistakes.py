@@ -1,4 +1,5 @@
-"""The steps of `Solution` agree with the reference, and each mistake gives other answers than all others."""
+"""The steps of `Solution` agree with the reference, and the answers of each mistake differ from all other
+mistakes."""
 
 from itertools import combinations
 
@@ -18,7 +19,8 @@ SAME = {
     ("scale by time", "scale by keys"),
     ("tanh of each", "only memory scores"),
 }
-"""Pairs that no input can separate: queries, keys and values have one source, or a softmax loses a constant."""
+"""Pairs that no input can distinguish: queries, keys and values have the same source, or a softmax cancels a
+constant."""
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)

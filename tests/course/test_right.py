@@ -1,4 +1,4 @@
-"""Right solutions in many styles pass, whatever the sizes and numbers."""
+"""Correct solutions in many styles pass, for all sizes and numbers."""
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ LARGE = [(file, exercise) for file, exercise in ANSWERS if exercise in ("transfo
 QUICK = [answer for answer in ANSWERS if answer not in LARGE and answer[1] != "train_copy"]
 SLOW = ("learning_by_hand", "train_copy")
 KINKS = {"feed_forward": 991, "encoder_layer": 626, "decoder_layer": 45, "transformer": 38}
-"""Seeds with an input near the kink of a ReLU: the gradients on both sides differ."""
+"""Seeds with an input near the kink of a ReLU, where the gradients on the two sides differ."""
 
 
 @pytest.mark.parametrize(

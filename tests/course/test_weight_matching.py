@@ -1,4 +1,4 @@
-"""Which parameter of a learner's module receives which weight of the exercise."""
+"""Each weight of an exercise is copied to the corresponding parameter of a learner's module."""
 
 import numpy as np
 import torch

@@ -1,4 +1,5 @@
-"""Every known mistake is named if it is planted in a right file, and so are two or three together."""
+"""Every known mistake is named if it is inserted into a correct file, and so are two or three mistakes
+together."""
 
 import pytest
 
@@ -18,7 +19,7 @@ def plant(file: str, edits: list[Edit]) -> str:
 
 
 LONG = ("transformer", "train_copy")
-"""Exercises for which `make test` tries only every fifth mistake."""
+"""Exercises for which `make test` tests only every fifth mistake."""
 TRIED = {name: [mistake for _, exercise, mistake, _ in PLANTS if exercise == name][::5] for name in LONG}
 
 

@@ -17,7 +17,7 @@ class FileServer:
     files: dict[str, bytes] = field(default_factory=dict)
     """The content of each path."""
     breaks: list[int] = field(default_factory=list)
-    """For each of the next responses: the number of bytes after which the connection breaks."""
+    """The number of bytes after which the connection breaks, for each of the next responses."""
     requests: list[str] = field(default_factory=list)
     """The paths of all requests."""
 

@@ -1,4 +1,4 @@
-"""BPE by codes: computed by hand, and compared with the library tokenizers."""
+"""BPE with codes equals results computed by hand and results of the library tokenizers."""
 
 import pickle
 
@@ -25,7 +25,7 @@ def test_by_hand() -> None:
     assert found.pieces("schnee  asch ä") == ["▁sch", "nee", "▁a", "sc", "h", "▁ä"]
     assert found.encode("") == [] and found.decode([]) == "" and len(found) == 9
     assert found.decode([4, 5, 6, UNKNOWN, EOS, 4]) == "schnee a\N{REPLACEMENT CHARACTER}"
-    assert found.decode([7, 4]) == "a sch"  # no merge follows
+    assert found.decode([7, 4]) == "a sch"  # no other merge applies
     assert found.labels([4, 5, 7, EOS]) == ["▁sch", "nee", "▁a", "</s>"] and found.labels([5]) == ["nee"]
     assert found.unknown("schnee äa") == ["ä"] and found.encode("äa") == [UNKNOWN, 7]
     assert found.offsets(" schnee a") == [(1, 4), (4, 7), (8, 9)]

@@ -20,7 +20,7 @@ def encode(text: str) -> np.ndarray:
 
 
 def test_rate_zero_equals_the_tokenizers_library() -> None:
-    """Compare with an independent implementation, the `tokenizers` library."""
+    """The segmentations equal those of an independent implementation, the `tokenizers` library."""
     recut, random = BpeDropout(SUBWORDS, 0.0, 0), np.random.default_rng(0)
     for text in [*TEXT, "läuft, schläft - „oft“!", "☃ Hund", "springt-singt  heute"]:
         found = recut(encode(text), random)
@@ -39,7 +39,7 @@ def test_segmentations_vary_and_keep_the_text() -> None:
 
 
 def test_merges_are_dropped_at_the_given_rate() -> None:
-    """For a word of one merge, the share of unmerged occurrences equals the rate."""
+    """For a word with one merge, the fraction of unmerged occurrences equals the rate."""
     pair = train_subwords(["ab ab ab"], kind="characters", size=20)
     with pytest.raises(InputError, match="merge_dropout needs merges to drop"):
         BpeDropout(pair, 0.1, 0)

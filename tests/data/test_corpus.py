@@ -26,7 +26,7 @@ TOKENS = "target.bin"
 
 
 def text(pairs: int, longest: int = 9) -> list[tuple[str, str]]:
-    """Return distinct pairs of 1 to `longest` words; the target is one word longer."""
+    """Return distinct pairs of 1 to `longest` words. The target is one word longer than the source."""
     found = []
     for index in range(pairs):
         words = [WORDS[(index * 7 + place * (index % 5 + 1)) % 64] for place in range(index % longest + 1)]
@@ -182,7 +182,7 @@ def test_batches_fill_the_token_limit(lengths: list[int], tokens: int) -> None:
     assert [begin for begin, _ in found] == [0, *[end for _, end in found[:-1]]] and found[-1][1] == len(lengths)
     for begin, end in found:
         assert max(lengths[begin:end]) * (end - begin) <= tokens
-        if end < len(lengths):  # one more would not fit
+        if end < len(lengths):  # one more pair would exceed the limit
             assert max(lengths[begin : end + 1]) * (end + 1 - begin) > tokens
 
 

@@ -1,4 +1,4 @@
-"""Data sets download by name from a local server."""
+"""Data sets are downloaded by name from a local server."""
 
 import gzip
 import hashlib

@@ -68,7 +68,7 @@ def test_all_tokens_of_linked_words_are_linked(tmp_path: Path, vocabulary: Subwo
 
 
 def test_links_of_skipped_pairs_are_skipped(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
-    """Empty pairs, long pairs and lines without a partner are skipped together with their links."""
+    """Empty pairs, long pairs and lines without a counterpart are skipped together with their links."""
     long = " ".join([PAIRS[3][0]] * 9)
     lines = ["\t".join(PAIRS[0]), "\tempty", f"{long}\t{PAIRS[3][1]}", "alone", "\t".join(PAIRS[1])]
     corpus, guide = prepared(tmp_path, vocabulary, lines, ["0-0", "", "1-1", "3-3", "4-4"], max_len=40)

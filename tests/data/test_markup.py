@@ -1,4 +1,4 @@
-"""Markup transferred to a translation: each element once, always well-formed."""
+"""Markup transferred to a translation contains each element once and is always well-formed."""
 
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -70,7 +70,7 @@ TAGS = st.sampled_from(
 
 @st.composite
 def marked_lines(draw: st.DrawFn, depth: int = 3) -> str:
-    """Draw text with nested elements."""
+    """Sample text with nested elements."""
     line = escape_markup(draw(WORDS))
     for _ in range(draw(st.integers(0, 3)) if depth else 0):
         begins, ends = draw(TAGS)

@@ -1,4 +1,4 @@
-"""Weighted mixtures of corpora, also on the command line."""
+"""Weighted mixtures of corpora, in Python and on the command line."""
 
 import json
 from collections import Counter
@@ -131,7 +131,7 @@ FEW: dict[str, Any] = {
 
 @pytest.fixture
 def two(tmp_path: Path) -> list[str]:
-    """Two texts of different sizes, each one file of pairs."""
+    """Two texts of different sizes, each in one file of pairs."""
     parts = {"large.tsv": sentences()[:200], "small.tsv": sentences()[200:240]}
     for name, pairs in parts.items():
         (tmp_path / name).write_text("".join(f"{source}\t{target}\n" for source, target in pairs))

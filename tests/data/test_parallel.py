@@ -1,4 +1,4 @@
-"""Parallel text on disk: read, skipped and refused lines."""
+"""Parallel text on disk: accepted, skipped and refused lines."""
 
 import gzip
 from pathlib import Path
@@ -23,12 +23,12 @@ def test_unusable_pairs_are_skipped_and_counted(tmp_path: Path, ending: str) -> 
     text = ParallelText(
         [write(tmp_path, f"a{ending}", SOURCE), write(tmp_path, f"b{ending}", TARGET)], lenient=True
     )
-    # A line ends at a line feed alone: a line separator and a vertical tab within one do not shift the others.
+    # Only a line feed ends a line. A line separator or a vertical tab in a line does not shift later lines.
     pairs = [("eins", "one"), ("zwei drei", "two three"), ("fünf", "five"), ("sechs", "six")]
     assert list(text) == pairs
     assert text.counts == PairCounts(pairs=4, empty=1, not_utf8=1, without_partner=1)
     assert str(text.counts) == ("4 pairs; left out: 1 with an empty side, 1 not UTF-8, 1 without a partner")
-    assert list(text) == pairs and text.counts.pairs == 4  # read again, counted again
+    assert list(text) == pairs and text.counts.pairs == 4  # counts are reset for each iteration
 
 
 def test_tab_separated_pairs(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Corpora and vocabularies are prepared on several cores, from a sample, and again if the text changes."""
+"""Corpora are prepared on several cores, vocabularies are learned from a sample, and changed text is prepared
+again."""
 
 import os
 import threading
@@ -49,7 +50,7 @@ def contents(corpus: Corpus) -> list[list[list[int]]]:
 
 
 def test_a_corpus_of_other_settings_is_refused(file: Path) -> None:
-    """All its files are intact, but they belong to another folder."""
+    """A corpus whose files are intact but belong to another folder is refused."""
     corpus, other = prepare(file), prepare(file, max_len=8)
     for path in other.folder.iterdir():
         (corpus.folder / path.name).write_bytes(path.read_bytes())
@@ -79,7 +80,7 @@ def test_results_of_a_changed_text_are_removed(file: Path) -> None:
     new = prepare(file)
     assert len(new) == 96 and set(root.glob("corpus-*")) == {new.folder}
     assert len(list(root.glob("*.json"))) == 2
-    assert contents(old) == expected  # a training that reads the removed corpus goes on
+    assert contents(old) == expected  # a training run that is reading the removed corpus continues
 
 
 def test_a_text_is_identified_by_its_content(file: Path) -> None:
@@ -190,7 +191,7 @@ def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
 
 
 def test_a_training_text_is_read_once_before_its_tokens(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Digest, number of lines and check of the encoding come from one scan."""
+    """The digest, the number of lines and the check of the encoding need only one scan."""
     scans: list[object] = []
     scan_text = text_encoding.scan_text
 

@@ -60,7 +60,7 @@ def test_encode_decode_round_trip(found: SentencePieceVocabulary) -> None:
 
 def test_indices_equal_those_of_marians_tokenizer(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    pytest.importorskip("sacremoses")  # without it, their tokenizer warns
+    pytest.importorskip("sacremoses")  # without this package, the Marian tokenizer prints a warning
     models = pieces_of(0), pieces_of(1)
     numbers = vocabulary_of(*models)
     (tmp_path / "vocab.json").write_text(json.dumps(numbers), encoding="utf-8")

@@ -133,7 +133,7 @@ def test_known_characters_round_trip_in_any_order(words: list[str]) -> None:
 
 
 def test_bpe_merges_the_most_frequent_pair() -> None:
-    """Sennrich et al. 2016, algorithm 1: the part of four words is merged before the part of one word."""
+    """As in algorithm 1 of Sennrich et al. 2016, a pair in four words is merged before a pair in one word."""
     symbols = train_subwords(["low low low lower newest"], kind="bpe", size=100).symbols
     assert symbols.index(f"{BLANK}low") < symbols.index(f"{BLANK}lower")
 
@@ -146,7 +146,7 @@ def test_settings() -> None:
     subwords = train_subwords([composed], kind="bpe", size=40)
     assert subwords.encode(apart) == subwords.encode(composed)
     assert len(train_subwords(TEXT, kind="bpe", size=30)) == 30
-    for size in (20, 50):  # all or only some characters fit into the vocabulary
+    for size in (20, 50):  # the vocabulary has space for all or only some characters
         assert len({train_subwords(TEXT, kind="bpe", size=size).to_json() for _ in range(5)}) == 1
 
 

@@ -1,4 +1,5 @@
-"""Every command refuses files in another encoding, with zero bytes, or of different lengths."""
+"""Every command refuses files with an encoding other than UTF-8, with zero bytes, or with different numbers of
+lines."""
 
 import gzip
 import subprocess
@@ -100,7 +101,7 @@ FLAGS: dict[str, Any] = {**TINY, "steps": 2, "hidden": 8, "inner": 8, "progress"
 
 
 def broken(folder: Path) -> dict[str, tuple[Path, ...]]:
-    """Write intact text, and text with each kind of damage."""
+    """Write intact text and text with each kind of damage."""
     sources, targets = ("".join(f"{each}\n" for each in side) for side in zip(*sentences()[:150], strict=True))
     contents = {
         "whole.de": sources.encode(),

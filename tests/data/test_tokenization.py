@@ -1,4 +1,4 @@
-"""Offsets of tokens and the words they belong to."""
+"""Offsets of tokens, and the words to which tokens belong."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Word alignments: read from files, and combined from both directions."""
+"""Word alignments are read from files and combined from both directions."""
 
 from pathlib import Path
 
@@ -82,18 +82,20 @@ def test_symmetrization(forward: frozenset[tuple[int, int]], backward: frozenset
     assert both == forward & backward
     assert union == forward | backward
     assert both <= grown <= union
-    # Each word with a link in either direction has a link.
+    # Each word with a link in at least one direction has a link.
     for side in (0, 1):
         assert {link[side] for link in grown} == {link[side] for link in union}
 
 
 def test_grow_diag_final_by_hand() -> None:
-    """The intersection grows by its neighbours first; (0, 3) is no neighbour and covers words without a link."""
+    """Neighbors of the intersection are added first. (0, 3) is not a neighbor and covers words without a
+    link."""
     forward = frozenset({(0, 0), (1, 1), (2, 1), (3, 4)})
     backward = frozenset({(0, 0), (1, 1), (1, 2), (0, 3)})
-    # (2, 1) adds source word 2, (1, 2) target word 2; then (3, 4) adds both, and (0, 3) target word 3.
+    # (2, 1) adds source word 2, and (1, 2) adds target word 2. Then (3, 4) adds two words, and (0, 3) target
+    # word 3.
     assert symmetrize(forward, backward, "grow-diag-final") == forward | backward
-    # Links without a new word are left out: the intersection already links both words of (0, 1).
+    # Links without a new word are omitted. The intersection already contains links for both words of (0, 1).
     assert symmetrize(frozenset({(0, 0), (1, 1), (0, 1)}), frozenset({(0, 0), (1, 1)}), "grow-diag-final") == {
         (0, 0),
         (1, 1),
@@ -101,9 +103,7 @@ def test_grow_diag_final_by_hand() -> None:
 
 
 def test_the_product_needs_both_directions() -> None:
-    """The forward direction alone would link target word 1 to source word 0; the backward direction gives it
-    no weight.
-    """
+    """The forward direction alone would link target word 1 to source word 0, but the backward weight is zero."""
     forward = np.array([[0.9, 0.1], [0.6, 0.4]])
     backward = np.array([[0.9, 0.1], [0.1, 0.9]])
     assert links_from_weights(forward, backward) == {(0, 0), (1, 1)}

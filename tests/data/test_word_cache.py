@@ -46,7 +46,8 @@ SENTENCES = st.lists(st.one_of(WORDS, st.text(max_size=5)), max_size=6).map(" ".
 @settings(max_examples=300)
 @given(sentences=st.lists(SENTENCES, max_size=8))
 def test_tokens_equal_those_of_whole_sentences(subwords: SubwordVocabulary, sentences: list[str]) -> None:
-    """Words with unusual blanks and marks, and letters that NFC or lower case change, give the same tokens."""
+    """Tokens are the same for unusual whitespace, for marks, and for letters that are changed by NFC or lower
+    case."""
     assert isinstance(corpus_tokenizer(subwords), CachedTokenizer)
     tokens, lengths = corpus_tokenizer(subwords)(sentences)
     assert (tokens.tolist(), lengths.tolist()) == expected(subwords, sentences)
@@ -54,8 +55,8 @@ def test_tokens_equal_those_of_whole_sentences(subwords: SubwordVocabulary, sent
 
 @pytest.mark.parametrize("separator", SEPARATORS)
 def test_line_separators_are_ordinary_characters(subwords: SubwordVocabulary, separator: str) -> None:
-    """The mark alone, in a word, beside blanks, and as the end mark of the table of words gives the same
-    tokens.
+    """Tokens are the same for the mark alone, in a word, beside spaces, and as the end mark of the table of
+    words.
     """
     sentences = [
         separator,

@@ -1,4 +1,5 @@
-"""Greedy and beam search equal an exhaustive search over all targets, each other, and teacher forcing."""
+"""Greedy and beam search agree with an exhaustive search over all targets, with each other, and with teacher
+forcing."""
 
 import itertools
 from collections.abc import Callable
@@ -20,9 +21,7 @@ LONGEST = 4
 
 
 def make(seed: int, scale: float = 3.0, **options: Any) -> Any:
-    """Return a small model with probable answers of many kinds; its vocabulary is `LETTERS` and the end
-    symbol.
-    """
+    """Return a small model with diverse probable answers. Its vocabulary is `LETTERS` and the end symbol."""
     torch.manual_seed(seed)
     config = RecurrentConfig(hidden=8, embedding=4, **options)
     model = RecurrentSeq2Seq(config, source_symbols=7, target_symbols=7).double().eval()
@@ -34,7 +33,7 @@ def make(seed: int, scale: float = 3.0, **options: Any) -> Any:
 
 
 def make_transformer(seed: int) -> Any:
-    """Return such a Transformer, whose output layer has no bias."""
+    """Return a small Transformer whose output layer has no bias."""
     torch.manual_seed(seed)
     config = TransformerConfig(hidden=8, heads=2, inner=8, dec_layers=1)
     model = Transformer(config, source_symbols=7, target_symbols=7, longest=9).double().eval()
@@ -45,7 +44,7 @@ def make_transformer(seed: int) -> Any:
 
 @torch.no_grad()
 def probability(model: Seq2Seq, source: Tensor, tokens: tuple[int, ...], *, ended: bool = True) -> float:
-    """Return the log-probability of a target by teacher forcing."""
+    """Return the log-probability of a target, computed with teacher forcing."""
     target = torch.tensor([[*tokens, EOS]]) if ended else torch.tensor([list(tokens)])
     target_in = torch.cat([torch.tensor([[BOS]]), target[:, :-1]], dim=1)
     logits = model(source, source != 0, target_in)

@@ -1,4 +1,4 @@
-"""The tree of a search: its best path is the answer, and all numbers are the model's."""
+"""The tree of a search: its best path is the answer, and all numbers are computed by the model."""
 
 import math
 
@@ -43,7 +43,7 @@ def test_probability_of_a_prefix_is_the_product_of_its_tokens(translator: regard
 
 
 def test_every_prefix_has_its_attention(translator: regard.PairRun) -> None:
-    """The attention of every prefix equals that of its tokens."""
+    """The attention of every prefix equals the attention of its tokens."""
     found = translator.tree(TEXT, beam=3)
     for leaf in found.leaves:
         tokens = found.path(leaf)

@@ -17,7 +17,7 @@ def test_every_output_must_be_right() -> None:
 
 def test_counts_over_all_batches() -> None:
     class Half(QueryModel):
-        """A model that is right only for samples whose first letter has index 0."""
+        """A model whose answer is correct only if the first letter has index 0."""
 
         def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
             right = Counting().answer(inputs)

@@ -8,9 +8,11 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "benchmarks" / "small_models.py"
 QUICK = ["albert", "bart", "gemma2", "gptj", "t5", "longformer", "clip", "mamba", "siglip_vision_model"]
-"""With and without the interface, two masks, caps, biases, windows, two towers; and one without attention."""
+"""Architectures with and without the attention interface, with two masks, caps, biases, windows or two towers,
+and an architecture without attention.
+"""
 PARTS = 10
-"""Number of tests over which all architectures of the installed transformers are divided."""
+"""Number of tests among which all architectures of the installed transformers are divided."""
 
 
 def names() -> list[str]:

@@ -43,10 +43,10 @@ def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tok
 
 def test_models_with_different_losses_are_not_compared(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     one, other = (regard.look(model_of(name), tokenizer) for name in ("llama", "bert"))
-    with pytest.raises(InputError, match="they cannot be compared"):
+    with pytest.raises(InputError, match="these losses cannot be compared"):
         one.compare_with(other, TEXTS)
     guesses = regard.look(model_of("bert-mlm"), tokenizer)
-    said = "has a loss of the next tokens, .* a loss of the masked tokens: they cannot be compared"
+    said = "has a loss of the next tokens, .* a loss of the masked tokens: these losses cannot be compared"
     with pytest.raises(InputError, match=said):
         one.compare_with(guesses, TEXTS)
 
@@ -100,7 +100,7 @@ def test_single_model_is_not_compared(
         status, _, error = command("compare", *words)
         assert (status, said in error, error.count("\n")) == (2, True, 1), error
     assert "name two folders of models" in command("compare", "gpt2")[2]
-    assert "no flag varies" in command("compare", "recall")[2]
+    assert "no flag to vary" in command("compare", "recall")[2]
 
 
 def test_comparison_shows_maps_and_roles_of_both_models(

@@ -1,4 +1,6 @@
-"""Examples of the documentation on external models and tools run unchanged; maps from external tensors."""
+"""Examples in the documentation of external models and tools run unchanged, also with maps from external
+tensors.
+"""
 
 import re
 from collections.abc import Callable

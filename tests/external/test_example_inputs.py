@@ -1,4 +1,4 @@
-"""Example inputs: of the model's card, otherwise one that fits the kind and language of the model."""
+"""Example inputs come from the model card, or match the kind and language of the model."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ Folder = Callable[[str], Path]
 
 @pytest.fixture
 def copied(folders: Folder, tmp_path: Path) -> Folder:
-    """Copy the folder of a small model, so that a test may add a card."""
+    """Copy the folder of a small model, so that a test can add a card."""
 
     def copy(name: str) -> Path:
         return Path(shutil.copytree(folders(name), tmp_path / name))

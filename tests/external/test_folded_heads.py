@@ -1,4 +1,4 @@
-"""Heads folded into the batch are separated from samples, in any order."""
+"""Heads that are folded into the batch dimension are separated from samples, in either order."""
 
 import warnings
 from typing import Any
@@ -15,8 +15,8 @@ ORDERS = ("heads side by side", "samples side by side", "steps first")
 
 
 class FoldedAttention(nn.Module):
-    """Self-attention with bmm as in d2l (heads next to each other), many implementations of "Attention Is All
-    You Need" (samples next to each other) and fairseq (steps first).
+    """Self-attention with bmm, as in d2l (heads are adjacent), in many implementations of "Attention Is All You
+    Need" (samples are adjacent) and in fairseq (steps are first).
     """
 
     def __init__(self, order: str, name: str = "num_heads") -> None:
@@ -128,7 +128,7 @@ def test_unclear_folding_gives_a_warning() -> None:
 
 
 class SoftmaxModuleAttention(FoldedAttention):
-    """The same with a module for the softmax."""
+    """Self-attention with folded heads and a module for the softmax."""
 
     def __init__(self) -> None:
         super().__init__("heads side by side")
@@ -154,7 +154,9 @@ def test_weights_of_a_softmax_module_are_those_of_one_head() -> None:
 
 
 class SingleHeadModel(nn.Module):
-    """One head without an attribute for it, and several modules of one head each."""
+    """Attention with one head and no attribute for the number of heads, and several modules with one head
+    each.
+    """
 
     def __init__(self) -> None:
         super().__init__()

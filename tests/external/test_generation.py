@@ -1,4 +1,4 @@
-"""Rows of generated tokens equal those of one pass over the whole result without a cache."""
+"""Rows of generated tokens equal the rows of a single pass over the whole result without a cache."""
 
 from collections.abc import Callable
 from typing import Any

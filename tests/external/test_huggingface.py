@@ -1,4 +1,4 @@
-"""Recording of transformers models, beyond the checks of every architecture."""
+"""Recording of transformers models, in addition to the checks of every architecture."""
 
 import copy
 import pickle
@@ -81,7 +81,7 @@ def test_caller_gets_the_outputs_it_asked_for(small: Any, name: str) -> None:
 
 
 def test_masks_equal_those_of_the_model(small: Any) -> None:
-    """T5 adds its biases and the smallest float to the scores."""
+    """T5 adds its biases and the smallest float32 number to the scores."""
     model, inputs = small.build(small.known["t5"]), small.make_inputs(small.known["t5"])
     _, records = run(model, inputs)
     present = inputs["attention_mask"].bool()[:, None, None]
@@ -120,7 +120,7 @@ def test_gradients_flow(small: Any, name: str) -> None:
 
 
 def test_threads_do_not_mix(small: Any) -> None:
-    """Another thread runs and records the same model, and ends first or last."""
+    """Two threads run and record the same model, and either thread ends first."""
     known = small.known["llama"]
     model, inputs = small.build(known), small.make_inputs(known)
     other = {"input_ids": torch.full((1, 4), 7)}
@@ -164,7 +164,7 @@ def test_copies_made_while_recording_are_not_recorded(small: Any, name: str) -> 
 
 
 def test_finished_beams_have_no_more_rows(small: Any) -> None:
-    """Each returned hypothesis has the rows of its own ancestors."""
+    """Each returned hypothesis has the rows of its ancestors."""
     known = small.known["bart"]
     model, inputs = small.build(known), small.make_inputs(known, batch=3)
     inputs.pop("decoder_input_ids")
@@ -231,7 +231,7 @@ def test_model_that_replaces_layers_in_its_first_pass(small: Any) -> None:
 
 
 def test_expanded_windows_give_the_context_of_the_layer(small: Any) -> None:
-    """This includes global keys, and the rows of global queries, which use other projections."""
+    """The comparison includes global keys, and the rows of global queries, which use other projections."""
     known = small.known["longformer"]
     model, inputs = small.build(known), small.make_inputs(known)
     seen: Tensor = torch.zeros_like(inputs["input_ids"])

@@ -1,4 +1,4 @@
-"""Interventions in external models equal changes by independent hooks."""
+"""Interventions in external models have the same effect as independent hooks."""
 
 import copy
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ OUTPUTS = {
     "bart": ("model.decoder.1.encoder_attn", "model.decoder.layers.1.encoder_attn.out_proj"),
     "vit": ("layers.1.attention", "layers.1.attention.o_proj"),
 }
-"""By model: an attention layer, and the projection after its heads."""
+"""An attention layer of each model, and the projection after its heads."""
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def test_weight_is_set_in_the_step_of_its_query(small: Any, name: str) -> None:
 
 
 class MixedModel(nn.Module):
-    """Attention by PyTorch's function, by its layer, and by its own softmax."""
+    """Attention with PyTorch's function, with PyTorch's layer, and with a separate softmax."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The parts of a logit equal those that hooks compute by hand, and they sum to the logit."""
+"""The parts of a logit equal the parts from independent hooks, and sum to the logit."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +40,7 @@ def run(subject: Any, names: list[str]) -> tuple[dict[str, Tensor], dict[str, Te
 
 
 def through_norm(norm: Any, states: Tensor, change: Tensor) -> Tensor:
-    """Return what a change of the states of a norm changes behind it, with its scale frozen."""
+    """Return the change of a norm's output for a change of its states, with a frozen scale."""
     if isinstance(norm, torch.nn.LayerNorm):
         return (
             (change - change.mean(-1, keepdim=True))

@@ -1,4 +1,4 @@
-"""Each row of the logit lens is a block's state through the model's own final norm and unembedding."""
+"""Each row of the logit lens is the state of a block after the model's final norm and unembedding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ def test_rows_are_states_through_the_output_head(
     output = subject.model(**arguments, output_hidden_states=True)
     assert result.head == names and len(result.layers) == 3 and result.layers[0] == "embeddings"
     assert result.positions == subject.called(arguments["input_ids"][0].tolist())
-    for row, states in enumerate(output.hidden_states[:2]):  # the last one is normalised already in most models
+    for row, states in enumerate(output.hidden_states[:2]):  # the last one is normalized already in most models
         best = apply(subject.model, states)[0].softmax(-1).topk(3)
         assert torch.allclose(torch.tensor(result.probabilities[row]), best.values, atol=1e-5)
         assert result.tokens[row] == [subject.called(ids) for ids in best.indices.tolist()]

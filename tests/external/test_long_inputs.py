@@ -1,4 +1,4 @@
-"""Records of long inputs equal the whole weights."""
+"""Records of long inputs equal the records of all weights."""
 
 from typing import Any
 
@@ -119,7 +119,7 @@ def test_map_of_a_long_input_has_the_largest_weights(
 
 
 class WordModel(nn.Module):
-    """One layer over words, each with its own vector."""
+    """A layer over words; each word has its own vector."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Masks in records are the same with every implementation; fully masked rows have no weights."""
+"""Masks in records are the same for every implementation, and fully masked rows have zero weights."""
 
 from typing import Any
 

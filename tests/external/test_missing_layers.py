@@ -11,7 +11,7 @@ import regard
 
 @pytest.fixture(scope="module")
 def every(small: Any) -> Any:
-    """The module that builds every architecture."""
+    """The module that builds small models of all architectures."""
     import every_architecture
 
     return every_architecture

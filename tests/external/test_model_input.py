@@ -75,7 +75,7 @@ def test_overlay_is_brightest_at_the_largest_weight() -> None:
     pixels = np.full((4, 6, 3), 100, np.uint8)
     found = blend(pixels, np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
     assert found[:2, 4:, 0].min() > 0.8 * LARGEST[0] and (found[:2, 4:, 2] < 20).all()
-    assert (found[2:] == 99).all() or (found[2:] == 100).all()  # grey, as before
+    assert (found[2:] == 99).all() or (found[2:] == 100).all()  # gray, as before
     assert (found[:2, :4] == found[2, 0]).all()
 
 

@@ -1,4 +1,4 @@
-"""Models with adapters, offloaded weights or wrappers are supported, or refused in one line."""
+"""Models with adapters, offloaded weights or wrappers are supported, or refused with a one-line error."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ PROMPT = ["<prompt 0>", "<prompt 1>", "<prompt 2>"]
 
 
 def plain(labels: Any) -> list[str]:
-    """Return labels without the mark of a word start."""
+    """Return labels without the mark at the start of a word."""
     return [label.removeprefix("▁") for label in labels]
 
 

@@ -1,4 +1,4 @@
-"""Weights that pass through named modules."""
+"""Weights that pass through named modules are recorded and changed."""
 
 from typing import Any
 

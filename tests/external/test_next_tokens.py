@@ -1,4 +1,6 @@
-"""Next tokens have the model's own probabilities, and what is written is what the tokenizer reads."""
+"""Next tokens have the model's own probabilities, and the tokenizer splits the new text into the same
+tokens.
+"""
 
 from collections.abc import Callable
 from typing import Any

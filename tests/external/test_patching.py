@@ -77,7 +77,7 @@ def test_invalid_patching_is_refused(model_of: Callable[[str], Any], tokenizer: 
 
 
 class TwoLayerModel(nn.Module):
-    """Two PyTorch layers, which take the fused fast path without recording."""
+    """Two PyTorch layers that take the fused fast path without a recording."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ def test_pytorch_layers_are_patched() -> None:
         return (weights @ value).transpose(1, 2).flatten(2)
 
     def difference(states: Tensor, put: Tensor | None = None, head: int = 0) -> tuple[float, Tensor]:
-        """Run the two layers by hand; `put`: the contexts that the first one's head is to have."""
+        """Run the two layers by hand; `put`: new contexts of a head in the first layer."""
         kept = None
         for number, layer in enumerate(model.encoder.layers):
             context = contexts(layer.self_attn, states)

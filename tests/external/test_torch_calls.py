@@ -1,4 +1,4 @@
-"""Recording of PyTorch's layers, and of calls of its fused kernel."""
+"""Recording of PyTorch's attention layers, and of calls of its fused kernel."""
 
 import warnings
 from typing import Any
@@ -123,7 +123,7 @@ def test_sdpa_calls_are_recorded_and_unchanged(
     with record(model, **limits) as records:
         assert torch.equal(model(query, key), plain)
     assert set(records) == {"inner", "inner#1"}
-    # The kernel over one-hot values returns the weights themselves.
+    # With one-hot values, the kernel returns the weights.
     eye = torch.eye(5).expand(*key.shape[:2], 5, 5)
     expected = F.scaled_dot_product_attention(query, key, eye, **options)
     if limits:
@@ -178,7 +178,7 @@ def test_layers_are_selected_and_must_exist() -> None:
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_pytorch_layers_next_to_regard_layers(generator: torch.Generator) -> None:
-    """PyTorch's encoder skips its attention layer in evaluation mode, except while recording."""
+    """PyTorch's encoder skips its attention layer in evaluation mode, except during a recording."""
     model = nn.Sequential(
         MultiHeadAttention(8, 2),
         nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1),
@@ -202,7 +202,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None
     "a mask of three dimensions": ((3, 5, 8), (3, 5, 8), (3, 5, 5)),
     "a mask for all heads": ((2, 4, 5, 8), (2, 4, 5, 8), (4, 5, 5)),
     "five dimensions": ((2, 3, 4, 5, 8), (2, 3, 4, 6, 8), (3, 1, 5, 6)),
-    "one batch of keys for two of queries": ((2, 4, 5, 8), (1, 4, 6, 8), None),
+    "a key batch of size one for two query samples": ((2, 4, 5, 8), (1, 4, 6, 8), None),
     "one head of keys": ((2, 4, 5, 8), (2, 1, 6, 8), (5, 6)),
     "one query for all": ((1, 4, 5, 8), (2, 4, 6, 8), None),
 }
@@ -239,7 +239,7 @@ def test_jagged_tensors_give_a_warning() -> None:
 
 
 def test_direct_call_of_multi_head_attention_forward(generator: torch.Generator) -> None:
-    """The layer appends a bias and zeros as keys; both may be attended."""
+    """The layer appends a bias and zeros as keys, and every query may attend to these keys."""
     layer = nn.MultiheadAttention(6, 3, add_bias_kv=True, add_zero_attn=True, batch_first=True)
 
     class Direct(nn.Module):

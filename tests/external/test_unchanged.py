@@ -1,7 +1,7 @@
 """Recording, and an intervention without effect, leave the outputs of every model unchanged.
 
-Each model runs with each mask in each number type, plainly and in each way; where outputs differ, a warning says
-so. Rows that see nothing have zero weights, and gradients stay as they were.
+Each model runs with each mask and each dtype, with and without each kind of recording. If outputs differ, a
+warning reports the difference. Fully masked rows have zero weights, and gradients do not change.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ LIMITS = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 1e-2, torch
 
 
 def padding_of(mask: str) -> Tensor | None:
-    """Return the padding mask, True = padding: some steps of the first sample, all of the last one."""
+    """Return a padding mask, True = padding: some steps of the first sample, all steps of the last sample."""
     if mask in ("none", "causal"):
         return None
     padding = torch.zeros(B, T, dtype=torch.bool)
@@ -35,12 +35,12 @@ def padding_of(mask: str) -> Tensor | None:
 
 
 def causal_of(mask: str, kind: type = bool) -> Tensor | None:
-    """Return the mask (T, T) of the future, True = forbidden."""
+    """Return a causal mask (T, T), True = forbidden."""
     return torch.ones(T, T, dtype=torch.bool).triu(1) if mask == "causal" else None
 
 
 class Layer(nn.Module):
-    """One attention layer, called by `call`."""
+    """An attention layer that runs the function `call`."""
 
     def __init__(self, layer: nn.Module, call: Callable[[Any, Tensor, str], Tensor]) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def of_torch(layer: Any, states: Tensor, mask: str, **options: Any) -> Tensor:
 
 
 def of_torch_with_numbers(layer: Any, states: Tensor, mask: str) -> Tensor:
-    """Masks are numbers that are added to the scores: the smallest float, as in many models."""
+    """Masks are added to the scores as the smallest number of the dtype, as in many models."""
     padding, future = padding_of(mask), causal_of(mask)
     least = torch.finfo(states.dtype).min
 
@@ -151,7 +151,7 @@ def ways_of(model: nn.Module, layer: str) -> dict[str, Callable[[], contextlib.A
 
 
 def assert_unchanged(model: nn.Module, layer: str, run: Callable[[], Tensor], limit: float) -> None:
-    """Compare each run with the plain one; NaN must stay NaN."""
+    """Compare each run with the unchanged run; NaN must remain NaN."""
     plain = run()
     most = limit * float(plain[plain.isfinite()].abs().max().clamp(min=1))
     for name, way in ways_of(model, layer).items():
@@ -216,7 +216,9 @@ def test_gradients_are_unchanged(name: str, mask: str) -> None:
 @pytest.mark.parametrize("name", ["regard", "torch, no weights", "kernel", "encoder layer"])
 @torch.no_grad()
 def test_scores_above_the_largest_number_stay_finite(name: str, number: torch.dtype) -> None:
-    """Scores up to 400,000: float16 ends at 65,504, and the fused kernel computes them in float32."""
+    """Scores are up to 400,000: the largest float16 number is 65,504, and the fused kernel computes scores in
+    float32.
+    """
     torch.manual_seed(0)
     model, states = MODELS[name][1]().to(number).train(), torch.randn(B, T, D).to(number)
     for parameter in model.parameters():
@@ -246,7 +248,9 @@ def test_setting_a_weight_to_its_value_changes_nothing(name: str) -> None:
 
 @torch.no_grad()
 def test_zero_head_of_a_padded_encoder_has_no_importance() -> None:
-    """The plain pass takes the fast path, which drops padding; the pass without a head must do the same."""
+    """The pass without changes takes the fast path, which drops padding; the pass with an ablated head must
+    drop padding, too.
+    """
     torch.manual_seed(0)
     encoder = nn.TransformerEncoder(encoder_layer(), 2).eval()
     layers: Any = encoder.layers
@@ -269,7 +273,9 @@ def test_zero_head_of_a_padded_encoder_has_no_importance() -> None:
 
 
 class ThreeCallModel(nn.Module):
-    """Attends three times with one layer: one query as in a decoder step, several as in an encoder."""
+    """Calls one layer three times, with a single query as in a decoder step and with several queries as in an
+    encoder.
+    """
 
     def __init__(self, queries: int) -> None:
         super().__init__()
@@ -286,7 +292,7 @@ class ThreeCallModel(nn.Module):
 @pytest.mark.parametrize("queries", [1, 2])
 @torch.no_grad()
 def test_all_calls_of_a_layer_share_their_heads(queries: int) -> None:
-    """Calls with one query each are the steps of one record; other calls have their own records."""
+    """Calls with a single query are the steps of one record; other calls have separate records."""
     torch.manual_seed(0)
     model, states = ThreeCallModel(queries).eval(), torch.randn(2, T, D)
     plain = model(states)
@@ -324,7 +330,7 @@ IMPLEMENTATIONS = ("eager", "sdpa", "own", "own with weights", "other mathematic
 def own_attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scaling: float, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend as a user's function: it hides the future itself, and gets no mask."""
+    """Attend as a user's function that hides the future itself and receives no mask."""
     del mask, options
     key, value = (each.repeat_interleave(module.num_key_value_groups, 1) for each in (key, value))
     return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling).transpose(1, 2), None
@@ -333,7 +339,7 @@ def own_attention(
 def own_attention_with_weights(
     module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scaling: float, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """Attend with scores twice as large, and return the weights."""
+    """Attend with doubled scores, and return the weights."""
     del mask, options
     key, value = (each.repeat_interleave(module.num_key_value_groups, 1) for each in (key, value))
     scores = 2 * scaling * query @ key.mT
@@ -343,7 +349,7 @@ def own_attention_with_weights(
 
 
 def other_mathematics(*args: Any, **options: Any) -> tuple[Tensor, None]:
-    """Attend in the same way, and keep the weights."""
+    """Attend with doubled scores, and return no weights."""
     return own_attention_with_weights(*args, **options)[0], None
 
 
@@ -437,7 +443,7 @@ def test_function_with_unknown_weights_gives_a_warning() -> None:
 
 @torch.no_grad()
 def test_wrong_weights_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted fault: slightly too large weights."""
+    """A planted fault makes the weights slightly too large."""
     model = llama("sdpa")
     attend = interface_inputs.InterfaceCall._attend
 
@@ -454,7 +460,7 @@ def test_wrong_weights_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @torch.no_grad()
 def test_layers_see_the_configured_implementation() -> None:
-    """Sparse attention (DeepSeek V3.2) is off under any name but eager and sdpa."""
+    """Sparse attention (DeepSeek V3.2) is disabled for all implementations except eager and sdpa."""
     transformers = pytest.importorskip("transformers")
     if not hasattr(transformers, "DeepseekV32Config"):
         pytest.skip("transformers has no DeepSeek V3.2")

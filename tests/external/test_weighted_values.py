@@ -1,4 +1,4 @@
-"""Norms of values equal those that are computed from a model's matrices."""
+"""Norms of values equal the norms computed from the matrices of a model."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,6 @@
-"""Rows of an encoder-decoder have the written tokens as labels, for every model and way to run it."""
+"""The rows of an encoder-decoder are labeled with the written tokens, for every model and every way to run the
+model.
+"""
 
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,9 +1,9 @@
-"""Campaigns that try to break Regard; the module of each campaign defines its correct outcomes.
+"""Campaigns of tests with random faults; the module of each campaign defines the correct outcomes.
 
 python -m tests.faults all --seed 1               every campaign, as `make campaign SEED=1`; the findings are
                                                   stored in docs/dev/campaign.json and docs/dev/campaign.md
 python -m tests.faults commands --count 500       one campaign
-python -m tests.faults commands --only 123        one trial again, with its full output
+python -m tests.faults commands --only 123        repeat one trial, with its full output
 """
 
 import argparse
@@ -31,7 +31,9 @@ KEPT, PAGE = DOCS / "campaign.json", DOCS / "campaign.md"
 
 
 def keep(found: list[dict[str, object]]) -> None:
-    """Store reports with those of other campaigns and seeds, and write all into the table of the page."""
+    """Add reports to the stored reports of other campaigns and seeds, and write the table of all reports to the
+    page.
+    """
     kept = {(each["name"], each["seed"]): each for each in [*read_json(KEPT), *found]}
     reports = [kept[key] for key in sorted(kept, key=str)]
     write_json(KEPT, reports)
@@ -41,10 +43,10 @@ def keep(found: list[dict[str, object]]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(";")[0])
     parser.add_argument("campaign", choices=["all", *CAMPAIGNS])
-    parser.add_argument("--count", type=int, help="how many tries, other than usual")
-    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn (default: 1)")
-    parser.add_argument("--only", type=int, help="the number of one try")
-    parser.add_argument("--keep", action="store_true", help="keep what is found in docs/dev/, as `all` does")
+    parser.add_argument("--count", type=int, help="number of trials")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random choices (default: 1)")
+    parser.add_argument("--only", type=int, help="number of a single trial")
+    parser.add_argument("--keep", action="store_true", help="store the findings in docs/dev/, as `all` does")
     given = parser.parse_args()
     failed = False
     for name in CAMPAIGNS if given.campaign == "all" else [given.campaign]:

@@ -1,8 +1,8 @@
-"""Run a function in a process forked from one that has imported everything, and report its end.
+"""Run a function in a forked process, which inherits all imported modules, and report its outcome.
 
-The child is isolated: it has its own session, standard streams (as descriptors, so that output of C libraries is
-captured), and limits of memory and file sizes. It ends as the interpreter does: uncaught exceptions print a
-traceback, and standard output is flushed last.
+The child is isolated: it has a separate session, separate standard streams (as descriptors, so that output of C
+libraries is captured), and limits of memory and file sizes. The child ends in the same way as the interpreter:
+uncaught exceptions print a traceback, and standard output is flushed last.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MEMORY, FILE_SIZE = 2 << 30, 64 << 20
-"""Limits of a child: bytes of memory beyond that at the fork, and bytes per file."""
+"""Limits of a child: bytes of memory in addition to the memory at the fork, and bytes per file."""
 PATIENCE, GRACE = 4.0, 60.0
-"""Seconds until a child is asked to stop, and until it counts as hung. A running compilation ends first, which
-takes three seconds, and many times that on a busy machine.
+"""Seconds until a child receives a signal to stop, and until the child is considered hung. A running
+compilation ends first, which takes three seconds, and many times that on a busy machine.
 """
 NAP = 0.002
 OPEN = b"(Ctrl-C ends it)"
-"""Output of a server that is ready."""
+"""Text that a server prints when it is ready."""
 NULL = Path(os.devnull)
 
 
@@ -53,11 +53,11 @@ class Child:
     begun: float = field(default_factory=time.monotonic)
 
     def running(self) -> bool:
-        """Return whether the process is running; an ended one can still be waited for."""
+        """Return whether the process is running; a process that has ended can still be waited for."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def serves(self) -> bool:
-        """Return whether a server is ready: it waits for requests, and none will come."""
+        """Return whether a server is ready and waits for requests, of which none will arrive."""
         return any(OPEN in _so_far(each) for each in (self.out, self.err))
 
 
@@ -72,7 +72,7 @@ class Ended:
     told: tuple[str, ...]
     """Reports of `watch`."""
     stopped: bool
-    """The child was asked to stop after the time limit."""
+    """The child received a signal to stop after the time limit."""
     hung: bool
     left_alive: bool
     """A child process is still running."""
@@ -80,7 +80,9 @@ class Ended:
 
 
 def begin(work: Callable[[int], int], folder: Path, streams: Streams = Streams()) -> Child:
-    """Start `work` in a child with the working directory `folder`; `work` gets a descriptor for its reports."""
+    """Start `work` in a child with the working directory `folder`; `work` receives a descriptor for its
+    reports.
+    """
     out, err, told = (os.memfd_create(name) for name in ("out", "err", "told"))
     gc.freeze()
     pid = os.fork()
@@ -96,7 +98,7 @@ def begin(work: Callable[[int], int], folder: Path, streams: Streams = Streams()
 
 
 def finish(child: Child, patience: float = PATIENCE) -> Ended:
-    """Wait for the end of a child, stop it after `patience` seconds, and return its outcome."""
+    """Wait for the end of a child, stop the child after `patience` seconds, and return the outcome."""
     stopped = not _wait(child, patience, Child.serves)
     hung = False
     if stopped:
@@ -126,12 +128,12 @@ def run(
     streams: Streams = Streams(),
     patience: float = PATIENCE,
 ) -> Ended:
-    """Run `work` in a child to its end."""
+    """Run `work` in a child, and wait for its end."""
     return finish(begin(work, folder, streams), patience)
 
 
 def _wait(child: Child, seconds: float, enough: Callable[[Child], bool] = lambda child: False) -> bool:
-    """Return whether a child ends within `seconds`, and before `enough` is true."""
+    """Return whether a child ends within `seconds` and before `enough` returns True."""
     end = time.monotonic() + seconds
     while child.running():
         if time.monotonic() > end or enough(child):
@@ -141,7 +143,7 @@ def _wait(child: Child, seconds: float, enough: Callable[[Child], bool] = lambda
 
 
 def _outlived(group: int) -> bool:
-    """Return whether a process of the group is still running; end it if so."""
+    """Return whether a process of the group is still running, and end any such process."""
     for _ in range(3000):  # a child process finishes its step first, which takes long on a busy machine
         try:
             os.killpg(group, 0)
@@ -214,7 +216,7 @@ def _as_a_process(work: Callable[[], int]) -> int:
 
 @contextlib.contextmanager
 def as_nobody(folder: Path) -> Iterator[None]:
-    """Drop root's rights in this process: become a user who owns `folder` and little else."""
+    """Drop the rights of root in this process: become a user who owns only `folder`."""
     nobody = 65534
     if os.geteuid() == 0:
         for inside, folders, names in os.walk(folder):

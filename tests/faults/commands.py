@@ -1,14 +1,15 @@
-"""A campaign of command lines: every command and flag, with invalid and unusual values.
+"""A campaign of command lines: every command and every flag, with invalid and unusual values.
 
     python -m tests.faults commands --seed 7 --count 20000      number of trials
-    python -m tests.faults commands --seed 7 --only 123         one trial again, with its full output
+    python -m tests.faults commands --seed 7 --only 123         repeat one trial, with its full output
 
-Each line runs in a forked child, as a user with few rights, in a site with small runs, which is restored
-afterwards. A correct command ends with status 0, 1 or 2, or with that of the signal that stopped it after a long
-time. If the status is not 0, standard error has one line by Regard; if it is 2, the line names the wrong value.
-Nothing is unpickled. Nothing is written outside the named paths, and a refused command changes nothing. No
-process and no temporary file is left. No module planted beside the runs is executed. The output has no control
-characters. Standard streams may be closed.
+Each command line runs in a forked child, as a user with few rights. The working directory is a site with small
+runs, which is restored afterwards. A correct command ends with status 0, 1 or 2, or with the status of the
+signal that stopped the command after the time limit. If the status is not 0, standard error contains one line
+from Regard; if the status is 2, this line names the invalid value. Nothing is unpickled. Nothing is written
+outside the named paths, and a refused command changes nothing. No process and no temporary file remains.
+Modules that are planted in the site are not executed. The output contains no control characters. Standard
+streams may be closed.
 """
 
 import contextlib
@@ -44,7 +45,7 @@ PROGRESS = re.compile(
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")
 """Names of temporary files and locks."""
 KEEPS = "the run keeps its last checkpoint"
-"""Message of a training that cannot continue."""
+"""Message of a training run that cannot continue."""
 DONE, STOPPED = 0, {128 + signal.SIGTERM, 128 + signal.SIGINT}
 
 
@@ -55,7 +56,8 @@ def work(line: Line, root: Path, told: int) -> int:
     os.environ["REGARD_DEBUG"] = "1"  # uncaught exceptions must be visible
     sys.argv, path = ["regard", *line.argv], list(sys.path)
     watch(told, root, line.argv)
-    # Processes of a comparison are forked from this one; otherwise each would import PyTorch again.
+    # The processes of a comparison are forked from this process; otherwise each process would import PyTorch
+    # again.
     with mock.patch("multiprocessing.get_context", lambda method=None: get_context("fork")):
         try:
             return main()
@@ -78,7 +80,7 @@ def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> li
     if not ended.hung:
         found += _faults_of_words(line, ended)
     refused = {name for name in changed if not _is_of_preparation(name, changed)}
-    # A closed pipe is only noticed when the report is written, which happens last.
+    # A closed pipe is detected only when the report is written, at the end.
     known = KEEPS in ended.err or "no process reads from it" in ended.err
     if ended.status == 2 and refused and not known:
         found.append(f"was refused, and changed {min(refused)!r}")
@@ -86,7 +88,9 @@ def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> li
 
 
 def _is_of_preparation(name: str, changed: set[str]) -> bool:
-    """Return whether a name is prepared text or a folder above it; it stays for later commands."""
+    """Return whether a name is a prepared text or a folder above a prepared text, which remains for later
+    commands.
+    """
     return f"{PREPARED}/" in f"{name}/" or any(
         each.startswith(f"{name}/") and f"/{PREPARED}/" in each for each in changed
     )
@@ -118,13 +122,13 @@ def _faults_of_words(line: Line, ended: Ended) -> Iterator[str]:
 
 
 def outcome_of(ended: Ended) -> str:
-    """Return the outcome of a command in a word or two."""
+    """Return the outcome of a command in a few words."""
     names = {0: "done (status 0)", 1: "the machine refused (status 1)", 2: "refused (status 2)"}
     return "stopped while it worked" if ended.stopped else names.get(ended.status, f"status {ended.status}")
 
 
 def attempt(seed: int, index: int, every: Sequence[Form], site: Site) -> tuple[Trial, Ended]:
-    """Run one command line, judge it, and restore the site."""
+    """Run one command line, check the outcome, and restore the site."""
     line = line_of(seed, index, every)
     ended = run(lambda told: work(line, site.folder, told), site.at, line.streams)
     changed, left = (set[str](), set[str]()) if site.same() else site.changes()
@@ -135,7 +139,9 @@ def attempt(seed: int, index: int, every: Sequence[Form], site: Site) -> tuple[T
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Run `count` command lines of a seed on all cores; `only` runs one with its full output."""
+    """Run `count` command lines of a seed on all cores; `only` runs a single command line with its full
+    output.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch).chmod(0o755)
         root = Path(scratch).resolve()
@@ -185,7 +191,7 @@ def _apart(folder: Path, ground: Path) -> Iterator[Site]:
 
 
 def _side_by_side(seed: int, count: int, every: Sequence[Form], ground: Path, root: Path) -> Iterator[Trial]:
-    """Run the trials on as many processes as there are cores."""
+    """Run the trials in one process per core."""
     context, workers = get_context("fork"), os.cpu_count() or 1
     queue = context.SimpleQueue()
 

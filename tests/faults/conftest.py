@@ -1,4 +1,4 @@
-"""Restore the process's state that a campaign changes."""
+"""Restore the state of the process that a campaign changes."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Reproducible random damages of files."""
+"""Reproducible random damage to files."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def link(path: Path, random: Random, _: list[Path]) -> None:
 
 
 def json_value(path: Path, random: Random, others: list[Path]) -> None:
-    """Change one value of a JSON file, or of a line or header in JSON; other files lose a byte."""
+    """Change one value in a JSON file, or in a JSON line or header; remove a byte from other files."""
     if path.suffix == ".safetensors":
         return tensor_header(path, random, others)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -123,7 +123,7 @@ def json_value(path: Path, random: Random, others: list[Path]) -> None:
 
 
 def replaced(value: Any, random: Random) -> Any:
-    """Return JSON with one change: another value, or a name added or removed."""
+    """Return JSON with one change: a changed value, or an added or removed name."""
     holder: list[Any] = [value]
     places: list[tuple[Any, Any]] = [(holder, 0)]
     for container, key in places:
@@ -166,7 +166,7 @@ def tensor_header(path: Path, random: Random, _: list[Path]) -> None:
 
 
 def edit_value(path: Path, random: Random, others: list[Path]) -> None:
-    """Change one number or truth value of a JSON file, line or header to another valid one."""
+    """Change one number or boolean in a JSON file, line or header to another valid value."""
     content = path.read_bytes()
     begin, end = 0, len(content)
     if path.suffix == ".safetensors":
@@ -198,7 +198,7 @@ def edit_value(path: Path, random: Random, others: list[Path]) -> None:
 
 
 def edit_words(path: Path, random: Random, others: list[Path]) -> None:
-    """Exchange two words of a text file or two symbols of a vocabulary; the length stays."""
+    """Exchange two words of a text file or two symbols of a vocabulary, without a change of length."""
     content = path.read_bytes()
     if path.suffix == ".safetensors":
         return exchange_names(path, random, others)
@@ -212,7 +212,7 @@ def edit_words(path: Path, random: Random, others: list[Path]) -> None:
 
 
 def exchange_names(path: Path, random: Random, others: list[Path]) -> None:
-    """Exchange the names of two tensors of one shape, or the values of two names of a JSON file."""
+    """Exchange the names of two tensors with the same shape, or the values of two names in a JSON file."""
     if path.suffix != ".safetensors":
         return edit_value(path, random, others)
     content = path.read_bytes()
@@ -264,5 +264,5 @@ def stray(path: Path, random: Random, _: list[Path]) -> None:
 WAYS: list[Way] = [cut, flip, flip, empty, noise, lengthen, remove, swap, folder, pipe, link, stray]
 WAYS += [json_value] * 5
 QUIET: list[Way] = [edit_value, edit_words, exchange_names]
-"""Damages that leave a valid file."""
+"""Kinds of damage that leave the file valid."""
 WAYS += QUIET * 3

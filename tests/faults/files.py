@@ -1,12 +1,12 @@
 """A campaign of damaged files: commands read damaged runs and prepared corpora.
 
     python -m tests.faults files --seed 7 --count 10000      number of damages
-    python -m tests.faults files --seed 7 --only 123         one damage again
+    python -m tests.faults files --seed 7 --only 123         repeat one trial
 
-The files are found by listing new runs of each kind, so new kinds of files are included automatically. A correct
-command ends with status 0, 1 or 2 and at most one line on standard error. With status 0 it prints what it prints
-of the undamaged run. A resumed training, or one on a prepared corpus, has the same losses as with undamaged
-files. A file can also be exchanged for that of another run with the same shapes.
+The campaign lists the files of new runs of each kind, so new kinds of files are included automatically. A
+correct command ends with status 0, 1 or 2 and at most one line on standard error. With status 0, the output
+equals the output for the undamaged run. Training that is resumed, or that reads a prepared corpus, has the same
+losses as with undamaged files. A file can also be replaced with the file of another run with the same shapes.
 """
 
 import contextlib
@@ -35,18 +35,18 @@ from tests.faults.report import Report, Trial, counted
 from tests.german import write
 
 USUAL_COUNT, FEW = 10_000, 300
-"""Damages of one campaign, and the largest number for a single process."""
+"""Number of damaged files in one campaign, and the largest number for a single process."""
 STEPS, STOPPED = 8, 4
 NOBODY = 65534
 PATIENCE = 120
-"""Seconds until a command counts as hung."""
+"""Seconds until a command is considered hung."""
 TINY = {"hidden": 8, "heads": 2, "inner": 8, "enc_layers": 1, "dec_layers": 1, "vocab_size": 60, "tokens": 200}
 TRAININGS: dict[str, dict[str, Any]] = {
     "counting": {"hidden": 8, "batchsize": 4, "snapshots": 3},
     "copy": {"hidden": 8, "embedding": 4, "batchsize": 4, "snapshots": 3},
     "translation": {**TINY, "validate_every": STEPS, "average": 0.9},
 }
-"""A training of each kind of run."""
+"""Training commands for each kind of run."""
 COMMANDS: dict[str, list[list[str]]] = {
     "counting": [
         ["test", "counting", "--samples", "5"],
@@ -61,20 +61,20 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 WRONG = ("traceback", "several lines", "hangs", "other losses", "other numbers", "odd status")
 MIXED = 0.15
-"""Share of damages that insert a file of another run."""
+"""Fraction of trials that insert a file of another run."""
 
 
 class StoppedError(Exception):
-    """Ends a training at a checkpoint, as if its process was killed."""
+    """Ends training at a checkpoint, as if the process was killed."""
 
 
 class HangError(BaseException):
-    """A command takes too long."""
+    """Raised if a command takes too long."""
 
 
 @dataclass
 class Ground:
-    """New runs, each as in the middle of its training, and the expected results."""
+    """New runs that were interrupted in the middle of training, and the expected results."""
 
     folder: Path
     losses: dict[str, dict[int, float]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def often() -> Iterator[None]:
 
 
 def prepare(folder: Path) -> Ground:
-    """Train a run of each kind to its end, and again up to the middle."""
+    """Train a run of each kind to the end, and again up to the middle."""
     ground, save = Ground(folder), TrainingState.save
 
     def stop(state: TrainingState, *args: Any, **others: Any) -> None:
@@ -151,7 +151,7 @@ def call(argv: list[str]) -> tuple[str, str]:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     lines = [*err.getvalue().splitlines(), *(str(each.message) for each in warned)]
-    # Lines of progress are not complaints.
+    # Progress messages are not errors.
     lines = [
         line
         for line in lines
@@ -185,7 +185,7 @@ def judge(ground: Ground, task: str, savepath: Path, commands: Sequence[list[str
 
 
 def compared(ground: Ground, task: str, savepath: Path, *, begin: int) -> str:
-    """Compare the losses after `begin` with those of a training with intact files."""
+    """Compare the losses after `begin` with the losses of training with intact files."""
     try:
         found = losses(savepath / task)
     except regard.InputError:
@@ -211,7 +211,7 @@ def begun_anew(ground: Ground, task: str, savepath: Path) -> str:
 def forbidden(
     ground: Ground, task: str, savepath: Path, commands: Sequence[list[str]], random: Random
 ) -> list[str]:
-    """Run as another user, who may not read a file or a folder."""
+    """Run as another user, who has no permission to read a file or a folder."""
     every = sorted(savepath.rglob("*"))
     for path in (savepath, *every):
         path.chmod(0o777)
@@ -257,7 +257,7 @@ def case(ground: Ground, seed: int, index: int) -> tuple[str, list[str]]:
 
 
 def trial(ground: Ground, seed: int, index: int) -> Trial:
-    """Damage one file, and judge the outcomes of all commands."""
+    """Damage one file, and check the outcomes of all commands."""
     what, found = case(ground, seed, index)
     faults = tuple(f"{each}: {what}" for each in found if each in WRONG)
     outcome = "the machine refused" if "status 1" in found else "refused" if "status 2" in found else "unharmed"
@@ -265,7 +265,7 @@ def trial(ground: Ground, seed: int, index: int) -> Trial:
 
 
 def part_of(seed: int, indices: Sequence[int]) -> list[Trial]:
-    """Run the trials of some numbers, each in its own site."""
+    """Run the trials with some numbers, each in a separate site."""
     with tempfile.TemporaryDirectory() as root:
         Path(root).chmod(0o755)
         ground = prepare(Path(root))
@@ -273,7 +273,7 @@ def part_of(seed: int, indices: Sequence[int]) -> list[Trial]:
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Run `count` damages of a seed, on all cores if there are many."""
+    """Run `count` trials of a seed, on all cores if the number is large."""
     indices = list(range(count or USUAL_COUNT)) if only is None else [only]
     workers = os.cpu_count() or 1
     if len(indices) <= FEW:

@@ -1,7 +1,7 @@
 """All flags of all commands, as the commands declare them.
 
-Each command is called with each possible subject, up to the call of the parser with its dataclass, which is
-stored. New commands, flags, tasks and models are therefore included automatically.
+Each command is called with each possible subject until it calls the parser; the dataclass that the parser
+receives is stored. New commands, flags, tasks and models are therefore included automatically.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from regard.cli import COMMANDS, main
 from regard.data.datasets import DATA_SETS
 from regard.interpret import FIGURE_KINDS
 from regard.tasks import TASKS, find_task
-from regard.training.config import models_for
+from regard.training.registry import models_for
 
 VARIED = ("--vary", "lr=0.1,0.2")
 
 
 class SeenError(BaseException):
-    """The parser has been called; ends the command."""
+    """Raised when the parser is called, to end the command."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Form:
     flags: tuple[Flag, ...]
 
     def flag(self, name: str) -> Flag | None:
-        """Return the flag called `name`, or None."""
+        """Return the flag `name`; None if it does not exist."""
         return next((each for each in self.flags if each.name == name), None)
 
 
@@ -67,7 +67,7 @@ def _forms_of(command: str, runs: Sequence[str]) -> Iterator[Form]:
 
 
 def _subjects(command: str, runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the subjects of a command; those of commands not listed here are runs."""
+    """Yield the subjects of a command; the subjects of commands that are not listed here are runs."""
     if command in ("train", "compare"):
         for task in TASKS:
             for model in models_for(find_task(task)):
@@ -79,8 +79,8 @@ def _subjects(command: str, runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _flags_of(command: str, words: tuple[str, ...]) -> tuple[Flag, ...] | None:
-    """Return the flags of a command, or None if it does not accept this subject."""
-    # Training and comparisons have their own flags, followed by those of the model and task.
+    """Return the flags of a command; None if the command does not accept this subject."""
+    # Training and comparisons have separate flags, followed by the flags of the model and the task.
     parsers, extra = 1 + (command in ("train", "compare")), VARIED if command == "compare" else ()
     seen: list[Any] = []
     real = tyro.cli

@@ -1,9 +1,9 @@
-"""A campaign of damaged models of other programs: commands read folders with damaged files.
+"""A campaign of damaged models from other programs: commands read folders with damaged files.
 
     python -m tests.faults decoders --seed 7 --count 500     number of damaged folders of one kind
-    python -m tests.faults decoders --seed 7 --only 123      one trial again
+    python -m tests.faults decoders --seed 7 --only 123      repeat one trial
 
-Each command runs in a process forked from one that has imported the libraries. A correct command ends with status
+Each command runs in a forked process, which inherits the imported libraries. A correct command ends with status
 0, 1 or 2. If the status is not 0, standard error has one line, which does not report an internal error.
 """
 
@@ -32,7 +32,7 @@ from tests.faults.report import Report, Trial, counted
 
 USUAL_COUNT = 500
 PATIENCE = 60.0
-"""Seconds until a command counts as hung."""
+"""Seconds until a command is considered hung."""
 PROGRESS = re.compile(r"[A-Z][\w ]+: \d+ of \d+ done$|Writing ")
 TEXT = "the cat sat on the mat"
 LATE = ("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto", "torch._dynamo")
@@ -105,7 +105,7 @@ CODE = [
 
 
 class Kind(NamedTuple):
-    """A kind of folder, the function that creates it, and the commands that read it."""
+    """A kind of folder, the function that creates the folder, and the commands that read the folder."""
 
     needs: tuple[str, ...]
     make: Callable[[Path], None]
@@ -283,7 +283,7 @@ KINDS: dict[str, Kind] = {
 
 
 def open_onnx(folder: Path) -> int:
-    """Open an exported folder as its certificate does."""
+    """Open an exported folder in the same way as the certificate."""
     import regard
     from regard.convert.onnx import OnnxRuntimeModel
 
@@ -323,7 +323,7 @@ def faults_of(ended: Ended) -> list[str]:
 
 
 def trial(name: str, root: Path, seed: int, index: int) -> Trial:
-    """Damage one folder, and judge the outcome of a command."""
+    """Damage one folder, and check the outcome of a command."""
     random = Random(f"{seed}/{index}")
     kind, site = KINDS[name], laid_out(name, root)
     folder = (site / "F").resolve()
@@ -380,7 +380,7 @@ def warm_up(name: str, root: Path) -> None:
 
 
 def laid_out(name: str, root: Path) -> Path:
-    """Return a copy of the site, in which one folder is to be damaged."""
+    """Return a copy of the site, in which one folder will be damaged."""
     site = root / "site"
     shutil.rmtree(site, ignore_errors=True)
     shutil.copytree(root / "ground", site, symlinks=False)

@@ -1,6 +1,6 @@
 """The site of commands: a folder with small runs of every kind, texts, and odd files.
 
-Each trial leaves it unchanged: changes are reverted, and they are part of the judgement.
+Each trial leaves the site unchanged: changes are checked and then reverted.
 """
 
 import contextlib
@@ -35,9 +35,9 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "dates": {"model": "transformer", **TINY},
     "translation": {**TINY, "vocab_size": 60, "tokens": 200, "validate_every": 2},
 }
-"""A training for each kind of model and of run."""
+"""A training command for each kind of model and run."""
 ODD = {"antigravity", "ensurepip", "idlelib", "lib2to3", "this", "tkinter", "turtle", "turtledemo", "__main__"}
-"""Modules of the standard library that open a window or are programs."""
+"""Modules of the standard library that open a window or run a program."""
 LINES = [
     "ABCABC\n3. Mai 1979\nHeute läuft der kleine Hund.\n",
     "Heute läuft der kleine Hund.\tThe small dog runs today.\nABC\tABC\nno tab\n",
@@ -60,7 +60,7 @@ LATE = (
 
 
 class _Missing:
-    """Import hook that stores the names of missing top-level modules; it finds none."""
+    """Import hook that stores the names of missing top-level modules and never finds a module."""
 
     names: ClassVar[set[str]] = set()
 
@@ -70,13 +70,13 @@ class _Missing:
 
 
 def asked_for() -> set[str]:
-    """Return modules that are not installed, and that commands or their dependencies look for."""
+    """Return the names of missing modules that commands or their dependencies try to import."""
     return {name for name in _Missing.names | extra_names() if find_spec(name) is None}
 
 
 def warm_up() -> None:
-    """Import everything that commands may import: children are forked from this process and may not have
-    access to it.
+    """Import all modules that commands may import: children are forked from this process and may have no access
+    to these modules.
     """
     sys.meta_path.append(_Missing())
     torch.set_num_threads(1)
@@ -119,7 +119,7 @@ def make_ground(folder: Path) -> Path:
 
 
 def _train(ground: Path) -> int:
-    """Train all runs, and use lazy imports once."""
+    """Train all runs, and trigger each lazy import once."""
     from regard.cli import main
 
     os.chdir(ground)
@@ -189,7 +189,7 @@ class Site:
 
 
 def tree(folder: Path) -> Tree:
-    """Return the state of a folder: mode and inode of everything, size and time of files."""
+    """Return the state of a folder: the mode and inode of each entry, and the size and time of each file."""
     found: Tree = {}
     for inside, folders, names in os.walk(folder):
         for name in (*folders, *names):
@@ -210,7 +210,7 @@ def content(folder: Path) -> dict[str, str]:
 
 
 def digest(path: Path) -> str:
-    """Return a digest of a file, or nothing if it is not readable."""
+    """Return a digest of a file; empty if the file is not readable."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:

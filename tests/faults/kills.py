@@ -1,12 +1,13 @@
-"""A campaign of kills, full disks and signals: nothing is lost at any moment.
+"""A campaign of kills, full disks and signals: no data is lost at any time.
 
     python -m tests.faults kills                   500 of all file operations of every scene, by the seed
     python -m tests.faults kills --count 5000      all of them, with each fault
     python -m tests.faults signals --count 300     signals and SIGKILL at random moments
-    python -m tests.faults kills --only 123        one trial again
+    python -m tests.faults kills --only 123        repeat one trial
 
-After each fault the run in the folder works, and the next command continues. In the end all files are bit for bit
-those of an undisturbed training: losses are equal, no older file is used, and no temporary file is left.
+After each fault, the run in the folder works, and the next command continues. Finally, all files equal the
+files of undisturbed training bit for bit: losses are equal, no older file is used, and no temporary file
+remains.
 """
 
 import os
@@ -107,7 +108,7 @@ def _used(run: str, site: Path) -> Iterator[str]:
 
 
 def _gone_on(stage: Stage, site: Path) -> Iterator[str]:
-    """Run the remaining commands, and compare the files."""
+    """Run the remaining commands, and compare the files with the expected result."""
     again = stage.scene.again(site)
     if again is not None:
         ended = call(again, site)
@@ -117,7 +118,7 @@ def _gone_on(stage: Stage, site: Path) -> Iterator[str]:
     found = contents(site)
     if missing := sorted(stage.whole.keys() - found.keys()):
         yield f"is missing in the end: {missing[0]}"
-    # The lock of a dead process is free: the next writer takes and removes it.
+    # The lock of a dead process is free: the next writer acquires and removes the lock.
     held = {name for name in found if again is None and name.endswith(".lock")}
     if more := sorted(found.keys() - stage.whole.keys() - held):
         yield f"is left over in the end: {more[0]}"
@@ -126,7 +127,7 @@ def _gone_on(stage: Stage, site: Path) -> Iterator[str]:
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Fail every scene at each of its operations with each fault; `count` selects a sample by the seed."""
+    """Interrupt every scene at each of its operations with each fault; `count`: size of a random sample."""
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch).resolve()
         stages = _stages(root)
@@ -157,7 +158,7 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
 
 
 def main_signals(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Send `count` signals at random moments of the seed."""
+    """Send `count` signals at random moments that depend on the seed."""
     trials = []
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch).resolve()

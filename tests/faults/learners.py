@@ -1,10 +1,12 @@
-"""A campaign of learners' files that die, print, patch and loop: `regard check` reports it in one line.
+"""A campaign of learners' files that crash, print, patch functions and loop: `regard check` reports the cause
+in one line.
 
     python -m tests.faults learners --count 100     number of files, by the seed
-    python -m tests.faults learners --only 12       one file again
+    python -m tests.faults learners --only 12       repeat one file
 
-Each file has a right answer and one act, which runs on import, when its function is called, or in a method that
-Python calls. The status is 0 or 1. There is no traceback and no internal error, and one line on what stopped.
+Each file contains a correct answer and one harmful act, which runs on import, when its function is called, or
+in a method that Python calls. The status is 0 or 1. The output has no traceback and no internal error, and one
+line with the cause.
 """
 
 import os
@@ -74,7 +76,7 @@ PLACES = {
 
 
 def learners_file(random: Random) -> tuple[str, str]:
-    """Return the act of a file, and its text."""
+    """Return the harmful act of a file, and the text of the file."""
     kind = random.choice(list(ACTS))
     act = random.choice(ACTS[kind]).format(
         number=random.randrange(3, 200),
@@ -134,7 +136,7 @@ def tried(index: int, seed: int) -> Trial:
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Check the given number of files, or one of them."""
+    """Check `count` files, or only the file with the number `only`."""
     numbers = range(count or USUAL_COUNT) if only is None else [only]
     trials = [tried(index, seed) for index in counted("learners", len(numbers), numbers)]
     return Report(

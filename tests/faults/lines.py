@@ -25,7 +25,7 @@ SMALL = {
     "enc_layers": "1",
     "dec_layers": "1",
 }
-"""Flags that shorten a command, if it has them and they are not under test."""
+"""Flags that shorten a command, used if the command accepts these flags and they are not under test."""
 WEIGHTS = {"train": 28, "test": 18, "translate": 14, "score": 9, "prune": 7, "export": 6, "compare": 5, "show": 1}
 USUAL = 4
 """Weight of frequent commands."""
@@ -45,11 +45,11 @@ VARIED = [
 
 @dataclass(frozen=True)
 class Line:
-    """A command line, its oddities, and the paths it reads and writes."""
+    """A command line, its unusual parts, and the paths that it reads and writes."""
 
     argv: tuple[str, ...]
     odd: tuple[str, ...]
-    """Flags and values; a refusal must name one of them."""
+    """Flags and values, of which an error message must name at least one."""
     streams: Streams
 
 
@@ -86,7 +86,7 @@ def _subject(form: Form, odd: list[str], random: Random) -> list[str]:
 
 
 def _given(flag: Flag, values: list[str], odd: list[str], random: Random) -> list[str]:
-    """Return a flag and its values in one of the spellings."""
+    """Return a flag and its values in one of the possible spellings."""
     odd += [flag.name, *values]
     name = "--" + (flag.name.replace("_", "-") if random.random() < 0.3 else flag.name)
     if flag.hint is bool:
@@ -96,7 +96,7 @@ def _given(flag: Flag, values: list[str], odd: list[str], random: Random) -> lis
 
 
 def _usual(form: Form, tried: set[str], random: Random) -> list[list[str]]:
-    """Return flags that shorten the command and usually let it start its work."""
+    """Return flags that shorten the command and usually make it valid."""
     found = [[f"--{name}", value] for name, value in SMALL.items() if form.flag(name) and name not in tried]
     if form.words[:1] == ("translation",) and form.flag("train") and not {"train", "valid"} & tried:
         found = [each for each in found if each[0] != "--batchsize"]
@@ -113,7 +113,7 @@ def _usual(form: Form, tried: set[str], random: Random) -> list[list[str]]:
 
 
 def _strange(form: Form, forms: Sequence[Form], odd: list[str], random: Random) -> list[list[str]]:
-    """Return words that do not belong there, usually none."""
+    """Return unexpected words, usually an empty list."""
     chance = random.random()
     if chance < 0.82:
         return []
@@ -156,7 +156,7 @@ def _streams(random: Random) -> Streams:
 
 
 def near(words: Sequence[str], message: str) -> bool:
-    """Return whether a message names one of `words`: literally, as Python's repr, or by its beginning."""
+    """Return whether a message contains one of `words`: literally, as Python's repr, or shortened."""
     said = message.lower()
     for word in words:
         if not word.rpartition("=")[2] and "'.'" in said:  # an empty path is the working directory

@@ -1,10 +1,10 @@
 """A campaign of links at every name that a command writes: their targets stay unchanged.
 
     python -m tests.faults links                  all names of every scene, with each kind of link, or `--count`
-    python -m tests.faults links --only 12        one trial again
+    python -m tests.faults links --only 12        repeat one trial
 
-If a file or folder exists before the command, the link leads to a copy of it, so that it can be read. Nothing
-outside the folder may change, the status is 0, 1 or 2, and a refusal is one line.
+If a file or folder exists before the command, the link points to a copy, so that the command can read it.
+Nothing outside the folder may change, the status is 0, 1 or 2, and an error message is one line.
 """
 
 import os
@@ -29,8 +29,8 @@ PRECIOUS = b"precious"
 def names_of(stage: Stage) -> list[str]:
     """Return the files and folders that a scene writes, by their names in its folder.
 
-    Folders that the user names are left out, because links to them may be followed, and so is the content of
-    folders that are written under temporary names.
+    Folders named by the user are excluded, because links to such folders may be followed. The content of
+    folders that are written under temporary names is excluded, too.
     """
     written = {HALF_WRITTEN.sub(r"/\1", each.partition(" ")[2]) for each in operations_of(stage)}
     locks = {each.partition(" ")[2] for each in operations_of(stage) if each.endswith(".lock")}
@@ -49,7 +49,7 @@ def can_be(stage: Stage, name: str, way: str) -> bool:
 
 
 def plant(site: Path, name: str, way: str) -> Path:
-    """Replace `name` by a link, and return its target folder."""
+    """Replace `name` with a link, and return the folder of its target."""
     place, outside = site / name, site.with_name("outside")
     shutil.rmtree(outside, ignore_errors=True)
     outside.mkdir()
@@ -73,7 +73,7 @@ def plant(site: Path, name: str, way: str) -> Path:
 
 
 def judge(ended: Ended, before: dict[str, bytes], after: dict[str, bytes], way: str) -> Iterator[str]:
-    """Yield the faults: in the target of the link, and in the output of the command."""
+    """Yield the faults in the target of the link and in the output of the command."""
     if changed := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
         yield f"changes what a {way} led to: {changed[0]}"
     if "Traceback" in ended.err or "internal error" in ended.err:
@@ -86,7 +86,7 @@ def judge(ended: Ended, before: dict[str, bytes], after: dict[str, bytes], way: 
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Plant links at all names of all scenes, or at `count` of them by the seed."""
+    """Plant links at all names of all scenes, or at a random sample of `count` names."""
     trials = []
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch).resolve()

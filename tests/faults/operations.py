@@ -1,10 +1,10 @@
-"""Kill a process, or make its disk fail, at its n-th file operation.
+"""Kill a process, or simulate a disk failure, at its n-th file operation.
 
 Operations are counted by Python's audit events (opening for writing, mkdir, rename and replace, unlink, rmdir,
 link, truncate, chmod). Functions without audit events are replaced (`os.fsync`, `os.write`, each write of a file
 when it leaves the buffer), and the exchange of two names is counted by the call of the C library. Writes by C
-libraries are not seen; no library that Regard uses has them, as the sizes of the written files show (see
-`test_operations`).
+libraries are not counted; the sizes of the written files show that no library used by Regard writes in this way
+(see `test_operations`).
 """
 
 import builtins
@@ -30,13 +30,15 @@ EVENTS = {
     "os.chmod": "chmod",
 }
 GROWING = {"open", "write", "mkdir", "fsync", "link", "symlink"}
-"""Operations that fail on a full disk; renaming and removing still work."""
+"""Operations that fail on a full disk; renaming and removing files still work."""
 WAYS = ("die", "half", "full", "io")
-"""Die before the operation; write half and die; no space from then on; one error of the device."""
+"""Exit before the operation; exit after half of a write; no disk space from this operation on; a single device
+error.
+"""
 
 
 class Operations:
-    """Counts operations below a folder, and fails the n-th."""
+    """Counts file operations below a folder, and interrupts the n-th operation."""
 
     def __init__(self, root: Path, way: str, at: int) -> None:
         self.root, self.way, self.at = str(root), way, at
@@ -54,7 +56,7 @@ class Operations:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def writes(self, path: str, content: memoryview, write: Callable[[Any], int]) -> int:
-        """Count a write, and run it."""
+        """Count a write operation, and run it."""
         if self.way == "half" and len(self.log) + 1 == self.at:
             write(content[: len(content) // 2])
         self.comes("write", path)
@@ -84,7 +86,7 @@ class Operations:
                 self.comes(name, found)
 
     def watch(self) -> None:
-        """Start to count, for the rest of this process."""
+        """Start counting for the remaining life of this process."""
         sys.addaudithook(self.hear)
         real_fsync, real_write, real_open, operations = os.fsync, os.write, io.open, self
 

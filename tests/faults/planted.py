@@ -1,4 +1,4 @@
-"""Modules planted in the working directory of a command: none of them may be executed."""
+"""Modules that are planted in the working directory of a command and must not be executed."""
 
 import importlib.metadata
 import re
@@ -18,7 +18,7 @@ CODE = f'open(f"{RAN}{{__name__}}", "w").close()\n'
 
 
 def tried_names(files: Iterable[Path]) -> set[str]:
-    """Return the top-level modules that Python files import or look for."""
+    """Return the top-level modules that Python files import or try to import."""
     found: set[str] = set()
     for file in files:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -59,8 +59,8 @@ def extra_names() -> set[str]:
 
 
 def plant(folder: Path, names: Iterable[str], *, as_folders: bool = False) -> int:
-    """Create a module of each name in a folder, or an empty folder, unless the name exists; return their
-    number.
+    """Create a module or an empty folder of each name in a folder, unless the name exists; return the number of
+    names.
     """
     count = 0
     for name in names:

@@ -16,11 +16,11 @@ EXAMPLES = 3
 
 
 SECONDS = 20
-"""Seconds between two lines of progress."""
+"""Seconds between two progress messages."""
 
 
 def counted(name: str, total: int, tries: Iterable[Each]) -> Iterator[Each]:
-    """Yield the trials, and report progress now and then."""
+    """Yield the trials, and report progress at intervals."""
     told = time.monotonic()
     for done, each in enumerate(tries):
         if time.monotonic() - told > SECONDS:
@@ -58,7 +58,7 @@ class Report:
 
     @property
     def faults(self) -> dict[str, list[Trial]]:
-        """Return trials by fault; faults that differ only in names and numbers count as one."""
+        """Return trials by fault; faults that differ only in names and numbers are counted as one fault."""
         found = defaultdict(list)
         for trial in self.trials:
             for fault in trial.faults:
@@ -66,7 +66,7 @@ class Report:
         return dict(sorted(found.items(), key=lambda each: -len(each[1])))
 
     def told(self) -> str:
-        """Return the counts, and some trials of each kind of fault with the commands that repeat them."""
+        """Return the counts, and some trials of each kind of fault with the commands that repeat the trials."""
         lines = [f"{len(self.trials)} {self.name}, seed {self.seed}"]
         lines += [f"  {number:6d}  {outcome}" for outcome, number in self.counts.items()]
         for fault, trials in self.faults.items():
@@ -121,7 +121,7 @@ def write_table(page: Path, reports: list[dict[str, Any]], name: str = "campaign
 
 
 def read_json(path: Path) -> list[dict[str, Any]]:
-    """Return the stored findings, or nothing."""
+    """Return the stored findings; empty if no findings are stored."""
     return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
 
 

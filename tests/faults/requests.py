@@ -1,11 +1,11 @@
 """A campaign of invalid requests to every route of the explorer.
 
-Routes come from the application's table, and request bodies from the types of each route, so new routes are
-included automatically. Each request is determined by its seed: `request_of(seed, routes)` creates it again, and
-`python -m tests.faults requests --only SEED` sends it.
+Routes are read from the application, and request bodies are drawn from the types of each route, so new routes
+are included automatically. Each request is determined by its seed: `request_of(seed, routes)` creates it again,
+and `python -m tests.faults requests --only SEED` sends it.
 
-The outcome is the status. Faults are a status of 500 or more, a refusal other than one line of JSON, no answer,
-output on standard error, and an answer that differs from the earlier one to the same request.
+The outcome is the status. Faults are a status of at least 500, an error that is not one line of JSON, a missing
+answer, output on standard error, and different answers to the same request.
 """
 
 import json
@@ -31,15 +31,17 @@ from tests.server.running import Answer, asked, connect, receive, request, send,
 
 INPUT = "BCCCBAABACCCA"
 USUAL_COUNT, BETWEEN = 10_000, 1_000_000
-"""Requests of one campaign, and the distance between the first seeds of two campaigns."""
+"""Number of requests in one campaign, and the distance between the first seeds of two campaigns."""
 SECONDS = 60.0
 """Time limit of an answer; a missing body is refused after ten seconds."""
 FINAL = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d) ", re.MULTILINE)
 """The first line of a final response."""
 BEYOND = 2**20
-"""Size of a request that the explorer refuses without reading it to the end: four times its limit."""
+"""Size of a request that the explorer refuses without reading the whole request: four times its limit."""
 SIDE_BY_SIDE, TOGETHER = 32, 500
-"""Number of parallel connections, and of requests after which an answer is compared with the first one."""
+"""Number of parallel connections, and number of requests after which an answer is compared with the first
+answer.
+"""
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT", "get", "X" * 300)
 TEXTS = (
     "",
@@ -137,7 +139,7 @@ def _has_body(path: str) -> bool:
 
 
 def _body(draw: random.Random, shape: type[msgspec.Struct]) -> bytes:
-    """Return a body that has a type, or nearly has it."""
+    """Return a body that matches a type exactly or nearly."""
     if draw.random() < 0.1:
         return draw.choice([b"", b"null", b"[]", b'"x"', b"{", b"{}", *RAW])
     if draw.random() < 0.05:
@@ -146,7 +148,7 @@ def _body(draw: random.Random, shape: type[msgspec.Struct]) -> bytes:
 
 
 def _object(draw: random.Random, shape: type[msgspec.Struct], *, wild: bool) -> dict[str, Any]:
-    """Return an object of a type; if `wild`, possibly an invalid one."""
+    """Return an object of a type; if `wild`, the object may be invalid."""
     hints = get_type_hints(shape)
     required = [field.name for field in msgspec.structs.fields(shape) if field.required]
     optional = [name for name in shape.__struct_fields__ if name not in required]
@@ -182,7 +184,7 @@ def _struct_of(hint: Any) -> type[msgspec.Struct] | None:
 
 
 def _path(draw: random.Random, path: str) -> str:
-    """Return a path that does not exist, or nearly exists."""
+    """Return an unknown path, which may resemble a known path."""
     other = (
         "../etc/passwd",
         "%2e%2e%2fetc%2fpasswd",
@@ -198,7 +200,7 @@ def _path(draw: random.Random, path: str) -> str:
 
 
 def _headers(draw: random.Random) -> dict[str, str]:
-    """Return wrong or unusual headers."""
+    """Return invalid or unusual headers."""
     noise = "".join(
         draw.choices(string.printable.replace("\r", "").replace("\n", ""), k=draw.choice([1, 50, 5000]))
     )
@@ -222,7 +224,7 @@ def _headers(draw: random.Random) -> dict[str, str]:
 
 
 def _damaged(draw: random.Random, sent: bytes) -> bytes:
-    """Return a request with its bytes flipped, cut, doubled or mixed."""
+    """Return a request with flipped, removed, repeated or mixed bytes."""
     found = bytearray(sent[:20_000])
     for _ in range(draw.choice([1, 3, 30])):
         place = draw.randrange(len(found))
@@ -240,9 +242,9 @@ def _damaged(draw: random.Random, sent: bytes) -> bytes:
 
 
 def judge(given: bytes, answer: Answer | None) -> str | None:
-    """Return the fault of an answer, or None."""
+    """Return the fault of an answer; None for a correct answer."""
     if answer is None:
-        # A connection closed during an oversized body may lose its answer (413).
+        # If the connection is closed during an oversized body, the answer (413) may be lost.
         return None if len(given) > BEYOND else "no answer"
     head = given.partition(b"\r\n\r\n")[0] + b"\r\n"
     if answer.status < 400 and any(sign in head for sign in ELSEWHERE):
@@ -259,7 +261,9 @@ def judge(given: bytes, answer: Answer | None) -> str | None:
 
 
 def _unnamed(given: bytes, answer: Answer) -> str | None:
-    """Return the fault of a map that does not name its interventions, or lacks the original answer."""
+    """Return the fault of a map that does not name its interventions or lacks the original answer; None for a
+    correct map.
+    """
     if answer.status != 200 or not given.startswith(b"POST /api/attend"):
         return None
     try:
@@ -286,7 +290,7 @@ def try_requests(address: str, seeds: Sequence[int], routes: Sequence[tuple[str,
         first = given.partition(b"\r\n")[0][:80].decode(errors="backslashreplace")
         return Trial(seed, first.partition(" ")[0], outcome, () if wrong is None else (wrong,), (first,))
 
-    # In parallel, because some take until the explorer's time-out.
+    # Send requests in parallel, because some requests last until the timeout of the explorer.
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         parts = range(0, len(seeds), TOGETHER)
         for begin in counted(f"requests, {TOGETHER} at a time", len(parts), parts):
@@ -301,7 +305,7 @@ def _answer(address: str, given: bytes) -> Answer | None:
     """Send a request and close the sending side; return None if a complete request gets no answer."""
     try:
         with connect(address, SECONDS) as connection:
-            # A truncated request would wait, so the bytes that end any request follow.
+            # The server waits for the rest of a truncated request, so bytes that end any request are sent, too.
             connection.sendall(given + b"\r\n\r\n" + b"0\r\n\r\n" if b"\r\n\r\n" not in given else given)
             return _receive(connection, given)
     except OSError:  # even after the time limit

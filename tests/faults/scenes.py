@@ -1,7 +1,8 @@
-"""Commands that are interrupted by kills or full disks: the folder before, the command, and the next one.
+"""Scenes with commands that are interrupted by kills or full disks: the initial folder, the command, and the
+next command.
 
-Each scene is prepared once, and run once without a fault. Its files are the expected result, bit for bit, after
-any interruption and a second run.
+Each scene is prepared once and run once without a fault. After any interruption and a second run, the files
+must equal the files of this run bit for bit.
 """
 
 import contextlib
@@ -32,23 +33,23 @@ FLAGS: dict[str, Call] = {
 
 @dataclass(frozen=True)
 class Scene:
-    """A command that is interrupted, in a folder prepared by others."""
+    """A command that is interrupted, in a folder that other commands prepared."""
 
     name: str
     before: tuple[tuple[str, ...], ...]
     """Commands that prepare the scene."""
     argv: tuple[str, ...]
     run: str | None = None
-    """The run that it creates or replaces."""
+    """Run that the command creates or replaces."""
     kept: tuple[str, ...] = ()
-    """Folders that it only reads."""
+    """Folders that the command only reads."""
     half: bool = False
-    """The last preparing command is stopped half-way."""
+    """Whether the last preparing command is stopped halfway."""
     once: str | None = None
-    """A result that a second run would refuse to write."""
+    """Result that a second run would refuse to overwrite."""
 
     def again(self, folder: Path) -> Call | None:
-        """Return the command that continues, or None if the work is done."""
+        """Return the command that continues; None if the work is finished."""
         argv = list(self.argv)
         there = self.run is not None and RunFolder(folder / self.run).exists()
         if self.once is not None:
@@ -64,7 +65,7 @@ class Scene:
 
 
 def training(task: str, *more: str) -> tuple[str, ...]:
-    """Return the command that trains a task."""
+    """Return the command that trains a run of a task."""
     text = TEXT if task == "translation" else []
     return ("train", task, *FLAGS[task], "--steps", str(STEPS), *text, *more)
 
@@ -104,7 +105,9 @@ def scenes() -> list[Scene]:
 
 @contextlib.contextmanager
 def often(stop: bool = False) -> Iterator[None]:
-    """Write metrics at each step and many checkpoints; `stop` ends the training half-way, as if killed."""
+    """Write metrics at each step and many checkpoints; `stop` ends training halfway, as if the process was
+    killed.
+    """
     save = TrainingState.save
 
     def save_and_stop(state: TrainingState, *values: object, **others: object) -> None:
@@ -118,14 +121,14 @@ def often(stop: bool = False) -> Iterator[None]:
 
 
 def call(argv: Call | tuple[str, ...], folder: Path, before: Callable[[int], None] = lambda told: None) -> Ended:
-    """Run a command in a child to its end; `before` runs first in the child."""
+    """Run a command in a child, and wait for its end; `before` runs first in the child."""
     return run(doing(argv, before), folder, patience=120)
 
 
 def doing(
     argv: Call | tuple[str, ...], before: Callable[[int], None] = lambda told: None, stop: bool = False
 ) -> Callable[[int], int]:
-    """Return a child's function that runs a command."""
+    """Return a function that runs a command in a child."""
 
     def work(told: int) -> int:
         from regard.cli import main
@@ -172,7 +175,7 @@ def set_up(scene: Scene, folder: Path) -> Stage:
 
 
 def fresh(stage: Stage) -> Path:
-    """Return a copy of the initial scene, always at the same path, which identifies a corpus."""
+    """Return a copy of the initial scene, always at the same path, because paths identify a corpus."""
     site = stage.folder.with_name("site")
     shutil.rmtree(site, ignore_errors=True)
     shutil.copytree(stage.folder, site)

@@ -1,4 +1,4 @@
-"""A sample of the campaign against files."""
+"""A sample of the campaign of damaged files."""
 
 from tests.faults.files import main
 

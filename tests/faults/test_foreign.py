@@ -1,4 +1,4 @@
-"""A sample of the campaigns against folders of other programs."""
+"""A sample of the campaigns of damaged folders of other programs."""
 
 import pytest
 

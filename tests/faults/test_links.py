@@ -1,4 +1,4 @@
-"""A sample of planted links; the campaign detects writing through one."""
+"""A sample of planted links; the campaign detects a write through a link."""
 
 import os
 from pathlib import Path

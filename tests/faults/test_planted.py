@@ -1,4 +1,6 @@
-"""Modules planted in the working directory and in the run's folder are not executed, and break no command."""
+"""Modules planted in the working directory and in the run's folder are not executed and do not break any
+command.
+"""
 
 import os
 import shlex
@@ -15,7 +17,9 @@ from tests.faults.planted import RAN, extra_names, installed_files, loaded_files
 from tests.german import write
 
 CONSOLE = [sys.executable, "-c", "import sys; del sys.path[0]; from regard.cli import main; sys.exit(main())"]
-"""The command `regard`, whose sys.path starts with the program's folder, not the current one."""
+"""The command `regard`, whose sys.path starts with the folder of the program, not with the working
+directory.
+"""
 MODULE = [sys.executable, "-m", "regard"]
 READY = "(Ctrl-C ends it)"
 SAMPLES = "--samples 4"
@@ -97,7 +101,7 @@ def test_no_planted_module_is_executed(site: Path, as_folders: bool) -> None:
     names = tried_names(loaded_files()) | extra_names()
     assert {"dill", "torch", "numpy", "ray", "typing"} <= names and len(names) > 300
     places = (site, site / "models" / "signal2", site / "learned")
-    # One folder has modules where the other has empty folders.
+    # The first folder has modules, the second folder has empty folders of the same names.
     assert all(plant(place, names, as_folders=as_folders != (place != site)) > 300 for place in places)
     status = run(CONSOLE, LINES["test"], site)
     assert status[0] == 0, status[1]
@@ -105,7 +109,9 @@ def test_no_planted_module_is_executed(site: Path, as_folders: bool) -> None:
 
 
 def test_python_m_does_not_import_from_the_current_directory(site: Path) -> None:
-    """Python itself looks there for some modules before Regard starts, so these are left out."""
+    """Python imports some modules from the working directory before Regard starts, so these modules are left
+    out.
+    """
     names = (tried_names(loaded_files()) | extra_names()) - sys.stdlib_module_names - {"regard"}
     assert plant(site, names) > 100
     found = run(MODULE, "tasks", site)
@@ -115,7 +121,7 @@ def test_python_m_does_not_import_from_the_current_directory(site: Path) -> None
 
 @pytest.fixture(scope="session")
 def every_name() -> set[str]:
-    """Return every module that a dependency of Regard imports or looks for."""
+    """Return every module that a dependency of Regard imports or tries to import."""
     return tried_names(installed_files()) | extra_names() | sys.stdlib_module_names
 
 

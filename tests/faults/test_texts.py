@@ -1,4 +1,4 @@
-"""A small campaign against texts; see `python -m tests.faults texts`."""
+"""A small campaign of texts; see `python -m tests.faults texts`."""
 
 import pytest
 

@@ -1,10 +1,11 @@
 """A campaign of texts: batches of any size and order, blank lines, other encodings, unequal lengths.
 
     python -m tests.faults texts --seed 7 --count 1000      number of texts
-    python -m tests.faults texts --seed 7 --only 123        one text again
+    python -m tests.faults texts --seed 7 --only 123        repeat one text
 
-The answer to a line does not depend on other lines. A blank line has an empty answer, and line n answers line n.
-A broken file is refused in one line, with status 2 and nothing written; --lenient reads it to its end.
+The answer to a line does not depend on other lines. A blank line has an empty answer, and output line n is the
+answer to input line n. A broken file is refused in one line, with status 2 and without output files; --lenient
+reads the whole file.
 """
 
 import contextlib
@@ -53,13 +54,13 @@ LEFT_OUT = (
     "zero bytes",
     "partner",
 )
-"""Parts of messages about lines left out of a broken file."""
+"""Parts of messages about omitted lines of a broken file."""
 TIE = 1e-4
-"""Difference of scores within rounding."""
+"""Largest difference of scores that is a rounding error."""
 
 
 def call(*words: str | Path, lines: bytes = b"") -> tuple[int, str, str]:
-    """Return status, output and errors of a command line in this process."""
+    """Return the status, the output and the errors of a command line that runs in this process."""
     out, err, before = io.StringIO(), io.StringIO(), sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(lines))
     try:
@@ -85,7 +86,7 @@ def some_lines(random: Random) -> list[str]:
 
 
 def try_batches(run: regard.TranslationRun, folder: Path, random: Random) -> list[str]:
-    """Answer lines one by one, and in batches of other sizes and orders."""
+    """Answer lines one by one, and in batches of different sizes and orders."""
     del folder
     lines, options = some_lines(random), random.choice(SEARCHES)
     engine: Any = "regard" if options.get("temperature") else random.choice(["regard", "ctranslate2"])
@@ -205,7 +206,7 @@ KINDS: dict[str, Callable[[regard.TranslationRun, Path, Random], list[str]]] = {
 
 
 def make_run(folder: Path) -> regard.TranslationRun:
-    """Train a run that has learned a little and seldom ends an answer before its limit."""
+    """Train a run for a few steps, which rarely ends an answer before the limit."""
     (folder / "text").mkdir()
     text: Any = write(folder / "text")
     run = regard.train("translation", **text, **TINY, steps=20, savepath=folder, progress=False)
@@ -226,7 +227,7 @@ def attempt(run: regard.TranslationRun, folder: Path, seed: int, index: int) -> 
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Run `count` trials of a seed; `only` runs one."""
+    """Run `count` trials of a seed; `only` runs a single trial."""
     with tempfile.TemporaryDirectory() as scratch:
         os.environ.setdefault("XDG_STATE_HOME", scratch)
         run = make_run(Path(scratch))

@@ -1,11 +1,12 @@
-"""A campaign of two simultaneous commands in one folder: one is refused or waits; they never mix.
+"""A campaign of two simultaneous commands in one folder: either command waits or is refused, and their results
+never mix.
 
     python -m tests.faults together --count 100
-    python -m tests.faults together --only 12      one trial again
+    python -m tests.faults together --only 12      repeat one trial
 
-Each command ends with status 0, or with status 2 and one line that names the process and machine of the other.
-The files are bit for bit those of running one after the other in one of the two orders. No lock and no temporary
-file is left.
+Each command ends with status 0, or with status 2 and one line that names the process and machine of the other
+command. The files equal, bit for bit, the files after running the commands one after the other, in either
+order. No lock and no temporary file remains.
 """
 
 import re
@@ -29,12 +30,12 @@ Contents = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Couple:
-    """Two commands that use the same folder, and their results one after the other."""
+    """Two commands that use the same folder, and their results when run one after the other."""
 
     stage: Stage
     other: tuple[str, ...]
     loose: str | None = None
-    """A run whose content depends on the moment at which the other one was read."""
+    """Run whose content depends on the time at which the other run was read."""
     outcomes: tuple[Contents, ...] = ()
 
 
@@ -68,7 +69,7 @@ def couples(root: Path) -> list[Couple]:
 
 
 def _one_after_the_other(couple: Couple) -> Iterator[Contents]:
-    """Yield the results in both orders, and of each command alone."""
+    """Yield the results of both orders, and of each command alone."""
     both = (couple.stage.scene.argv, couple.other)
     for order in (both, both[::-1], both[:1], both[1:]):
         site = fresh(couple.stage)
@@ -104,7 +105,7 @@ def judge(couple: Couple, site: Path, ended: list[Ended]) -> Iterator[str]:
         yield "both are refused"
     found, outcomes = contents(site), list(couple.outcomes)
     if couple.loose is not None:
-        # It belongs to the checkpoint at that time: a complete one without later steps.
+        # The content belongs to a complete checkpoint without later steps.
         ended_well = call(["test", couple.loose, "--samples", "2"], site)
         if (site / couple.loose).exists() and ended_well.status:
             yield f"the run that is there is of no use: {ended_well.err.strip().splitlines()[-1][:200]}"
@@ -123,7 +124,7 @@ def _differing(found: Contents, whole: Contents) -> list[str]:
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
-    """Run `count` pairs; the second command starts at a random moment of the seed."""
+    """Run `count` pairs; the second command starts at a random time that depends on the seed."""
     trials = []
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch).resolve()
@@ -136,7 +137,7 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
             for index in counted("two commands at once", len(indices), indices):
                 random = Random(f"{seed}/{index}")
                 couple = random.choice(every)
-                # Half of them start at once, since the start is the most critical moment.
+                # Half of the commands start immediately, because the start is the most critical moment.
                 seconds = 0.0 if random.random() < 0.5 else random.uniform(0, couple.stage.seconds)
                 site, ended = attempt(couple, seconds)
                 faults = tuple(judge(couple, site, ended))

@@ -116,7 +116,9 @@ PATHS = [
 
 
 def hostile(flag: Flag, random: Random) -> list[str]:
-    """Return the values of a flag: usually of its type, sometimes of another; valid, at a limit, or wrong."""
+    """Return values of a flag, usually of its type and sometimes of another type: valid values, limits and
+    invalid values.
+    """
     if random.random() < 0.12:  # of another type
         return [random.choice(random.choice([INTEGERS, LARGE, FLOATS, BOOLEANS, TEXTS, PATHS]))]
     return _of_type(flag.hint, flag.name, flag.default, random)
@@ -165,6 +167,6 @@ def lay_out(folder: Path) -> None:
 
 
 def close(folder: Path) -> None:
-    """Remove the rights that `PATHS` names."""
+    """Remove the permissions that `PATHS` names."""
     (folder / "things" / "secret").chmod(0o000)
     (folder / "things" / "closed").chmod(0o000)

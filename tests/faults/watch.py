@@ -1,9 +1,9 @@
 """Detect forbidden acts of a child: writing outside named paths, unpickling, and connecting to other machines.
 
-Acts are seen by Python's audit events, and by replacements of `pickle` and `torch.load`. Two uses are allowed by
-their caller: the import system reads compiled modules with `marshal`, and `multiprocessing` pickles messages
-between our processes through private pipes. Babel also reads the locales of its package. Not seen are reads and
-writes by C libraries, and names of `pickle` bound earlier (their classes are seen).
+Acts are detected with Python's audit events, and with replacements of `pickle` and `torch.load`. Three callers
+are allowed: the import system reads compiled modules with `marshal`, `multiprocessing` pickles messages between
+Regard's processes through private pipes, and Babel reads the locales of its package. Reads and writes by C
+libraries are not detected, nor are functions of `pickle` that were bound earlier (their classes are detected).
 """
 
 import errno
@@ -28,9 +28,9 @@ LOCAL = ("127.", "::1", "localhost", "0.0.0.0", "::")
 
 
 def watch(told: int, root: Path, argv: Sequence[str]) -> None:
-    """Report forbidden acts of this process to the descriptor `told` from now on.
+    """Report later forbidden acts of this process to the descriptor `told`.
 
-    It may write below `root`, and try to write where a word of `argv` points.
+    The process may write below `root`, and try to write to the paths in `argv`.
     """
     named = [os.path.abspath(each) for word in argv for each in (word, word.partition("=")[2]) if "/" in each]  # noqa: PTH100
 
@@ -67,7 +67,9 @@ def watch(told: int, root: Path, argv: Sequence[str]) -> None:
 
 
 def told_of(name: str, real: Callable[..., Any], report: Callable[[str], None]) -> Any:
-    """Return a wrapper of `real` that reports its calls, except those between our processes."""
+    """Return a wrapper of `real` that reports its calls, except calls for messages between Regard's
+    processes.
+    """
 
     def called(*values: Any, **others: Any) -> Any:
         if not called_by_own(sys._getframe(1)):

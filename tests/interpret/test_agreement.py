@@ -13,7 +13,7 @@ def test_rates_match_a_worked_example() -> None:
     predicted = [frozenset({(0, 0), (2, 2), (3, 3)}), frozenset({(0, 0)})]
     assert count_links(predicted[0], known[0]) == (3, 2, 1, 2)
     rates = agreement(predicted, known)
-    # In total: 4 predicted, 3 sure, 2 predicted sure, 3 predicted possible.
+    # The sums are 4 predicted, 3 sure, 2 predicted sure and 3 predicted possible links.
     assert rates.error_rate is not None and rates.error_rate.mean == pytest.approx(1 - (2 + 3) / (4 + 3))
     assert rates.precision is not None and rates.precision.mean == pytest.approx(3 / 4)
     assert rates.recall is not None and rates.recall.mean == pytest.approx(2 / 3)

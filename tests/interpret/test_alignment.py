@@ -12,7 +12,7 @@ from regard.tasks import Pair
 
 
 def test_a_worked_example() -> None:
-    """Four target steps: a sure hit, a sure miss, a possible hit, and a step of unknown origin."""
+    """The four target steps are a sure hit, a sure miss, a possible hit, and a step of unknown origin."""
     known = torch.tensor([[[1, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0]]], dtype=torch.bool)
     weights = torch.tensor([[[0.6, 0.3, 0.1], [0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.9, 0.1, 0.0]]])
     # |A| = 3, |S| = 2; A and S: 1; A and P: 2.

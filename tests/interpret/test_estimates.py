@@ -1,4 +1,4 @@
-"""Coverage of intervals for few samples, and limits of intervals of shares."""
+"""Coverage of intervals for few samples, and limits of intervals of fractions."""
 
 import numpy as np
 import pytest

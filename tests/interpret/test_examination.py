@@ -1,4 +1,4 @@
-"""Figures and sentences of an examination for attention with a known meaning."""
+"""Measurements and sentences of an examination, for attention with a known meaning."""
 
 import html
 import json
@@ -50,7 +50,7 @@ def test_a_head_on_relevant_inputs() -> None:
     assert head.gradient.mean == pytest.approx(1) and head.gradient_permuted.high < 0.6
     sentence = head.sentence()
     assert "more than with uniform attention and more than for another sample's inputs" in sentence
-    assert "it ranks the inputs closely as gradients do (1.00)" in sentence
+    assert "its ranking of the inputs agrees closely with that of gradients (1.00)" in sentence
     assert result.uniform.mean == pytest.approx(3 / INPUTS)
 
 
@@ -71,7 +71,7 @@ def test_a_uniform_head() -> None:
 
 
 def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
-    """Equal weights have no ranks, so there is no correlation, no interval and no sentence."""
+    """Equal weights have no ranks, and therefore no correlation, no interval and no sentence."""
     even, measure = np.full((1, STEPS, INPUTS), 1 / INPUTS), np.ones((STEPS, INPUTS))
     probes = [Probe(weights={"cross": even}, gradient=measure, ablation=measure) for _ in range(4)]
     worth = HeadImportance(samples=10, loss=1.0, added={"cross": [0.2]})
@@ -83,7 +83,7 @@ def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
 
 
 def test_intervals_have_their_coverage() -> None:
-    """Over many draws, about 95 of 100 intervals contain the true mean."""
+    """Of many intervals, about 95 of 100 contain the true mean."""
     generator = np.random.default_rng(1)
     draw = generator.multinomial(80, np.full(80, 1 / 80), size=1000)
     inside = 0
@@ -103,7 +103,9 @@ def test_samples_without_a_value_do_not_count() -> None:
 
 
 def test_rank_correlation_of_a_worked_example() -> None:
-    """Ranks 1 2 3 4 against 2 1 4 3: 1 - 6 · 4 / (4 · 15) = 0.6; ties share their rank."""
+    """For ranks 1 2 3 4 and 2 1 4 3, the correlation is 1 - 6 · 4 / (4 · 15) = 0.6; tied values have equal
+    ranks.
+    """
     assert correlation(np.array([[0.1, 0.2, 0.3, 0.4]]), np.array([[20.0, 10, 40, 30]])) == pytest.approx(0.6)
     assert correlation(np.array([[1.0, 1, 2]]), np.array([[5.0, 5, 7]])) == pytest.approx(1.0)
     assert np.isnan(correlation(np.ones((1, 3)), np.array([[1.0, 2, 3]])))
@@ -127,7 +129,7 @@ def test_a_run_is_examined_and_saved(trained: regard.AnswerRun, tmp_path: Path) 
     assert "mean (95 % interval over the samples)" in str(trained.examine(samples=50))
     report = trained.test(samples=5000)
     assert report.relevance is not None
-    # Close but not equal: fewer samples, and each sample counts equally.
+    # The values are close but not equal: the examination uses fewer samples, and weights all samples equally.
     for head, share in zip(result.heads, report.relevance.heads, strict=True):
         assert head.relevance is not None and head.relevance.mean == pytest.approx(share, abs=0.1)
 
@@ -158,7 +160,7 @@ def test_without_attention(tmp_path: Path) -> None:
 
 
 def test_a_report_page(trained: regard.AnswerRun, tmp_path: Path) -> None:
-    """The page has all figures of the tables, opens offline and links to the explorer."""
+    """The page contains all numbers of the tables, opens offline and links to the explorer."""
     result = trained.examine(samples=12)
     path = result.to_html(tmp_path / "page.html", explorer="http://127.0.0.1:1/")
     text = path.read_text(encoding="utf-8")

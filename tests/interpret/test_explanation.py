@@ -1,4 +1,4 @@
-"""Explanations: each step follows from the one before, and the last one is the model's answer."""
+"""Each step of an explanation follows from the previous step, and the last step is the model's answer."""
 
 import json
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def assert_close(actual: Any, expected: Any) -> None:
 
 
 def check_steps(result: Explanation) -> None:
-    """Compute every step again from the one before it."""
+    """Recompute every step from the previous step."""
     assert_close(sum(list(result.steps.values())[-1]) * result.scale, result.score)
     scores = np.where(result.may_see, result.scores, -np.inf) / result.temperature
     shares = np.exp(scores - scores.max())

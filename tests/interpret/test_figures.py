@@ -1,4 +1,4 @@
-"""What figures for papers measure: rollout, entropy, induction, principal components, labels of layers."""
+"""Measurements of figures for papers: rollout, entropy, induction, principal components, labels of layers."""
 
 import dataclasses
 
@@ -19,7 +19,8 @@ def test_rollout_by_hand() -> None:
     second = np.array([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])
     one, two = rollout([first, second])
     np.testing.assert_allclose(one, np.array([[1, 0], [0.25, 0.75]]))
-    # The mean of the heads of the second layer is 0.5 everywhere; half of each state passes by.
+    # The mean over the heads of the second layer is 0.5 everywhere, and the residual connection passes on half
+    # of each state.
     np.testing.assert_allclose(two, np.array([[0.75, 0.25], [0.25, 0.75]]) @ one)
     np.testing.assert_allclose(two.sum(1), 1)
 
@@ -44,7 +45,7 @@ def test_rollout_needs_layers_that_build_on_each_other(trained: regard.AnswerRun
 def test_entropy() -> None:
     weights = np.array([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], [[0.5, 0.25, 0.25], [0.0, 0.0, 0.0]]])
     values, uniform = row_entropy(weights)
-    # Head 0: entropies 0 and ln 2. Head 1: 1.5 ln 2, and a row without weights, which counts as 0 entropy.
+    # Head 0: entropies 0 and ln 2. Head 1: 1.5 ln 2, and a row without weights, whose entropy is 0.
     np.testing.assert_allclose(values, np.log(2) * np.array([0.5, 0.75]))
     assert uniform == pytest.approx((np.log(3) + np.log(2)) / 2)
     even, bound = row_entropy(np.full((2, 4, 8), 1 / 8))
@@ -58,13 +59,13 @@ def test_entropy_leaves_out_queries_without_keys() -> None:
 
 
 def _subject_with(layer: LayerMap, monkeypatch: pytest.MonkeyPatch, run: regard.TranslationRun) -> None:
-    """Let a run return the weights of a layer, whatever its input."""
+    """Make a run return fixed weights of a layer for every input."""
     attention = dataclasses.replace(run.attend("der Hund"), layers={layer.name: layer})
     monkeypatch.setattr(type(run), "attend", lambda self, input=None, seed=0: attention)
 
 
 def test_induction_finds_a_perfect_head(german: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A head whose weights are all on the token after the earlier occurrence has the share 1."""
+    """A head whose weights are all on the token after the earlier occurrence has an induction of 1."""
     labels = ["a", "b", "c", "a", "b", "c"]
     weights = np.full((2, 6, 6), 1 / 6, dtype=np.float32)
     weights[1] = 0

@@ -19,7 +19,7 @@ def make_pairs(
 ) -> tuple[list[np.ndarray], list[WordAlignment]]:
     """Return random weights (2, C, 4, 5) of `count` pairs, and their known links.
 
-    `right`: by (shift, head), the share of steps in which the largest weight is on the known word.
+    `right`: by (shift, head), the fraction of steps in which the largest weight is on the known word.
     """
     weights, known = [], []
     for _ in range(count):
@@ -49,7 +49,7 @@ def test_selects_the_aligning_head_and_its_step(place: tuple[int, int]) -> None:
 
 
 def test_selects_a_set_of_complementary_heads() -> None:
-    """Each of two heads points to the right word in its own 60 % of the steps."""
+    """Each of two heads has its largest weight on the correct word in a different 60 % of the steps."""
     weights, known = make_pairs(80, right={(0, 0): 0.6, (0, 2): 0.6})
     choice = choose_heads(weights, HEADS, known, against="all")
     assert choice.best == "set"
@@ -60,7 +60,9 @@ def test_selects_a_set_of_complementary_heads() -> None:
 
 
 def test_reports_on_pairs_outside_the_selection() -> None:
-    """With random links, the set that is best on the selection is no better than chance on the other pairs."""
+    """For random links, the best set on the pairs of the selection is not better than chance on the other
+    pairs.
+    """
     weights, known = make_pairs(400, right={})
     found = choose_heads(weights, HEADS, known, against="all").found["set of heads"].error_rate
     assert found is not None and found.mean > 0.7

@@ -59,7 +59,7 @@ def test_a_pruned_run_can_be_loaded(trained: regard.AnswerRun, tmp_path: Path) -
     assert report.parameters_after < report.parameters_before
     assert report.loss_after == pytest.approx(smaller.importance(samples=1000).loss)
     assert report.loss_before == pytest.approx(trained.importance(samples=1000).loss)
-    # Removing heads gives the same output as switching them off.
+    # Removed heads and disabled heads give the same output.
     text = "BCCCBAABACCCA"
     from contextlib import ExitStack
 
@@ -72,7 +72,7 @@ def test_a_pruned_run_can_be_loaded(trained: regard.AnswerRun, tmp_path: Path) -
 
 
 def test_pruning_a_pruned_run(german: regard.TranslationRun, tmp_path: Path) -> None:
-    """Heads keep the numbers that they have in the whole model."""
+    """Heads keep their numbers from the whole model."""
     once = prune(german, 1, tmp_path / "once").run
     twice = prune(once, 1, tmp_path / "twice").run
     assert sum(map(len, twice.config.kept_heads.values())) == 4 * 2 - 2

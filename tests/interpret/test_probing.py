@@ -1,4 +1,4 @@
-"""Gradients and ablation of probes against values computed by hand."""
+"""Gradients and ablation of probes equal values computed by hand."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def recorder(model: nn.Module) -> Any:
 
 
 class Weighted(nn.Module):
-    """One output step: class 0 has logit `sum_k w_k e_k`, class 1 has zero."""
+    """A model with one output step: class 0 has the logit `sum_k w_k e_k`, class 1 has the logit 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def test_a_probe_does_not_change_the_model(trained: regard.AnswerRun) -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_shared_embedding_is_changed_for_the_source_only(shared: bool) -> None:
-    """If source and target share an embedding, only the input of the encoder is changed."""
+    """If the source and the target share an embedding, only the input of the encoder is changed."""
     from regard.models import Transformer, TransformerConfig
 
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Relevance shares against values computed by hand and against uniform attention."""
+"""Relevance equals values computed by hand, also for uniform attention."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from regard.tasks import Batch, Counting, Task
 
 
 class Fixed(nn.Module):
-    """A model whose cross-attention has fixed weights: the scores are their logarithms."""
+    """A model whose cross-attention has fixed weights, because the scores are their logarithms."""
 
     def __init__(self, weights: Tensor) -> None:
         super().__init__()
@@ -30,7 +30,8 @@ def batch_of(task: Task, text: str, mask: Tensor | None = None) -> Batch:
 
 
 def test_a_worked_example() -> None:
-    # "AAB_": A's weights on its two letters are 0.5 + 0.2, B's on its one 0.4; C does not occur.
+    # "AAB_": The weights of A on its two letters are 0.5 and 0.2, the weight of B on its letter is 0.4, and C
+    # does not occur.
     weights = torch.tensor([[[0.5, 0.2, 0.2, 0.1], [0.2, 0.2, 0.4, 0.2], [0.25, 0.25, 0.25, 0.25]]])
     task = Counting()
     share = relevance_share(Fixed(weights), task, [batch_of(task, "AAB_")])  # type: ignore[arg-type]

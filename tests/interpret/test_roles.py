@@ -1,4 +1,4 @@
-"""Roles of heads: planted heads get their role, and heads before training get none."""
+"""Planted heads get their role, and heads before training get no role."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,7 +67,7 @@ CROSS_ROLES = [
 
 
 def _planted(role: str, letters: list[str], random: np.random.Generator) -> np.ndarray:
-    """Return weights (T, T): nine tenths on the keys of the role, the rest at random."""
+    """Return weights (T, T) with nine tenths on the keys of the role, and the rest distributed at random."""
     length = len(letters)
     anywhere = random.dirichlet(np.ones(length), size=length)
     if role == "everything alike":

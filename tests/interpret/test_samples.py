@@ -1,4 +1,4 @@
-"""Searching unseen inputs for the largest weights of a head."""
+"""Unseen inputs are searched for the largest weights of a head."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_searches_for_a_token(trained: regard.AnswerRun) -> None:
 def test_wrong_answers_come_first(tmp_path: Path) -> None:
     run = regard.train("counting", steps=150, hidden=8, progress=False, savepath=tmp_path)
     result = run.samples("cross", 0, wrong_first=True, samples=20)
-    assert result.wrong is not None and 0 < result.wrong < 20, "the test needs right and wrong answers"
+    assert result.wrong is not None and 0 < result.wrong < 20, "the test needs correct and incorrect answers"
     assert [sample.right for sample in result.samples] == [False] * result.wrong + [True] * (20 - result.wrong)
     assert f"{result.wrong} answered wrongly" in result.summary()
 

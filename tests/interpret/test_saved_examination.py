@@ -1,4 +1,4 @@
-"""Loading the examination that was saved with a run."""
+"""The examination that was saved with a run is loaded, or refused if it is damaged."""
 
 import json
 import os

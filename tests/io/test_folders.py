@@ -1,4 +1,4 @@
-"""Folders are complete or missing, however their writer dies."""
+"""A folder is complete or missing, no matter when its writer is killed."""
 
 import errno
 import os

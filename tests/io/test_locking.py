@@ -44,7 +44,7 @@ def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
 
 
 def test_many_processes_take_turns(tmp_path: Path) -> None:
-    """Two processes never hold the lock at once, and a refused one can try again."""
+    """Two processes never hold the lock at the same time, and a refused process can repeat the attempt."""
     code = f"""{HOLD.rsplit(";", 1)[0]}
 from regard.errors import InputError
 path = pathlib.Path(sys.argv[1])

@@ -62,7 +62,7 @@ def test_errors_of_json_are_translated(tmp_path: Path, content: bytes, message: 
         read_json(file, Shape, "restore a copy")
 
 
-# A library's words have backticks, ours have none but those of a name in the file, which is said as it stands.
+# Messages of the library contain backticks. Regard's messages contain backticks only in names from the file.
 NAMES = st.text(st.characters(exclude_characters="`"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=[])),

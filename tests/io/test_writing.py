@@ -113,10 +113,10 @@ def test_pipes_are_written_to(tmp_path: Path) -> None:
     found: list[bytes] = []
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(reader, True)
-    large = b"x" * 1_000_000  # more than a pipe holds at once
+    large = b"x" * 1_000_000  # more than the capacity of a pipe
 
     def read() -> None:
-        while sum(map(len, found)) < len(large):  # before the writer has come, there is nothing to read
+        while sum(map(len, found)) < len(large):  # without a writer, no data are available
             found.append(os.read(reader, 1 << 16))
 
     thread = threading.Thread(target=read)

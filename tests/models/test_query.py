@@ -1,4 +1,4 @@
-"""The query model equals a float64 computation by hand, and has its exact invariants."""
+"""The query model equals an independent float64 computation and satisfies exact invariants."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ each_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
 
 def model_of(config: QueryModelConfig, *, vary_len: bool = False, seed: int = 0) -> QueryModel:
-    """Return a model with random parameters, so that no zero hides a mistake."""
+    """Return a model with random parameters, because zeros could hide a mistake."""
     model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, vary_len=vary_len)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

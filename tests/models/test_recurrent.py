@@ -57,8 +57,8 @@ def test_all_forced_is_teacher_forcing() -> None:
 
 
 def test_without_attention_only_the_last_state_matters() -> None:
-    """Without attention, two memories with the same last state give the same output; with attention, different
-    ones.
+    """Without attention, two memories with the same last state produce equal outputs. With attention, the
+    outputs differ.
     """
     for score, same in (("none", True), ("general", False)):
         model = make(score=score)
@@ -74,7 +74,7 @@ def test_widths_and_directions_follow_the_config() -> None:
     assert memory.states.shape == (1, 4, 5) and memory.prepared.shape == (1, 4, 7)
     assert torch.equal(model.start(memory).cell[0], torch.zeros(1, 1, 6, dtype=torch.float64))
     turned = model.encode(collate([[4, 9 - 1, 8]]), torch.ones(1, 4, dtype=torch.bool))
-    assert torch.equal(turned.states[:, 0], memory.states[:, 0])  # the first state has read only the first step
+    assert torch.equal(turned.states[:, 0], memory.states[:, 0])  # the first state depends only on the first step
     both = make(score="general", enc_hidden=10)
     assert both.encode(collate([[4]]), torch.ones(1, 2, dtype=torch.bool)).last.shape == (1, 10)
     assert not torch.equal(both.start(both.encode(collate([[4]]), torch.ones(1, 2) > 0)).cell[0], torch.zeros(1))

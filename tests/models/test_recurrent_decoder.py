@@ -1,4 +1,4 @@
-"""Every variant of the recurrent decoder equals its equations, computed for one sample and step in float64."""
+"""Every variant of the recurrent decoder equals its equations, computed in float64 for each sample and step."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def make(cell: str, score: str | None, memory_width: int = M, **place: Any) -> t
 
 
 def score_of(score: nn.Module, query: Tensor, key: Tensor) -> Tensor:
-    """Compute the papers' formulas for one pair."""
+    """Compute the formulas of the papers for one pair."""
     if isinstance(score, ScaledDot):
         return query @ key / D**0.5
     if isinstance(score, Dot):
@@ -50,7 +50,7 @@ def score_of(score: nn.Module, query: Tensor, key: Tensor) -> Tensor:
 
 
 def cell_of(rnn: nn.LSTM | nn.GRU, read: Tensor, state: list[Tensor]) -> list[Tensor]:
-    """Compute the cells' equations of PyTorch's documentation."""
+    """Compute the equations of the cells in PyTorch's documentation."""
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
     of_input, of_state, input_bias, state_bias = (rnn.get_parameter(name) for name in names)
     x, h = of_input @ read + input_bias, of_state @ state[0] + state_bias
@@ -161,7 +161,7 @@ def test_recording_keeps_every_step_and_changes_nothing(place: dict[str, Any]) -
 
 
 def test_shapes_equal_those_of_the_notes() -> None:
-    """Shapes equal those of section 4.2 of the notes: N samples, encoder width M1 per direction, decoder width
+    """Shapes equal those in section 4.2 of the notes: N samples, encoder width M1 per direction, decoder width
     M2, embedding width K.
     """
     n, tx, ty, m1, m2, k = 2, 5, 3, 7, 11, 13

@@ -1,4 +1,4 @@
-"""The recurrent encoder equals PyTorch's bidirectional layers over packed sequences."""
+"""The recurrent encoder equals PyTorch's bidirectional layers for packed sequences."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The complete Transformer; tests/attention tests its layers."""
+"""The complete Transformer. The layers are tested in tests/attention."""
 
 import math
 from typing import Any

@@ -21,7 +21,7 @@ SEARCHES: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module", params=["transformer", "recurrent"])
 def endless(request: Any, tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
-    """A run that repeats a word until its answers reach their limits."""
+    """A run that repeats a word until its answers reach their length limits."""
     folder = tmp_path_factory.mktemp("endless")
     pairs = ["a b\t" + "x y " * 50, "c\tx", "b a\t" + "y x x " * 30]
     (folder / "pairs.tsv").write_text("".join(f"{pair}\n" for pair in pairs * 10))
@@ -84,7 +84,7 @@ def test_answer_is_independent_of_the_batch_in_ctranslate2(
 
 
 def test_limits_are_reached(endless: regard.TranslationRun) -> None:
-    """The sources differ in length and answers; otherwise the other tests would be trivial."""
+    """The sources differ in length and answers. Otherwise the other tests would be trivial."""
     short, long = endless.search(["a b", "a b" + " a b" * 5], beam=1)
     assert not short[0].finished and not long[0].finished
     assert (len(short[0].tokens), len(long[0].tokens)) == (56, 76)

@@ -1,4 +1,4 @@
-"""A blank text has the empty answer everywhere, and answers keep their lines."""
+"""The answer to a blank text is always empty, and every answer is on the line of its text."""
 
 import io
 import json

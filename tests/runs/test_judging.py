@@ -1,4 +1,4 @@
-"""Validation: tokenizer for BLEU, choice between equal models, unknown tokens."""
+"""Validation: the tokenizer for BLEU, the choice between equally good models, and unknown tokens."""
 
 import json
 from collections.abc import Callable
@@ -72,7 +72,7 @@ def test_bleu_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Comma
     assert run.figures().bleu_tokenizer == "zh" and run.about()["bleu_tokenizer"] == "zh"
     status, out, _ = command("test", run.folder)
     assert status == 0 and out.count("|tok:zh|") == 2
-    # Other references keep the stored tokenizer; a flag changes it.
+    # The stored tokenizer is used for other references, and a flag changes the tokenizer.
     latin = ("--data", text["train"][0], text["train"][0])
     assert command("test", run.folder, *latin)[1].count("|tok:zh|") == 2
     assert command("test", run.folder, *latin, "--bleu_tokenize", "char")[1].count("|tok:char|") == 2

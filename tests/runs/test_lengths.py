@@ -1,4 +1,4 @@
-"""Inputs of untrained lengths are reported."""
+"""Warnings report inputs whose length does not occur in training."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ Command = Callable[..., tuple[int, str, str]]
 def test_unseen_lengths_are_reported(trained: regard.AnswerRun) -> None:
     usual, short = "BCCCBAABACCCA", "BCCCB"
     assert trained.attend(usual).note == "" and trained.test(samples=10).note == ""
-    note = "all training inputs have 10 letters, this one has 2: errors are to be expected; train with --vary_len"
+    note = "all training inputs have 10 letters, this input has 2: expect errors; train with --vary_len"
     assert trained.attend(short).note.startswith(note) and f"Note:       {note}" in str(trained.attend(short))
     assert f"Note: {note}" in str(trained.test(samples=10, sample_len=2))
     assert "all training inputs have 10 letters" in trained.about()["accepts"]

@@ -18,7 +18,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    """A folder with a run that was stopped half-way."""
+    """A folder with a run that was stopped halfway."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("regard.training.trainer.CHECKPOINT_EVERY", 2)
         real = TrainingState.save
@@ -35,7 +35,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def replaced(place: Path, victim: Path) -> None:
-    """Move a file to `victim`, or write a text there, and leave a link."""
+    """Move a file to `victim` or write a text to `victim`, and replace the file by a link."""
     if place.exists():
         shutil.move(place, victim)
     else:

@@ -1,4 +1,4 @@
-"""Runs are loaded consistently while others write them."""
+"""Runs are loaded consistently while other processes write them."""
 
 import subprocess
 import sys

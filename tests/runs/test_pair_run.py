@@ -70,7 +70,7 @@ def test_map_shows_the_decoders_attention(translator: regard.PairRun) -> None:
     layer = attention.cross
     assert layer.key_labels == [*"3.␣Mai␣1979", "</s>"]
     assert layer.query_labels == [*best.text, "</s>"]
-    # The attention shown is that recorded during the search.
+    # The map shows the attention that was recorded during the search.
     model, task = translator.model, translator.task
     source = torch.tensor([[*task.source_vocabulary.encode(text), 2]])
     with torch.inference_mode():

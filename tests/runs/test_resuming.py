@@ -1,4 +1,4 @@
-"""Resumed trainings on text: the text is identified by its content, and may have moved."""
+"""Resumed training on text: the text is identified by its content, and its files may have moved."""
 
 import dataclasses
 import gzip
@@ -61,7 +61,7 @@ def places(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interrupted training and a complete one."""
+    """An interrupted training run and a complete training run."""
     root, save = tmp_path_factory.mktemp("begun"), TrainingState.save
     text = write(root / "text")
     regard.train("translation", **text, **FLAGS, savepath=root / "whole")
@@ -78,7 +78,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(begun: Path, tmp_path: Path) -> Path:
-    """A copy of the runs and their text in another folder."""
+    """A copy of the runs and of their text in another folder."""
     return Path(shutil.copytree(begun, tmp_path / "moved"))
 
 
@@ -134,7 +134,7 @@ def append(root: Path) -> None:
 
 
 def change(name: str) -> Callable[[Path], None]:
-    """Return an edit of a line in the middle that keeps size and time of the file."""
+    """Return an edit of a line in the middle of a file that preserves the file's size and time."""
 
     def edit(root: Path) -> None:
         path = root / "text" / name
@@ -151,9 +151,15 @@ def change(name: str) -> Callable[[Path], None]:
     ("edit", "message"),
     [
         (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a resumed run needs the text"),
-        (change("train.a"), r"train '.*train\.a' has changed: it has 60 lines as before, but different ones"),
-        (change("valid.b"), r"valid '.*valid\.b' has changed: it has 9 lines as before, but different ones"),
-        (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but different ones"),
+        (
+            change("train.a"),
+            r"train '.*train\.a' has changed: it has 60 lines as before, but their content differs",
+        ),
+        (
+            change("valid.b"),
+            r"valid '.*valid\.b' has changed: it has 9 lines as before, but their content differs",
+        ),
+        (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but their content differs"),
     ],
 )
 def test_changed_text_is_refused(root: Path, edit: Callable[[Path], None], message: str) -> None:

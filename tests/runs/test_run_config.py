@@ -24,7 +24,7 @@ OTHER: dict[str, Any] = {"steps": 8, "validate_every": 5, "progress": False}
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """Another text: half of its targets have reversed words."""
+    """Another text, in which half of the targets have their words in reverse order."""
     pairs = [(source, " ".join(reversed(target.split()))) for source, target in sentences()[:60]]
     file = tmp_path / "other.tsv"
     file.write_text("".join(f"{source}\t{target}\n" for source, target in [*pairs, *sentences()[60:120]]))
@@ -40,7 +40,7 @@ def test_run_starts_with_parameters_and_vocabularies_of_its_origin(
     origin = begun.config.origin
     assert origin is not None and origin.run == str(german.folder) and origin.step == german.step
     assert origin.weights == hashlib.sha256((german.folder / "model.safetensors").read_bytes()).hexdigest()
-    assert f"begun from {german.folder} at step {german.step}" in str(begun)
+    assert f"started from {german.folder} at step {german.step}" in str(begun)
     assert begun.about()["origin"] == str(german.folder) and german.about()["origin"] is None
     assert begun.json()["config"]["origin"]["weights"] == origin.weights and german.config.origin is None
     before, after = german.model.state_dict(), begun.model.state_dict()

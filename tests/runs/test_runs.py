@@ -60,7 +60,8 @@ def test_unknown_flags_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_short_training_learns(tmp_path: Path) -> None:
-    """Counting is 90 % right after a quarter of its steps, and then attends to the counted letters."""
+    """Counting reaches 90 % exact match after a quarter of its steps, and then attends to the counted
+    letters."""
     run = regard.train("counting", steps=500, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.AnswerRun)
     report = run.test(samples=2000)

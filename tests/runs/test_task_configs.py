@@ -1,4 +1,4 @@
-"""Config classes of the tasks agree with the defaults of the tasks, and train the same."""
+"""Config classes of the tasks have the defaults of the tasks, and train the same model."""
 
 import dataclasses
 from pathlib import Path

@@ -92,7 +92,7 @@ MADE_OF_HEADS = ("heads", "inner", "dec_layers", "positions")
 
 
 def test_accumulated_batches_equal_one_larger_batch(tmp_path: Path) -> None:
-    """Two accumulated batches are one step on the tokens of both."""
+    """Two accumulated batches equal one step on the tokens of both batches."""
     text = write(tmp_path)
     run = regard.train("translation", **text, **FEW, accumulate=2, savepath=tmp_path)
     assert len({line["step"] for line in run.metrics}) == len(run.metrics)
@@ -117,8 +117,8 @@ def test_compiled_layers_give_the_same_losses_and_compile_once(tmp_path: Path) -
     counters = torch._dynamo.utils.counters
     counters.clear()
     compiled = regard.train("translation", **text, **flags, compile=True, savepath=tmp_path / "compiled")
-    # One compilation for the encoder's layers; two for the decoder's if both sides of the first batch have equal
-    # length.
+    # The encoder's layers are compiled once. The decoder's layers are compiled twice if both sides of the first
+    # batch have equal length.
     assert counters["stats"]["unique_graphs"] <= 3 and not counters["graph_break"]
     for one, other in zip(plain.metrics, compiled.metrics, strict=True):
         assert other["loss"] == pytest.approx(one["loss"], rel=1e-4)

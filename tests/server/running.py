@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> str:
-        """The error message, which is one line."""
+        """The error message, in one line."""
         data = json.loads(self.body)
         assert list(data) == ["error"] and "\n" not in data["error"]
         return str(data["error"])
@@ -94,7 +94,7 @@ def send(address: str, data: bytes, seconds: float = 30.0) -> Answer:
 
 
 def receive(connection: socket.socket) -> Answer:
-    """Read one response; raises `ConnectionError` if the connection ends before."""
+    """Read one response; raises `ConnectionError` if the connection ends before the response."""
     read = bytearray()
     while True:
         while (end := read.find(b"\r\n\r\n")) < 0:

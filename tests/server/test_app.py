@@ -259,7 +259,7 @@ def test_limit_of_waiting_requests(trained: regard.AnswerRun, monkeypatch: pytes
 
 
 def test_concurrent_interventions_are_separate(trained: regard.AnswerRun) -> None:
-    """Requests without interventions are not affected by others with them."""
+    """Requests without interventions are not affected by requests with interventions."""
     app = make_app(Explorer(trained))
     plain = trained.attend(INPUT)
 
@@ -294,7 +294,7 @@ def test_translation_run(german: regard.TranslationRun) -> None:
 )
 @pytest.mark.parametrize("folder", [True, False])
 def test_stray_files_among_snapshots(tmp_path: Path, name: str, folder: bool) -> None:
-    """They are ignored, or reported in one line."""
+    """Stray files and folders among the snapshots are ignored or reported in one line."""
     run = regard.train("signal2", hidden=8, steps=4, snapshots=2, savepath=tmp_path, progress=False)
     stray = run.folder / "snapshots" / name
     stray.mkdir() if folder else stray.write_bytes(b"\x00" * 9)

@@ -1,4 +1,6 @@
-"""A page without a server, whose JavaScript answers as PyTorch does; for a browser, see tests/browser."""
+"""The JavaScript of a page without a server returns the same answers as PyTorch (for a browser, see
+tests/browser).
+"""
 
 import json
 import re
@@ -35,7 +37,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "sort": {"model": "transformer", "hidden": 12, "heads": 2, "inner": 8, "steps": 10, "positions": "rotary"}
     | {"pre_norm": False, "activation": "gelu", "bias": True, "tied": False, "output_bias": True},
 }
-"""One run for each kind of model, score, position and cell; sizes differ, so that mixed-up axes fail."""
+"""One run for each kind of model, score, position and cell; all sizes differ, so that exchanged axes are
+detected.
+"""
 
 
 @pytest.fixture(scope="session", params=list(RUNS))
@@ -47,7 +51,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Callable[..., list[Any]]:
-    """A function that sends requests to the JavaScript of a page, and returns the answers."""
+    """Return a function that sends requests to the JavaScript of a page and returns the answers."""
     if NODE is None:
         pytest.skip("needs Node")
 
@@ -62,7 +66,7 @@ def ask(tmp_path: Path) -> Callable[..., list[Any]]:
 
 @torch.inference_mode()
 def logits_of(run: AnyRun, text: str) -> np.ndarray:
-    """PyTorch's logits of the answer to one input."""
+    """Return PyTorch's logits for the answer to one input."""
     if isinstance(run, regard.AnswerRun):
         return run.model.eval()(run.task.parse(text))[0].numpy()
     assert isinstance(run, regard.PairRun)
@@ -78,7 +82,7 @@ def test_logits_are_those_of_pytorch(run: AnyRun, ask: Callable[..., list[Any]])
     for text, answer in zip(texts, ask(data, [["logits", {"input": text}] for text in texts]), strict=True):
         logits, expected = np.array(answer), logits_of(run, text)
         length = min(len(logits), len(expected))
-        # Two tokens may be equally likely, within rounding: the answers differ after such a step.
+        # Two tokens may have equal probabilities, up to rounding errors: the answers differ after such a step.
         differing = np.flatnonzero(logits[:length].argmax(-1) != expected[:length].argmax(-1))
         compared = int(differing[0]) + 1 if len(differing) else length
         same += compared == len(expected) == len(logits)
@@ -87,7 +91,9 @@ def test_logits_are_those_of_pytorch(run: AnyRun, ask: Callable[..., list[Any]])
 
 
 def test_answers_are_those_of_the_server(run: AnyRun, ask: Callable[..., list[Any]]) -> None:
-    """With and without interventions: maps, labels, notes, and the computation of a weight in each layer."""
+    """Maps, labels, notes and the computation of a weight in each layer are equal, with and without
+    interventions.
+    """
     data, explorer = live_data(run), Explorer(run)
     text = data["samples"][0]["source"]
     first, last = run.layers[0].name, run.layers[-1].name
@@ -214,7 +220,7 @@ def test_size_for_half_a_million_parameters(tmp_path: Path) -> None:
     ("task", "flags", "reason"),
     [
         ("recall", {}, "model pooling is not one of query, transformer, recurrent"),
-        ("copy", {"hidden": 400}, f"parameters, a page holds at most {MAX_PARAMETERS:,}"),
+        ("copy", {"hidden": 400}, f"parameters, a page stores at most {MAX_PARAMETERS:,}"),
     ],
 )
 def test_unsupported_runs_are_refused(tmp_path: Path, task: str, flags: dict[str, Any], reason: str) -> None:

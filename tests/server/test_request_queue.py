@@ -1,4 +1,4 @@
-"""A failing or stuck job does not prevent the next one."""
+"""A failed or stuck job does not block the next job."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from tests.test_libraries import PANICS, SLOW_PATTERN
 
 
 class FakeExplorer:
-    """The part of an explorer that a queue uses."""
+    """The methods of an explorer that a queue uses."""
 
     def copy(self, check: Any) -> "FakeExplorer":
         self.check = check

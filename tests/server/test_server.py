@@ -1,4 +1,4 @@
-"""The server under hostile clients: errors are one line, nothing is logged, and it ends at once."""
+"""With hostile clients, the server reports errors in one line, logs nothing and shuts down immediately."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ INPUT = "BCCCBAABACCCA"
 
 @pytest.fixture(scope="module")
 def shown(trained: regard.AnswerRun) -> Iterator[str]:
-    """Return the address of an explorer, and check at the end that it has written nothing to stderr."""
+    """Yield the address of an explorer, and check at the end that nothing was written to stderr."""
     with showing(trained.folder) as (process, address):
         yield address
         process.send_signal(signal.SIGTERM)
@@ -115,7 +115,7 @@ def test_body_without_length_is_limited(shown: str) -> None:
 
 
 def test_slow_clients_time_out(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fifty slow heads and bodies at once do not delay other requests."""
+    """Fifty simultaneous slow request heads and bodies do not delay other requests."""
     monkeypatch.setattr("regard.server.http_server.HEAD_SECONDS", 1.0)
     monkeypatch.setattr("regard.server.http_server.LINGER_SECONDS", 1.0)
     monkeypatch.setattr("regard.server.app.BODY_SECONDS", 1.0)
@@ -163,7 +163,7 @@ def test_every_request_of_a_connection_has_its_own_time_out(
 def test_errors_are_one_line(
     trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Regard's errors have status 422, all others status 500 without a traceback."""
+    """Regard's errors have status 422; all other exceptions have status 500 without a traceback."""
     with serving(make_app(Explorer(trained))) as address:
         for error, status, message in [
             (InputError("run 'x' is damaged:\n train it again"), 422, "run 'x' is damaged: train it again"),
@@ -209,7 +209,9 @@ def test_limit_of_connections(shown: str) -> None:
 
 
 def test_interventions_of_one_client_do_not_affect_others(shown: str) -> None:
-    """Twenty threads with different interventions and twenty without run at once."""
+    """Twenty threads with different interventions and twenty threads without interventions run
+    simultaneously.
+    """
     changes: list[list[Any]] = [[{"layer": "cross", "heads": [index % 2], "to": "off"}] for index in range(20)]
     bodies = [{"input": INPUT, "interventions": interventions} for interventions in [*changes, *([[]] * 20)]]
     expected = [json.loads(send(shown, asked(body)).body)["map"] for body in bodies]
@@ -305,7 +307,9 @@ def test_memory_is_bounded_over_ten_thousand_requests(trained: regard.AnswerRun)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def _check_memory(folder: Path, count: int) -> None:
-    """Send `count` valid and invalid requests, and compare memory after a tenth of them with the end."""
+    """Send `count` valid and invalid requests, and compare the memory after a tenth of the requests with the
+    memory at the end.
+    """
     change = {"layer": "cross", "heads": [0], "to": "off"}
     sent = [
         asked({"input": INPUT}),

@@ -1,4 +1,4 @@
-"""Helpers for cluster tests: small trainings in this process that can be lost at a checkpoint."""
+"""Helpers for cluster tests: small training jobs in this process that can be lost at a checkpoint."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from regard.sweep.job import Job, make_job
 from regard.training import Checkpoint, RunFolder, make_config, trainer
 
 CHECKPOINT = 10
-"""Steps between two checkpoints after `short_checkpoints`."""
+"""Number of steps between two checkpoints after a call of `short_checkpoints`."""
 
 
 class LostError(Exception):
@@ -22,12 +22,12 @@ def job(folder: Path, task: str = "counting", **flags: Any) -> Job:
 
 
 def short_checkpoints(patch: pytest.MonkeyPatch) -> None:
-    """Make trainings save every ten steps."""
+    """Make training jobs save their state every ten steps."""
     patch.setattr(trainer, "CHECKPOINT_EVERY", CHECKPOINT)
 
 
 def lose_at(step: int, patch: pytest.MonkeyPatch) -> None:
-    """Make a training in this process raise `LostError` after it has saved its state at `step`."""
+    """Make a training job in this process raise `LostError` after it has saved its state at `step`."""
     write = Checkpoint.save
 
     def write_and_fail(self: Checkpoint, folder: RunFolder) -> None:

@@ -1,4 +1,4 @@
-"""Comparison of variants: trainings, saved files and messages."""
+"""Comparison of variants: training jobs, saved files and messages."""
 
 import csv
 import dataclasses
@@ -84,7 +84,8 @@ def test_compare_command(command: Command, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_fixed_flags_are_checked_with_the_varied_ones(command: Command, tmp_path: Path) -> None:
-    """By default reverse feeds the context to the cell, which excludes input feeding and the current state."""
+    """By default, the model of the task Reverse feeds the context to the cell, which excludes input feeding and
+    the current state."""
     argv = ("--vary", "context=output", "--vary", "query=current,previous", "--input_feeding", *SMALL)
     status, _, err = command("compare", "reverse", *argv, "--savepath", tmp_path)
     assert status == 0, err
@@ -145,14 +146,14 @@ def test_refuses_an_edited_interrupted_run(tmp_path: Path, monkeypatch: pytest.M
 def test_refuses_a_measurement_with_other_flags(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
     compare("copy", {"score": ["dot"]}, steps=2, **flags)
-    with pytest.raises(InputError, match="holds a measurement with other flags: choose another --savepath"):
+    with pytest.raises(InputError, match="has a measurement with other flags: choose another --savepath"):
         compare("copy", {"score": ["dot"]}, steps=3, **flags)
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ((), "no flag varies: give a flag and its values"),
+        ((), "no flag to vary: give a flag and its values"),
         (("--vary", "score"), "vary 'score' has no values"),
         (("--vary", "score=dot,dto"), "score 'dto' is unknown"),
         (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean score?"),

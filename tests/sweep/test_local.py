@@ -1,4 +1,4 @@
-"""The local backend: grouping of trainings."""
+"""The local backend: grouping of training jobs."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def _job(folder: Path, task: str, **flags: object) -> Job:
 
 
 def test_a_gpu_trains_seeds_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU is simulated for the grouping only; the training itself runs on the CPU."""
+    """A GPU is simulated only for the grouping, and the training runs on the CPU."""
     jobs = [
         _job(tmp_path / f"{task}-{score}-{seed}", task, score=score, seed=seed)
         for task in ("counting", "reverse")

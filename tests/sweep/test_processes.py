@@ -1,4 +1,4 @@
-"""Stopped comparisons: processes end cleanly, and runs can be resumed."""
+"""If a comparison is stopped, its processes end cleanly and its runs can be resumed."""
 
 import multiprocessing
 import os
@@ -47,7 +47,7 @@ def test_stopping_a_comparison_ends_its_processes(
         while len(started_runs(tmp_path)) < cores and time.monotonic() < deadline:
             time.sleep(0.1)
         (os.killpg if to_all else os.kill)(process.pid, sent)
-        # Returns when the last process has closed its output.
+        # `communicate` returns when the last process has closed its output.
         out, _ = process.communicate(timeout=60)
     finally:
         if process.poll() is None:
@@ -64,7 +64,7 @@ def test_stopping_a_comparison_ends_its_processes(
 
 
 def square_or_die(number: int) -> int:
-    """Square a number; 3 kills the process, 100 raises an error."""
+    """Return the square of a number. 3 kills the process, and 100 raises an error."""
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     if number == 100:
@@ -73,7 +73,7 @@ def square_or_die(number: int) -> int:
 
 
 def test_a_signal_right_after_a_start_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The signal arrives before the parent has registered the process."""
+    """The signal arrives before the parent process has registered the worker process."""
     start = SpawnProcess.start
 
     def begin(process: SpawnProcess) -> None:
@@ -88,7 +88,7 @@ def test_a_signal_right_after_a_start_leaves_no_process(monkeypatch: pytest.Monk
 
 
 def hold(folder: Path) -> None:
-    """Take a lock; fail in folder 0 while the other job still runs."""
+    """Acquire a lock, and fail in folder 0 while the other job is still running."""
     with hold_lock(folder / "run"):
         (folder / "held").touch()
         deadline = time.monotonic() + 60

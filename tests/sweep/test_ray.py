@@ -37,9 +37,9 @@ SMALL: dict[str, Any] = {"steps": 30, "hidden": 4, "batchsize": 8, "seeds": 2, "
 
 
 class FakeRay:
-    """The used part of Ray's interface; all tasks run at once in this process.
+    """Replacement for the parts of Ray's interface that Regard uses. All tasks run immediately in this process.
 
-    `ends`: the step at which each started training is lost; 0: before it begins, None: never.
+    `ends`: the step at which each started training job is lost. 0: before the first step, None: never.
     """
 
     class exceptions:  # noqa: N801
@@ -51,7 +51,7 @@ class FakeRay:
 
     ends: list[int | None]
     begun: list[list[str]]
-    """Names of the training states at the start of each training."""
+    """Names of the training states at the start of each training job."""
     cancelled: int
     free: float
 
@@ -122,7 +122,7 @@ class FakeRay:
 
 @dataclass(eq=False)
 class Reference:
-    """A reference to the outcome of a task."""
+    """Reference to the outcome of a task."""
 
     outcome: Any
 
@@ -145,7 +145,7 @@ def test_trainings_of_a_lost_machine_resume(tmp_path: Path, capsys: pytest.Captu
     flags = {**SMALL, "progress": True}
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "ray", on=Ray(), **flags)
     err = capsys.readouterr().err
-    assert "Ray cluster at 10.0.0.1:6379: 1 machine, 1 core" in err and "trainings wait" not in err
+    assert "Ray cluster at 10.0.0.1:6379: 1 machine, 1 core" in err and "training jobs wait" not in err
     assert "score=dot, seed-0: process or machine lost; resumes from step 20" in err
     assert FakeRay.begun[:2] == [[], []] and FakeRay.begun[2] == ["step-20.safetensors"]
     assert err.splitlines()[-1] == "compare: 2 of 2 done"
@@ -169,13 +169,13 @@ def test_reports_that_trainings_wait_for_cores(
     FakeRay.free = free
     flags = {**SMALL, "progress": True}
     compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(cpus=cpus), **flags)
-    assert f"has {cpus} free cores yet: trainings wait" in capsys.readouterr().err
+    assert f"has {cpus} free cores yet: training jobs wait" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("faked")
 def test_gives_up_after_repeated_losses(tmp_path: Path) -> None:
     FakeRay.ends = [0, None, 10, 0, 0, 0]  # two losses at step 0, which is saved first, then at step 10
-    with pytest.raises(MachineError, match="1 of 2 trainings were lost 3 times without a new checkpoint"):
+    with pytest.raises(MachineError, match="1 of 2 training jobs were lost 3 times without a new checkpoint"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
     assert len(FakeRay.begun) == 5
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Ray(), **SMALL)
@@ -193,7 +193,7 @@ def test_errors_of_trainings_are_raised_and_stop_the_others(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("faked")
 def test_a_lost_training_waits_for_its_former_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine that holds it may not know yet that the cluster has lost it."""
+    """The lost machine may keep the lock, because the machine may still be running."""
     training = job(tmp_path / "seed-0")
     with ExitStack() as lock:
         lock.enter_context(hold_lock(training.run.path))
@@ -250,7 +250,7 @@ def test_a_machine_needs_the_same_code(
     monkeypatch.chdir("/")  # the task changes to the folder of the command
     assert measure_on_machine(driver(tmp_path), training, digests, False).parameters > 0
     own.write_text(own.read_text() + "\n")
-    with pytest.raises(InputError, match=f"{named} is missing, or differs from that of head"):
+    with pytest.raises(InputError, match=f"{named} is missing, or differs from the code on head"):
         measure_on_machine(driver(tmp_path), training, digests, False)
 
 
@@ -288,7 +288,7 @@ def test_without_ray(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start a cluster of two single-core nodes; yield its address and the process of the worker node."""
+    """Start a cluster of two single-core nodes, and yield its address and the process of the worker node."""
     monkeypatch.setenv(
         "RAY_AUTH_MODE", "disabled"
     )  # otherwise the head uses a token of ~/.ray, the node does not
@@ -325,9 +325,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, subprocess.P
 
 
 def start_slow(folder: Path, address: str, steps: int) -> tuple[list[str], subprocess.Popen[str], list[Job]]:
-    """Start a comparison on a cluster with slow steps, so that it can be stopped before its end.
+    """Start a comparison with slow steps on a cluster, so that the comparison can be stopped before its end.
 
-    Return the command without flags of the cluster, the process, and its two jobs.
+    Return the command without cluster flags, the process, and its two jobs.
     """
     own = folder / "slow.py"
     own.write_text(SLOW)
@@ -389,7 +389,7 @@ def test_a_killed_machine_loses_only_the_steps_since_the_checkpoint(
 @needs_ray
 def test_a_stopped_comparison_saves(tmp_path: Path, cluster: tuple[str, subprocess.Popen[bytes]]) -> None:
     steps = [0, 0]
-    # Ray replaces the status of an exit while it waits by 1.
+    # Ray replaces the exit status by 1 if the process exits while Ray waits.
     for sent, status in ((signal.SIGINT, 130), (signal.SIGTERM, 1)):
         _, process, jobs = start_slow(tmp_path, cluster[0], 1_000_000)
 

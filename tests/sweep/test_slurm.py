@@ -1,4 +1,4 @@
-"""The Slurm backend: submitted jobs, their results, and resumed trainings."""
+"""The Slurm backend: submitted jobs, their results, and resumed training jobs."""
 
 import importlib.util
 import pickle
@@ -27,7 +27,7 @@ needs_submitit = pytest.mark.skipif(
 
 
 class FakeTask:
-    """A task with a result file in the folder, or a number in the queue."""
+    """Task with a result file in the folder, or with an ID in the queue."""
 
     def __init__(self, folder: Path, job_id: str) -> None:
         self.job_id, self.folder = job_id, folder
@@ -38,7 +38,8 @@ class FakeTask:
 
 
 class FakeSlurm:
-    """The used part of submitit and of Slurm's commands; all jobs run when the queue is queried."""
+    """Replacement for the parts of submitit and of Slurm's commands that Regard uses. All jobs run when the
+    queue is queried."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.core = SimpleNamespace(
@@ -52,7 +53,7 @@ class FakeSlurm:
         self.ends: set[str] = set()
         """Tasks that end without a result."""
         self.keeps: set[str] = set()
-        """Tasks that stay in the queue."""
+        """Tasks that remain in the queue."""
         monkeypatch.setitem(sys.modules, "submitit", self)
         monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
         monkeypatch.setattr(slurm, "POLL_INTERVAL", 0.0)
@@ -112,7 +113,7 @@ def test_large_comparisons_are_several_arrays(
 
 def test_reports_terminated_trainings_after_all_others(tmp_path: Path, faked: FakeSlurm) -> None:
     faked.ends = {"1_0"}
-    with pytest.raises(MachineError, match=r"1 of 2 trainings were terminated.*1_0\.err"):
+    with pytest.raises(MachineError, match=r"1 of 2 training jobs were terminated.*1_0\.err"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
     compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
     assert [len(jobs) for jobs in faked.submitted] == [2, 1]

@@ -81,7 +81,8 @@ def test_different_only_if_the_interval_excludes_zero() -> None:
 
 
 def test_many_pairs_are_seldom_different_by_chance() -> None:
-    """Six equal variants: at most about 5 of 100 comparisons call any of the fifteen pairs different."""
+    """For six equal variants, at most about 5 of 100 comparisons report a difference in any of the fifteen
+    pairs."""
     generator = np.random.default_rng(0)
     wrong = 0
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""The shared behaviour of all tasks: sampling, parsing, rendering and sizes."""
+"""Behavior common to all tasks: sampling, parsing, rendering and sizes."""
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def test_lengths_vary_from_one_to_the_longest(task_class: type[Task]) -> None:
     counts = torch.bincount(lengths, minlength=6)
     assert counts[0] == 0 and (counts[1:] > 300).all() and len(counts) == 6
     assert ((inputs == PAST_END) == ~mask).all()
-    # Padding changes nothing: the sequence without it has the same answer and relevance.
+    # Padding has no effect: the sequence without padding has the same answer and relevance.
     for row in range(20):
         alone = inputs[row : row + 1, mask[row]]
         assert torch.equal(task.answer(alone)[0], targets[row])
@@ -92,7 +92,7 @@ def test_parse_reads_or_refuses_any_text(task_class: type[Task], text: str) -> N
         assert "\n" not in str(error)
     else:
         written = text.replace("_", " ") if task.null else text
-        assert task.render(inputs[0]) in (written, written.upper())  # lower-case letters are accepted
+        assert task.render(inputs[0]) in (written, written.upper())  # lowercase letters are accepted
 
 
 def test_render_leaves_out_padding() -> None:

@@ -26,7 +26,7 @@ def test_batch_of_a_step_does_not_depend_on_the_start() -> None:
 def test_batches_have_similar_lengths_and_cover_all() -> None:
     drawn = [batches_once.draw(step) for step in range(4 * BATCHES_PER_POOL)]
     shares = [(batch.source != PAD).float().mean().item() for batch in drawn]
-    assert sum(shares) / len(shares) > 0.9  # share of steps that are not padding
+    assert sum(shares) / len(shares) > 0.9  # fraction of steps that are not padding
     lengths = torch.cat([(batch.source != PAD).sum(1) - 1 for batch in drawn])
     assert set(lengths.tolist()) == set(range(1, 21))
     widths = [batch.source.shape[1] for batch in drawn[:BATCHES_PER_POOL]]
@@ -50,7 +50,7 @@ def test_many_batches_equal_those_drawn_one_by_one(vary_len: bool, monkeypatch: 
     generator = make_generator(0, "train")
     drawn, alone = Counting().batches(settings, BatchContext(generator=generator)), make_generator(0, "train")
     for step in range(8):
-        # A training resumed here, with the same generator and position, draws the same batches.
+        # A training run that is resumed with the same generator and position samples the same batches.
         again = BatchContext(generator=generator.clone_state(), place=drawn.place)
         late = Counting().batches(settings, again)
         found, expected = drawn.draw(step), Counting().sample(4, alone, vary_len=vary_len)

@@ -1,4 +1,4 @@
-"""Dates: Babel's formats, the source of each character, and days held back from training."""
+"""Dates: formats of Babel, the source of each character, and days held out from training."""
 
 import datetime
 
@@ -71,7 +71,7 @@ def test_digits_are_linked_to_their_source(day: datetime.date, style: object) ->
 
 
 def test_no_source_has_two_dates() -> None:
-    """All styles of the default locales work, for days with every month, day and most weekdays."""
+    """All styles of the default locales work for days with every month, every day and most weekdays."""
     seen: dict[str, str] = {}
     for style in STYLES:
         for day in range(0, DAYS, 7):

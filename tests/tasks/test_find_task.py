@@ -1,4 +1,4 @@
-"""Tasks are found by name or in a user's file."""
+"""Tasks are found by name or in a user file."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Phrases: sentences of the grammar, by hand, and their parsing."""
+"""Phrases: hand-written sentences of the grammar and their parsing."""
 
 import pytest
 import torch

@@ -2,7 +2,7 @@
 
     python -m tests.training.failing SIGNAL STEP WORDS...
 
-At step -1 it fails before the run exists.
+At step -1, the process fails before the run exists.
 """
 
 import os
@@ -15,7 +15,7 @@ from regard.training import DistributedContext, SingleLearner
 
 
 def fail_at(step: int, number: int) -> None:
-    """Make this process send itself a signal before a step."""
+    """Make this process send a signal to itself before a training step."""
     learn = SingleLearner.learn
 
     def failing(self: SingleLearner, lr: float) -> Any:

@@ -17,7 +17,7 @@ def test_steps_equal_pytorchs_class_bit_for_bit(generator: torch.Generator) -> N
     for step in range(5):
         lr = 0.01 * (step + 1)
         peer.param_groups[0]["lr"], peer.param_groups[1]["lr"] = lr, 8 * lr
-        for name in ("a", "b") if step == 2 else ("a", "b", "c"):  # once without a gradient
+        for name in ("a", "b") if step == 2 else ("a", "b", "c"):  # without a gradient in one step
             gradient = torch.randn(5, 3, generator=generator)
             mine[name].grad, theirs[name].grad = gradient.clone(), gradient.clone()
         optimizer.step(lr)

@@ -18,7 +18,7 @@ from tests.german import LINKS, write
 
 
 def test_alignment_loss_by_hand() -> None:
-    """The loss is equation 5 of Garg et al. 2019 for the first head of the layer before the last, before
+    """The loss equals equation 5 of Garg et al. 2019 for the first head of the penultimate layer, before
     dropout.
     """
     torch.manual_seed(0)

@@ -13,7 +13,7 @@ WEIGHTS = {"weight": torch.arange(6.0).view(2, 3)}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
-    """Return a run folder with only a config."""
+    """Return a run folder that contains only a config."""
     with create_run(tmp_path / "counting", make_config("counting"), overwrite=False):
         pass
     return RunFolder(tmp_path / "counting")

@@ -43,7 +43,8 @@ def test_agrees_with_pytorch(monkeypatch: pytest.MonkeyPatch, steps: int, bias: 
 def test_two_passes_agree_with_pytorch(
     monkeypatch: pytest.MonkeyPatch, steps: int, bias: bool, agreement: float
 ) -> None:
-    """R-Drop's loss is the loss of both passes plus half of alpha times both divergences."""
+    """The loss of R-Drop is the loss of both passes plus half of alpha multiplied by the sum of both
+    divergences."""
     monkeypatch.setattr(loss, "CHUNK", 4 * 11 * 8)
     parts, target = make(steps, bias, passes=2)
     logits = F.linear(*parts)
@@ -103,7 +104,7 @@ def test_bfloat16_products_are_close() -> None:
     ids=["around", "below", "far", "high"],
 )
 def test_bfloat16_finds_the_largest_logit_of_any_sign(offset: float, within: float) -> None:
-    """The loss is exact for logits around zero, all negative, and beyond the powers of 2 at which bfloat16 is
+    """The loss is exact for logits around zero, for negative logits, and for logits at which bfloat16 is
     coarse.
     """
     (states, weight, bias), target = make(40, True, torch.float32)
@@ -120,7 +121,7 @@ def test_bfloat16_finds_the_largest_logit_of_any_sign(offset: float, within: flo
 
 
 def test_calls_of_other_sizes_and_threads_are_independent() -> None:
-    """Calls share memory, but not its content."""
+    """Calls share memory, but do not depend on its previous content."""
     made = [make(steps, True, torch.float32, passes) for steps, passes in ((9, 1), (3, 2), (17, 1), (9, 1))]
 
     def run(index: int) -> list[Tensor]:

@@ -87,7 +87,7 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
         torch.testing.assert_close(whole[name], value, atol=1e-3, rtol=1e-3)
     kept = [path.suffix for path in (tmp_path / "translation" / "trainer").glob("step-*/*")]
     assert sorted(kept) == [".json"] * 2 + [".safetensors"] * 2  # no pickled data
-    # Restart at the checkpoint after half of the steps with one process.
+    # Resume from the checkpoint after half of the training steps with one process.
     config = tmp_path / "translation" / "config.json"
     config.write_text(config.read_text().replace('"steps": 12', '"steps": 18'))
     done = resume(tmp_path, 1)
@@ -117,14 +117,14 @@ def test_shares_cover_the_batch() -> None:
     assert sum(each.tokens for each in shares) == batch.tokens
     few = [DistributedContext(rank, 4).share(batch) for rank in range(4)]
     assert sum(each.tokens for each in few) == batch.tokens
-    assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # takes part in the step without samples
+    assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # participates in the step without samples
 
 
 FAILING = "tests.training.failing"
 
 
 def test_restarted_processes_continue_at_the_last_checkpoint(tmp_path: Path) -> None:
-    """A process is killed at step 9, after the checkpoint at step 6; the earlier run is replaced."""
+    """If a process is killed at step 9, after the checkpoint at step 6, the earlier run is still replaced."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     for folder in (whole, broken):
         folder.mkdir()
@@ -139,7 +139,7 @@ def test_restarted_processes_continue_at_the_last_checkpoint(tmp_path: Path) -> 
 
 
 def test_restarted_processes_replace_an_earlier_run_of_equal_flags(tmp_path: Path) -> None:
-    """A process is killed before the new run exists; the restarted ones must not continue the old one."""
+    """If a process is killed before the new run exists, the restarted processes do not continue the old run."""
     assert train(tmp_path, 2).returncode == 0
     old = (tmp_path / "translation").stat().st_ino
     done = train(tmp_path, 2, (FAILING, "SIGKILL", "-1"), restarts=1, overwrite=True)

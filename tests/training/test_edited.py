@@ -1,4 +1,4 @@
-"""Edited or mixed runs are refused by every reader, and used with `trust_edited`."""
+"""Edited or mixed runs are refused by every reader, but accepted with `trust_edited`."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ Edit = Callable[[Path], None]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of equal shapes with another seed, another number of heads, another task."""
+    """Runs with equal shapes but a different seed, number of heads, or task."""
     root = tmp_path_factory.mktemp("whole")
     changes: dict[str, Any] = {"one": {"heads": 2}, "seed": {"heads": 2, "seed": 1}, "heads": {"heads": 4}}
     for name, flags in changes.items():
@@ -37,7 +37,7 @@ def run(whole: Path, tmp_path: Path) -> Path:
 
 
 def config(change: dict[str, Any], part: str | None = None, *, seal: bool = False) -> Edit:
-    """Return an edit of values in config.json; None removes one."""
+    """Return an edit of values in config.json; None removes a value."""
 
     def edit(run: Path) -> None:
         stored = json.loads((run / "config.json").read_text())
@@ -65,7 +65,7 @@ def header(file: str, change: Callable[[dict[str, Any]], None]) -> Edit:
 
 
 def exchange(found: dict[str, Any]) -> None:
-    """Exchange the names of two tensors of one shape and type."""
+    """Exchange the names of two tensors with the same shape and dtype."""
     names = [name for name in found if name != "__metadata__"]
     one, other = next(
         (one, other)
@@ -96,7 +96,7 @@ def flip(file: str) -> Edit:
 
 
 def take(file: str, other: str) -> Edit:
-    """Return an edit that replaces a file by that of another run."""
+    """Return an edit that replaces a file by the file of another run."""
 
     def edit(run: Path) -> None:
         shutil.copy(run / ".." / "whole" / other / "signal2" / file, run / file)
@@ -220,7 +220,7 @@ def test_run_of_format_6_loads_and_resumes(whole: Path, run: Path, tmp_path: Pat
         for name, value in (Checkpoint.load(whole / "one/signal2").weights or {}).items()
     )
     assert regard.train("signal2", savepath=run.parent, resume=True, progress=False).step == 6
-    config({"heads": 4}, "model")(run)  # which the training state detects by its checksum
+    config({"heads": 4}, "model")(run)  # detected by the checksum of the training state
     with pytest.raises(InputError, match=r"step-6\.safetensors: the file was written with another config\.json"):
         regard.train("signal2", savepath=run.parent, resume=True, progress=False)
 
@@ -235,7 +235,7 @@ def test_new_files_of_a_run_of_format_6_are_checked(run: Path) -> None:
 
 
 def test_file_of_another_origin_with_a_valid_digest_is_refused(run: Path) -> None:
-    """A model file of another origin, which names no run, is refused."""
+    """A model file that contains no config is refused."""
     found = read_tensors(run / MODEL)
     (run / MODEL).write_bytes(pack_tensors(found.tensors, found.step, "{}"))
     with pytest.raises(InputError, match="model.safetensors: format is regard-run/7 in config.json, missing in"):

@@ -53,7 +53,7 @@ def test_resumed_training_equals_uninterrupted_bit_for_bit(
 
 
 def test_killed_process_resumes_at_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash leaves metrics after the checkpoint, which the resumed run writes again."""
+    """Metrics after the last checkpoint remain after a crash, and the resumed run writes them again."""
     whole = regard.train("signal2", **FLAGS, savepath=tmp_path / "whole")
     monkeypatch.setattr(trainer, "CHECKPOINT_EVERY", 20)
     appended = RunFolder.append_metrics

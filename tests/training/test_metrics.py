@@ -1,4 +1,4 @@
-"""Lost metrics are reported, damaged metrics are refused in one line."""
+"""Missing metrics are reported, and damaged metrics are refused with a one-line error."""
 
 import shutil
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def root(whole: Path, tmp_path: Path) -> Path:
 
 
 def lines(*kept: int) -> Callable[[str], str]:
-    """Return a change that keeps some lines."""
+    """Return a change that retains some lines."""
     return lambda text: "".join(text.splitlines(keepends=True)[place] for place in kept)
 
 
@@ -88,7 +88,7 @@ def test_lost_metrics_are_reported_on_resume(root: Path, command: Command, name:
     status, out, err = command("train", "counting", "--resume", "--savepath", root)
     assert status == 0 and "Trained counting for " in out
     [line] = [line for line in err.splitlines() if line.startswith("regard: ")]
-    assert f"metrics.jsonl' has lost its lines of {message}: the training continues" in line
+    assert f"metrics.jsonl' lacks the lines of {message}: training continues" in line
     run = regard.load(root / "counting")
     assert isinstance(run, regard.AnswerRun) and run.playback().steps
     assert command("test", "counting", "--samples", "5", "--savepath", root)[0] == 0

@@ -61,7 +61,7 @@ def test_accuracy_under_teacher_forcing_equals_greedy_exact_match(translator: re
     found = greedy_search(translator.model, batch.source, batch.source_mask, max_len=20)
     texts = [translator.task.target_vocabulary.decode(each.tokens) for each in found]
     assert right == [text == pair.target for text, pair in zip(texts, pairs, strict=True)]
-    assert 0 < sum(right) < 200  # otherwise the test would be trivial
+    assert 0 < sum(right) < 200  # the test must not be trivial
 
 
 def test_teacher_forcing_falls_linearly() -> None:

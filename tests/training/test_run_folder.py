@@ -1,4 +1,4 @@
-"""Run folders: missing, truncated and foreign files; atomic writes."""
+"""Run folders: missing, truncated and foreign files, and atomic writes."""
 
 import json
 import shutil
@@ -101,7 +101,7 @@ def test_resuming_without_training_state_is_refused(run: RunFolder) -> None:
 
 
 def test_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If any write of a checkpoint fails, a complete model and a state to resume from remain."""
+    """If any write of a checkpoint fails, a complete model and a state for resuming remain."""
     from regard.io import folders
 
     written = folders.write_file

@@ -1,4 +1,5 @@
-"""Signals during training: the first is delayed, repeats are ignored, a later one acts."""
+"""Signals during training: the first signal is delayed, immediate repeats are ignored, a later signal takes
+effect."""
 
 import signal
 
@@ -23,8 +24,8 @@ def test_first_signal_is_delayed_and_a_later_one_acts(monkeypatch: pytest.Monkey
 
 
 def test_signal_within_the_handler_is_debounced(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Python can run a handler inside another: here the second signal arrives while the first handler reads the
-    # clock.
+    # Python can run a handler inside another handler. The second signal arrives while the first handler reads
+    # the clock.
     clock = signals.time.monotonic
     coming = [signal.SIGINT]
 

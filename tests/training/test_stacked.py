@@ -1,4 +1,4 @@
-"""Stacked seeds equal single trainings up to rounding."""
+"""Stacked training runs equal separate training runs up to rounding."""
 
 from pathlib import Path
 from typing import Any

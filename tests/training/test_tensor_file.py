@@ -1,4 +1,4 @@
-"""Tensor files are read unchanged, or refused."""
+"""Tensor files are read unchanged or refused."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_packed_file_is_read_by_regard_and_by_safetensors(tmp_path: Path) -> Non
 def test_every_type_survives(tmp_path: Path, dtype: torch.dtype) -> None:
     sizes = [(3, 2), (), (0, LARGEST)]
     values = {f"{size}": torch.randint(0, 2, size, dtype=torch.uint8).to(dtype) for size in sizes}
-    file = tmp_path / "no text \udcff"  # a name that the file system accepts, but not valid UTF-8
+    file = tmp_path / "no text \udcff"  # a name that the file system accepts, but that is not valid UTF-8
     file.write_bytes(pack_tensors(values, 1))
     found = read_tensors(file, tensor_specs(values)).tensors
     assert all(torch.equal(found[name], value) and found[name].dtype == dtype for name, value in values.items())
@@ -73,7 +73,7 @@ def test_every_flipped_bit_and_cut_byte_is_found(tmp_path_factory: pytest.TempPa
             assert "\n" not in str(error)
         else:
             whole = same(found.tensors) and (found.step, found.config) == (12, CONFIG)
-            assert whole or not found.intact or found.digest is None  # which current runs refuse
+            assert whole or not found.intact or found.digest is None  # refused by current runs
 
     check()
 

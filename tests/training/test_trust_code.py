@@ -1,4 +1,4 @@
-"""Runs of other people execute no code."""
+"""Runs of other users do not execute code."""
 
 import json
 import shutil
@@ -60,7 +60,7 @@ def name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def refused(done: subprocess.CompletedProcess[str], folder: Path) -> bool:
-    """Return whether a command named the untrusted code in one line, and did not execute it."""
+    """Return whether a command reported the untrusted code in one line and did not execute the code."""
     one_line = done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
     said = "names code that" in done.stderr and "mine.py" in done.stderr and "--trust_code" in done.stderr
     return done.returncode == 2 and one_line and said and not (folder / "ran").exists()
@@ -85,7 +85,7 @@ def test_changed_code_is_not_trusted(tmp_path: Path, name: str) -> None:
 
 
 def test_code_in_another_folder_is_not_trusted(tmp_path: Path) -> None:
-    """A run from elsewhere comes with a module of the same name as a trusted one."""
+    """A module with the same name as a trusted module is not trusted."""
     (tmp_path / "mine.py").write_text(SCORE)
     done = command(tmp_path, "train", "counting", "--score", "mine:Mine", *TINY)
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from regard.viz.architecture_plot import fold_layers, save_graph
 
 
 class Deep(nn.Module):
-    """A stack of layers with given feed-forward widths."""
+    """A stack of layers with a list of feed-forward widths."""
 
     def __init__(self, *inner: int) -> None:
         super().__init__()

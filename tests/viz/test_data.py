@@ -25,7 +25,7 @@ NAMES = {
 
 
 def in_javascript(kind: Any) -> str:
-    """Return the JSDoc type of a Python one; of a union, in alphabetical order."""
+    """Return the JSDoc type of a Python type; the members of a union are in alphabetical order."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return union(f'"{part}"' for part in parts)
@@ -43,7 +43,9 @@ def union(parts: typing.Iterable[str]) -> str:
 
 
 def documented() -> dict[str, dict[str, str]]:
-    """Return the typedefs of `data.js`: by name, the type of each property, with "?" where it is optional."""
+    """Return the typedefs of `data.js`: by name, the type of each property, with "?" if the property is
+    optional.
+    """
     found: dict[str, dict[str, str]] = {}
     for block in re.findall(r"/\*\*(.*?)\*/", (VIEW / "data.js").read_text(encoding="utf-8"), re.DOTALL):
         [name] = re.findall(r"@typedef \{object\} (\w+)", block)

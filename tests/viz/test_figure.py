@@ -1,4 +1,4 @@
-"""Fonts, colours and files of figures."""
+"""Fonts, colors and files of figures."""
 
 import re
 import warnings
@@ -34,7 +34,7 @@ def test_any_text_is_drawn_without_warnings(
 
 @pytest.fixture
 def fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Return a list of the system's font files to fill, after clearing all caches."""
+    """Return an empty list that replaces the system's font files, after clearing all caches."""
     files: list[str] = []
     monkeypatch.setattr(figure, "findSystemFonts", lambda: files)
     monkeypatch.setattr(figure, "_fallback_fonts", {})
@@ -46,7 +46,7 @@ def fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def write_font(path: Path, character: str) -> str:
-    """Write a font with a single glyph, a square."""
+    """Write a font with a single glyph (a square)."""
     pen = TTGlyphPen(None)
     for number, point in enumerate([(0, 0), (0, 900), (900, 900), (900, 0)]):
         (pen.lineTo if number else pen.moveTo)(point)

@@ -89,7 +89,9 @@ def test_every_format_contains_interventions_and_predictions(
 
 
 def test_figure_shows_the_interventions(changed: AttentionMap, trained: regard.AnswerRun, tmp_path: Path) -> None:
-    """They are drawn, not only stored as metadata: comments of an SVG contain the text of its glyphs."""
+    """Interventions are drawn, not only stored as metadata: the comments of an SVG contain the text of its
+    glyphs.
+    """
     comments = re.findall(r"<!-- (.*?) -->", changed.save(tmp_path / "a.svg").read_text(encoding="utf-8"))
     assert any(OFF in each for each in comments) and any(
         "Prediction without interventions" in each for each in comments
@@ -98,7 +100,7 @@ def test_figure_shows_the_interventions(changed: AttentionMap, trained: regard.A
         r"<!-- (.*?) -->", trained.attend(TEXT).save(tmp_path / "b.svg").read_text(encoding="utf-8")
     )
     assert not any("Interventions" in each for each in plain)
-    assert any(each.startswith("Colours: weight 0 to") and "the same for all panels" in each for each in plain)
+    assert any(each.startswith("Colors: weight 0 to") and "the same for all panels" in each for each in plain)
 
 
 def test_records_contain_the_interventions_active_while_recording(trained: regard.AnswerRun) -> None:
@@ -130,5 +132,5 @@ def test_caption_mentions_omitted_labels(tmp_path: Path) -> None:
         )
         return found.save(tmp_path / "a.svg").read_text(encoding="utf-8")
 
-    assert "steps is labelled" not in saved(12) and "␣w3" in saved(12) and "▁" not in saved(12)
-    assert "1 in 2 steps is labelled for lack of space" in saved(330)
+    assert "steps is labeled" not in saved(12) and "␣w3" in saved(12) and "▁" not in saved(12)
+    assert "1 in 2 steps is labeled for lack of space" in saved(330)

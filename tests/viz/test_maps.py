@@ -92,7 +92,7 @@ def _layer(name: str, weights: "np.ndarray", relevant: "np.ndarray | None" = Non
 
 
 def test_aligned_head() -> None:
-    """Neither uniform attention nor attention to a single input counts as aligned."""
+    """A head with uniform attention, or with attention to a single input, is not aligned."""
     even, stuck, one_to_one = np.full((5, 5), 0.2), np.zeros((5, 5)), 0.6 * np.eye(5)[::-1] + 0.08
     stuck[:, 4] = 1
     first = _layer("decoder.0.cross", np.stack([even, stuck]))

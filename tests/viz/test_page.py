@@ -1,4 +1,4 @@
-"""Pages are self-contained, exact to the documented rounding, small, and safe for any text."""
+"""Pages are self-contained, small, exact up to the documented rounding, and safe for any text."""
 
 import base64
 import dataclasses
@@ -67,7 +67,7 @@ def test_input_text_is_escaped() -> None:
 
 
 def test_page_is_small(trained: regard.AnswerRun) -> None:
-    """Besides the code, a weight takes at most three bytes."""
+    """In addition to the code, a page needs at most three bytes per weight."""
     few, many = (page([trained.attend(seed=seed) for seed in range(count)]) for count in (1, 41))
     weights = sum(layer.weights.size for layer in trained.attend().layers.values())
     labels = 2000

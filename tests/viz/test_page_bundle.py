@@ -75,7 +75,9 @@ def test_unsupported_forms_in_the_entry(tmp_path: Path) -> None:
 
 
 def test_the_view() -> None:
-    """The bundle contains every module with code, imports nothing and exports the entry's functions."""
+    """The bundle contains every module with code, imports nothing, and exports the functions of the entry
+    module.
+    """
     text = bundle()
     assert not re.search(r"^import\b", text, re.MULTILINE)
     assert re.findall(r"^export [\w ]+", text, re.MULTILINE) == [

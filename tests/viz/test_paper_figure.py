@@ -1,4 +1,4 @@
-"""Figures for papers: their size, fonts, style, and the files beside them."""
+"""Size, fonts and style of figures for papers, and the files written with each figure."""
 
 import csv
 import json

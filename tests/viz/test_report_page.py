@@ -1,4 +1,4 @@
-"""Report pages show rich's tables and text, and escape all HTML."""
+"""Report pages show tables and text of `rich`, and escape all HTML."""
 
 import base64
 import re

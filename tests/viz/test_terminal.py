@@ -79,7 +79,9 @@ def printed(attention: AttentionMap, width: int = 80) -> list[str]:
 
 
 def written(heads: int, words: list[str], layers: int = 2) -> AttentionMap:
-    """Return the map of a translation: one head of the last layer aligns, all other heads are uniform."""
+    """Return the map of a translation, in which one head of the last layer aligns and all other heads are
+    uniform.
+    """
     even = np.full((heads, len(words), len(words)), 1 / len(words), dtype=np.float32)
     sharp = even.copy()
     sharp[-1] = np.eye(len(words))
@@ -102,7 +104,7 @@ WORDS += ["Donaudampfschifffahrtsbrücke"]
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_words_are_labelled_within_the_width(width: int) -> None:
-    """Every word labels its row, and vertically its column; no line is wrapped."""
+    """Every row and, vertically, every column is labeled with its word, and no line is wrapped."""
     lines = printed(written(4, WORDS), width)
     assert all(cell_len(line) <= width for line in lines)
     for word in WORDS:

@@ -79,7 +79,7 @@ def test_on_an_image(tmp_path: Path) -> None:
 
 
 def share_of(path: Path) -> float:
-    """Return the share of pixels in the colour of weights that are not finite."""
+    """Return the fraction of pixels with the color of weights that are not finite."""
     image = np.asarray(Image.open(path).convert("RGB")).astype(int)
     return float((np.abs(image - NOT_FINITE).max(-1) < 4).mean())
 

@@ -1,6 +1,6 @@
 """The command line: one module per command, imported when the command runs.
 
-`regard --help` therefore answers without loading PyTorch.
+`regard --help` therefore runs without loading PyTorch.
 """
 
 import errno
@@ -15,27 +15,28 @@ from regard.cli.terminal import escape_output, open_streams, print_message
 from regard.errors import RegardError, unknown_choice
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
-"""Errors of a failed write to standard output. Errors of writing files are reported by `regard.io`."""
+"""Error numbers of a failed write to standard output. `regard.io` reports failed writes to files."""
 COMMANDS = {
     "train": "train a model on a task",
     "test": "test a trained model and show its attention",
-    "show": "explore the attention of a run in a page",
+    "show": "explore the attention of a run on an interactive page",
     "look": "inspect the attention of a Hugging Face model",
     "examine": "test whether attention is meaningful",
     "timeline": "follow the roles of heads through a training",
     "explain": "compute an attention weight step by step",
-    "prune": "remove the least important heads",
+    "prune": "remove the least important attention heads",
     "translate": "answer or translate texts, one per line",
-    "align": "align words of source and target",
+    "generate": "continue a prompt with a language model",
+    "align": "align the words of source and target sentences",
     "score": "compute the log-probability of sentence pairs",
     "compare": "compare variants over several seeds, or two models",
-    "learn": "open the course, or write it as a site or notebooks",
-    "check": "check your own code for the course",
+    "learn": "open the course, or write it as a website or as notebooks",
+    "check": "check your solutions to the exercises of the course",
     "tasks": "list the tasks, with an example of each",
     "data": "download a data set",
     "clean": "filter sentence pairs that are not translations",
     "export": "export a trained model to another program",
-    "import": "import a model of another program",
+    "import": "import a model from another program",
     "plot": "draw a figure for a paper",
     "draw": "draw the architecture of a model",
 }
@@ -44,7 +45,7 @@ MODULES = {"import": "import_model"}
 
 HELP = """usage: regard COMMAND ...
 
-Train attention models, see what they attend to, and test what that explains.
+Train attention models, inspect their attention, and test whether the attention explains their answers.
 
 commands:
 {commands}
@@ -77,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
         finally:  # also after the SystemExit of --help
             sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of the pipe has ended, as in `regard test ... | head`.
+        # The process that reads the pipe has exited, as in `regard test ... | head`.
         return _leave_output(1)
     except OSError as error:
         action = "use a standard stream" if error.errno == errno.EBADF else "write the output"
@@ -145,7 +146,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _load(command: str) -> Any:
     """Import the module of a command, with its dependencies."""
-    # Imported modules are never garbage. Scanning the objects of PyTorch takes longer than importing all of
+    # Imported modules are never garbage, and scanning the objects of PyTorch takes longer than importing
     # Regard.
     pause = "torch" not in sys.modules and gc.isenabled()
     if pause:
@@ -176,7 +177,7 @@ def _unexpected(command: str, argv: list[str], error: Exception) -> str:
             "w", prefix="regard-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
         ) as file:
             file.write("\n".join(report))
-        hint = f"the traceback is in {file.name}: please report the error with that file"
+        hint = f"the traceback is in {file.name}: please report the error and attach that file"
     except OSError:
         hint = "set REGARD_DEBUG=1 to see the traceback, and please report the error"
     return f"internal error, {summary}; {hint} (docs/explanation/reliability.md)"

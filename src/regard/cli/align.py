@@ -25,12 +25,14 @@ from regard.viz import check_extension
 
 PROG = "regard align"
 DESCRIPTION = (
-    "Align the words of sentence pairs by attention, one line of links per pair. RUN: a task's name, or the "
+    "Align the words of sentence pairs by attention, and write one line of links per pair. RUN: a task's "
+    "name, or the "
     "folder of a run. SOURCE and TARGET: files with one sentence per line, or - for standard input. Without "
-    "TARGET, each line of SOURCE is a tab-separated pair, or a sentence that is translated first; the output "
-    "then has the translation before its links. With --links or --silver, alignment heads are chosen on one "
-    "half of the pairs and evaluated on the other half, and stored with the run. Without SOURCE, the pairs come "
-    "from the run's validation text, or are drawn by the task together with their true links."
+    "TARGET, each line of SOURCE is a tab-separated pair or a single sentence. Single sentences are "
+    "translated first, and the translation precedes its links in the output. With --links or --silver, "
+    "alignment heads are chosen on one half of the pairs, evaluated on the other half, and stored with the "
+    "run. Without SOURCE, the pairs "
+    "come from the run's validation text, or the task generates them with their true links."
 )
 STORED = "Stored in {}: `regard align`, `regard translate --align` and the explorer now use these heads\n"
 REPLACED = "These heads replace the earlier choice, {}; --no-keep evaluates without storing\n"
@@ -41,28 +43,29 @@ class AlignFlags:
     """Flags of the command."""
 
     links: Path | None = None
-    """Choose alignment heads by these links of the pairs: a file in Moses format (0-0 1-2, with 1?2 for a
-    possible link) or NAACL format (sentence, source word, target word, all from 1, and S or P)."""
+    """File of true links, used to choose alignment heads: in Moses format (0-0 1-2, with 1?2 for a possible
+    link) or in NAACL format (sentence, source word and target word, counted from 1, and S or P)."""
     silver: bool = False
-    """Choose alignment heads by links from eflomal (extra align), which also learns from the run's training text.
-    With --links: also evaluate eflomal."""
+    """Choose alignment heads by the links of eflomal (extra align), which also learns from the run's training
+    text. With --links: also evaluate the links of eflomal."""
     keep: bool = True
     """Store the chosen heads with the run; --no-keep: only evaluate them."""
     samples: int = 500
-    """Maximum number of pairs, counted from the first one, to choose and evaluate heads on."""
+    """Maximum number of pairs to choose and evaluate heads on. Later pairs are ignored."""
     by: By | None = None
-    """Heads to align by: the best head, the best set of heads, or all heads. Default: the choice with the lowest
-    error rate."""
+    """Heads used for the alignment: the best head, the best set of heads, or all heads. Default: the choice
+    with the lowest error rate."""
     unit: Unit | None = None
-    """Unit of alignment: words (separated by blanks), parts (words with punctuation separated), or pieces (tokens
-    of the vocabulary). Default: words, or characters for tasks of characters."""
+    """Unit of alignment: words (separated by whitespace), parts (words with punctuation separated), or pieces
+    (tokens of the vocabulary). Default: words, or characters for tasks on characters."""
     reverse: str | None = None
-    """Run of the opposite direction. The links of both runs are merged."""
+    """Run that translates in the opposite direction. The links of the two runs are merged."""
     symmetrise: Symmetrization | None = None
-    """Method of merging with --reverse: the product of both directions' weights, or a combination of their links.
-    Default: product."""
+    """Method of merging with --reverse: the product of the weights of both directions, or a combination of
+    their links. Default: product."""
     format: Literal["moses", "json"] = "moses"
-    """moses: 0-0 1-2, source and target word from 0. json: one object per line, with words, links and weights."""
+    """Output format. moses: 0-0 1-2, source and target words counted from 0. json: one object per line, with
+    words, links and weights."""
     lenient: bool = False
     """Accept invalid UTF-8, and stop at the end of the shorter file."""
     plot: Path | None = None
@@ -90,7 +93,7 @@ def run(argv: list[str]) -> None:
         reverse = flags.storage.load_translator(flags.reverse)
         if reverse.name != run.name or reverse.folder.resolve() == run.folder.resolve():
             raise InputError(
-                f"reverse {flags.reverse!r} must be another run of task {run.name}, of the opposite direction"
+                f"reverse {flags.reverse!r} must be another run of task {run.name}, in the opposite direction"
             )
     keep_memory()
     if choosing:
@@ -108,11 +111,11 @@ def _check_together(flags: AlignFlags, *, choosing: bool) -> None:
         conflict = "--format json" if flags.format == "json" else "choosing heads"
         raise InputError(f"--plot draws a pair and cannot be combined with {conflict}: leave out one of them")
     if flags.symmetrise is not None and flags.reverse is None:
-        raise InputError("--symmetrise needs two directions: give a run of the opposite direction with --reverse")
+        raise InputError("--symmetrise needs two directions: give the opposite run with --reverse")
 
 
 def _open(stack: ExitStack, source: str | None, target: str | None, *, lenient: bool) -> list[BinaryIO]:
-    """Open one file, or two with the same number of lines."""
+    """Open one file, or two files with the same number of lines."""
     names = [name for name in (source, target) if name is not None]
     if not lenient and len(names) == 2 and all(map(os.path.exists, names)):
         check_files(names)
@@ -128,7 +131,7 @@ def _choose(
     others: dict[str, Sequence[frozenset[Link]]] = {}
     if source is None:
         if flags.links is not None:
-            raise InputError("--links needs the linked sentences: give SOURCE and TARGET")
+            raise InputError("--links needs the sentences that the links refer to: give SOURCE and TARGET")
         pairs, known = run.known_links(flags.samples)
         against = "the task's own links"
         if not known and not flags.silver:
@@ -171,9 +174,8 @@ def _read_pairs(source: str, target: str | None, flags: AlignFlags) -> list[tupl
 
 
 def _lines(files: Sequence[BinaryIO], *, lenient: bool) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the lines of one file, or of two files in parallel, with their number.
-
-    If one file ends early, raises `InputError`, or warns and stops if `lenient`.
+    """Yield the lines of one file, or of two files in parallel, with their line number. If one of two files
+    ends early, print a warning and stop if `lenient`, else raise `InputError`.
     """
     if len(files) == 1:
         for chunk in numbered_chunks(files[0]):
@@ -192,7 +194,8 @@ def _lines(files: Sequence[BinaryIO], *, lenient: bool) -> Iterator[tuple[int, l
                 print_message(f"{mismatch}: the remaining lines are ignored")
                 return
             raise InputError(
-                f"{mismatch}: give files with the same number of lines, or ignore the rest with --lenient"
+                f"{mismatch}: give files with the same number of lines, or ignore the remaining lines with "
+                f"--lenient"
             )
         yield number, lines
 
@@ -208,8 +211,8 @@ def _texts(lines: Sequence[bytes], number: int) -> list[str]:
 def _align_lines(
     run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags
 ) -> None:
-    """Write the links of all lines, in order and in batches."""
-    # In a terminal, the user waits for each line; a file is aligned faster in batches of lines of similar length.
+    """Write the links of all lines, in order."""
+    # Batches of similar length are faster. In a terminal, the user waits for the links of each line.
     size = 1 if files[0].isatty() else 512
     waiting: list[list[str] | None] = []
     for number, lines in _lines(files, lenient=flags.lenient):
@@ -224,7 +227,7 @@ def _align_lines(
 
 
 def _check_length(run: SequenceRun, texts: list[str], number: int) -> list[str] | None:
-    """Return the texts of a line; None, with a warning, if a text is too long."""
+    """Return the texts of a line, or print a warning and return None if a text is too long."""
     reason = run.too_long(texts[0]) or (run.too_long(texts[1], target=True) if len(texts) > 1 else None)
     if reason is None:
         return texts
@@ -245,7 +248,7 @@ def _write(
         pair = None if texts is None else next(alignments)
         if flags.plot is not None:
             if pair is None or not pair.source or not pair.target:
-                raise InputError("the first pair is blank or too long to draw: give another first pair")
+                raise InputError("the first pair is blank or too long to draw: put another pair first")
             save_and_print(run.map_of_links(pair), flags.plot)
             return
         translated = texts is not None and len(texts) == 1

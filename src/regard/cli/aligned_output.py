@@ -11,7 +11,7 @@ from regard.errors import InputError
 from regard.runs import SequenceRun
 
 Answers = list[Candidate] | None
-"""Answers to one text, best first; None if the text has no answer."""
+"""Answers to one text, best first, or None if the text has no answer."""
 SEPARATOR = " ||| "
 
 
@@ -44,8 +44,7 @@ def append_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answe
 
 
 def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers]) -> list[Answers]:
-    """Transfer the markup of each text to its answers. The answer to a text that is only markup is the text
-    itself."""
+    """Transfer the markup of each text to its answers. A text that contains only markup is its own answer."""
     alignments = iter(run.align(_make_pairs([text.text for text in marked], answers), unit=UNIT))
     results: list[Answers] = []
     for text, ranked in zip(marked, answers, strict=True):

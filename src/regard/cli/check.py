@@ -12,10 +12,11 @@ from regard.io import write_json
 
 PROG = "regard check"
 DESCRIPTION = (
-    "Check your own code: attention, layers, a Transformer, searches, a training loop. FILE.py has one function "
-    "or class per exercise, named after it. EXERCISE names the exercise if the names in the file do not. The "
-    "code runs in a separate process, and wrong answers are compared with those of common mistakes. Exit status: "
-    "0 if all answers are right, 1 otherwise."
+    "Check your solutions to the exercises: attention, layers, a Transformer, decoding searches, a training "
+    "loop. FILE.py has one function or class per exercise, named after the exercise. EXERCISE is the exercise "
+    "of FILE.py if the function or class has another name. The code runs in a separate process. Incorrect "
+    "answers are compared with the answers of common mistakes. Exit status: 0 if all answers are correct, 1 "
+    "otherwise."
 )
 WIDTH = 110
 
@@ -25,13 +26,13 @@ class CheckFlags:
     """Flags of the command."""
 
     stubs: Path | None = None
-    """Write a template for each exercise to this folder, and check nothing."""
+    """Write a template for each exercise to this folder, without checking any code."""
     json: Path | None = None
-    """Write the report to this JSON file too."""
+    """Also write the report to this JSON file."""
 
 
 def run(argv: list[str]) -> None:
-    """Check the file and print the report; exits with status 1 if an answer is wrong."""
+    """Check the file and print the report. Exits with status 1 if an answer is incorrect."""
     if wants_help(argv):
         parse(CheckFlags(), ["--help"], prog=f"{PROG} FILE.py [EXERCISE]", description=DESCRIPTION)
     words = (

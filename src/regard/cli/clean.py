@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 PROG = "regard clean"
 USAGE = f"{PROG} SOURCE TARGET"
 DESCRIPTION = (
-    "Filter a parallel corpus. Plausible translations are written to a new folder. The dropped pairs are "
-    "written to dropped.tsv there, with line number and reason. The corpus is a source and a target file with "
-    "one sentence per line, or one file of tab-separated pairs; plain or .gz."
+    "Filter a parallel corpus. Plausible translations are written to a new folder. Its file dropped.tsv lists "
+    "the dropped pairs with their line numbers and the reasons. The corpus is a source and a target file with "
+    "one sentence per line, or one file of tab-separated pairs. Files may be compressed (.gz)."
 )
 
 
@@ -28,21 +28,21 @@ class CleanFlags:
 
     rules: CleaningRules = field(default_factory=CleaningRules)
     runs: tuple[str, ...] = ()
-    """Paths of one or two runs that score the pairs, such as: models/translation. The first translates source to
-    target. The second translates target to source; the score then combines both (dual cross-entropy), from 0
-    to 1."""
+    """Paths of one or two runs that score the pairs, such as: models/translation. The first run translates
+    source to target. The second run translates target to source; the score then combines the two
+    cross-entropies (dual cross-entropy), from 0 to 1."""
     min_score: float = 0.005
-    """Drop pairs with a lower score."""
+    """Drop pairs whose score is lower than this value."""
     batchsize: int = 64
     """Number of pairs per batch."""
     lenient: bool = False
-    """Drop lines with invalid UTF-8 and lines without a partner, instead of stopping."""
+    """Drop lines with invalid UTF-8 and lines without a counterpart, instead of stopping."""
     savepath: Path = Path("cleaned")
     """New folder for the filtered corpus."""
     trust_code: bool = False
-    """Execute the custom code that a run names (task, model, score). Read that code first."""
+    """Execute the custom code of the runs (task, model, score). Read that code first."""
     trust_edited: bool = False
-    """Use a run even if its files were edited or mixed. The differences are printed."""
+    """Use a run even if its files were edited or come from different runs. The differences are printed."""
 
 
 def run(argv: list[str]) -> None:
@@ -52,7 +52,7 @@ def run(argv: list[str]) -> None:
     flags = parse(CleanFlags(), words, prog=USAGE, description=DESCRIPTION)
     if not files:
         raise InputError(
-            f"the text is missing: name a source and a target file first, as in `{PROG} train.de train.en`"
+            f"the corpus is missing: name a source and a target file first, as in `{PROG} train.de train.en`"
         )
     check_share("min_score", flags.min_score)
     check_range("batchsize", flags.batchsize, 1, 10**6)
@@ -68,7 +68,7 @@ def run(argv: list[str]) -> None:
 
 
 def _make_scorer(flags: CleanFlags) -> "PairScorer | None":
-    """Return a function that scores pairs with `flags.runs`; None without runs."""
+    """Return a function that scores pairs with `flags.runs`, or None if there are no runs."""
     if not flags.runs:
         return None
     if len(flags.runs) > 2:

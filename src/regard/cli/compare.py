@@ -18,19 +18,20 @@ from regard.training import changed_flags, make_config
 
 PROG = "regard compare"
 DESCRIPTION = (
-    "Train all combinations of the varied flags over several seeds, and compare them: a table, results.json, "
-    "results.csv and curves.png. Finished trainings are not repeated. All flags of `regard train TASK` are "
+    "Train all combinations of the varied flags over several seeds, and compare them in a table, "
+    "results.json, results.csv and curves.png. Finished training runs are not repeated. All flags of `regard "
+    "train TASK` are "
     "accepted and apply to every variant. Given two folders of Hugging Face models instead of a task, compare "
-    "the models on the same --examples: their answers, and the behaviour of their heads."
+    "the answers and the attention heads of the models on the same --examples."
 )
-FOLDERS = "Compare two Hugging Face models on the same texts: losses, answers, and the behaviour of each head."
+FOLDERS = "Compare two Hugging Face models on the same texts: losses, answers, and attention of each head."
 
 BACKEND_FLAGS = ("address", "cpus", "memory", "time", "partition")
-"""Flags of the machines that run the trainings."""
+"""Flags of the machines that run the training jobs."""
 OWN = tuple(f"--{name}" for name in ("seeds", "html", "explorer", "savepath", "on", *BACKEND_FLAGS))
 MACHINES: dict[str, type[Local | Ray | Slurm]] = {"here": Local, "ray": Ray, "slurm": Slurm}
 PIPE_WIDTH = 200
-"""Columns of the table if it is not printed to a terminal."""
+"""Width of the table in characters if it is not printed to a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +47,18 @@ class CompareFlags:
     explorer: str = EXPLORER
     """Address of `regard show`, used by the links of the HTML report."""
     savepath: Path = Path(COMPARISONS)
-    """Directory of the comparisons. This comparison is stored in a subfolder named after its task."""
+    """Directory of the comparisons. The comparison is stored in a subfolder named after its task."""
     on: Literal["here", "ray", "slurm"] = "here"
-    """Machines that run the trainings: here (in parallel on the cores of this machine), a Ray cluster, or a Slurm
-    cluster. The machines of a cluster must share the disk of --savepath."""
+    """Machines that run the training jobs: here (in parallel on the cores of this machine), a Ray cluster, or a
+    Slurm cluster. The machines of a cluster must share the disk of --savepath."""
     address: str | None = None
     """For ray: host:port of the head node. Default: $RAY_ADDRESS, or the cluster of this machine."""
     cpus: int | None = None
-    """For ray and slurm: cores and threads per training. Default: 1."""
+    """For ray and slurm: number of cores and threads per training job. Default: 1."""
     memory: int | None = None
-    """For slurm: memory per training, in GB. Default: 4."""
+    """For slurm: memory per training job, in GB. Default: 4."""
     time: int | None = None
-    """For slurm: minutes until an unfinished training saves its state and is queued again. Default: 60."""
+    """For slurm: minutes until an unfinished training job saves its state and is queued again. Default: 60."""
     partition: str | None = None
     """For slurm: partition. Default: the cluster's default."""
 
@@ -71,7 +72,7 @@ class FolderFlags:
     json: Path | None = None
     """Write all numbers to this JSON file."""
     html: Path | None = None
-    """Write a page to this file that shows the attention of both models side by side."""
+    """Write a page to this HTML file that shows the attention of both models side by side."""
     trust_code: bool = False
     """Execute custom code from the models' folders. Read that code first."""
 
@@ -99,10 +100,10 @@ def run(argv: list[str]) -> None:
     if flags.html is not None:
         check_writable(flags.html)
     if not varied:
-        raise InputError("no flag varies: give a flag and its values, as in --vary score=dot,additive")
+        raise InputError("no flag to vary: give a flag and its values, as in --vary score=dot,additive")
     vary = dict(map(_split, varied))
-    # Each value is parsed together with the first value of every other flag. Such a combination is one of the
-    # variants, so a combination that is refused here could not be trained either.
+    # Each value is parsed together with the first value of every other varied flag. This combination is one of
+    # the variants, so an invalid combination is refused before any training starts.
     first = {name: f"--{name}={texts[0]}" for name, texts in vary.items()}
     base = make_config(task, model_choice([*argv, *first.values()]))
     for name, texts in vary.items():
@@ -111,7 +112,7 @@ def run(argv: list[str]) -> None:
     fixed = _flags(task, [*argv, *first.values()])
     if "seed" in vary or "seed" in fixed:
         raise InputError(
-            "seed cannot be set: each variant is trained with seeds from 0; set their number with --seeds"
+            "seed cannot be set: each variant is trained with seeds from 0; set the number of seeds with --seeds"
         )
     grid = {}
     for name, texts in vary.items():
@@ -123,7 +124,7 @@ def run(argv: list[str]) -> None:
     except KeyboardInterrupt:
         print_message("stopped; repeat the command to continue")
         sys.exit(130)
-    # The table in a pipe may be as wide as its content.
+    # In a pipe, the table is as wide as its content.
     print_table(comparison.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
     saved = comparison.save()
     if flags.html is not None:
@@ -132,7 +133,7 @@ def run(argv: list[str]) -> None:
 
 
 def _machines(flags: CompareFlags) -> Backend:
-    """Return the machines that run the trainings; raises `InputError` for a flag of other machines."""
+    """Return the machines that run the training jobs. Raises `InputError` for a flag of other machines."""
     chosen = MACHINES[flags.on]
     accepted = {field.name for field in fields(chosen)}
     options = {name: value for name in BACKEND_FLAGS if (value := getattr(flags, name)) is not None}

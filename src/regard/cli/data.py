@@ -11,11 +11,11 @@ from regard.data.parallel import check_files
 
 PROG = "regard data"
 DESCRIPTION = (
-    "Download a data set and verify its checksums. Files that exist with the right checksum are not downloaded "
-    f"again. NAME: {', '.join(DATA_SETS)}."
+    "Download a data set and verify its checksums. Existing files with the correct checksum are not "
+    f"downloaded again. NAME: {', '.join(DATA_SETS)}."
 )
 PREFIXES = {"train": "train", "valid": "val", "test": "test"}
-"""Prefix of the file names of each part of a data set."""
+"""File name prefix of each part of a data set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +23,13 @@ class DataFlags:
     """Flags of the command."""
 
     languages: tuple[str, ...] = ()
-    """Codes of source and target, such as: de en. Default: de en; multi30k also has fr and cs."""
+    """Language codes of source and target, such as: de en. Default: de en; multi30k also has fr and cs."""
     savepath: Path = Path("data")
-    """Directory of the data sets. This data set is stored in a subfolder of its name."""
+    """Directory of the data sets. Each data set is stored in a subfolder with its name."""
     lenient: bool = False
     """Accept files with different numbers of lines, or with invalid UTF-8."""
     url: str | None = None
-    """Address to download the same files from, instead of the usual one."""
+    """Address of a mirror to download the same files from."""
 
 
 def run(argv: list[str]) -> None:
@@ -46,5 +46,5 @@ def run(argv: list[str]) -> None:
         if not flags.lenient:
             check_files(files)
     words = [word for part, files in parts.items() for word in (f"--{part}", *files)]
-    sys.stdout.write(f"The {len(paths)} files are there. Train on them with\n")
+    sys.stdout.write(f"All {len(paths)} files exist. Train on them with\n")
     sys.stdout.write(f"regard train translation {shlex.join(words)}\n")

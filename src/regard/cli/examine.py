@@ -14,14 +14,16 @@ from regard.io import check_writable
 PROG = "regard examine"
 DESCRIPTION = (
     "Test whether the attention of a run is meaningful. Is the attention on the inputs that the answer depends "
-    "on? Does the attention rank the inputs as gradients and ablation do? Does the model need the attention? The "
-    "result is printed, and saved as examined.json in the run's folder. RUN: a task's name, or the folder of a "
+    "on? Does the attention rank the inputs in the same order as gradients and ablation? Does the model need "
+    "its attention? "
+    "The result is printed and saved as examined.json in the run's folder. RUN: a task's name, or the folder "
+    "of a "
     "run."
 )
 EXPLORER = "http://127.0.0.1:8137/"
 """Default address of `regard show`."""
 MAX_WIDTH = 110
-"""Maximum number of columns of the report."""
+"""Maximum width of the report in characters."""
 
 
 @dataclass(frozen=True, kw_only=True)

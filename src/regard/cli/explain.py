@@ -11,8 +11,8 @@ from regard.io import write_json
 
 PROG = "regard explain"
 DESCRIPTION = (
-    "Show how a head computes its weights for one output step: query, key, score, softmax, values, context, and "
-    "the effect on the model's output. RUN: a task's name, or the folder of a run."
+    "Show how a head computes its attention weights at one output position: query, key, score, softmax, "
+    "values, context, and the effect on the model's output. RUN: a task's name, or the folder of a run."
 )
 
 
@@ -21,21 +21,21 @@ class ExplainFlags:
     """Flags of the command."""
 
     input: str | None = None
-    """Input of the model. Default: a random sample, if the task can draw one."""
+    """Input of the model. Default: a random sample, if the task generates its samples."""
     layer: str | None = None
-    """Attention layer, such as cross or encoder.0.self_attention. Default: the first layer in which outputs
-    attend to inputs."""
+    """Attention layer, such as cross or encoder.0.self_attention. Default: the first layer in which output
+    positions attend to input positions."""
     head: int = 0
     """Head, from 0."""
     output: int = 0
     """Query step, from 0."""
     key: int | None = None
-    """Key step, from 0. Default: the input step with the largest weight."""
+    """Key step, from 0. Default: the input position with the largest weight."""
     temperature: float = 1.0
-    """Divide the head's scores by this value before the softmax. A value above 1 makes the weights more uniform,
-    below 1 more concentrated."""
+    """Divide the head's scores by this value before the softmax. Values above 1 make the weights more uniform,
+    and values below 1 more concentrated."""
     seed: int = 0
-    """Random seed of the drawn input (0 or more)."""
+    """Random seed of the random input (0 or more)."""
     json: Path | None = None
     """Write all numbers to this JSON file."""
     storage: RunFlags = field(default_factory=RunFlags)

@@ -14,8 +14,9 @@ PROG = "regard export"
 DESCRIPTION = (
     "Export a trained model to another program: a Transformer to CTranslate2, which serves translations in C++ "
     "(needs the extra export), or to Hugging Face as a Marian model (needs the extra hub); any "
-    "sequence-to-sequence model to ONNX (needs the extra onnx). One hundred sentences are run through both "
-    "programs, and certificate.json stores the largest differences. Above 1e-4 nothing is written. RUN: a task's "
+    "sequence-to-sequence model to ONNX (needs the extra onnx). Both programs process one hundred sentences, "
+    "and certificate.json stores the largest differences between their outputs. If a difference exceeds 1e-4, "
+    "nothing is written. RUN: a task's "
     "name, or the folder of a run."
 )
 
@@ -32,7 +33,7 @@ class ExportFlags:
     """File of sentences for the comparison of both programs, one per line, UTF-8, plain or .gz. Default: 100
     sentences of the run's validation text, or of its test text."""
     license: str | None = None
-    """Licence of the model for its model card: an identifier such as cc-by-4.0. Required for huggingface,
+    """License of the model for its model card: an identifier such as cc-by-4.0. Required for huggingface,
     optional for onnx."""
     storage: RunFlags = field(default_factory=RunFlags)
 

@@ -1,4 +1,4 @@
-"""`regard import FOLDER --from huggingface | joeynmt | fairseq`: import a model of another program."""
+"""`regard import FOLDER --from huggingface | joeynmt | fairseq`: import a model from another program."""
 
 import sys
 from dataclasses import dataclass
@@ -15,10 +15,12 @@ from regard.runs import SAVEPATH
 
 PROG = "regard import"
 DESCRIPTION = (
-    "Import a model of another program as a run: a Hugging Face Marian model with its tokenizer (needs the extra "
+    "Import a model from another program as a run: a Hugging Face Marian model with its tokenizer (needs the "
+    "extra "
     "hub), a JoeyNMT 2 Transformer (needs JoeyNMT), or a fairseq Transformer with its dictionaries and BPE codes "
-    "(needs the extra hub). One hundred sentences are run through both programs, and certificate.json stores the "
-    "largest differences. Above 1e-4 nothing is written. FOLDER: the model's folder."
+    "(needs the extra hub). Both programs process one hundred sentences, and certificate.json stores the "
+    "largest differences between their outputs. If a difference exceeds 1e-4, nothing is written. FOLDER: the "
+    "model's folder."
 )
 
 

@@ -20,8 +20,8 @@ class LearnFlags:
     """Flags of the command."""
 
     site: Path | None = None
-    """Write the course to this folder as web pages that work offline. Missing runs are trained first, which takes
-    some minutes."""
+    """Write the course to this folder as web pages that work offline. Missing runs are trained first, which
+    takes several minutes."""
     notebooks: Path | None = None
     """Write the lessons to this folder as Jupyter notebooks."""
     stubs: Path | None = None

@@ -18,17 +18,17 @@ from regard.io.reading import cannot_read
 
 LENIENT_HINT = "; or read invalid bytes as unknown, with --lenient"
 LINES_PER_CHUNK = 512
-"""Number of lines read at once. Reading many lines at once allows batches of lines with similar length, which
-need little padding."""
+"""Number of lines read at once. Lines of similar length are then batched together, which reduces padding."""
 
 
 @contextmanager
 def open_lines(path: Path | None, *, lenient: bool | None = None) -> Iterator[BinaryIO]:
     """Open a file (plain or .gz), or standard input if `path` is None.
 
-    `lenient` accepts broken files (see `check_files`); None means that the command has no such flag. Standard
-    input and pipes can be read only once, so only their first bytes are checked here, and each broken line gives
-    a warning later. Raises `InputError` if the file cannot be read or is broken.
+    `lenient` accepts invalid files (see `check_files`). None means that the command has no flag `--lenient`.
+    Standard input and pipes can be read only once, so this function checks only their first bytes, and
+    `numbered_lines` later warns about each invalid line. Raises `InputError` if the file cannot be read or is
+    invalid.
     """
     hint = LENIENT_HINT if lenient is False else ""
     if path is None:
@@ -65,7 +65,7 @@ def _check_begin(file: BinaryIO, name: str, *, lenient: bool | None) -> None:
 
 
 def numbered_chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield lists of lines with their numbers, from 1; in a terminal, each line is yielded when it is typed."""
+    """Yield lists of lines with their numbers, from 1. In a terminal, each line is yielded when it is typed."""
     size = 1 if file.isatty() else LINES_PER_CHUNK
     numbered = enumerate(file, start=1)
     while lines := list(islice(numbered, size)):
@@ -73,7 +73,7 @@ def numbered_chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def read_line(line: bytes, number: int) -> str:
-    """Decode a line, counted from 1, and strip its end; invalid bytes become unknown symbols, with a warning.
+    """Decode line `number` and strip its line break. Invalid bytes become unknown symbols, with a warning.
 
     >>> read_line(b"3. Mai 1979\\n", 1)
     '3. Mai 1979'
@@ -91,7 +91,7 @@ def read_line(line: bytes, number: int) -> str:
 
 
 def read_sentences(path: Path) -> list[str]:
-    """Return the non-blank lines of a file; raises `InputError` if the file cannot be read."""
+    """Return the non-blank lines of a file. Raises `InputError` if the file cannot be read."""
     with open_lines(path) as file:
         lines = [read_line(line, number) for number, line in enumerate(file, start=1)]
     return [line for line in lines if line.strip()]

@@ -23,10 +23,11 @@ from regard.viz.subject import check_comparable, layer_named
 
 PROG = "regard look"
 DESCRIPTION = (
-    "Inspect the attention of any Hugging Face model. A page shows prediction and attention for any text you "
-    "type; heads can be switched off, and weights can be changed. With --plot or --json the attention for one "
-    "text is written to a file instead. FOLDER: a folder written by save_pretrained, or a model name on the "
-    "Hugging Face Hub, which is read from the local cache, or fetched with --download. Needs the extras hub and "
+    "Inspect the attention of any Hugging Face model. A page shows the prediction and attention for any text "
+    "that you type. On the page you can disable heads and change weights. With --plot or --json, the "
+    "attention for one text is written to a file instead. FOLDER: a folder written by save_pretrained, or a "
+    "model name on the Hugging Face Hub. The model is read from the local cache, or downloaded with "
+    "--download. Needs the extras hub and "
     "serve."
 )
 
@@ -115,7 +116,7 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
     if flags.compare_with and writes and (flags.plot is None or flags.plot.suffix.lower() != PAGE):
         raise InputError("--compare-with needs a page: give --plot FILE.html, or leave out --plot and --json")
     if flags.text is not None and flags.image is not None:
-        raise InputError("--text and --image are both given: choose one")
+        raise InputError("--text and --image exclude each other: leave out one of them")
     if flags.target is not None and flags.text is None:
         raise InputError("--target needs a source: give --text too")
     if writes and flags.text is None and flags.image is None:
@@ -153,7 +154,7 @@ def _write(attention: AttentionMap, others: Sequence[tuple[str, AttentionMap]], 
         saved = write_page(flags.plot, [attention], beside=others) if others else attention.save(flags.plot)
         omitted = len(attention.layers) - len(attention.plotted_layers) if saved.suffix.lower() != PAGE else 0
         hint = (
-            f", with the layers that read the input; for the other {omitted} use --layers or a page"
+            f", with the layers that attend to the input; for the other {omitted} layers use --layers or a page"
             if omitted
             else ""
         )

@@ -1,4 +1,4 @@
-"""Command-line parsing: flags from dataclasses, the spellings of the primer, and one-line errors."""
+"""Command-line parsing: flags from dataclasses, the flag spellings of the primer, and one-line errors."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ WIDEST = 100
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 RENAMED = {"beside": "compare_with", "texts": "examples"}
-"""Flags that had another name in earlier versions."""
+"""New name of each flag that was renamed."""
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
@@ -33,9 +33,9 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
     """Parse `argv` into a dataclass of flags; the instance `default` has the default values. Nested dataclasses
     are flattened.
 
-    `_` and `-` are equal in names. Values are given as `--flag=value` or `--flag value`, booleans as `--flag`,
-    `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits. Raises `InputError` with
-    one line for invalid flags.
+    `_` and `-` are equivalent in flag names. Values are given as `--flag=value` or `--flag value`, booleans as
+    `--flag`, `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits. Raises
+    `InputError` with one line for invalid flags.
     """
     _refuse_renamed(default, argv)
     _refuse_empty_paths(default, argv)
@@ -64,7 +64,8 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
 
 
 def _escaped(value: Any) -> Any:
-    """Return a default with all text and paths escaped by `escape_controls`, also in nested dataclasses."""
+    """Return a default value in which all text and paths, also in nested dataclasses, are escaped by
+    `escape_controls`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value) if field.init]
         return dataclasses.replace(value, **{name: _escaped(getattr(value, name)) for name in names})
@@ -77,11 +78,11 @@ def _refuse_renamed(default: object, argv: list[str]) -> None:
     """Raise `InputError` for the old name of a flag, unless a flag of that name exists."""
     for old, new in RENAMED.items():
         if hasattr(default, new) and take_flags(argv, [old])[0]:
-            raise InputError(f"flag --{old} is now called --{new.replace('_', '-')}: give the new name")
+            raise InputError(f"flag --{old} was renamed to --{new.replace('_', '-')}: use the new name")
 
 
 def _refuse_empty_paths(default: object, argv: list[str]) -> None:
-    """Raise `InputError` for an empty path, which would mean the current directory."""
+    """Raise `InputError` for an empty path, which `Path` would read as the current directory."""
     for name in _names_of(type(default), Path):
         words, _ = take_flags(argv, [name])
         if any(word in ("", f"--{name}=", f"--{name.replace('_', '-')}=") for word in words):
@@ -89,7 +90,7 @@ def _refuse_empty_paths(default: object, argv: list[str]) -> None:
 
 
 class _Screen(io.StringIO):
-    """A buffer that supports colours if the standard output does."""
+    """A buffer that supports colors if the standard output does."""
 
     def __init__(self, *, colours: bool) -> None:
         super().__init__()
@@ -98,7 +99,7 @@ class _Screen(io.StringIO):
     encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")
 
     def isatty(self) -> bool:
-        """Return whether colours are shown."""
+        """Return whether colors are shown."""
         return self._colours and sys.__stdout__ is not None and sys.__stdout__.isatty()
 
 
@@ -118,12 +119,13 @@ def _unfolded(helptext: str) -> str:
     return re.sub(r"(?<!\n)\n {4,}(?=\S)", " ", helptext)
 
 
-# tyro's own function keeps the line breaks of indented field docstrings.
+# The function of tyro keeps the line breaks of indented field docstrings.
 _strings.remove_single_line_breaks = _unfolded
 
 
 def _names_of(flags: type, kind: type) -> set[str]:
-    """Return the names of all fields of type `kind`, of collections of it, and of optional ones, also nested."""
+    """Return the names of all fields whose type is `kind`, optional `kind` or a collection of `kind`, also in
+    nested dataclasses."""
     names: set[str] = set()
     for name, hint in get_type_hints(flags).items():
         if hint is kind or kind in get_args(hint):
@@ -156,9 +158,8 @@ def _one_line(box: str) -> str:
 
 
 def first_word(argv: list[str], *, what: str, prog: str, example: str = "counting") -> tuple[str, list[str]]:
-    """Split `argv` into its first word, the name of a task or run, and the flags after it.
-
-    Raises `InputError` if the first word is missing or a flag.
+    """Split `argv` into its first word, such as the name of a task or run, and the remaining words. Raises
+    `InputError` if the first word is missing or is a flag.
 
     >>> first_word(["dates", "--beam", "5"], what="run", prog="regard translate")
     ('dates', ['--beam', '5'])
@@ -186,7 +187,7 @@ def parse_of_run(
 
 
 def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
-    """Split `argv` before parsing into the values of `flag` and the remaining words.
+    """Split `argv` into the values of `flag` and the remaining words, before parsing.
 
     Raises `InputError` if the flag has no value.
 
@@ -210,7 +211,7 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
 
 
 def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """Split `argv` before parsing into the flags `names` with their values, and the remaining words.
+    """Split `argv` into the flags in `names` with their values, and the remaining words, before parsing.
 
     >>> take_flags(["--heads", "2", "--seed", "1"], {"heads"})
     (['--heads', '2'], ['--seed', '1'])
@@ -227,7 +228,7 @@ def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list
 
 
 def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
-    """Split `argv` before parsing into its first positional word, or None, and the remaining words."""
+    """Split `argv` into its first positional word, or None, and the remaining words, before parsing."""
     booleans = _names_of(flags, bool)
     is_value = False
     for index, word in enumerate(argv):
@@ -245,7 +246,7 @@ def wants_help(argv: list[str]) -> bool:
 
 
 def with_empty_value(argv: list[str], flag: str) -> list[str]:
-    """Add an empty value to `flag` if it has none, which the parser would refuse.
+    """Add an empty value to `flag` if it has no value, because the parser refuses flags without a value.
 
     >>> with_empty_value(["--plot", "--seed", "1"], "--plot")
     ['--plot=', '--seed', '1']
@@ -258,8 +259,8 @@ def with_empty_value(argv: list[str], flag: str) -> list[str]:
 
 
 def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Sequence[str]) -> InputError | None:
-    """Return an error for the first flag in `words` that differs from the run's flags `trained`; None if all
-    agree."""
+    """Return an error for the first flag in `words` that differs from the run's flags `trained`, or None if all
+    flags agree."""
     for flag, value in _flag_values(words):
         if flag in trained and not _same(trained[flag], value):
             return InputError(
@@ -270,10 +271,10 @@ def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Seq
 
 
 def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> InputError:
-    """Return a more specific error for flags that only the run's training has, not the command.
+    """Return a more specific error if `argv` has training flags, which the command does not accept.
 
-    `own` are the command's flags. Returns `error` unchanged if there are no such flags, or if the run cannot be
-    read.
+    `own` contains the command's flags. Returns `error` unchanged if `argv` has no training flags or if the run
+    cannot be read.
     """
     from regard.runs import SAVEPATH  # imports PyTorch
     from regard.training import find_run
@@ -290,7 +291,7 @@ def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> I
 
 
 def _flag_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each flag, with its values as one text separated by blanks."""
+    """Yield each flag with its values, joined by spaces."""
     begins = [place for place, word in enumerate(words) if word.startswith("--")]
     for begin, end in itertools.pairwise([*begins, len(words)]):
         flag, equals, value = words[begin].removeprefix("--").partition("=")

@@ -19,9 +19,10 @@ from regard.viz.attention_map import PICTURES
 
 PROG = "regard plot"
 DESCRIPTION = (
-    "Draw a figure for a paper, with its caption and its data in files beside it. KIND: "
-    f"{', '.join(FIGURE_KINDS)}. MODEL: a run (a task's name, or a folder), or an external model (a folder as of "
-    "save_pretrained, or a name on the Hugging Face Hub); without MODEL, positions draws the sinusoidal encoding."
+    "Draw a figure for a paper, and write its caption and its data to files next to the figure. KIND: "
+    f"{', '.join(FIGURE_KINDS)}. MODEL: a run (a task's name, or a folder), or an external model (a folder "
+    f"written by save_pretrained, or a name on the Hugging Face Hub). Without MODEL, positions draws the "
+    f"sinusoidal encoding."
 )
 
 
@@ -30,13 +31,13 @@ class PlotFlags:
     """Flags of the command."""
 
     output: Annotated[Path | None, arg(aliases=["-o"])] = None
-    """Output file: .pdf, .svg or .png. Default: KIND.pdf. The files of caption and data get the same name."""
+    """Output file: .pdf, .svg or .png. Default: KIND.pdf. Its caption and data get the same name."""
     width: Literal["3.3", "6.9"] | None = None
-    """Width in inches: of a column, or of a page. Default: 6.9 for heads, importance and positions, else 3.3."""
+    """Width of the figure in inches. Default: 6.9 for heads, importance and positions, else 3.3."""
     style: str | None = None
-    """Matplotlib style sheet (a file, or the name of one of matplotlib's) that overrides Regard's."""
+    """Matplotlib style sheet (a file, or the name of a built-in style) that overrides the style of Regard."""
     text: str | None = None
-    """Input of the model. Default for a run: an input that its task draws."""
+    """Input of the model. Default for a run: an input that its task generates."""
     image: Path | None = None
     """Image file, for a vision model."""
     examples: Path | None = None
@@ -46,11 +47,12 @@ class PlotFlags:
     head: int | None = None
     """Head of an alignment. Default: the head that the caption names."""
     samples: int | None = None
-    """Unseen inputs to average over. Default: 100, or, for importance, 1,000 if the task draws its samples."""
+    """Number of unseen inputs to average over. Default: 100, or, for importance, 1,000 if the task generates
+    its samples."""
     seed: int = 0
     """Seed of drawn inputs."""
     dimensions: int = 64
-    """Width of the sinusoidal positions."""
+    """Number of dimensions of the sinusoidal encoding."""
     length: int = 100
     """Number of positions."""
     download: bool = False
@@ -92,7 +94,7 @@ def run(argv: list[str]) -> None:
 
 
 def _load(name: str, flags: PlotFlags) -> Any:
-    """Return the run that the flags name, or else the external model."""
+    """Return the run or the external model that the flags name."""
     storage = flags.storage
     if is_run_folder(Path(name)) or is_run_folder(storage.savepath / name):
         return storage.load(name)

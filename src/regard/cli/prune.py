@@ -11,8 +11,8 @@ from regard.runs import prune
 
 PROG = "regard prune"
 DESCRIPTION = (
-    "Remove the least important heads of a run, print the increase in loss, and save the smaller model as a new "
-    "run. RUN: a task's name, or the folder of a run."
+    "Remove the least important heads of a run, print the increase in loss, and save the smaller model as a "
+    "new run. RUN: a task's name, or the folder of a run."
 )
 
 
@@ -21,9 +21,9 @@ class PruneFlags:
     """Flags of the command."""
 
     heads: int = 1
-    """Number of heads to remove; heads are removed one by one. Every layer keeps at least one head."""
+    """Number of heads to remove. Heads are removed one by one. Every layer keeps at least one head."""
     output: Path | None = None
-    """Folder of the smaller run. Default: the run's folder with the suffix -pruned."""
+    """Folder of the pruned run. Default: the run's folder with the suffix -pruned."""
     overwrite: bool = False
     """Replace an existing run."""
     seed: int = 0
@@ -37,4 +37,4 @@ def run(argv: list[str]) -> None:
     full_run = flags.storage.load(name)
     pruning = prune(full_run, flags.heads, flags.output, seed=flags.seed, overwrite=flags.overwrite)
     print_table(pruning.table(), 110)
-    sys.stdout.write(f"The smaller run is in {pruning.run.folder}\n")
+    sys.stdout.write(f"The pruned run is in {pruning.run.folder}\n")

@@ -19,9 +19,9 @@ class RunFlags:
     savepath: Path = Path(SAVEPATH)
     """Directory of the runs."""
     trust_code: bool = False
-    """Execute the custom code that the run names (task, model, score). Read that code first."""
+    """Execute the custom code of the run (task, model, score). Read that code first."""
     trust_edited: bool = False
-    """Use the run even if its files were edited or mixed. The differences are printed."""
+    """Use the run even if its files were edited or come from different runs. The differences are printed."""
 
     def load(self, name: str) -> AnyRun:
         """Load the run `name`: a task's name under `savepath`, or the path of a run."""
@@ -31,7 +31,7 @@ class RunFlags:
         return run
 
     def load_translator(self, name: str) -> SequenceRun:
-        """Load the run `name`; raises `InputError` unless it maps sequences to sequences."""
+        """Load the run `name`. Raises `InputError` unless the run maps sequences to sequences."""
         return load_translator(
             name, savepath=self.savepath, trust_code=self.trust_code, trust_edited=self.trust_edited
         )

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 PROG = "regard show"
 DESCRIPTION = (
-    "Open a page that shows prediction, truth and attention for any input you type. Heads can be switched off, "
-    "and weights can be changed. RUN: a task's name, or the folder of a run. Needs the extra serve. Stop with "
+    "Open a page that shows the prediction, the true answer and the attention for any input that you type. On "
+    "the page you can disable heads and change weights. RUN: a task's name, or the folder of a run. Needs the "
+    "extra serve. Stop with "
     "Ctrl-C."
 )
 
@@ -39,8 +40,8 @@ class ShowFlags:
     compare_with: tuple[str, ...] = ()
     """Further runs that accept the same inputs, shown side by side: names of tasks, or folders of runs."""
     live: Path | None = None
-    """Write one HTML file instead, which answers typed inputs without a server: for query, Transformer and
-    recurrent models of up to 1 million parameters on synthetic tasks."""
+    """Write one HTML file that computes the attention for typed inputs without a server: for query, Transformer
+    and recurrent models of up to 1 million parameters on synthetic tasks."""
     storage: RunFlags = field(default_factory=RunFlags)
 
 
@@ -76,6 +77,5 @@ def _check_same_inputs(shown: AnyRun, others: list[AnyRun]) -> None:
             other.check(sample)
         except InputError as error:
             raise InputError(
-                f"{other.where!r} cannot be compared with {shown.where!r}, of which {sample!r} is a sample: "
-                f"{error}"
+                f"{other.where!r} does not accept {sample!r}, a sample of {shown.where!r}: {error}"
             ) from None

@@ -11,7 +11,7 @@ from regard.tasks import examples
 
 @dataclass(frozen=True)
 class TasksFlags:
-    """The command has no flags."""
+    """Flags of the command, which has none."""
 
 
 def run(argv: list[str]) -> None:

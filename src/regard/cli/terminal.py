@@ -1,4 +1,4 @@
-"""Standard streams and messages: always open, and safe for a terminal."""
+"""Standard streams, which are always open, and messages, which contain no control characters."""
 
 import io
 import os
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from regard.viz import AttentionMap
 
 MAX_LENGTH = 900
-"""Maximum number of characters of a message. Longer messages lose their middle."""
+"""Maximum number of characters of a message. The middle of longer messages is omitted."""
 
 
 def print_message(message: str) -> None:
@@ -34,10 +34,10 @@ def one_line(message: str) -> str:
 
 
 def open_streams() -> None:
-    """Open the standard streams that are closed, so that no file opened later gets their descriptor.
+    """Open the standard streams that are closed, so that a file opened later does not get their descriptors.
 
-    A stream opened here reads nothing and drops all output. Standard error drops output that it cannot write, so
-    that a message that cannot be shown changes neither results nor exit status.
+    A stream opened here reads nothing and drops all output. Standard error drops output that it cannot write,
+    so a message that cannot be shown changes neither the results nor the exit status.
     """
     for descriptor in range(3):
         try:
@@ -60,7 +60,7 @@ class _LossyFile(io.FileIO):
     """A file that drops output it cannot write."""
 
     def write(self, content: Any) -> int:
-        """Write `content`, or drop it if that fails."""
+        """Write `content`, or drop it if the write fails."""
         try:
             return super().write(content) or 0
         except OSError:
@@ -83,23 +83,24 @@ class _Escaping:
 
 @contextmanager
 def escape_output() -> Iterator[None]:
-    """Escape all text written to standard output in the block. `raw_output` bypasses this."""
+    """Return a context manager that escapes all text written to standard output in its block. `raw_output`
+    bypasses this."""
     with redirect_stdout(_Escaping(sys.stdout)):
         yield
 
 
 def raw_output() -> IO[str]:
-    """Return the unescaped standard output, for machine-readable text and for output of rich."""
+    """Return the unescaped standard output, for machine-readable text and for the output of rich."""
     return sys.stdout.raw if isinstance(sys.stdout, _Escaping) else sys.stdout
 
 
 def answer_output() -> IO[str]:
-    """Return the stream for answers: unescaped into a file or a pipe, escaped on a terminal."""
+    """Return the stream for answers: unescaped for a file or a pipe, escaped on a terminal."""
     return sys.stdout if sys.stdout.isatty() else raw_output()
 
 
 def print_table(table: Any, width: int | None = None) -> None:
-    """Print a table or another rich object on standard output, with its text escaped."""
+    """Print a table or another rich object to standard output, with its text escaped."""
     from rich.console import Console, RenderHook
     from rich.segment import Segment, Segments
 
@@ -119,7 +120,7 @@ def print_table(table: Any, width: int | None = None) -> None:
 
 
 def save_and_print(attention: "AttentionMap", path: Path) -> None:
-    """Save a map of attention to a file, print it, and open the file."""
+    """Save an attention map to a file, print the map, and open the file."""
     attention.save(path)
     print_table(attention.table())
     sys.stdout.write(f"Saved {path}\n")
@@ -127,7 +128,7 @@ def save_and_print(attention: "AttentionMap", path: Path) -> None:
 
 
 def open_on_screen(path: Path) -> None:
-    """Open a picture or page if output goes to a terminal and, on Linux, if there is a display."""
+    """Open a picture or page if the output goes to a terminal and, on Linux, if a display is available."""
     displays = ("DISPLAY", "WAYLAND_DISPLAY")
     has_display = sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in displays)
     if sys.stdout.isatty() and has_display:

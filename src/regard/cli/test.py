@@ -29,34 +29,35 @@ from regard.viz import check_extension
 from regard.viz.attention_map import PAGE
 
 if TYPE_CHECKING:
-    from regard.runs import AnswerRun, AnyRun, PairRun, TranslationRun
+    from regard.runs import AnswerRun, AnyRun, LanguageRun, PairRun, TranslationRun
 
 
 PROG = "regard test"
 DESCRIPTION = (
-    "Test a trained run: exact match, share of attention on relevant inputs, and one sample, or BLEU and chrF "
-    "for translation. RUN: a task's name, or the folder of a run."
+    "Test a trained run: exact match, fraction of attention on relevant inputs, and one sample, or BLEU and "
+    "chrF for translation. RUN: a task's name, or the folder of a run."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestFlags:
-    """Flags of the command. The run determines task and model."""
+    """Flags of the command. The run determines the task and the model."""
 
     input: str | None = None
     """Sequence to show, such as BCCCBAABACCCA; _ is the null character. Default: a random sample."""
     sample_len: int | None = None
     """Number of letters per sample, 1 to max_len. Default: as in training."""
     signal: str | None = None
-    """Signal letter of all samples (or one letter per signal). Default: random signals, or none."""
+    """Signal letter of all samples (or one letter per signal). Default: random signals."""
     samples: int | None = None
-    """Number of new samples to test on. Default: 10,000, or 2,000 for sequence-to-sequence tasks."""
+    """Number of new samples to test on. Default: 10,000, 2,000 for sequence-to-sequence tasks, or 1,000 for
+    language models."""
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     plot: str | None = None
     """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page. If the run has
-    snapshots, the page replays how attention formed during training. Without a value: attention.png in the run's
-    folder. The file is opened if a display is available."""
+    snapshots, the page replays how attention formed during training. Without a value: attention.png in the
+    run's folder. The file is opened if a display is available."""
     json: Path | None = None
     """Write the report to this JSON file."""
     storage: RunFlags = field(default_factory=RunFlags)
@@ -67,18 +68,19 @@ class TranslationTestFlags:
     """Flags of the command for runs on parallel text."""
 
     data: tuple[str, ...] = ()
-    """Text to test on: a source and a target file, or one of tab-separated pairs. None: the run's test text."""
+    """Text to test on: a source and a target file, or one file of tab-separated pairs. None: the run's test
+    text."""
     beam: int = field(default_factory=lambda: runs.TranslationRun.usual_beam)
     """Beam width; 1 is greedy search."""
     length_penalty: float = field(default_factory=lambda: runs.TranslationRun.usual_length_penalty)
-    """Exponent of the length penalty; 0 for none. Larger values prefer longer answers."""
+    """Exponent of the length penalty; 0 disables the penalty. Larger values favor longer answers."""
     batchsize: int = 64
     """Number of sentences per batch."""
     bleu_tokenize: str | None = None
-    """sacrebleu tokenizer for BLEU: 13a, intl, zh, char, none, ja-mecab or ko-mecab. Default: as in the run's
-    validation, or chosen by the script of the references."""
+    """sacrebleu tokenizer for BLEU: 13a, intl, zh, char, none, ja-mecab or ko-mecab. Default: the tokenizer of
+    the run's validation, or a tokenizer for the writing system of the references."""
     lenient: bool = False
-    """Skip lines with invalid UTF-8 and lines without a partner, instead of stopping."""
+    """Skip lines with invalid UTF-8 and lines without a counterpart, instead of stopping."""
     output: Path | None = None
     """Write the translations to this file, one per line, in the order of the sources."""
     json: Path | None = None
@@ -102,14 +104,14 @@ def run(argv: list[str]) -> None:
         trust_code="__trust_code" in words,
         trust_edited="__trust_edited" in words,
     )
-    argv = _drop_training_flags(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
-    (_test_task if tested.task.draws else _test_translation)(tested, argv, name)
+    parallel = tested.task.answers == "text" and not tested.task.draws
+    argv = _drop_training_flags(tested, argv, TranslationTestFlags if parallel else TestFlags)
+    (_test_translation if parallel else _test_task)(tested, argv, name)
 
 
 def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]:
-    """Return `argv` without flags of the training, which the primer's scripts repeat.
-
-    Raises `InputError` if the values of these flags differ from the run's.
+    """Return `argv` without training flags, which the primer's scripts repeat. Raises `InputError` if the value
+    of a training flag differs from the run's value.
     """
     own, trained = {field.name for field in dataclasses.fields(flags)}, run.config.flags()
     repeated, remaining = take_flags(argv, trained.keys() - own)
@@ -140,7 +142,7 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
     sys.stdout.write(f"{run.folder}: {run.task.name}, after {run.step} steps\n{report}\n")
 
 
-def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
+def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str], name: str) -> None:
     flags = parse(TestFlags(), with_empty_value(argv, "--plot"), prog=f"{PROG} {name}", description=DESCRIPTION)
     plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
     if plot is not None:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 PROG = "regard train"
-UNSEEN_SAMPLES = {"numbers": 1000, "text": 300}
-"""Samples of the test after training, by the form of the answers. Text answers take longer to test, so fewer
-samples are tested."""
+UNSEEN_SAMPLES = {"numbers": 1000, "text": 300, "tokens": 1000}
+"""Number of test samples after training, for each form of answers. Text answers take longer, so their number is
+smaller."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,9 @@ class ModelChoice:
     """Choice of the model."""
 
     model: str
-    """query (learned queries) or pooling (recurrent classifier) for tasks whose answers are numbers; recurrent
-    (encoder and decoder) or transformer for tasks from sequence to sequence; or a custom class, as module:Class.
-    Name a model to see its flags."""
+    """query (learned queries) or pooling (recurrent classifier) for tasks whose answers are numbers; decoder
+    (decoder-only) for language models; recurrent (encoder and decoder) or transformer for sequence-to-sequence
+    tasks; or a custom class, as module:Class. Name a model to see its flags."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +63,18 @@ class RunChoice:
     """Folder of runs. The run is saved in a subfolder named after the task."""
     start_from: Annotated[str | None, tyro.conf.arg(name="from", aliases=("--start_from",))] = None
     """Start from the parameters and vocabularies of an earlier run (its folder, or its name under savepath), and
-    train on other text. Model and vocabulary flags are fixed; other flags default to those of the earlier run,
-    except for text and freeze."""
+    train on other text. Model and vocabulary flags are fixed; other flags default to their values in the
+    earlier run, except for text and freeze."""
     resume: bool = False
-    """Continue the run in the folder, exactly as if it had not stopped. It keeps its flags."""
+    """Continue the run in the folder with its stored flags. The result is the same as without the
+    interruption."""
     overwrite: bool = False
     """Replace the run in the folder."""
     trust_code: bool = False
-    """With --resume or --from: run the custom code that the run names, although you have not trained with it
+    """With --resume or --from: execute the custom code of the run, even if you have not trained with that code
     here."""
     trust_edited: bool = False
-    """Use a run whose files were edited or mixed with another run's, and report the differences."""
+    """Use a run even if its files were edited or come from different runs, and print the differences."""
 
 
 def run(argv: list[str]) -> None:
@@ -105,44 +106,52 @@ def run(argv: list[str]) -> None:
 
 
 def _summary(trained: AnyRun) -> str:
-    """Return the result of a training: on unseen samples of the lengths it trained on, or on its validation
-    text."""
+    """Return a summary of the trained run: its result on unseen samples of the lengths in training, or on its
+    validation text."""
     validations = [line for line in trained.metrics if "bleu" in line]
     if validations:
         best = max(validations, key=lambda line: (line["bleu"], line["step"]))  # the later of equals is kept
         tokenizer = trained.config.bleu_tokenizer or "13a"  # the tokenizer of runs that did not store it
         return f"best validation BLEU {best['bleu']:.2f} (tokenizer {tokenizer}) after {best['step']} steps"
     loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
-    if not trained.task.draws:
+    if trained.task.answers == "text" and not trained.task.draws:
         return f"{loss}; no validation text was given"
     samples = UNSEEN_SAMPLES[trained.task.answers]
     testable: Any = trained
+    if trained.task.answers == "tokens":
+        report = testable.test(samples=samples)
+        perplexity = "" if trained.task.input_width else f", perplexity {report.perplexity:.3f}"
+        share = f"exact match {report.exact_match:.1%} of the outputs of {samples:,} unseen sequences"
+        return f"{loss}, unseen {report.measure} {report.loss:.4f}{perplexity}, {share}"
     share = testable.test(samples=samples).exact_match
     return f"{loss}, exact match {share:.1%} of {samples:,} unseen samples"
 
 
 def model_choice(argv: list[str]) -> dict[str, Any]:
-    """Return the flags `model` and `preset` in `argv`: other flags and their defaults depend on them."""
+    """Return the flags `model` and `preset` in `argv`, which determine the other flags and their defaults."""
     values_by_name = {name: take_flag(argv, f"--{name}")[0] for name in ("model", "preset")}
     return {name: values[-1] for name, values in values_by_name.items() if values}
 
 
 def _run_choice(argv: list[str], *, task: str) -> RunChoice:
-    """Return the flags in `argv` that name the run and its origin: the defaults of other flags depend on them."""
+    """Return the flags in `argv` that name the run and its origin, which determine the defaults of the other
+    flags."""
     names = {"from", *(option.name for option in dataclasses.fields(RunChoice))}
     words, _ = take_flags([word for word in argv if not wants_help([word])], names)
     return parse(RunChoice(), words, prog=f"{PROG} {task}", description="")
 
 
 def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, RunChoice]:
-    """Parse `argv` as changes of `config`, and as the choice of the run."""
+    """Parse `argv` into a changed `config` and the choice of the run."""
     parts = config.parts()
     sized = config.model_spec.has_presets(config.task_class)
     choice = TransformerChoice(model=config.kind) if sized else ModelChoice(model=config.kind)
     fields = [(name, type(part)) for name, part in {**parts, "choice": choice, "run": RunChoice()}.items()]
     flags_class = make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
     description = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one. " + (
-        "The defaults below are those of counting; name a task to see its own." if task == "TASK" else ""
+        "The defaults below are the defaults of counting; name another task to see its defaults."
+        if task == "TASK"
+        else ""
     )
     flags: Any = parse(
         flags_class(**parts, choice=choice, run=RunChoice()),
@@ -154,5 +163,5 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
 
 
 def _savepath_flag(savepath: Path) -> list[str]:
-    """Return the words of --savepath; none for the default folder."""
+    """Return the command-line words of --savepath, empty for the default folder."""
     return [] if savepath == Path(SAVEPATH) else ["--savepath", str(savepath)]

@@ -23,10 +23,9 @@ from regard.viz import check_extension
 PROG = "regard translate"
 DESCRIPTION = (
     "Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input, or "
-    "the lines of standard input. RUN: a task's name, or the folder of a run. A blank line gives an empty line. "
-    "Invalid UTF-8 and characters not seen in training are read as the unknown symbol. A line that is too long "
-    "gives an empty line. Long lines, unknown symbols and invalid UTF-8 give warnings with the line number on "
-    "standard error."
+    "the lines of standard input. RUN: a task's name, or the folder of a run. A line that is blank or too long "
+    "gives an empty line of output. Invalid UTF-8 and characters not seen in training are read as the unknown "
+    "symbol. Long lines, unknown symbols and invalid UTF-8 give warnings with the line number on standard error."
 )
 
 
@@ -41,20 +40,20 @@ class TranslateFlags:
     beam: int | None = None
     """Beam width; 1 is greedy search. Default: 5 for runs on parallel text, else 1."""
     length_penalty: float | None = None
-    """Exponent of the length penalty; 0 for none. Larger values prefer longer answers. Default: 1 for runs on
-    parallel text, else 0."""
+    """Exponent of the length penalty; 0 disables the penalty. Larger values favor longer answers. Default: 1
+    for runs on parallel text, else 0."""
     n_best: int = 1
-    """Number of answers per text, best first, each on its own line (at most beam)."""
+    """Number of answers per text, at most the beam width. Each answer has its own line, best first."""
     temperature: float = 0.0
     """If above 0, sample each token from the model's distribution at this temperature instead of searching."""
     seed: int = 0
-    """Random seed of sampling (0 or more). A text and a seed give the same answer, independently of the other
-    texts. Use several seeds for several answers."""
+    """Random seed of sampling (0 or more). The answer depends only on the text and the seed, not on the other
+    texts. Use different seeds to sample different answers."""
     scores: bool = False
     """Write each answer's log-probability (nats) and a tab before it."""
     align: bool = False
-    """Write the word alignment after each answer, as ` ||| 0-0 1-2`: source and target word, from 0, by the heads
-    that `regard align` has chosen."""
+    """Write the word alignment after each answer, as ` ||| 0-0 1-2`: source and target words, counted from 0.
+    The alignment uses the heads that `regard align` has chosen."""
     tags: bool = False
     """Read texts as markup, and transfer their tags (<b>, <a href="...">, <br/>) to the corresponding words of
     the answers."""
@@ -62,14 +61,14 @@ class TranslateFlags:
     """Number of texts per batch."""
     plot: str | None = None
     """Draw the attention of the answer to TEXT, in the terminal and to this file (.png, .svg, .pdf or .html).
-    Without a value: alignment.png in the run's folder. Opened if a display is available."""
+    Without a value: alignment.png in the run's folder. The file is opened if a display is available."""
     engine: EngineName = "auto"
-    """Search engine: regard; ctranslate2, which gives the same answers faster for Transformers on text (needs the
-    extra export) and stores a converted model in the run's folder; auto, ctranslate2 if it is available for the
+    """Search engine. ctranslate2 gives the same answers faster for Transformers on text (needs the extra
+    export), and stores a converted model in the run's folder. auto is ctranslate2 if it is available for the
     run, else regard."""
     precision: Precision = "float32"
-    """Precision of the weights in matrix products. int8 needs ctranslate2; it is faster, and slightly changes the
-    model."""
+    """Precision of the parameters in matrix products. int8 needs ctranslate2; it is faster and changes the
+    output slightly."""
     words: bool = False
     """Draw whole words instead of subword tokens."""
     storage: RunFlags = field(default_factory=RunFlags)
@@ -117,7 +116,7 @@ def run(argv: list[str]) -> None:
 
 
 def _engine_for_plot(run: SequenceRun, flags: TranslateFlags) -> EngineName:
-    """Return the engine for a plot, Regard's own search, which gives the attention of its answer."""
+    """Return the engine for a plot: always regard, because only its search returns attention weights."""
     if flags.engine == "ctranslate2":
         raise InputError("--plot needs the engine regard: leave out --plot or --engine ctranslate2")
     if flags.engine == "auto" and flags.precision == "float32" and run.engines.runs_in_ctranslate2:
@@ -173,8 +172,8 @@ def _add_alignment(
 
 
 def _check_text(run: SequenceRun, text: str, number: int, unknown: UnknownCount) -> str | None:
-    """Return the text of a line, or None if it is blank or too long; warn about unknown symbols and count
-    them."""
+    """Return the text of a line, or None if it is blank or too long. Count its unknown symbols, and print
+    warnings."""
     if is_blank(text):
         return None
     if (reason := run.too_long(text)) is not None:

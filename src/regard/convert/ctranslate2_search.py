@@ -6,14 +6,15 @@ differ:
 
 - Tokens that are never written (`NEVER`) keep their probability in Regard. CTranslate2 redistributes the
   probability of disabled tokens. These tokens are therefore end symbols in CTranslate2.
-- The length penalty has another formula, so the hypotheses are ranked here.
-- If there are more hypotheses than beams, CTranslate2 drops the least likely. At the maximum length, CTranslate2
-  ends all hypotheses.
-- CTranslate2 has one maximum length per batch; Regard has one per source. Longer hypotheses are ignored here.
+- The formula of the length penalty differs, so Regard ranks the hypotheses.
+- If the number of hypotheses exceeds the number of beams, CTranslate2 drops the least likely hypotheses. At the
+  maximum length, CTranslate2 ends all hypotheses.
+- CTranslate2 has one maximum length per batch; Regard has one per source. Hypotheses above the limit of their
+  source are ignored.
 
-If these differences could change an answer, Regard's own search answers that sentence. For trained models,
-Regard's own search answers about one sentence in a thousand. More sentences are affected only if `n_best` is
-close to `beam` and there is a length penalty.
+If one of the four differences could change an answer, Regard's own search answers the sentence. For trained
+models, Regard's own search answers about one sentence in a thousand, and more sentences only if `n_best` is
+close to `beam` and the search has a length penalty.
 """
 
 import math

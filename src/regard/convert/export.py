@@ -72,7 +72,7 @@ def export(
     PROGRAMS[to].check(run)
     card = PROGRAMS[to].card
     if card is not None and card.licensed and not license:
-        raise InputError(f"{to} needs a licence for its model card: give --license, such as cc-by-4.0")
+        raise InputError(f"{to} needs a license for its model card: give --license, such as cc-by-4.0")
     sentences = select_sentences(run, _unseen_sources(run) if examples is None else examples, progress=progress)
     with hold_lock(target), new_folder(target) as building:
         print_status(f"Writing the model for {to}", show=progress)

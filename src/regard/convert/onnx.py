@@ -1,8 +1,8 @@
 """Export to ONNX (https://onnx.ai): an encoder graph, and a graph of one decoder step.
 
-The exported folder holds `encoder.onnx` and `decoder.onnx` (see `onnx_graphs`), the vocabularies as files of the
-`tokenizers` library, `config.json` with the names of all inputs and outputs, and a model card (`README.md`) with
-a program that translates without Regard.
+The exported folder contains `encoder.onnx` and `decoder.onnx` (see `onnx_graphs`), the vocabularies as files of
+the `tokenizers` library, `config.json` with the names of all inputs and outputs, and a model card (`README.md`)
+with a program that translates without Regard.
 """
 
 from collections.abc import Sequence

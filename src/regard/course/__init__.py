@@ -1,8 +1,9 @@
-"""The course: lessons, exercises, and the checker of a learner's own code.
+"""The course: lessons, exercises, and a checker for learners' code.
 
-`exercises/` holds stubs and inputs, `reference/` the right answers, `mistakes/` solutions with a known mistake. A
-learner's code runs in a separate process (`sandbox`, `worker`, `learner_calls`). The main process compares its
-answers (`grading`) and finds the mistakes that explain them (`diagnosis`).
+`exercises/` contains stubs and inputs, `reference/` contains correct answers, and `mistakes/` contains
+solutions with a known mistake. A learner's code runs in a separate process (`sandbox`, `worker`,
+`learner_calls`). The main process grades the answers of this code (`grading`) and finds the mistakes that
+explain incorrect answers (`diagnosis`).
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Arrays of the checker and of learners' code: conversion between NumPy and PyTorch, and comparison."""
+"""Convert arrays between NumPy and PyTorch, for the checker and learners' code, and compare them."""
 
 import copy
 import sys
@@ -11,12 +11,13 @@ from regard.course.exercises.exercise import Array, Case, RandomLanguageModel, T
 
 Library = Literal["torch", "numpy"]
 Outputs = Sequence[Array]
-# Learners' code computes in 32 bits. Right solutions differ from the reference by up to about 1e-5 of the largest
-# number; known mistakes differ by more than 50 times this tolerance (a test checks this).
+# Learners' code computes with 32 bits. Correct solutions differ from the reference by up to about 1e-5 of the
+# largest number. Known mistakes differ by more than 50 times `TOLERANCE` (a test checks this).
 ROUNDING = 2e-4
-"""Largest difference that counts as rounding, relative to the largest number or to 1."""
+"""Largest difference that counts as a rounding error, relative to the largest number or to 1."""
 GRADIENT_ROUNDING = 5e-3
-"""Largest difference of gradients that counts as rounding; gradients add up many rounding errors."""
+"""Largest difference of gradients that counts as a rounding error. Gradients accumulate many rounding
+errors."""
 
 
 def loaded_torch() -> Any:
@@ -25,7 +26,7 @@ def loaded_torch() -> Any:
 
 
 def guess_libraries(solution: Any) -> list[Library]:
-    """Return the libraries that a function or class may be written for, the more likely one first."""
+    """Return the libraries that a function or class may be written for, the more likely library first."""
     torch = loaded_torch()
     if torch is None:
         return ["numpy"]
@@ -45,14 +46,14 @@ def guess_libraries(solution: Any) -> list[Library]:
 
 
 def _global_names(solution: Any) -> set[str]:
-    """Return the names that a function, or the methods of a class, look up outside their own scope."""
+    """Return the names that a function, or the methods of a class, look up outside their local scope."""
     functions = [solution, *vars(solution).values()] if isinstance(solution, type) else [solution]
     codes = [getattr(function, "__code__", None) for function in functions]
     return {name for code in codes if code is not None for name in code.co_names}
 
 
 def convert_argument(value: Any, library: Library, requires_grad: bool = False) -> Any:
-    """Return a copy of an argument in the learner's library; floats become float32 tensors for PyTorch."""
+    """Return a copy of an argument for the learner's library. For PyTorch, floats become float32 tensors."""
     if isinstance(value, Mapping):
         return {name: convert_argument(part, library, requires_grad) for name, part in value.items()}
     if library == "torch":
@@ -117,14 +118,14 @@ def encode_outputs(outputs: Outputs) -> list[dict[str, Any]]:
 
 
 def decode_outputs(answer: Mapping[str, Any]) -> list[Array] | None:
-    """Return the arrays of an answer; None if it has no outputs."""
+    """Return the arrays of an answer, or None if the answer has no outputs."""
     if "outputs" not in answer:
         return None
     return [np.array(output["data"], float).reshape(output["shape"]) for output in answer["outputs"]]
 
 
 def equal_arrays(left: Array, right: Array, valid_steps: Array | None = None) -> bool:
-    """Return whether two arrays are equal up to rounding: same shape, NaN, infinities and numbers.
+    """Return whether two arrays are equal up to rounding errors, including shape, NaN and infinities.
 
     Only steps where `valid_steps` (B, T) is True are compared.
 
@@ -145,16 +146,16 @@ def equal_arrays(left: Array, right: Array, valid_steps: Array | None = None) ->
 
 
 def equal_outputs(case: Case, outputs: Outputs, expected: Outputs) -> bool:
-    """Return whether outputs equal the expected ones. Additional outputs are ignored."""
+    """Return whether outputs equal the expected outputs. Additional outputs are ignored."""
     pairs = list(zip(outputs, expected, strict=False))
     return bool(pairs) and all(equal_arrays(left, right, case.valid_steps) for left, right in pairs)
 
 
 def equal_gradients(gradient: float | None, expected: tuple[float, float]) -> bool:
-    """Return whether a gradient lies between the two one-sided measurements, up to rounding.
+    """Return whether a gradient lies between the two one-sided measurements, up to rounding errors.
 
-    At the kink of a ReLU the two measurements differ, and rounding decides on which side the learner's numbers
-    are.
+    At the kink of a ReLU the two measurements differ, and rounding decides which of them the learner's gradient
+    matches.
 
     >>> equal_gradients(1.5, (1.0, 2.0)), equal_gradients(3.0, (1.0, 2.0)), equal_gradients(None, (1.0, 2.0))
     (True, False, False)

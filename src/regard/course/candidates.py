@@ -1,7 +1,7 @@
-"""Find the functions and classes in a learner's file that answer an exercise, and the library code that they use.
+"""Find the functions and classes in a learner's file that answer an exercise, and the library code that they
+use.
 
-Only code that is written in the file counts as an answer. An imported function does not count as an answer,
-whatever its name is.
+Only code that is written in the file counts as an answer. An imported function never counts as an answer.
 """
 
 import ast
@@ -22,18 +22,18 @@ from regard.course.exercises.exercise import normalize_name
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 OPTIONS = ("axis", "dim", "keepdims", "keepdim", "dtype", "eps")
-"""Parameters of basic functions that are not inputs of an exercise."""
+"""Names of parameters of basic functions that are not inputs of an exercise."""
 WRAPPED = (
     *("__wrapped__", "__func__", "func", "pyfunc", "py_func"),
     *("_orig_mod", "_torchdynamo_orig_callable", "_torchdynamo_inline"),
 )
-"""Attributes in which decorators, partial functions, methods and compilers keep the original function."""
+"""Attributes in which decorators, partial functions, methods and compilers store the original function."""
 MAX_DEPTH = 4
-"""Number of nested wrappers that are unwrapped."""
+"""Maximum number of nested wrappers that are unwrapped."""
 SOLVES_EXERCISE = re.compile(
     r"attention|\btransformer(encoder|decoder)?(layer)?\b|sinusoid|masked.?softmax|beam.?search|greedy", re.I
 )
-"""Names of library functions that do the work of an exercise. Softmax and matmul do not."""
+"""Names of library functions that do the work of an exercise. Softmax and matmul are not among them."""
 COURSE = Path(__file__).parent
 SOLUTIONS = ("reference", "mistakes")
 """Folders of the course that contain solutions.
@@ -54,7 +54,7 @@ class Candidates:
     exercises: dict[str, str] = field(default_factory=dict)
     """Name of the answer to each exercise."""
     passed_over: dict[str, list[str]] = field(default_factory=dict)
-    """Other names that would fit each exercise."""
+    """Unused names in the file that also fit each exercise."""
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Exercises for which only an imported object fits, with its name and module."""
 
@@ -72,11 +72,11 @@ class Candidates:
 
     @property
     def calls(self) -> dict[str, list[str]]:
-        """Names of the file that each answer uses, directly or indirectly."""
+        """Names in the file that each answer uses, directly or indirectly."""
         return {exercise: sorted(self.used_names(name)) for exercise, name in self.exercises.items()}
 
     def used_names(self, name: str) -> set[str]:
-        """Return the other names of the file that an object uses, directly or indirectly."""
+        """Return the other names in the file that an object uses, directly or indirectly."""
         used, pending = set[str](), [name]
         while pending:
             for code in _find_codes(self.own[pending.pop()], self.names):
@@ -93,7 +93,7 @@ def find_candidates(names: Mapping[str, Any], exercise: Exercise | None) -> Cand
     """Find the answers to one exercise or to all exercises among the names of a module.
 
     The exercise's own name has priority over its aliases. If one exercise is given and no name fits, its answer
-    is the file's only function or class, not counting helpers that others use.
+    is the only function or class in the file, except for helpers that other functions use.
     """
     public = {name: value for name, value in names.items() if callable(value) and not name.startswith("_")}
     own = {name: value for name, value in public.items() if is_written_in(value, names)}
@@ -152,7 +152,7 @@ def is_written_in(value: Any, names: Mapping[str, Any]) -> bool:
 
 
 def _find_codes(value: Any, names: Mapping[str, Any], depth: int = MAX_DEPTH) -> Iterator[CodeType]:
-    """Yield the code objects of a value that are written in the module, also those inside wrappers."""
+    """Yield the code objects of a value that are written in the module, including code inside wrappers."""
     code = _safe_getattr(value, "__code__")
     if isinstance(code, CodeType) and (
         _safe_getattr(value, "__globals__") is names or code.co_filename == names.get("__file__")
@@ -211,7 +211,7 @@ def _find_origin(name: str, value: Any, names: Mapping[str, Any]) -> str:
 
 
 def _parse_module(names: Mapping[str, Any]) -> ast.Module:
-    """Return the syntax tree of a module's file; an empty one if the file does not exist any more."""
+    """Return the syntax tree of a module's file, or an empty tree if the file no longer exists."""
     try:
         return ast.parse(Path(names["__file__"]).read_text(encoding="utf-8"))
     except (KeyError, TypeError, OSError, ValueError, SyntaxError):
@@ -228,7 +228,8 @@ def is_library(filename: str) -> bool:
 
 
 class CallMonitor:
-    """Records which functions of a file run, and which library functions do the work of an exercise.
+    """Monitor that records which functions of a file run, and which library functions do the work of an
+    exercise.
 
     Use it as `with CallMonitor(candidates) as monitor: ...`, then read `monitor.names` and `monitor.library`.
     """

@@ -1,4 +1,4 @@
-"""Check a learner's own code: `regard check FILE.py` and `regard.check(object)`."""
+"""Check a learner's code: `regard check FILE.py` and `regard.check(object)`."""
 
 import dataclasses
 import inspect
@@ -17,10 +17,10 @@ from regard.io import write_new
 
 
 def check(object: str | Path | Callable[..., Any], exercise: str | None = None) -> CheckReport:
-    """Check a learner's own code: a Python file, or a function or class.
+    """Check a learner's code: a Python file, or a function or class.
 
-    The code runs in a separate process with limits of time and memory. The results are compared with a reference
-    on many inputs. Wrong results are compared with the results of known mistakes.
+    The code runs in a separate process with time and memory limits. The results are compared with a reference
+    on many inputs. Incorrect results are compared with the results of known mistakes.
 
     object: path of a file, or a function, class or module instance.
     exercise: the exercise that it answers; default: found from the names in the file, or the object's name.
@@ -86,7 +86,7 @@ def _source_file(object: Any) -> str:
 
 
 def _truncate(prints: str) -> str:
-    """Return the beginning of the code's output, because every input prints it again."""
+    """Return the beginning of the code's output, because every input prints the output again."""
     lines = prints.splitlines()
     beginning = "\n".join(lines[:MAX_LINES])[:MAX_CHARACTERS]
     if len(beginning) < len(prints):
@@ -144,9 +144,9 @@ def _exercise_report(exercise: Exercise, name: str, result: JobResult) -> Exerci
 
 
 def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: JobResult) -> ExerciseReport:
-    """Return the report of a wrong answer as that of a helper, if another answer uses it.
+    """Mark the report of an incorrect answer as a helper's report if another answer uses the function.
 
-    The other answer must be right, or the helper must fail on every input because it takes other arguments.
+    The other answer must be correct, or the helper must fail on every input because its arguments differ.
     """
     if report.state not in ("wrong", "stopped") or not report.exercise:
         return report
@@ -176,8 +176,5 @@ def build_stubs(folder: Path) -> dict[Path, bytes]:
 
 
 def write_stubs(folder: Path) -> list[Path]:
-    """Write the start file of each exercise.
-
-    Raises `InputError` if one of the files exists already.
-    """
+    """Write the start file of each exercise. Raises `InputError` if a file already exists."""
     return write_new(build_stubs(folder))

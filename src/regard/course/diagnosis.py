@@ -1,9 +1,9 @@
 """Find the known mistakes that give the same answers as a learner's code.
 
-Each mistake in `mistakes/` is a solution with one wrong step. The solution with the mistake runs on the same
-inputs, and its outputs are compared with the learner's. If no single mistake explains the answers, pairs are
-tried, then sets of three. The inputs are random numbers, so a set of mistakes that gives the same outputs
-computes the same as the learner's code.
+Each mistake in `mistakes/` is a solution with one incorrect step. The solution with the mistake runs on the
+same inputs, and its outputs are compared with the learner's outputs. If no single mistake explains the answers,
+pairs of mistakes are tried, then sets of three. The inputs are random numbers, so a set of mistakes with the
+same outputs computes the same function as the learner's code.
 """
 
 import functools
@@ -23,17 +23,17 @@ Mistake = type[Solution]
 Answers = Sequence[Outputs | None]
 """Outputs of each case; None for a case that failed."""
 MAX_SHOWN = 12
-"""Largest number of values that an example shows in full."""
-# The decoder layer has 80 relevant mistakes and the Transformer 115, so more than 82,000 sets of three. These
-# limits keep the search within seconds for most exercises, and end it early for these two.
+"""Largest array size that an example shows in full."""
+# The decoder layer has 80 relevant mistakes and the Transformer has 115, so there are more than 82,000 sets of
+# three. With these limits the search takes seconds for most exercises, and ends early for these two exercises.
 FEW_MISTAKES = 36
-"""Number of mistakes up to which every set of three is tried on each input."""
+"""Maximum number of mistakes for which every set of three is tried on each input."""
 MAX_SETS = 40_000
 """Number of sets after which the search for three mistakes ends."""
 CACHE_SIZE = 1 << 16
-"""Number of cached outputs: enough for all mistakes on all inputs, and as many for pairs."""
+"""Number of cached outputs: enough for all mistakes on all inputs, and the same number for pairs."""
 ATTRIBUTES = ("instead", "paper", "companion", "broken")
-"""Attributes of the class of a mistake that are not steps of the solution."""
+"""Attributes of a mistake's class that are not steps of the solution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,8 @@ class SmallExample:
 
 
 def run_solution(solution: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
-    """Return the outputs of a solution; None if it fails. The outputs are cached and must not be changed."""
+    """Return the outputs of a solution, or None if the solution fails. The outputs are cached and must not be
+    changed."""
     hashable: Any = solution  # mypy does not treat classes as hashable
     return _run_cached(hashable, exercise, case)
 
@@ -64,10 +65,11 @@ def _run_cached(solution: Any, exercise: Exercise, case: Case) -> Outputs | None
 def explains(
     mistake: Mistake, exercise: Exercise, cases: Sequence[Case], answers: Answers, *, strict: bool = True
 ) -> bool:
-    """Return whether a mistake gives the answers of all cases, and fails where the learner's code failed.
+    """Return whether a mistake gives the learner's answers in all cases, and fails where the learner's code
+    failed.
 
-    Without `strict`, cases that only one of them fails are ignored, because shapes that do not fit stop one
-    library and not another. In this case, the mistake must give at least one of the wrong answers.
+    If `strict` is False, cases in which only one of the two fails are ignored, because libraries treat
+    mismatched shapes differently. In this case, the mistake must give at least one of the incorrect answers.
     """
     agrees = False
     for case, answer in zip(cases, answers, strict=True):
@@ -86,7 +88,7 @@ def explains(
 
 @functools.cache
 def relevant_mistakes(name: str) -> list[Mistake]:
-    """Return the mistakes that give a wrong output in an exercise, not only an error."""
+    """Return the mistakes that give an incorrect output in an exercise, not only an error."""
     exercise = next(exercise for exercise in EXERCISES if exercise.name == name)
     cases = [case for case in exercise.cases(0) if case.diagnose]
     return [
@@ -111,7 +113,7 @@ def _steps(mistake: Mistake) -> list[str]:
 
 
 def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
-    """Return a solution with several mistakes; None if two of them replace the same step.
+    """Return a solution with several mistakes, or None if two of them replace the same step.
 
     >>> combine(MISTAKES[:2]), combine([MISTAKES[0], MISTAKES[-1]]).__name__
     (None, 'no_scale_and_first_batch_only')
@@ -128,13 +130,13 @@ def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
 
 @functools.cache
 def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
-    # The outputs of a pair are cached by its class, so each pair must always have the same class. Sets of three
-    # are too many to cache.
+    # The outputs of a pair are cached by its class, so each pair must always have the same class. There are too
+    # many sets of three to cache.
     return combine(pair)
 
 
 def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
-    """Return every mistake that explains the answers by itself."""
+    """Return every mistake that explains the answers without other mistakes."""
     relevant = relevant_mistakes(exercise.name)
     explanations = [[mistake] for mistake in relevant if explains(mistake, exercise, cases, answers)]
     if not explanations and None in answers:
@@ -147,8 +149,8 @@ def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
 def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
     """Return every pair of mistakes that explains the answers.
 
-    A companion is a mistake that may have an effect only together with another mistake. A companion that changes
-    no output of this exercise by itself is not named.
+    A companion is a mistake that may have an effect only in combination with another mistake. A companion that
+    does not change any output of this exercise by itself is omitted.
     """
     relevant = relevant_mistakes(exercise.name)
     companions = [mistake for mistake in MISTAKES if mistake.companion and mistake not in relevant]
@@ -176,10 +178,10 @@ class TripleSearch:
 def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> TripleSearch:
     """Return the sets of three mistakes that explain the answers.
 
-    The search takes the cases one by one, and begins with the cases that few mistakes affect. Each case keeps the
-    sets of mistakes that explain its answers. The next case extends these sets by mistakes that affect this case
-    and no earlier one. If an exercise has more than FEW_MISTAKES, a mistake that does not affect a case by itself
-    is assumed not to affect it with others.
+    The search processes the cases one by one, starting with the cases that the fewest mistakes affect. Each
+    case keeps the sets of mistakes that explain its answers. The next case extends these sets by mistakes that
+    affect this case but no earlier case. If an exercise has more than FEW_MISTAKES, a mistake that does not
+    affect a case by itself is assumed not to affect it with others.
     """
     relevant = relevant_mistakes(exercise.name)
     few = len(relevant) <= FEW_MISTAKES
@@ -225,7 +227,8 @@ def _explains_case(mistakes: Sequence[Mistake], exercise: Exercise, case: Case, 
 
 
 def _order_cases(cases: Sequence[Case], answers: Answers) -> tuple[list[Case], list[Any]]:
-    """Return the cases with the smallest answers first, because comparing small answers costs the least."""
+    """Return the cases sorted by the size of their answers, because small answers are the fastest to
+    compare."""
     pairs = sorted(
         zip(cases, answers, strict=True),
         key=lambda pair: (pair[1] is None, pair[1][0].size if pair[1] else 0),
@@ -236,7 +239,7 @@ def _order_cases(cases: Sequence[Case], answers: Answers) -> tuple[list[Case], l
 def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
     """Return the first small input, of this exercise or an earlier one, on which a mistake changes the output.
 
-    If no input is small enough to be shown, the example is one number of the output for a larger input.
+    If no input is small enough to show, the example is one number of the output for a larger input.
     """
     last = next(index for index, item in enumerate(EXERCISES) if item.name == exercise.name)
     small = [(item, case, True) for item in EXERCISES[: last + 1] for case in _small_cases(item)]
@@ -245,7 +248,7 @@ def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
         if not _changes_output(mistake, item, case):
             continue
         right, wrong = run_solution(Solution, item, case), run_solution(mistake, item, case)
-        assert right is not None, "the right solution never fails"
+        assert right is not None, "the correct solution never fails"
         if is_small:
             arguments = [(name, value) for name, value in case.arguments.items() if value is not None]
             return SmallExample(
@@ -270,7 +273,7 @@ def _show_outputs(exercise: Exercise, outputs: Outputs) -> str:
 
 
 def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) -> SmallExample:
-    """Return the first wrong output, or the number in this output that differs most."""
+    """Return the first incorrect output, or the number in this output that differs most."""
     number = next(
         n for n, (a, b) in enumerate(zip(wrong, right, strict=True)) if not equal_arrays(a, b, case.valid_steps)
     )
@@ -288,7 +291,7 @@ def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: O
 
 
 def show_value(value: Any) -> str:
-    """Return a value in one short line. A batch of one is shown without its first dimension.
+    """Return a value as one short line. A batch of one is shown without its first dimension.
 
     >>> show_value(np.array([[[1.0, 0.5]]]))
     '[[1. , 0.5]]'

@@ -1,4 +1,5 @@
-"""Grade answers: compare them with the expected outputs, and name the mistakes that explain wrong ones."""
+"""Grade answers: compare them with the expected outputs, and name the mistakes that explain incorrect
+answers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ NOTE_FIRST = (
     " the first ✗ line."
 )
 MAX_TOKENS = 8
-"""Largest number of tokens of a sequence that are shown."""
+"""Maximum number of tokens of a sequence that are shown."""
 Answer = Mapping[str, Any]
 
 
@@ -40,7 +41,7 @@ def grade(
 ) -> ExerciseReport:
     """Return the report on the answers to all cases.
 
-    name: the learner's function or class; attempts: answers for each interpretation of its parameters.
+    name: the learner's function or class. attempts: answers for each interpretation of its parameters.
     """
     if any(answer.get("started") is False for answer in attempts[0]):
         return ExerciseReport(exercise=exercise.name, title=exercise.title, object=name, state="not begun")
@@ -75,7 +76,7 @@ def _select_attempt(
 ) -> tuple[Sequence[Answer], list[list[Mistake]], bool]:
     """Return an attempt, the sets of mistakes that explain it, and whether the search was complete.
 
-    A right attempt has priority, then an attempt that a single mistake explains, then the first attempt.
+    A correct attempt has priority, then an attempt that a single mistake explains, then the first attempt.
     """
     for answers in attempts:
         reports = _grade_cases(exercise, cases, answers, expected)
@@ -120,7 +121,8 @@ def _grade_case(exercise: Exercise, case: Case, answer: Answer, expected: Output
 def _any_difference(
     exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], expected: Sequence[Outputs]
 ) -> bool:
-    """Return whether any answer has wrong outputs. Errors and wrong gradients do not count as wrong outputs."""
+    """Return whether any answer has incorrect outputs. Errors and incorrect gradients do not count as incorrect
+    outputs."""
     return any(
         _first_difference(exercise, case, answer, outputs)
         for case, answer, outputs in zip(cases, answers, expected, strict=True)
@@ -128,8 +130,8 @@ def _any_difference(
 
 
 def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> str:
-    """Return the first wrong output and its difference; empty if all outputs are right, or if the answer is an
-    error.
+    """Return the first incorrect output and its difference, or an empty result if all outputs are correct or
+    the answer is an error.
     """
     outputs = decode_outputs(answer) or []
     for name, output, right in zip(case.outputs or exercise.outputs, outputs, expected, strict=False):
@@ -167,7 +169,8 @@ def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> CaseRepo
 
 
 def describe_difference(output: Array, right: Array, valid_steps: Array | None) -> str:
-    """Return in a few words how an output differs from the right one: by shape, NaN or its most wrong number.
+    """Return a short description of how an output differs from the correct output: by shape, NaN or the number
+    with the largest error.
 
     >>> describe_difference(np.array([[1.0, 5.0]]), np.array([[1.0, 2.0]]), None)
     '5 at [0, 1], should be 2'
@@ -194,7 +197,7 @@ def _is_whole(array: Array) -> bool:
 
 
 def _show_tokens(tokens: Array) -> str:
-    """Return the first tokens of a sequence, with its length if it is longer."""
+    """Return the first tokens of a sequence as text, with the sequence's length if tokens were omitted."""
     text = ", ".join(str(int(token)) for token in tokens[:MAX_TOKENS])
     return f"[{text}]" if len(tokens) <= MAX_TOKENS else f"[{text}, ...] ({len(tokens)} tokens)"
 
@@ -204,7 +207,7 @@ def _show_shape(array: Array) -> str:
 
 
 def describe_mistakes(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagnosis:
-    """Return mistakes in words, each with a small input on which the mistake changes the output."""
+    """Return descriptions of mistakes, each with a small input on which the mistake changes the output."""
     findings = [
         Finding(
             name=spaced_name(mistake.__name__),

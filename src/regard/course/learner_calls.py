@@ -29,9 +29,10 @@ from regard.course.module_parameters import find_hidden_modules, find_parameters
 from regard.course.weight_matching import CopiedWeights, WeightLayout, copy_weights, possible_layouts
 
 TRACEBACK_LINES = 3
-"""Number of innermost lines of the learner's code that are shown with an error."""
+"""Maximum number of innermost lines of the learner's code that are shown with an error."""
 MAX_ATTEMPTS = 4
-"""Number of combinations of library and layout that are run on all cases, if none gives the right outputs."""
+"""Maximum number of combinations of library and layout that run on all cases if no combination gives the
+correct outputs."""
 CONSTRUCTOR_NAMES = {
     name: aliases.split()
     for name, aliases in {
@@ -46,7 +47,7 @@ CONSTRUCTOR_NAMES = {
 """Names that learners use for a constructor's arguments."""
 Answer = dict[str, Any]
 Note = tuple[bool, str]
-"""The text of a note, and whether the note alone makes the answer wrong."""
+"""The text of a note, and whether the note alone makes the answer incorrect."""
 NOT_REPEATABLE = (
     "two calls with the same input give different results: is dropout always active? "
     "Pass training=self.training, or use nn.Dropout, which eval() disables"
@@ -69,11 +70,11 @@ def collect_answers(
 
     An answer is `{"attempt": 0, "case": 0, "outputs": [...]}`, or has an error instead of outputs.
 
-    Arrays may be NumPy's or PyTorch's, and parameters may have several layouts. The first case is tried with each
-    combination of library and layout. The first combination that gives the `expected` outputs is used for all
-    cases. If no combination does, up to `MAX_ATTEMPTS` combinations are used.
+    The code may use NumPy or PyTorch, and the parameters may have several layouts. The first case is tried with
+    each combination of library and layout. The first combination that gives the `expected` outputs is used for
+    all cases. If no combination gives them, up to `MAX_ATTEMPTS` combinations are used.
 
-    monitor: a context in which the first case is called.
+    monitor: a context manager in which the first case is called.
     """
     combinations = [
         (library, layout)
@@ -155,7 +156,7 @@ def _call_solution(
 
 
 def _call_arguments(exercise: Exercise, case: Case) -> dict[str, Any]:
-    """Return the arguments that a module is called with, without those that it holds as attributes."""
+    """Return the arguments of a module's call, without the arguments that the module stores as attributes."""
     return {name: value for name, value in case.arguments.items() if name not in exercise.module_arguments}
 
 
@@ -176,7 +177,8 @@ def initialize(exercise: Exercise, cls: type, case: Case) -> Any:
 
 
 def _constructor_arguments(exercise: Exercise, cls: type, case: Case) -> dict[str, int]:
-    """Return the constructor's arguments: first those with known names, then the other required ones in order."""
+    """Return the constructor's arguments: first the arguments with known names, then the other required
+    arguments in order."""
     parameters = [
         parameter
         for parameter in inspect.signature(cls).parameters.values()
@@ -198,7 +200,7 @@ def _constructor_arguments(exercise: Exercise, cls: type, case: Case) -> dict[st
 def call_function(function: Any, arguments: Mapping[str, Any]) -> Any:
     """Call a function or module with positional arguments.
 
-    A mask that the function does not accept is left out.
+    A mask is omitted if the function does not accept a mask.
     """
     values = list(arguments.values())
     target = function
@@ -256,13 +258,14 @@ def _changed_arguments(values: Mapping[str, Any], arguments: Mapping[str, Any]) 
 def _gradients(
     exercise: Exercise, case: Case, result: Any, arguments: Any, function: Any, copied: CopiedWeights
 ) -> dict[str, Any]:
-    """Return the directional derivative by each argument; None for an argument without a gradient."""
+    """Return the directional derivative with respect to each argument, or None for an argument without a
+    gradient."""
     torch = loaded_torch()
     first = result[0] if isinstance(result, tuple | list) else result
     gradients: dict[str, Any] = dict.fromkeys(case.gradients)
     if not hasattr(first, "backward") or not first.requires_grad:
         return gradients
-    # Sum in 64 bits, so that the sum adds no rounding error to the learner's numbers.
+    # Sum with 64 bits, to avoid additional rounding errors.
     weights = torch.tensor(case.output_weights(tuple(first.shape)), dtype=first.dtype)
     first.double().mul(weights.double()).sum().backward()
     directions = case.directions()
@@ -288,7 +291,8 @@ def _derivative(value: Any, direction: Any) -> float | None:
 def _weight_gradients(
     exercise: Exercise, case: Case, directions: dict[str, Any], module: Any, copied: CopiedWeights
 ) -> Answer:
-    """Return the derivatives by the weights of a module, along directions in the form of its parameters."""
+    """Return the derivatives with respect to a module's weights, along directions with the shapes of its
+    parameters."""
     gradients = {name: parameter.grad for name, parameter in module.named_parameters()}
     zeros = {name: np.zeros_like(value) for name, value in exercise.module_weights(case).items()}
     derivatives: Answer = {}
@@ -309,7 +313,7 @@ def one_line(error: BaseException) -> str:
 
 
 def learner_lines(error: BaseException, folder: Path) -> list[str]:
-    """Return the lines of an error's traceback that are in the learner's folder, the innermost last."""
+    """Return the lines of an error's traceback that are in the learner's folder, the innermost line last."""
     course = str(Path(__file__).parent)
     lines: deque[tuple[str, int, str]] = deque(maxlen=TRACEBACK_LINES)
     is_learners: dict[str, bool] = {}

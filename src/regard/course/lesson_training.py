@@ -1,6 +1,6 @@
 """Train and test the run of a lesson.
 
-The server starts this module in a separate process, so that the page of the lesson can show the progress.
+The server runs this module in a separate process, so that the lesson's page can show the progress.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ def run_folder(lesson: Lesson, home: Path) -> Path:
 
 
 def load_run(lesson: Lesson, home: Path) -> AnyRun:
-    """Load the trained run of a lesson.
-
-    Raises `InputError` if the run does not exist yet, or if its files were edited.
+    """Load the trained run of a lesson. Raises `InputError` if the run does not exist or if its files were
+    edited.
     """
     folder = run_folder(lesson, home)
     try:
@@ -43,14 +42,14 @@ def load_run(lesson: Lesson, home: Path) -> AnyRun:
 
 
 def view_inputs(lesson: Lesson, run: AnyRun, count: int) -> list[Any]:
-    """Return `count` inputs for the lesson's view: the input of its question, if any, then random ones."""
+    """Return `count` inputs for the lesson's view: the input of its question, if any, then random inputs."""
     question = lesson.runs[0].input
     first: list[Any] = [] if question is None else [question]
     return first + [run.draw(seed=seed) for seed in range(count - len(first))]
 
 
 def train_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str]:
-    """Train the run of a lesson, replacing an earlier one, and return its results as sentences."""
+    """Train the run of a lesson, replacing any earlier run, and return its results as sentences."""
     refuse_links(home / lesson.name)
     lesson_run = lesson.runs[0]
     train_any: Any = train  # its overloads know each task's flags, which come from a table here
@@ -63,12 +62,12 @@ def train_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[s
 
 
 def forget_result(lesson: Lesson, home: Path) -> None:
-    """Delete the stored results of a lesson's run, before it is trained again."""
+    """Delete the stored results of a lesson's run, before the run is trained again."""
     (home / lesson.name / RESULT).unlink(missing_ok=True)
 
 
 def training_state(lesson: Lesson, home: Path) -> dict[str, Any]:
-    """Return the progress of a lesson's run: `step`, `steps`, `loss`, and `words` (None until the training has
+    """Return the progress of a lesson's run: `step`, `steps`, `loss`, and `words` (None until training has
     ended).
     """
     try:
@@ -88,7 +87,7 @@ def _progress(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train the lesson that the command line names: `HOME LESSON`."""
+    """Train the run of the lesson that the command line names: `HOME LESSON`."""
     home, name = sys.argv[1:3]
     lesson = find_lesson(name)
     forget_result(lesson, Path(home))

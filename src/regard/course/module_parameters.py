@@ -1,4 +1,5 @@
-"""Find the parameters of a learner's module, or the arrays of a class without PyTorch; interpret their names."""
+"""Find the parameters of a learner's module, or the arrays of a class without PyTorch, and interpret their
+names."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,7 @@ import numpy as np
 from regard.course.arrays import loaded_torch
 
 MAX_DEPTH = 4
-"""Levels of attributes, lists and dictionaries that are searched for arrays."""
+"""Maximum depth of attributes, lists and dictionaries that are searched for arrays."""
 WORDS = {
     feature: {value: pieces.split() for value, pieces in values.items()}
     for feature, values in {
@@ -30,12 +31,13 @@ WORDS = {
         },
     }.items()
 }
-"""Pieces of names that learners use, by feature and value. "multihead" is cross-attention, because PyTorch's
+"""Parts of names that learners use, by feature and value. "multihead" is cross-attention, because PyTorch's
 decoder layer calls its two attentions self_attn and multihead_attn."""
 
 
 def find_parameters(module: Any) -> dict[str, tuple[Any, str]]:
-    """Return all parameters of a module, or float arrays of any other object, with the kind of their owners.
+    """Return all parameters of a module, or the float arrays of any other object, with the kind of their
+    owners.
 
     A parameter that several modules share is listed once.
     """
@@ -97,10 +99,10 @@ def split_name(name: str) -> list[str]:
 
 
 def name_features(name: str) -> dict[str, str]:
-    """Return the features that a parameter's name shows.
+    """Return the features that a parameter's name indicates.
 
-    The last matching piece counts, because it is the most specific; for the side (encoder or decoder), the first
-    piece counts.
+    The last matching part counts, because it is the most specific. For the side (encoder or decoder), the first
+    part counts.
 
     >>> name_features("decoder.layers.1.src_attn.w_k")
     {'letter': 'k', 'block': 'cross', 'side': 'decoder', 'layer': '1'}
@@ -120,9 +122,9 @@ def name_features(name: str) -> dict[str, str]:
 
 
 def weight_features(name: str, stacked: bool, decodes: bool = False) -> dict[str, str]:
-    """Return the features of a weight of the exercise, in the terms of `name_features`, and its kind of norm.
+    """Return the features of a weight of the exercise, as in `name_features`, and its kind of norm.
 
-    stacked: whether the exercise has several layers; decodes: whether it is a decoder layer.
+    stacked: whether the exercise has several layers. decodes: whether the exercise is a decoder layer.
 
     >>> weight_features("encoder.0.gain_2", stacked=True)
     {'side': 'encoder', 'layer': '0', 'norm': 'gain', 'block': 'feed_forward'}

@@ -1,4 +1,4 @@
-"""Lessons as Jupyter notebooks: text, the calculation by hand, and the run as cells."""
+"""Lessons as Jupyter notebooks, with cells for the text, the calculation by hand and the run."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from regard.course.lessons.lesson import HOME, set_home
 def build_notebooks(folder: Path, home: Path = HOME) -> dict[Path, bytes]:
     """Return the path and content of a notebook for each lesson.
 
-    home: folder of the runs; a relative path is relative to the notebook's folder.
+    home: folder of the runs. A relative path is relative to the notebook's folder.
     """
     return {
         folder / f"{lesson.number:02d}_{lesson.name}.ipynb": (

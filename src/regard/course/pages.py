@@ -1,4 +1,4 @@
-"""Lessons as HTML pages, for the course's server and for a folder that opens offline."""
+"""Lessons as HTML pages, for the course's server and for an offline copy."""
 
 import html
 from collections.abc import Sequence
@@ -18,7 +18,8 @@ from regard.viz.page import write_page
 VIEWS = 3
 """Number of inputs in a stored view."""
 _MARKDOWN = MarkdownIt("commonmark", {"html": False})
-# The view reports its own height by a message: a page opened from a folder may not read the content of a frame.
+# The view sends its height in a message, because a page opened from a folder may not read the content of a
+# frame.
 RESIZE = """<script>
 addEventListener("message", (event) => {
   const frame = document.querySelector("iframe");
@@ -26,7 +27,7 @@ addEventListener("message", (event) => {
   if (event.source === frame.contentWindow && height > 0) frame.style.height = `${Math.min(height, 2400) + 2}px`;
 });
 </script>"""
-"""Script that makes the frame of a view as high as its content."""
+"""Script that sets the height of a view's frame to the height of its content."""
 
 
 def _page(title: str, body: str, *, script: str = "") -> str:
@@ -56,8 +57,9 @@ def index_page() -> str:
     return _page(
         "Regard: a course in attention",
         "<header><h1>Attention, from look-ups to a Transformer</h1></header>\n<main>\n<p>Thirteen lessons. In "
-        "each one you predict a result, calculate an example by hand and train a model on this machine. Then you "
-        "see what the model attends to, and compare your run with ten others. Each lesson has exercises: "
+        "each lesson you predict a result, calculate an example by hand and train a model on this machine. "
+        "Then you inspect the model's attention, and compare your run with ten other runs. Each lesson has "
+        "exercises: "
         "<code>regard learn --stubs exercises</code> writes files to start from, and "
         "<code>regard check FILE.py</code> finds the mistakes in your solution. "
         f"Run all commands of these pages in the same folder.</p>\n<ol>\n{rows}\n</ol>\n</main>",
@@ -67,8 +69,8 @@ def index_page() -> str:
 def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
     """Return the page of a lesson.
 
-    see: HTML that shows the run, placed after the training command.
-    home: folder of runs that the page's commands use.
+    see: HTML that shows the run, placed after the training command. home: folder of runs that the page's
+    commands use.
     """
     part = {name: set_home(_MARKDOWN.render(text), home, html.escape) for name, text in lesson.parts.items()}
     command = set_home(f"{lesson.runs[0].command} --savepath {HOME}/{lesson.name}", home)
@@ -131,17 +133,18 @@ def _table(lesson: Lesson) -> str:
 
 
 def check_site(folder: Path) -> None:
-    """Raise `InputError` if the course cannot be written into this folder."""
+    """Raise `InputError` if the course cannot be written to this folder."""
     if is_file(folder):
         raise InputError(f"{str(folder)!r} is a file: choose the name of a folder")
     check_folder(folder)
 
 
 def write_site(folder: Path, home: Path, *, progress: bool = True) -> list[Path]:
-    """Write the course with the views of all runs into a folder that opens offline. Return the files' paths.
+    """Write the course with the views of all runs to a folder, as pages that work offline. Return the files'
+    paths.
 
-    Runs that do not exist under `home` are trained there first.
-    Raises `InputError` if `folder` is a file or cannot be written.
+    Runs that do not exist under `home` are trained there first. Raises `InputError` if `folder` is a file or
+    cannot be written.
     """
     check_site(folder)
     paths = [folder / "learn.css", folder / "index.html"]
@@ -172,7 +175,7 @@ def _result(lesson: Lesson, home: Path, *, progress: bool) -> Sequence[str]:
 def embed_view(view: str, words: Sequence[str]) -> str:
     """Return HTML that shows the results of a run and its view.
 
-    view: file name of the view's page, in the same folder; words: the results as sentences.
+    view: file name of the view's page, in the same folder. words: the results as sentences.
     """
     items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in words)
     return (

@@ -1,4 +1,5 @@
-"""Models for the exercise on training loops: one records what a learner's loop does, one learns the task Copy."""
+"""Models for the exercise on training loops: a model that records its calls in a learner's loop, and a model
+that learns the task Copy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +13,13 @@ from regard.course.exercises.exercise import COPY_VOCABULARY, END, PADDING, STAR
 TrainingLoop = Callable[[Any, list[tuple[Tensor, Tensor]]], Any]
 WIDTH = 32
 REQUIRED_SHARE = 0.9
-"""Share of unseen words that the trained model must copy."""
+"""Fraction of unseen words that the trained model must copy."""
 RECORDED_BATCHES = 3
 
 
 class RecordingModel(nn.Module):
-    """Returns logits from a table (B, T, V), and records its inputs and the gradients of its logits."""
+    """Model that returns logits from a table (B, T, V), and records its inputs and the gradients of its
+    logits."""
 
     def __init__(self, table: Array) -> None:
         super().__init__()
@@ -26,7 +28,7 @@ class RecordingModel(nn.Module):
         self.inputs: list[Tensor] = []
         self.gradients: list[Tensor] = []
         self.reset: list[bool] = []
-        """Whether the parameters' gradient was zero when each gradient arrived."""
+        """Whether the parameters' gradient was zero before each backward pass."""
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return logits for each step of the target."""
@@ -44,8 +46,8 @@ class RecordingModel(nn.Module):
 def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Array, ...]:
     """Return the first decoder input, the normalized first gradient, and three flags (1 or 0).
 
-    The flags say whether gradients were reset before each batch, the parameters changed, and all batches were
-    used. Raises `ValueError` if the loop never calls the model.
+    The flags show whether gradients were reset before each batch, whether the parameters changed, and whether
+    all batches were used. Raises `ValueError` if the loop never calls the model.
     """
     model = RecordingModel(table)
     tokens = torch.as_tensor(target)
@@ -66,7 +68,7 @@ def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Ar
 
 
 class CopyModel(nn.Module):
-    """One attention from target to source with learned positions, the smallest model that learns Copy."""
+    """One attention layer from target to source with learned positions: the smallest model that learns Copy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,14 +83,16 @@ class CopyModel(nn.Module):
         """Return logits (B, T, V)."""
         query = self.letters(target) + self.positions.weight[: target.shape[1]]
         memory = self.letters(source) + self.positions.weight[: source.shape[1]]
-        # Written out: PyTorch's fused attention changes the shares in reports of wrong loops, from 24 % to 0 %.
+        # Written out: PyTorch's fused attention changes the fractions in reports of incorrect loops, from 24 %
+        # to 0 %.
         weights = (query @ self.key(memory).transpose(1, 2) * WIDTH**-0.5).softmax(-1)
         logits: Tensor = self.output(torch.cat([weights @ memory, query], -1))
         return logits
 
 
 def score_training(loop: TrainingLoop, batches: int) -> float:
-    """Train a model with the loop. Return the share of unseen words that it copies, or 1 if that is enough."""
+    """Train a model with the loop. Return the fraction of unseen words that the model copies, or 1 if the
+    fraction is large enough."""
     torch.manual_seed(0)
     model = CopyModel()
     words = [tuple(map(torch.as_tensor, copy_words(seed, 32))) for seed in range(batches)]
@@ -99,7 +103,7 @@ def score_training(loop: TrainingLoop, batches: int) -> float:
 
 @torch.no_grad()
 def copied_share(model: nn.Module, source: Tensor, target: Tensor) -> float:
-    """Return the share of words that the model copies without an error by greedy search."""
+    """Return the fraction of words that the model copies without an error by greedy search."""
     model.eval()
     tokens = torch.full((len(source), 1), START)
     for _ in range(target.shape[1] - 1):

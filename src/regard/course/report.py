@@ -1,4 +1,4 @@
-"""The report of a check, as data that prints itself as a table."""
+"""The report of a check, as data with a printed table."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from regard.result import Result
 
 Verdict = Literal["right", "wrong", "failed", "not compared"]
 State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported"]
-"""A helper is a function that another answer uses and that does not answer the exercise with its name."""
+"""A helper is a function that another answer uses and that does not solve the exercise of the same name."""
 UNDECIDED = ("not begun", "helper", "imported")
 """States of answers that do not count as errors of a file."""
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
@@ -46,18 +46,18 @@ class Finding:
 
     name: str
     did: str
-    """What the code does wrong."""
+    """Description of the error in the code."""
     instead: str
     """What to do instead."""
     paper: str
-    """The line of the paper that the code departs from."""
+    """The line of the paper that the code contradicts."""
     example: SmallExample | None
     """A small input on which the mistake changes the output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """One explanation of wrong answers: one mistake, or two or three together."""
+    """One explanation of incorrect answers: one mistake, or two or three mistakes together."""
 
     findings: list[Finding]
 
@@ -78,9 +78,9 @@ class ExerciseReport:
     trouble: str = ""
     """The reason why the code was stopped, or does not count as an answer."""
     lines: list[str] = field(default_factory=list)
-    """The learner's own lines where an error occurred."""
+    """The lines of the learner's code where an error occurred."""
     ending: str = ""
-    """Advice for a mistake that no diagnosis explains."""
+    """Advice for an error that no diagnosis explains."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -91,11 +91,11 @@ class CheckReport(Result):
     """Name of the file or object."""
     exercises: list[ExerciseReport]
     prints: str = ""
-    """Beginning of the code's own output."""
+    """Beginning of the code's output."""
 
     @property
     def right(self) -> bool:
-        """Whether all exercises that were begun are right, and at least one was begun."""
+        """Whether at least one exercise was started, and all started exercises are correct."""
         begun = [report for report in self.exercises if report.state not in UNDECIDED]
         return bool(begun) and all(report.state == "right" for report in begun)
 
@@ -104,7 +104,7 @@ class CheckReport(Result):
         return f"{self.name}: " + ", ".join(f"{report.exercise} {report.state}" for report in self.exercises[:4])
 
     def json(self) -> dict[str, Any]:
-        """Return the report as plain values, with `right`."""
+        """Return the report as plain values, including `right`."""
         return {**super().json(), "right": self.right}
 
     def table(self) -> RenderableType:
@@ -118,7 +118,7 @@ class CheckReport(Result):
 
 
 def _safe_text(text: str, style: str = "") -> Text:
-    """Return text of the learner with control characters escaped, so that it cannot control the terminal."""
+    """Return the learner's text with control characters escaped, so that it cannot control the terminal."""
     characters = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
     return Text("".join(characters), style=style)
 

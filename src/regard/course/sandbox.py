@@ -1,6 +1,6 @@
 """Run a learner's code in a separate process with limits, and collect its answers.
 
-The limits keep mistakes from doing harm. The limits are no protection against malicious code.
+The limits prevent damage by mistakes, but do not protect against malicious code.
 """
 
 import contextlib
@@ -22,13 +22,12 @@ from regard.course.worker import CHECKER_FAILED, LOADING_SECONDS, MEMORY, format
 from regard.errors import MachineError
 
 SECONDS = 20.0
-"""Default limit of processor time for each exercise."""
+"""Default limit of processor time for each exercise, in seconds."""
 MAX_OUTPUT = 1 << 20
-"""Bytes that the code may print."""
+"""Maximum number of bytes that the code may print."""
 PATIENCE = 6
-"""A process without an event is killed after this multiple of its time limit.
-
-The process has blocked its own limit.
+"""A process without an event is killed after this multiple of its time limit, because the code has blocked the
+limit.
 """
 SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "crashed (segmentation fault)",
@@ -36,7 +35,7 @@ SIGNALS: dict[int, str] = {
     signal.SIGBUS: "crashed (bus error)",
     signal.SIGFPE: "crashed (arithmetic error)",
     signal.SIGILL: "crashed (illegal instruction)",
-    signal.SIGKILL: "was killed by SIGKILL; the system does that if memory runs out",
+    signal.SIGKILL: "was killed by SIGKILL, which the system sends if memory runs out",
 }
 
 
@@ -46,7 +45,7 @@ class Process(Protocol):
     pid: int
 
     def poll(self) -> int | None:
-        """Return the exit status, negative for a signal; None while the process runs."""
+        """Return the exit status (negative for a signal), or None while the process runs."""
         ...
 
 
@@ -58,7 +57,7 @@ class ForkedProcess:
         self.exit_status: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit status, negative for a signal; None while the process runs."""
+        """Return the exit status (negative for a signal), or None while the process runs."""
         if self.exit_status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.exit_status = os.waitstatus_to_exitcode(status) if pid else None
@@ -66,7 +65,7 @@ class ForkedProcess:
 
 
 Start = Callable[[dict[str, Any], int], Process]
-"""Starts a process for a job. The process writes its output to the file descriptor of a pipe."""
+"""Function that starts a process for a job. The process writes its output to the file descriptor of a pipe."""
 EXITED = "ended its own process, for example with os._exit: remove that call"
 BROKE_CHECKER = (
     "made the checker fail: does the code replace a function of Python, or close files that it did not open?"
@@ -78,30 +77,32 @@ CHANGED_ANSWERS = "writes into the file that contains its answers: remove that c
 
 @dataclass
 class JobResult:
-    """The events that a process sent, and the reason for its end."""
+    """The events that a process sent, and the reason why it ended."""
 
     exercises: dict[str, str] | None = None
-    """Name of the answer to each exercise; None if the code was never loaded."""
+    """Name of the answer to each exercise. None if the code was never loaded."""
     names: list[str] = field(default_factory=list)
     passed_over: dict[str, list[str]] = field(default_factory=dict)
-    """Other names that would fit each exercise and are not called."""
+    """Other names that fit each exercise and are not called."""
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Exercises for which only an imported object fits, with its name and module."""
     replaced: list[str] = field(default_factory=list)
     """Functions of other modules that the file replaces."""
     calls: dict[str, list[str]] = field(default_factory=dict)
-    """Names of the file that the answer to each exercise uses."""
+    """Names in the file that the answer to each exercise uses."""
     library: dict[str, list[str]] = field(default_factory=dict)
     """Library functions that do the work of each exercise."""
     answers: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)
     """Answers to each exercise, by attempt (see `collect_answers`) and case."""
     failures: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
-    """Reason and lines of what stopped each exercise, or the whole file under the name ""."""
+    """Reason why each exercise stopped, with the lines of the learner's code. The name "" stands for the whole
+    file."""
     prints: str = ""
 
 
 def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memory: int = MEMORY) -> JobResult:
-    """Run a learner's file in a new Python process. `seconds` limits each exercise, `memory` is in bytes."""
+    """Run a learner's file in a new Python process. `seconds`: processor time of each exercise. `memory`: limit
+    in bytes."""
 
     def start(job: dict[str, Any], stdout: int) -> Process:
         description = json.dumps({**job, "file": str(path.resolve())})
@@ -173,7 +174,7 @@ def _read_text(file: IO[bytes]) -> str:
 
 
 def _run_process(start: Start, job: dict[str, Any], result: JobResult, seconds: float) -> str:
-    """Run one process to its end. Return the reason for its end, for the case that no event shows it."""
+    """Run one process until it ends. Return the reason why it ended, in case no event shows the reason."""
     reading, writing = os.pipe()
     try:
         process = start(job, writing)
@@ -193,7 +194,7 @@ def _run_process(start: Start, job: dict[str, Any], result: JobResult, seconds: 
 
 
 def _wait(process: Process, reading: int, answers: int, result: JobResult, seconds: float) -> str:
-    """Read the output of a process until it ends or breaks a limit. Return the reason."""
+    """Read the output of a process until the process ends or exceeds a limit. Return the reason."""
     printed, size, last_event = 0, -1, time.monotonic()
     while True:
         if select.select([reading], [], [], 0.05)[0]:
@@ -233,7 +234,7 @@ def _read_events(text: str, result: JobResult) -> str | None:
 
 
 def _add_event(event: dict[str, Any], current: str | None, result: JobResult) -> str | None:
-    """Add one event to the result. Return the exercise that runs after it, like `_read_events`."""
+    """Add one event to the result. Return the exercise that runs after the event, like `_read_events`."""
     kind, name = event["event"], event.get("exercise", NO_EXERCISE)
     if kind == "loaded" and result.exercises is None:
         result.exercises, result.names, result.calls = event["exercises"], event["names"], event["calls"]
@@ -260,7 +261,7 @@ def _add_event(event: dict[str, Any], current: str | None, result: JobResult) ->
 
 
 def _crash_lines(text: str, folder: str) -> list[str]:
-    """Return the learner's innermost line in the traceback of a crash."""
+    """Return the innermost line of the learner's code in the traceback of a crash."""
     for line in text.splitlines():
         if f'File "{folder}' in line:
             return [line.strip().replace(folder, "").replace('"/', '"')]

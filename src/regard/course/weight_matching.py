@@ -1,33 +1,34 @@
 """Copy the weights of an exercise into the matching parameters of a learner's module.
 
-The problem. An exercise gives its weights by name (`w_q`, `encoder.0.w_1`, ...) and applies them as `x @ w`, with
-adjacent columns for each head. A learner's class creates its own parameters, under its own names and in its own
-layout. Before the class is called, each weight has to be in the right parameter.
+The problem. An exercise names its weights (`w_q`, `encoder.0.w_1`, ...) and applies them as `x @ w`, with
+adjacent columns for each head. A learner's class creates parameters with its own names and layout. Before the
+class is called, each weight must be copied into the corresponding parameter.
 
-The checker does not require attribute names. Of the 28 classes in tests/course/learners, 4 name all
-their parameters like the exercise, and 24 do not. Five of these contain layers of PyTorch, whose names are fixed.
+The checker does not require attribute names. Of the 28 classes in tests/course/learners, 4 use the parameter
+names of the exercise, and 24 do not. Five of these contain layers of PyTorch, whose names are fixed.
 
-The idea. Shapes exclude most parameters, names decide between most of the rest, and the order of definition
-decides between equal names. A wrong choice cannot make a wrong solution right, because the weights are random.
-So the checker tries every possible layout until the outputs of one input are right.
+The idea. Shapes exclude most parameters, names decide between most of the remaining parameters, and the order
+of definition decides between equal names. An incorrect match cannot make an incorrect solution pass, because
+the weights are random. The checker therefore tries every possible layout until the outputs of one input are
+correct.
 
 An example. `self.attn.to_keys = nn.Linear(15, 15)` has the parameter `attn.to_keys.weight`, of shape (15, 15).
 The four weights w_q, w_k, w_v and w_o have this shape. "keys" is among the `WORDS` for the letter k, so w_k has
 the cost -10 here, and each of the others has the cost 10. A linear layer applies its weight as `x @ w.T`, so the
 parameter receives the transpose of w_k.
 
-The steps, and how many of the 28 classes are read wrongly without each of them:
+The steps, and the number of the 28 classes that are matched incorrectly without each step:
 
 1. `name_features` (in `module_parameters`): extract side, layer, block and letter from the name of a parameter.
 Without names: 7. 2. `find_slots`: a packed parameter (query, key and value side by side) holds two or three
-weights. Without: 8. 3. `possible_layouts`: a square `nn.Parameter` may be meant as `x @ w` or as `w @ x`, a
-packed one may be ordered
-   by head, a head may be every h-th column. Shapes cannot show this. With the usual layout only: 5.
-4. `find_view`: find whether a slot can hold a weight, and the view of the weight in the slot. Shapes decide, and
-   the test inputs have prime sizes, so that most weights differ in shape.
-5. `rearrange_heads`: bring the columns of heads into the order of the module, or split them. Without: 3.
-6. `match_weights`: assign all weights to slots with the smallest total cost (Hungarian method). Choosing the best
-slot for one weight after the other could leave no slot for the last weight. Without the order of definition: 1.
+weights. Without: 8. 3. `possible_layouts`: a square `nn.Parameter` may be applied as `x @ w` or as `w @ x`, a
+packed parameter may be ordered by head, and a head may be every h-th column. Shapes cannot show this. With the
+usual layout only: 5.
+4. `find_view`: find whether a slot can hold a weight, and the view of the weight in the slot. Weights are
+matched by shape. The test inputs have prime sizes, so most weights differ in shape.
+5. `rearrange_heads`: reorder or split the columns of heads for the module. Without: 3.
+6. `match_weights`: assign all weights to slots with the smallest total cost (Hungarian method). Choosing the
+best slot for one weight at a time could leave no slot for the last weight. Without the order of definition: 1.
 7. `copy_weights`: write the weights. Biases without a weight become 0, because the exercises do not have them.
    Other parameters without a weight, and weights without a parameter, are reported to the learner.
 """
@@ -45,7 +46,7 @@ from regard.course.exercises.exercise import Array
 from regard.course.module_parameters import find_parameters, name_features, split_name, weight_features
 
 IMPOSSIBLE = 1e6
-"""Cost of a slot that a weight does not fit into."""
+"""Cost of a slot whose shape does not fit a weight."""
 MAX_VECTOR_COST = 60.0
 """Largest name cost at which a slot may hold a bias, gain or shift.
 
@@ -55,18 +56,18 @@ All vectors of the same length fit by shape.
 
 @dataclass
 class Slot:
-    """A place for one weight: a parameter, or a part of a packed one."""
+    """A place for one weight: a parameter, or a part of a packed parameter."""
 
     name: str
     shape: tuple[int, ...]
     owner: str
     """Kind of module that owns the parameter: linear, embedding, norm or other."""
     ones: bool
-    """Whether all its initial values are 1, as in the gain of a layer norm."""
+    """Whether all initial values are 1, as in the gain of a layer norm."""
     part: tuple[int, int] | None = None
-    """Number of this part and number of parts, for packed parameters."""
+    """Index of this part and number of parts, for packed parameters."""
     features: dict[str, str] = field(default_factory=dict)
-    """The features of its name, see `name_features`."""
+    """The features of the parameter's name; see `name_features`."""
 
 
 def find_slots(parameters: Mapping[str, tuple[Any, str]], width: int) -> list[Slot]:
@@ -98,9 +99,10 @@ class WeightLayout:
     transposed: bool = False
     """Square matrices outside of `nn.Linear` are applied from the left."""
     by_head: bool = False
-    """A packed projection stores query, key and value of head 1 first, then those of head 2."""
+    """A packed projection stores query, key and value of head 1 first, then query, key and value of head 2."""
     strided: int = 0
-    """Whether heads take every h-th column: 1 when heads are split and joined, 2 only when they are split."""
+    """Whether heads take every h-th column: 1 if heads are split and joined this way, 2 if they are only split
+    this way."""
     order: str = "qkvo"
     """Order of query, key, value and output among projections whose names do not show it."""
 
@@ -108,7 +110,7 @@ class WeightLayout:
 def possible_layouts(
     parameters: Mapping[str, tuple[Any, str]], width: int, heads: int, projections: bool
 ) -> list[WeightLayout]:
-    """Return the layouts that these parameters may have, the usual one first.
+    """Return the layouts that these parameters may have, the usual layout first.
 
     projections: whether the exercise has projections of queries, keys and values.
     """
@@ -129,7 +131,7 @@ def possible_layouts(
 
 
 View = Callable[[Array], Array]
-"""Returns the part of a parameter that holds a weight, as a view.
+"""Function that returns the part of a parameter that holds a weight, as a view.
 
 The numbers of the view are in the order of the weight.
 """
@@ -144,7 +146,8 @@ def _transposed(parameter: Array) -> Array:
 
 
 def find_view(role: str, shape: tuple[int, ...], slot: Slot, heads: int, layout: WeightLayout) -> View | None:
-    """Return how a weight of this shape lies in the parameter of a slot; None if it does not fit.
+    """Return the mapping of a weight of this shape to the parameter of a slot, or None if the weight does not
+    fit.
 
     role: the weight's name without its layer, for example "w_q".
 
@@ -175,7 +178,7 @@ def find_view(role: str, shape: tuple[int, ...], slot: Slot, heads: int, layout:
 
 
 def _part_view(packed: tuple[int, int], heads: int, layout: WeightLayout) -> View:
-    """Return how one part lies in a packed projection."""
+    """Return the mapping of one part to a packed projection."""
     part, parts = packed
 
     def view(parameter: Array) -> Array:
@@ -191,7 +194,7 @@ def _part_view(packed: tuple[int, int], heads: int, layout: WeightLayout) -> Vie
 def rearrange_heads(
     weights: Mapping[str, Array], slots: list[Slot], width: int, heads: int, strided: int
 ) -> dict[str, Array]:
-    """Return the weights with the columns of heads as a module has them.
+    """Return the weights with the columns of heads in the order of a module.
 
     If its heads take every h-th column (see `WeightLayout.strided`), the columns are reordered. If each head has
     its own layer, a projection becomes one matrix per head, named `w_q@0` and so on.
@@ -220,7 +223,7 @@ class CopiedWeights:
     """The weights of an exercise in a learner's module."""
 
     matches: dict[str, tuple[Slot, View]] = field(default_factory=dict)
-    """Slot of each weight, and its view there."""
+    """Slot of each weight, and the view of the weight in the slot."""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Shapes of the parameters."""
     rearrange: Callable[[Mapping[str, Array]], dict[str, Array]] = dict
@@ -244,7 +247,7 @@ class CopiedWeights:
 def match_weights(
     weights: Mapping[str, Array], slots: list[Slot], heads: int, layout: WeightLayout
 ) -> dict[str, tuple[Slot, View]]:
-    """Return the slot and view of each weight. Weights without a slot are left out."""
+    """Return the slot and view of each weight. Weights without a slot are omitted."""
     names = list(weights)
     stacked = any("." in name for name in names)
     cost = np.full((len(names), len(slots)), IMPOSSIBLE)
@@ -258,7 +261,7 @@ def match_weights(
             name_cost = _cost(features, slot)
             if view is None or (weights[name].ndim == 1 and name_cost > MAX_VECTOR_COST):
                 continue
-            # The order decides only between equal names: its weight 0.01 is far below that of any feature.
+            # The order decides only between equal names: its cost of 0.01 is far below the cost of any feature.
             cost[row, column] = name_cost + 0.01 * (weight_ranks[name] - slot_ranks[id(slot)]) ** 2
             views[row, column] = view
     from scipy.optimize import linear_sum_assignment  # loads in a quarter of a second
@@ -277,7 +280,7 @@ def _reorder(names: list[str], order: str) -> list[str]:
 
 
 def _ranks(shapes: Mapping[Any, tuple[int, ...]]) -> dict[Any, int]:
-    """Return the rank of each key among those whose shape has the same numbers, in either orientation."""
+    """Return the rank of each key among the keys with the same shape, in either orientation."""
     counts: dict[tuple[int, ...], int] = {}
     ranks: dict[Any, int] = {}
     for key, shape in shapes.items():
@@ -287,7 +290,7 @@ def _ranks(shapes: Mapping[Any, tuple[int, ...]]) -> dict[Any, int]:
 
 
 def _cost(features: Mapping[str, str], slot: Slot) -> float:
-    """Return how badly a slot's name and owner match the features of a weight."""
+    """Return the mismatch cost between a slot's name and owner and the features of a weight."""
     cost = 0.0
     for feature, value in features.items():
         if feature == "norm":
@@ -305,7 +308,8 @@ def _cost(features: Mapping[str, str], slot: Slot) -> float:
 
 
 def _norm_cost(kind: str, slot: Slot) -> float:
-    """Return how badly a slot matches a gain or shift. A gain is a weight of ones, a shift is called a bias."""
+    """Return the mismatch cost between a slot and a gain or shift. The weight of a norm is a gain, and its bias
+    is a shift."""
     cost = 0.0 if slot.owner == "norm" else 30.0 if slot.owner == "other" else 100.0
     shift = any(piece in ("bias", "shift", "beta", "b") for piece in split_name(slot.name)[-2:]) and not slot.ones
     return cost + (0.0 if (kind == "shift") == shift else 20.0)
@@ -314,7 +318,7 @@ def _norm_cost(kind: str, slot: Slot) -> float:
 def copy_weights(
     weights: Mapping[str, Array], module: Any, width: int, heads: int, layout: WeightLayout
 ) -> CopiedWeights:
-    """Write the weights into the parameters of a module, and return their slots and views."""
+    """Write the weights to the parameters of a module, and return their slots and views."""
     parameters = find_parameters(module)
     slots = find_slots(parameters, width)
     copied = CopiedWeights(shapes={name: tuple(value.shape) for name, (value, _) in parameters.items()})

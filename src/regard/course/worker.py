@@ -1,8 +1,7 @@
 """The process that runs a learner's code: a new Python for a file, or a fork for an object in memory.
 
-It writes events as lines of JSON into an open file, because its standard output belongs to the learner's code.
-The functions for writing are looked up before the learner's code is loaded, because the code may replace any of
-them.
+The process writes events as lines of JSON to an open file, because the learner's code uses standard output. The
+functions for writing are looked up before the learner's code is loaded, because the code may replace them.
 """
 
 import contextlib
@@ -22,21 +21,22 @@ from regard.course.learner_calls import collect_answers, learner_lines, one_line
 from regard.plugins import plugin_imports
 
 MEMORY = 3 << 30
-"""Memory that the code may allocate, in bytes, in addition to that of the process at its start."""
+"""Memory in bytes that the code may allocate, in addition to the initial memory of the process."""
 LOADING_SECONDS = 20.0
-"""Additional time limit for loading a file, which may import PyTorch."""
+"""Additional seconds for loading a file, which may import PyTorch."""
 PROCESS_EVENTS = {
     "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "os.exec", "subprocess.Popen"
 }  # fmt: skip
-"""Python's audit events of starting a process."""
+"""Python's audit events for starting a process."""
 SEED = 0
 CHECKER_FAILED = 97
-"""Exit status if the checker itself failed, for example because the code replaced a function that it needs."""
+"""Exit status if the checker failed, for example because the code replaced a function that the checker
+needs."""
 Send = Callable[[dict[str, Any]], None]
 _encode, _write, _getpid, _exit = json.JSONEncoder().encode, os.write, os.getpid, os._exit
 _signal, _setitimer = signal.signal, signal.setitimer
 _timer = {"active": False}
-"""Whether the code may be stopped because of its time limit."""
+"""Whether the time limit may stop the code."""
 
 
 class StopError(BaseException):
@@ -84,13 +84,16 @@ def restrict_process(memory: int) -> None:
 
     def refuse(event: str, arguments: Any) -> None:
         if event in PROCESS_EVENTS:
-            raise StopError(f"starts a process ({event}): remove that, the checker runs your code in one process")
+            raise StopError(
+                f"starts a process ({event}): remove this call, because the checker runs your code in one process"
+            )
         if event in ("os.kill", "os.killpg") and arguments[0] != _getpid():
             raise StopError(f"sends a signal to another process ({event}): remove that call")
 
     def refuse_spawning(*arguments: Any) -> NoReturn:
         raise StopError(
-            "starts a process (multiprocessing): remove that, the checker runs your code in one process"
+            "starts a process (multiprocessing): remove this call, because the checker runs your code in one "
+            "process"
         )
 
     sys.addaudithook(refuse)
@@ -178,7 +181,7 @@ def _describe(error: BaseException, folder: str) -> dict[str, Any]:
 
 
 def explain_error(error: BaseException) -> str:
-    """Return the reason why the code was stopped, in a few words.
+    """Return a short reason why the code was stopped.
 
     The sentence continues the name of the file or function.
     """
@@ -200,7 +203,7 @@ def explain_error(error: BaseException) -> str:
 
 
 def event_writer(descriptor: int) -> Send:
-    """Return a function that writes each event into an open file at once."""
+    """Return a function that writes each event to an open file immediately."""
 
     def send(event: dict[str, Any]) -> None:
         data = (_encode(event) + "\n").encode()
@@ -211,7 +214,7 @@ def event_writer(descriptor: int) -> Send:
 
 
 def run_in_fork(job: Mapping[str, Any], names: Mapping[str, Any], stdout: int) -> NoReturn:
-    """Do a job in a process that was just forked, and end the process."""
+    """Run a job in a process that was just forked, and end the process."""
     try:
         os.setsid()
         devnull = os.open(os.devnull, os.O_RDONLY)
@@ -233,7 +236,7 @@ def _prepare(job: Mapping[str, Any]) -> None:
 
 
 def main() -> NoReturn:
-    """Do the job that the command line describes as JSON."""
+    """Run the job that the command line describes as JSON."""
     try:
         job = json.loads(sys.argv[1])
         _prepare(job)

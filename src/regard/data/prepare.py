@@ -186,7 +186,7 @@ def prepare_corpus(
         return None if corpus is None or (strict and corpus.counts.skipped) else corpus
 
     # Raises an error for a broken text, even if a lenient corpus exists.
-    _record_locationtext, root, progress = progress
+    _record_location(text, root, progress=progress)
     if (corpus := find()) is not None:
         remove_stale_lock(folder)
         return corpus

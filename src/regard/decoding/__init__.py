@@ -1,11 +1,13 @@
-"""Decoding: from a source to the target that a model finds most likely, one token at a time."""
+"""Decoding: find the most likely target of a source, one token at a time."""
 
 from typing import TYPE_CHECKING
 
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.decoding.search import Hypothesis, Step, beam_search, greedy_search, length_penalty, sample
+    from regard.decoding.generation import generate
+    from regard.decoding.sampling import sample, truncate
+    from regard.decoding.search import Hypothesis, Step, beam_search, greedy_search, length_penalty
     from regard.decoding.search_tree import Branch, Possible, SearchTree, search_tree
     from regard.decoding.translation import Candidate, Search, blank_answer, translate
 
@@ -21,9 +23,11 @@ __all__ = [
     "Step",
     "beam_search",
     "blank_answer",
+    "generate",
     "greedy_search",
     "length_penalty",
     "sample",
     "search_tree",
     "translate",
+    "truncate",
 ]

@@ -20,12 +20,12 @@ from regard.fast.onednn import packed_logits
 from regard.models import Seq2Seq, Transformer
 
 MAX_FAST_WIDTH = 16
-"""Largest number of prefixes for which `FastTransformer` is faster: each prefix computes scores for the keys of
-all prefixes."""
+"""Maximum number of prefixes for which `FastTransformer` is faster, because each prefix computes scores for the
+keys of all prefixes."""
 
 
 class IncrementalDecoder(Protocol):
-    """Decoder of a search, with the methods of `Seq2Seq`; a step may change the previous state."""
+    """Decoder of a search, with the methods of `Seq2Seq`. A step may change the previous state."""
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Any:
         """Return the memory of sources (B, Ts)."""
@@ -34,10 +34,10 @@ class IncrementalDecoder(Protocol):
         """Return the state before the first step."""
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Feed tokens (B, K): returns states (B, K, D), and the next state."""
+        """Decode tokens (B, K), and return states (B, K, D) and the next state."""
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits (..., V) of states (..., D); the caller may change them."""
+        """Return logits (..., V) of states (..., D). The caller may change the logits."""
 
 
 class ModuleDecoder:

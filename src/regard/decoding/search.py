@@ -1,12 +1,12 @@
-"""Search for the targets that a model finds most likely: greedy search, sampling and beam search.
+"""Search for the most likely targets of a model: greedy search, sampling and beam search.
 
 Greedy search extends one prefix of each source by the most likely token, sampling extends it by a random token.
-Beam search keeps the best `width` prefixes: each step extends every prefix by every token, and keeps the best
+Beam search keeps the best `width` prefixes. Each step extends every prefix by every token, and keeps the best
 extensions. Prefixes with an end symbol are finished hypotheses, ranked by their score, `log-probability /
-length_penalty`. A source is done when `width` of its hypotheses are finished, or when no prefix can overtake the
-finished ones.
+length_penalty`. A source is done when `width` of its hypotheses are finished, or when no prefix can reach a
+better score than the finished hypotheses.
 
-Letters: B sources, K prefixes of each, V target vocabulary.
+Letters: B is the number of sources, K the number of prefixes per source, V the size of the target vocabulary.
 """
 
 import math
@@ -24,17 +24,14 @@ from regard.fast.topk import argmax, topk
 from regard.models import Seq2Seq
 
 NEVER = (PAD, BOS, UNKNOWN)
-"""Tokens that are never written."""
-COLDEST, HOTTEST = 1e-3, 1e3
-"""Allowed temperatures. Below this range only the likeliest token is drawn, above it all tokens are equally
-likely."""
+"""Tokens that never occur in an answer."""
 LARGEST_PENALTY = 10
-"""With a larger exponent only the length counts, and the powers overflow."""
+"""With a larger exponent only the length matters, and the powers overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hypothesis:
-    """One target for a source."""
+    """A target for a source."""
 
     tokens: list[int]
     """Vocabulary indices, without the end of sequence."""
@@ -42,7 +39,7 @@ class Hypothesis:
     """Natural logarithm of the probability of the tokens, and of the end of sequence if the hypothesis has
     one."""
     score: float
-    """Rank among hypotheses: log-probability over length penalty."""
+    """Score for ranking hypotheses: log-probability divided by the length penalty."""
     finished: bool
     """Whether the end of sequence came before `max_len`."""
 
@@ -58,7 +55,7 @@ def greedy_search(
     """Return one hypothesis for each source (B, Ts), of at most `max_len` tokens.
 
     `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. Finished
-    sources take no more steps. `scored`: If False, log-probabilities are not computed, and are NaN.
+    sources are not decoded further. `scored`: If False, log-probabilities are not computed, and are NaN.
     """
 
     def most_likely(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
@@ -70,47 +67,11 @@ def greedy_search(
         check_finite(best)  # NaN counts as the largest value
         return tokens, best if scored else None
 
-    return _decode(make_decoder(model), source, source_mask, most_likely, max_len)
-
-
-def sample(
-    model: Seq2Seq | IncrementalDecoder,
-    source: Tensor,
-    source_mask: Tensor,
-    *,
-    max_len: int | Sequence[int],
-    temperature: float,
-    seeds: Sequence[int],
-) -> list[Hypothesis]:
-    """Return one hypothesis for each source, sampled from the model; other arguments as in `greedy_search`.
-
-    `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
-    `temperature`: divisor of the logits; below 1 likely tokens become likelier. `log_probability` is computed
-    without the temperature. Raises `InputError` for a temperature out of range.
-    """
-    if not COLDEST <= temperature <= HOTTEST:
-        raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
-
-    # One random number for each source and step, drawn on the CPU so that it is the same on every device.
-    steps = max(source_limits(max_len, len(source))) + 1
-    uniform = torch.stack(
-        [torch.rand(steps, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
-    )
-
-    def draw(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor]:
-        log_probs = log_probabilities(logits)
-        check_finite(log_probs)
-        # The first token whose cumulative probability exceeds the number has a probability above 0.
-        sums = (log_probs.double() / temperature).softmax(-1).cumsum(-1)
-        thresholds = uniform[list(rows), time].to(sums.device).unsqueeze(1) * sums[:, -1:]
-        tokens = torch.searchsorted(sums, thresholds, right=True).clamp_max(sums.shape[1] - 1)
-        return tokens, log_probs.gather(1, tokens)
-
-    return _decode(make_decoder(model), source, source_mask, draw, max_len)
+    return decode(make_decoder(model), source, source_mask, most_likely, max_len)
 
 
 @torch.inference_mode()
-def _decode(
+def decode(
     decoder: IncrementalDecoder,
     source: Tensor,
     source_mask: Tensor,
@@ -174,7 +135,7 @@ class Step(NamedTuple):
     """One step of a search, for all unfinished sources."""
 
     log_probs: Tensor
-    """Log-probabilities of each token after each prefix, (B, K, V)."""
+    """Log-probability of each token after each prefix, (B, K, V)."""
     ends: list[tuple[int, int, float]]
     """Source, prefix and log-probability of each finished hypothesis."""
     parents: Tensor
@@ -184,7 +145,7 @@ class Step(NamedTuple):
     totals: Tensor
     """Log-probability of each new prefix, (B, K')."""
     last: bool
-    """Whether the length limit is reached, and the new prefixes are dropped."""
+    """Whether the length limit is reached, so that the new prefixes are dropped."""
 
 
 @torch.inference_mode()
@@ -202,9 +163,10 @@ def beam_search(
     """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
 
     `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. `width`:
-    prefixes kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities, larger
-    values prefer longer hypotheses. If fewer than `n_best` hypotheses finish in time, unfinished ones follow.
-    `on_step` is called with every step. Raises `InputError` for numbers out of range.
+    number of prefixes per source. `alpha`: exponent of the length penalty. 0 compares log-probabilities, and
+    larger values favor longer hypotheses. If fewer than `n_best` hypotheses finish within the limit, unfinished
+    hypotheses follow. `on_step`: function that is called with every step. Raises `InputError` for values out of
+    range.
     """
     check_beam(width, n_best, alpha)
     device, limits = source.device, source_limits(max_len, len(source))
@@ -263,20 +225,20 @@ def _best_extensions(
     """
     prefixes, symbols = log_probs.shape[1:]
     # At most one extension of each prefix ends, so the best `2 * width` extensions contain `width` unfinished
-    # ones.
+    # extensions.
     totals, indices = topk(log_probs, totals, min(2 * width, prefixes * symbols))
     check_finite(totals)  # NaN counts as the largest value
     parents, tokens = indices // symbols, indices % symbols
     ending = tokens == EOS
     rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
     ends = zip(rows.tolist(), parents[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
-    # A stable sort puts the finished extensions last, where the width cuts them off.
+    # A stable sort puts the finished extensions last, where they are cut off.
     order = ending.int().argsort(dim=1, stable=True)[:, : min(width, prefixes * (symbols - 1))]
     return list(ends), parents.gather(1, order), tokens.gather(1, order), totals.gather(1, order)
 
 
 def _done(finished: list[Hypothesis], reachable: float, width: int, n_best: int) -> bool:
-    """Return whether `width` hypotheses have finished, or no prefix can reach the `n_best`."""
+    """Return whether `width` hypotheses have finished, or no prefix can enter the best `n_best` hypotheses."""
     if len(finished) < n_best:
         return reachable == -torch.inf
     return len(finished) >= width or sorted(finished, key=_rank)[n_best - 1].score >= reachable
@@ -292,8 +254,8 @@ def _hypothesis(prefix: Tensor, total: float, penalty: float, *, finished: bool)
 
 
 def source_limits(max_len: int | Sequence[int], count: int) -> list[int]:
-    """Return the largest number of tokens for each of `count` sources, given one limit for all sources or one for
-    each.
+    """Return the maximum number of tokens for each of `count` sources, from a single limit or a limit for each
+    source.
 
     >>> source_limits(9, 2)
     [9, 9]
@@ -302,7 +264,7 @@ def source_limits(max_len: int | Sequence[int], count: int) -> list[int]:
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
-    """Return log-probabilities (..., V) of logits, in float32 at least; -inf for special tokens.
+    """Return log-probabilities (..., V) of logits, at least in float32, with -inf for special tokens.
 
     The log-probabilities overwrite the logits, which halves the memory in a CPU's caches.
     """
@@ -311,7 +273,7 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 def mask_special_tokens(values: Tensor) -> Tensor:
-    """Set logits or log-probabilities (..., V) of tokens that are never written to -inf, in place.
+    """Set logits or log-probabilities (..., V) of tokens that never occur in an answer to -inf, in place.
 
     >>> mask_special_tokens(torch.zeros(5))
     tensor([-inf, -inf, 0., -inf, 0.])
@@ -322,9 +284,9 @@ def mask_special_tokens(values: Tensor) -> Tensor:
 
 
 def check_finite(values: Tensor) -> None:
-    """Raise `InputError` if log-probabilities or logits are NaN or infinite; -inf is allowed.
+    """Raise `InputError` if log-probabilities or logits are NaN or infinite, except for -inf.
 
-    Such values mean that the training diverged, or that the weights are damaged.
+    Such values mean that training diverged, or that the parameters are damaged.
     """
     if not bool((values < torch.inf).all()):
         raise InputError(
@@ -333,8 +295,8 @@ def check_finite(values: Tensor) -> None:
 
 
 def compact_rows(going: Sequence[bool]) -> list[int]:
-    """Return the rows of unfinished sources; later rows replace those of finished sources, so that the fewest
-    rows move.
+    """Return the rows of unfinished sources. Later rows replace the rows of finished sources, so that the
+    fewest rows move.
 
     >>> compact_rows([True, False, True, True])
     [0, 3, 2]

@@ -34,7 +34,7 @@ class Branch(Result):
     """One token that a search added to a prefix."""
 
     parent: int | None
-    """Number of the previous branch; None for the first token of an answer."""
+    """Index of the previous branch, or None for the first token of an answer."""
     step: int
     """Position of the token in the answer, from 0."""
     label: str
@@ -46,7 +46,7 @@ class Branch(Result):
     ended: bool
     """Whether the token is the end of the sequence."""
     followers: list[Possible] = field(default_factory=list)
-    """Alternatives for the next token, the likeliest first; empty if the search stopped there."""
+    """Alternatives for the next token, most likely first. Empty if the search stopped at this branch."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -58,9 +58,9 @@ class SearchTree(Result):
     begin: list[Possible]
     """Alternatives for the first token."""
     branches: list[Branch]
-    """All branches; each comes after its parent."""
+    """All branches. Each branch comes after its parent."""
     best: list[int]
-    """Numbers of the best answer's branches, from the first token on."""
+    """Indices of the best answer's branches, from the first token on."""
 
     def path(self, number: int) -> list[int]:
         """Return the tokens up to a branch, without the end of sequence."""
@@ -72,7 +72,7 @@ class SearchTree(Result):
 
     @property
     def leaves(self) -> list[int]:
-        """Numbers of the branches without children."""
+        """Indices of the branches without children."""
         parents = {branch.parent for branch in self.branches}
         return [number for number in range(len(self.branches)) if number not in parents]
 
@@ -82,7 +82,7 @@ class SearchTree(Result):
         return f"{self.input!r}, beam {self.beam}: {len(self.branches)} tokens tried, {ended} answers"
 
     def table(self) -> Tree:
-        """Return the tree with the answer's branches in bold."""
+        """Return the tree as printable text, with the answer's branches in bold."""
         root = Tree(Text(self.input))
         nodes: dict[int | None, Tree] = {None: root}
         for number, branch in enumerate(self.branches):
@@ -103,9 +103,9 @@ def search_tree(
     length_penalty: float,
     max_len: int,
 ) -> SearchTree:
-    """Return the tree of a beam search for one text; a beam of 1 is greedy search.
+    """Return the tree of a beam search for one text. A beam of 1 is greedy search.
 
-    Raises `InputError` for numbers out of range and for a blank text.
+    Raises `InputError` for values out of range and for a blank text.
     """
     check_range("beam", beam, 1, 100)
     if is_blank(text):
@@ -124,7 +124,7 @@ def search_tree(
 
 
 class _TreeBuilder:
-    """Collects the branches of a search step by step."""
+    """Collector of the branches of a search, step by step."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -133,7 +133,7 @@ class _TreeBuilder:
         self.alive: list[int | None] = [None]
 
     def add_step(self, step: Step) -> None:
-        """Add one step of the search of one source."""
+        """Add one search step for one source."""
         probabilities = step.log_probs[0].exp()
         for prefix, number in enumerate(self.alive):
             followers = self.begin if number is None else self.branches[number].followers

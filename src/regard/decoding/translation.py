@@ -1,13 +1,15 @@
-"""Translation of texts: batches of similar length, a search for each, and results in the original order."""
+"""Translation of texts: form batches of similar length, search, and return results in the original order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from regard.data import PAD, Vocabulary, collate
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
-from regard.decoding.search import Hypothesis, beam_search, greedy_search, sample
+from regard.decoding.sampling import sample
+from regard.decoding.search import Hypothesis, beam_search, greedy_search
 from regard.errors import InputError
 from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
@@ -15,7 +17,7 @@ from regard.result import Result
 from regard.streams import derive_seed
 
 SLACK = 50
-"""Number of tokens that an answer may have beyond twice the number of its source's tokens."""
+"""Number of tokens by which an answer may exceed twice the length of its source."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -28,7 +30,7 @@ class Candidate(Result):
     log_probability: float
     """Natural logarithm of the probability of the whole answer."""
     score: float
-    """Rank among answers: log-probability over length penalty."""
+    """Score for ranking answers: log-probability divided by the length penalty."""
     finished: bool
     """Whether the model ended the answer before the length limit."""
 
@@ -45,16 +47,20 @@ class Search:
     """Options of a search."""
 
     beam: int = 1
-    """Number of prefixes; 1 is greedy search."""
+    """Number of prefixes per text. 1 is greedy search."""
     length_penalty: float = 0.0
-    """Exponent of the length penalty (Wu et al. 2016): 0 compares log-probabilities, larger values prefer longer
-    answers."""
+    """Exponent of the length penalty (Wu et al. 2016). 0 compares log-probabilities, and larger values favor
+    longer answers."""
     n_best: int = 1
-    """Number of answers for each text, at most beam."""
+    """Number of answers per text, at most the beam size."""
     temperature: float = 0.0
     """If above 0, sample each token from the model's distribution at this temperature, instead of searching."""
+    top_k: int = 0
+    """With a temperature: sample from this number of likeliest tokens only; 0 for all."""
+    top_p: float = 1.0
+    """With a temperature: sample from the fewest tokens that have this share of the probability."""
     seed: int = 0
-    """Seed of sampling. The same text and seed give the same answer, independent of the other texts."""
+    """Seed of sampling. The answer depends only on the text and the seed, not on the other texts."""
 
 
 def translate(
@@ -70,10 +76,10 @@ def translate(
 ) -> list[list[Candidate]]:
     """Return the `n_best` answers to each text, best first, each of at most `longest_answer` tokens.
 
-    Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel in as many threads as
-    PyTorch may use. Answers come in the order of the texts, and do not depend on the other texts except for
-    rounding. `scored`: False allows NaN for log-probabilities if that saves time. Raises `InputError` for
-    options that exclude each other.
+    Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel in the number of
+    threads that PyTorch uses. Answers are in the order of the texts, and do not depend on the other texts
+    except for rounding errors. `scored`: if False, log-probabilities may be NaN to save time. Raises
+    `InputError` for options that exclude each other.
     """
     if search.temperature and search.beam > 1:
         raise InputError(
@@ -106,13 +112,14 @@ def length_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[lis
     >>> length_batches([[4], [4, 5, 6], [4, 5]], 2)
     [[1, 2], [0]]
     """
-    # The longest texts come first, so that the batches at the end of a parallel search are short.
+    # The longest texts come first, so that the last batches of a parallel search are short.
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
     return [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
 
 
 def longest_answer(source: Sequence[int], max_len: int) -> int:
-    """Return the length limit of an answer: twice the source and `SLACK`, at most `max_len` tokens.
+    """Return the length limit of an answer: twice the length of the source plus `SLACK`, at most `max_len`
+    tokens.
 
     >>> longest_answer([4, 5, 6], 1000)
     58
@@ -136,7 +143,12 @@ def search_batch(
     """
     mask = source != PAD
     if search.temperature:
-        drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, seeds=seeds)
+        options: dict[str, Any] = {
+            "temperature": search.temperature,
+            "top_k": search.top_k,
+            "top_p": search.top_p,
+        }
+        drawn = sample(model, source, mask, max_len=most, seeds=seeds, **options)
         return [[best] for best in drawn]
     if search.beam == 1 and search.n_best == 1:
         return [[best] for best in greedy_search(model, source, mask, max_len=most, scored=scored)]
@@ -152,7 +164,7 @@ def search_batch(
 
 
 def blank_answer(text: str = "") -> Candidate:
-    """Return the answer to a blank text, an empty text with probability 1, without a search.
+    """Return the answer to a blank text: an empty text with probability 1, without a search.
 
     >>> str(blank_answer())
     ''

@@ -1,4 +1,5 @@
-"""Translation quality: BLEU and chrF by sacrebleu, with the signatures that make scores comparable."""
+"""Translation quality: BLEU and chrF, computed with sacrebleu, with the signatures that make scores
+comparable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,29 +9,31 @@ from regard.data.bleu_tokenizer import check_bleu_tokenizer, choose_bleu_tokeniz
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """Scores of translations against one reference each."""
+    """Scores of translations with one reference per translation."""
 
     bleu: float | None
-    """BLEU (Papineni et al. 2002), 0 to 100, case-sensitive; None for a model that writes lower case only."""
+    """BLEU (Papineni et al. 2002), 0 to 100, case-sensitive. None for a model that writes only lowercase
+    text."""
     bleu_lowercase: float
     """Case-insensitive BLEU."""
     chrf: float
-    """chrF2 (Popović 2015), 0 to 100; case-insensitive for a model that writes lower case only."""
+    """chrF2 (Popović 2015), 0 to 100. Case-insensitive for a model that writes only lowercase text."""
     exact_match: float
-    """Share (0 to 1) of translations that equal the reference; case as in `chrf`."""
+    """Fraction (0 to 1) of translations that equal the reference. Case-insensitive in the same cases as
+    `chrf`."""
     signatures: dict[str, str]
-    """sacrebleu's signature of each score that has one, by the score's name."""
+    """Signatures of sacrebleu by the name of the score."""
     tokenizer: str
     """sacrebleu's tokenizer for BLEU."""
 
     @property
     def main(self) -> float:
-        """The main score: `bleu`, or `bleu_lowercase` if that is None."""
+        """The main score: `bleu`, or `bleu_lowercase` if `bleu` is None."""
         return self.bleu_lowercase if self.bleu is None else self.bleu
 
     @property
     def warning(self) -> str:
-        """A warning about a suspicious BLEU; empty otherwise."""
+        """A warning about a suspicious BLEU, or an empty string."""
         return bleu_warning(self.main, self.exact_match, self.tokenizer)
 
     def lines(self) -> list[str]:
@@ -46,7 +49,7 @@ class Quality:
 
 
 def bleu_warning(bleu: float, exact_match: float, tokenizer: str) -> str:
-    """Return a warning if BLEU is 0 although some answers equal their references; empty otherwise."""
+    """Return a warning if BLEU is 0 although some answers equal their references, else an empty string."""
     if bleu >= 0.005 or not exact_match:
         return ""
     return (
@@ -62,10 +65,10 @@ def bleu(
     lowercase: bool = False,
     tokenize: str | None = None,
 ) -> float:
-    """Return the BLEU of translations against one reference each, 0 to 100.
+    """Return the BLEU (0 to 100) of translations with one reference per translation.
 
-    `tokenize`: a tokenizer of sacrebleu; by default the tokenizer for the script of the references
-    (`choose_bleu_tokenizer`).
+    `tokenize`: a tokenizer of sacrebleu. By default, the writing system of the references determines the
+    tokenizer (`choose_bleu_tokenizer`).
 
     >>> round(bleu(["a b c d e"], ["a b c d e"]))
     100
@@ -77,7 +80,7 @@ def bleu(
 
 
 def exact_share(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
-    """Return the share (0 to 1) of translations that equal their reference."""
+    """Return the fraction (0 to 1) of translations that equal their reference."""
     expected = [reference.lower() for reference in references] if lowercase else references
     return sum(map(str.__eq__, translations, expected)) / len(references)
 
@@ -96,10 +99,10 @@ def quality(
     lowercase: bool = False,
     tokenize: str | None = None,
 ) -> Quality:
-    """Return all scores of translations against one reference each.
+    """Return all scores of translations with one reference per translation.
 
-    `lowercase`: the model was trained on lower case, so all translations are in lower case. `tokenize`: as in
-    `bleu`.
+    `lowercase`: whether the model was trained on lowercase text, so that all translations are lowercase.
+    `tokenize`: as in `bleu`.
 
     >>> scores = quality(["a dog runs home"], ["a dog runs home"])
     >>> round(scores.bleu or 0), scores.exact_match

@@ -1,4 +1,4 @@
-"""Exact match: the share of samples with all outputs right."""
+"""Exact match: the fraction of samples whose outputs are all correct."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def fresh_batches(
 
 @torch.inference_mode()
 def exact_match(model: AnswerModel, batches: Iterator[Batch]) -> float:
-    """Return the share of samples (0 to 1) that `model` answers without an error.
+    """Return the fraction of samples (0 to 1) that `model` answers without an error.
 
     >>> from regard.models import QueryModel, QueryModelConfig
     >>> from regard.tasks import Counting

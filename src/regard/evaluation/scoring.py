@@ -1,4 +1,4 @@
-"""Log-probabilities of given targets under a model, for filtering corpora and for probing models."""
+"""Log-probabilities of targets under a model, for filtering corpora and for probing models."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from regard.models import Seq2Seq
 from regard.result import Result
 
 STEPS_AT_ONCE = 128
-"""Number of steps whose logits are computed together; a larger number needs more memory."""
+"""Number of steps whose logits are computed together. A larger number needs more memory."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Scored(Result):
-    """The score of one target given its source."""
+    """The score of a target given its source."""
 
     log_probability: float
     """Natural logarithm of the probability of all tokens and the end of sequence."""
@@ -29,7 +29,7 @@ class Scored(Result):
 
     @property
     def per_token(self) -> float:
-        """Mean log-probability per token, which does not favour short targets; NaN for 0 tokens."""
+        """Mean log-probability per token, which does not favor short targets. NaN for 0 tokens."""
         return self.log_probability / self.tokens if self.tokens else math.nan
 
     def __str__(self) -> str:
@@ -46,9 +46,9 @@ def score_pairs(
 ) -> list[Scored]:
     """Return the log-probability of each target given its source, in the order of the pairs.
 
-    Unknown text counts as the unknown symbol. A blank target is scored as an empty answer. A pair with a blank
-    source has no score (NaN, 0 tokens), because a blank source is always answered with an empty target. Batches
-    hold `batchsize` pairs of similar length; on a CPU they run in parallel on PyTorch's threads.
+    Unknown text is read as the unknown symbol. A blank target is scored as an empty answer. A pair with a blank
+    source has no score (NaN, 0 tokens), because the answer to a blank source is always empty. Batches contain
+    `batchsize` pairs of similar length. On a CPU, batches run in parallel on PyTorch's threads.
 
     >>> from regard.data import WordVocabulary
     >>> from regard.models import RecurrentConfig, RecurrentSeq2Seq
@@ -82,7 +82,7 @@ def score_pairs(
 
 @torch.inference_mode()
 def _score(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> list[Scored]:
-    """Score a batch; `logits`: the model's vocabulary layer, which is applied only to steps with a target."""
+    """Score a batch. `logits` is the model's output layer, which is applied only to steps with a target."""
     batch = batch.to(next(model.parameters()).device)
     with OneDNNMode():
         states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask))

@@ -1,4 +1,4 @@
-"""Validation during training, to keep the best model."""
+"""Validation during training, to select the best model."""
 
 from typing import cast
 
@@ -14,11 +14,11 @@ from regard.tasks import AnyTask, Translation
 
 
 class Validation:
-    """Measures the BLEU of models on the validation text of a task, with greedy search.
+    """Validation that measures the BLEU of models on the validation text of a task, with greedy search.
 
-    `tokenize`: the tokenizer for BLEU, the same for all validations; by default the tokenizer for the script of
-    the text.
-    `show`: print the text and the tokenizer of the validation. Raises `InputError` if the text cannot be read.
+    `tokenize`: the tokenizer for BLEU in all validations. By default, the writing system of the text determines
+    the tokenizer. `show`: whether to print the text and the tokenizer of the validation. Raises `InputError` if
+    the text cannot be read.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Validation:
 
 
 def validation(task: AnyTask, *, tokenize: str | None = None, show: bool = False) -> Validation | None:
-    """Return the validation of a task; None if the task has no validation text.
+    """Return the validation of a task, or None if the task has no validation text.
 
-    `tokenize`: the tokenizer to use if the config names none, for example that of earlier validations. `show`: as
-    in `Validation`.
+    `tokenize`: the tokenizer to use if the config does not name a tokenizer, for example the tokenizer of
+    earlier validations. `show`: as in `Validation`.
 
     >>> from regard.tasks import Counting
     >>> validation(Counting()) is None

@@ -106,12 +106,12 @@ class Adapter(ABC):
         """Return the model's answer; `generate`: largest number of generated tokens."""
 
     def plain_arguments(self, model: nn.Module, prepared: PreparedInput) -> Any:
-        """Return the arguments for recording: one row, without masks that only the loss needs."""
+        """Return the arguments for recording: a single row, without masks that only the loss needs."""
         del model
         return prepared.arguments
 
     def logits(self, output: Any) -> Tensor | None:
-        """Return the logits (N, Tq, C) in a model's output; None if there are none."""
+        """Return the logits (N, Tq, C) in a model's output; None if the output contains no logits."""
         logits: Tensor | None = getattr(output, "logits", None)
         return logits
 

@@ -74,7 +74,7 @@ def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None
     """Return the largest difference, relative to the largest expected number; None if the difference is a
     rounding error.
 
-    `attends` broadcasts to both tensors. Rows with False, infinite and NaN values are ignored.
+    `attends` broadcasts to both tensors. Masked rows, infinite values and NaN are ignored.
 
     >>> relative_difference(torch.tensor([1.0, 2.5]), torch.tensor([1.0, 2.0]))
     0.25

@@ -112,7 +112,8 @@ def compare_models(first: Any, second: Any, inputs: Sequence[Any]) -> ModelCompa
     """Compare two subjects that accept these inputs; raises `InputError` if they measure different losses."""
     if first.measure != second.measure:
         raise InputError(
-            f"{first.name} has a {first.measure}, {second.name} a {second.measure}: they cannot be compared"
+            f"{first.name} has a {first.measure}, {second.name} a {second.measure}: these losses cannot be "
+            f"compared"
         )
     check_comparable(first, [second])
     models = (first, second)

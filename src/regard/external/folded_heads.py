@@ -82,7 +82,7 @@ class Foldings:
 
     @contextmanager
     def observe(self, names: set[str]) -> Iterator[None]:
-        """Probe the modules that have the heads of some named modules, each time before they run inside the
+        """Probe the modules that contain the heads of some named modules, before each of their runs inside the
         block.
         """
         tracker, owners = self.tracker, {self._find_owner(name) for name in names}

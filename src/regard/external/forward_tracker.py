@@ -23,7 +23,7 @@ from regard.external.hooks import DetachableHook, remove_hooks
 def named_modules(model: nn.Module) -> dict[str, nn.Module]:
     """Return all modules of a model by name.
 
-    Layers of a functional Keras model are not its submodules; they are listed under their own names.
+    Layers of a functional Keras model are not its submodules and are listed under their own names.
     """
     modules = dict(model.named_modules())
     keras = sys.modules.get("keras")
@@ -149,7 +149,7 @@ class ForwardTracker:
         self.seen.add(name)
 
     def _find_name(self, module: nn.Module) -> str | None:
-        """Return the name of a module, also of a module that was added while the model ran."""
+        """Return the name of a module, even if the module was added while the model ran."""
         if id(module) not in self.names and self.running and id(module) not in self._unrelated:
             for name, part in self.model.named_modules():
                 if id(part) not in self.names:

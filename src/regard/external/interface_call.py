@@ -176,7 +176,8 @@ class InterfaceCall:
         """
         context, weights, mask = self._attend(rows)
         difference = self._difference(context, mask, rows)
-        # The two functions treat infinite values differently; the map names a layer with such weights.
+        # The eager and the fused function treat infinite values differently; the map names a layer with such
+        # weights.
         overflows = difference is not None and math.isnan(difference) and not weights.isfinite().all()
         if difference is not None and not overflows:
             self.on_mismatch(difference)

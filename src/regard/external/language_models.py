@@ -13,7 +13,7 @@ from regard.external.adapters import IGNORED, Adapter, Answer, PreparedInput, ca
 from regard.external.model_input import TARGET_SEPARATOR, ModelInput, TextEncoder
 
 MASKING_PERIOD = 7
-"""Distance between the tokens that are masked at once, about as in BERT's training (Devlin et al. 2019, section
+"""Every seventh token is masked at once, about the fraction in BERT's training (Devlin et al. 2019, section
 3.1).
 """
 

@@ -274,7 +274,8 @@ def _check_tokenizer_files(folder: Path | None) -> None:
     """
     if folder is not None and not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise InputError(
-            f"folder {str(folder)!r} has no tokenizer: put the model's there with tokenizer.save_pretrained"
+            f"folder {str(folder)!r} has no tokenizer: save the model's tokenizer in the folder with "
+            f"tokenizer.save_pretrained"
             f"({str(folder)!r}), or from Python give look() one"
         )
 

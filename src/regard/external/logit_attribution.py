@@ -2,10 +2,10 @@
 
     logit = sum over heads, feed-forward layers, embeddings and biases of their output times the gradient
 
-The state is a sum of outputs. If the scale of every norm is fixed, the logit is a sum of parts, too. The scales
-are fixed ("frozen") at their values in this forward pass. The ratio of output to input of activations after the
-body (in BERT's output head, and the cap of Gemma's logits) is fixed in the same way. Only direct paths count:
-the effect of an output through a later layer belongs to the part of that layer.
+The residual stream is a sum of outputs. If the scale of every norm is fixed, the logit is a sum of parts, too.
+The scales are fixed ("frozen") at their values in this forward pass. The ratio of output to input of
+activations after the body (in BERT's output head, and the cap of Gemma's logits) is fixed in the same way. Only
+direct paths count: the effect of an output through a later layer belongs to the part of that layer.
 """
 
 from collections.abc import Iterator, Sequence

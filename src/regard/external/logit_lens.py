@@ -59,7 +59,7 @@ class LogitLens(Result):
 def logit_lens(subject: Subject[Any], text: str, *, count: int = COUNT) -> LogitLens:
     """Return the `count` likeliest tokens of the state before the first block and after each block.
 
-    States (T, D) pass through the model's own final norm and unembedding (BERT: its whole output head). The
+    States (T, D) pass through the model's own final norm and unembedding (for BERT, the whole output head). The
     last row is checked against the model's logits. Works for causal and masked language models of transformers.
 
     >>> model = regard.look("gpt2-folder")    # doctest: +SKIP

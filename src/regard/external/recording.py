@@ -106,9 +106,9 @@ def record(
     labels of the queries and keys in every record.
 
     The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. Warns
-    about each layer whose weights times values differ from its output, and if the model ran without a record.
-    Only passes in the recording thread are recorded. Raises `InputError` for an unknown layer or module, and,
-    while the model runs, for a head or row out of range.
+    about each layer whose weights times values differ from its output, and if a run of the model records
+    nothing. Only passes in the recording thread are recorded. Raises `InputError` for an unknown layer or
+    module, and, while the model runs, for a head or row out of range.
 
         >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
         >>> with record(layer) as records:

@@ -43,7 +43,7 @@ def count_links(predicted: frozenset[Link], known: WordAlignment) -> tuple[int, 
 def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
     """Return the error rate for counts (..., 4) from `count_links`, summed over sentences.
 
-    The rate is 1 if there is no predicted and no sure link.
+    The rate is 1 if the counts contain neither predicted nor sure links.
 
     >>> float(alignment_error_rate(np.array([2, 1, 1, 1])).round(3))
     0.333

@@ -10,7 +10,7 @@ head that attends to fixed positions in every input has an equal fraction on ano
   compared with the correlation with another sample's values.
 - Importance: the loss increase when the head is disabled (see `importance`).
 
-A figure that was not measured is None, and the sentences omit it.
+A quantity that was not measured is None, and the sentences omit this quantity.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from regard.interpret.findings import HeadFindings
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import Probe, probe
-from regard.interpret.relevance import attention_mass
+from regard.interpret.relevance import attention_mass, even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
 from regard.io import write_file, write_json
 from regard.result import Result
@@ -179,6 +179,7 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
         samples=len(inputs),
         alignment_error=subject.alignment_error(inputs),
         unanswered=subject.unanswered,
+        causal=any(trial.causal for trial in trials),
     )
     return dataclasses.replace(examination, roles=_find_roles(subject, samples, seed))
 
@@ -203,6 +204,7 @@ def make_examination(
     samples: int | None = None,
     alignment_error: dict[str, float] | None = None,
     unanswered: Sequence[str] = (),
+    causal: bool = False,
 ) -> Examination:
     """Compute all figures from probes.
 
@@ -214,9 +216,7 @@ def make_examination(
     others = [*range(1, len(probes)), 0]
     # All measurements use the same draw, so that the intervals of all heads come from the same resamples.
     draw = resample_counts(max(len(probes), 1), seed)
-    even = (
-        None if relevance is None else np.array([_share(np.full(r.shape, 1 / r.shape[1]), r) for r in relevance])
-    )
+    even = None if relevance is None else np.array([_share(even_weights(r.shape, causal), r) for r in relevance])
     heads = []
     if not probes:
         heads = [

@@ -135,7 +135,7 @@ def _explain_output(
 
 def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, output: int) -> StepAnswer | None:
     """Return the model's answer at an output step."""
-    if trace.logits is None or trace.state is None:
+    if trace.logits is None or trace.state is None or not shown.probabilities:
         return None
     logits = trace.logits[0].double().cpu()
     states = trace.state.reshape(-1, trace.state.shape[-1])

@@ -54,8 +54,8 @@ class HeadFindings(Result):
         """Return a sentence with the claims that the measurements support."""
         clauses = [
             *self._describe_relevance(),
-            *self._describe_ranking("gradients do", self.gradient, self.gradient_permuted),
-            *self._describe_ranking("ablation does", self.ablation, self.ablation_permuted),
+            *self._describe_ranking("gradients", self.gradient, self.gradient_permuted),
+            *self._describe_ranking("ablation", self.ablation, self.ablation_permuted),
         ]
         if self.importance > IMPORTANT:
             clauses.append(f"switching it off adds {self.importance:.3f} to the {self.measure}")
@@ -96,5 +96,7 @@ class HeadFindings(Result):
             strength = (
                 "closely" if correlation.mean >= 0.7 else "in part" if correlation.mean >= 0.3 else "barely"
             )
-            return [f"it ranks the inputs {strength} as {measure} ({correlation.mean:.2f})"]
-        return [f"its ranking of the inputs differs from that of {measure.split()[0]} ({correlation.mean:.2f})"]
+            return [
+                f"its ranking of the inputs agrees {strength} with that of {measure} ({correlation.mean:.2f})"
+            ]
+        return [f"its ranking of the inputs differs from that of {measure} ({correlation.mean:.2f})"]

@@ -35,7 +35,7 @@ METHODS: dict[By, str] = {"head": "best head", "set": "set of heads", "all": "al
 
 @dataclass(frozen=True, kw_only=True)
 class AligningHeads:
-    """Heads whose averaged weights link each target word to a source word."""
+    """A set of heads whose averaged weights link each target word to a source word."""
 
     heads: tuple[Head, ...]
     shifted: bool

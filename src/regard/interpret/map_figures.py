@@ -101,8 +101,9 @@ def rollout_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, A
     layer, product = products[name]
     plot = _matrix(layer, product, options.width, ("state", "input"), marks=layer.relevant, root=True)
     caption = [
-        f"Rollout (Abnar and Zuidema 2020) of {describe(subject)} on {words}: share of each input in each state"
-        f" after the layer {name}. Rollout averages the heads, counts the residual connection as half of each"
+        f"Rollout (Abnar and Zuidema 2020) of {describe(subject)} on {words}: fraction of each input in each "
+        f"state after the layer {name}. Rollout averages the heads, counts the residual connection as half of "
+        f"each"
         " state, and ignores values and feed-forward layers.",
         _frames(layer),
         plot.notes,
@@ -152,8 +153,9 @@ def induction_figure(subject: Subject[Any], options: FigureOptions) -> dict[str,
         return figure
 
     caption = [
-        f"Induction in {describe(subject)}: share of each head's weight on the tokens that followed earlier"
-        f" occurrences of the query's token (Olsson et al. 2022), mean {words}. The matrix shows the head with"
+        f"Induction in {describe(subject)}: fraction of each head's weight on the tokens that followed "
+        f"earlier occurrences of the query's token (Olsson et al. 2022), mean {words}. The matrix shows the "
+        f"head with"
         f" the largest share ({labels[best['layer']]}, head {best['head']}: {best['induction']:.3f}) on"
         f" {shorten(shown.input, SHORTENED)}; frames mark these tokens.",
         interval_words(len(maps), len(rows)),

@@ -73,7 +73,7 @@ def importance_figure(subject: Subject[Any], options: FigureOptions) -> dict[str
         f" is off (Michel et al. 2019), mean over {counted(importance.samples)}{drawn}. With all heads on,"
         f" the {importance.measure} is {importance.loss:.4f}.",
         f"Beside the matrix: the {len(intervals[:RANKED])} largest increases of {len(rows)} heads.",
-        "Dots in the matrix mark intervals without 0." if importance.samples > 1 else "",
+        "Dots in the matrix mark intervals that exclude 0." if importance.samples > 1 else "",
         interval_words(importance.samples, len(rows)),
     ]
 
@@ -243,7 +243,7 @@ def embeddings_figure(subject: Subject[Any], options: FigureOptions) -> dict[str
         f"{len(labelled) - len(shown)} labels are left out because they would overlap."
         if len(shown) < len(labelled)
         else "",
-        f"Grey: {len(drawn):,} of the other {len(others):,} tokens, drawn with seed {options.seed}."
+        f"Gray: {len(drawn):,} of the other {len(others):,} tokens, drawn with seed {options.seed}."
         if len(others)
         else "",
     ]

@@ -30,7 +30,7 @@ def relevance_plot(heads: Sequence[HeadFindings], uniform: Estimate) -> bytes:
         for head in heads
         if head.relevance is not None
     ]
-    unit = "share of attention on what the answer depends on (mean and interval)"
+    unit = "fraction of attention on what the answer depends on (mean and interval)"
     return _draw_svg(shares, unit, uniform.mean, "uniform attention")
 
 

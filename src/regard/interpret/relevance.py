@@ -5,7 +5,7 @@ inputs. For uniform attention, this mass equals the fraction of relevant inputs 
 that depend on no input of the sample (the count of a letter that does not occur) are left out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -40,6 +40,17 @@ def attention_mass(weights: Array, relevant: Array) -> Array:
     """
     mass: Array = (weights * relevant).sum(-1)
     return mass
+
+
+def even_weights(shape: Sequence[int], causal: bool) -> np.ndarray:
+    """Return uniform attention (Tq, Tk) to all keys, or, if `causal`, to those up to the query's position.
+
+    >>> even_weights((2, 2), causal=True).tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+    visible = np.tri(shape[0], shape[1]) if causal else np.ones(shape)
+    weights: np.ndarray = visible / visible.sum(1, keepdims=True)
+    return weights
 
 
 @torch.inference_mode()

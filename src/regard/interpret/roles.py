@@ -4,7 +4,8 @@ A role is defined by a set of keys to which a head with this role attends, such 
 inputs on which the answer depends. The strength of a role is measured for each sample. Strength 0 means uniform
 attention; strength 1 means attention to only the role's keys:
 
-    (mass on the role's keys - share of these keys) / (1 - share of these keys)    0: uniform, 1: these keys only
+    (mass on the role's keys - fraction of these keys) / (1 - fraction of these keys)    0: uniform, 1: these
+    keys only
 
 A head with the same weights in random order has the mean strength 0. Some roles need a search for the best
 position or symbol. These positions and symbols are chosen on one half of the samples, and the strength is

@@ -1,4 +1,4 @@
-"""Runs: train a model, load it, and use it: test, attend, translate, align, prune.
+"""Runs: train a model, load it, and test, attend, translate, align or prune with it.
 
     run = regard.train("signal2", heads=8)
     run.test()
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.runs.alignment import LinkedPair
     from regard.runs.answer_run import AnswerRun, TestReport
     from regard.runs.drawing import draw_model
+    from regard.runs.language_run import LanguageReport, LanguageRun
     from regard.runs.loading import SAVEPATH, load, load_translator
     from regard.runs.pair_run import PairReport, PairRun
     from regard.runs.pruning import PruneReport, prune
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         CountingConfig,
         DatesConfig,
         DifferenceConfig,
+        InductionConfig,
         PhrasesConfig,
         RecallConfig,
         ReverseConfig,
@@ -52,6 +54,9 @@ __all__ = [
     "DatesConfig",
     "DifferenceConfig",
     "Figures",
+    "InductionConfig",
+    "LanguageReport",
+    "LanguageRun",
     "LinkedPair",
     "PairReport",
     "PairRun",

@@ -1,7 +1,7 @@
 """Word alignment with a run: link the words of a target to the words of its source by attention.
 
-The heads are chosen once, by their error against known links, and stored in alignment.json in the run's folder.
-Without a choice, all heads are averaged.
+The heads are chosen once, by their alignment error rate, and stored in alignment.json in the run's folder. If
+no heads were chosen, the weights of all heads are averaged.
 """
 
 from __future__ import annotations
@@ -49,24 +49,25 @@ SYMMETRISATIONS: tuple[Symmetrization, ...] = get_args(Symmetrization)
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LinkedPair(Result):
-    """A pair of source and target with the links between their words."""
+    """A sentence pair with the links between its words."""
 
     source: list[str]
     """Words of the source."""
     target: list[str]
     """Words of the target."""
     links: list[Link]
-    """Indices (from 0) of source word and target word of each link, in the order of the source."""
+    """Indices (from 0) of the source word and the target word of each link, in the order of the source
+    words."""
     weights: np.ndarray
     """(Wt, Ws) float32: attention of each target word to each source word."""
     nothing: np.ndarray
-    """(Wt,): attention of each target word to the end of the source, which is not a word."""
+    """(Wt,): attention of each target word to the end-of-source symbol, which is not a word."""
     heads: str
     """Names of the heads whose weights are averaged."""
 
     @property
     def moses(self) -> str:
-        """The links in Moses' format, as `0-0 1-2`."""
+        """The links in Moses format, such as `0-0 1-2`."""
         return format_moses(self.links)
 
     def __str__(self) -> str:
@@ -83,17 +84,17 @@ class _Choice(msgspec.Struct, forbid_unknown_fields=True):
 
     format: Literal["regard-alignment/1"]
     step: int
-    """Training steps of the model."""
+    """Number of training steps of the model."""
     best: By
     ways: dict[By, _Heads]
     writing: _Heads
     report: dict[str, Any]
-    """Error rates of the choice."""
+    """Alignment error rates of the chosen heads."""
 
 
 @dataclass(frozen=True)
 class Aligner:
-    """Aligner of words: a model, the vocabularies of its task, and the folder that stores the alignment heads."""
+    """Word aligner: a model, the vocabularies of its task, and the folder that stores the alignment heads."""
 
     model: Seq2Seq
     task: SequenceTask
@@ -104,13 +105,13 @@ class Aligner:
 
     @property
     def unit(self) -> Unit:
-        """Default unit of alignment: words, or characters for a task of characters."""
+        """Default unit of alignment: words, or characters for a task on characters."""
         return "pieces" if self.task.source_vocabulary.unit == "characters" else "words"
 
     def kept(self) -> KeptHeads | None:
-        """Return the chosen heads, or the guided head if no heads were chosen for this model, or None.
+        """Return the chosen heads, else the head that was trained with an alignment loss, else None.
 
-        Raises `InputError` for a damaged file.
+        Raises `InputError` if the stored choice is damaged.
         """
         return self._chosen() or self._guided()
 
@@ -137,8 +138,7 @@ class Aligner:
         return KeptHeads(best=choice.best, ways=ways, writing=writing)
 
     def heads(self, by: By | None = None) -> AligningHeads:
-        """Return the heads to align by: the chosen heads, those that `by` names, or all heads if none were
-        chosen."""
+        """Return the heads for alignment: the heads that `by` names, else the chosen heads, else all heads."""
         kept = self.kept()
         if kept is not None and (by or kept.best) in kept.ways:
             return kept.ways[by or kept.best]
@@ -152,11 +152,11 @@ class Aligner:
     def align(
         self, pairs: Sequence[tuple[str, str]], by: By | None = None, unit: Unit | None = None
     ) -> list[LinkedPair]:
-        """Return the links of pairs of source and target; see `SequenceRun.align`."""
+        """Return the links of sentence pairs; see `SequenceRun.align`."""
         heads, unit = self.heads(by), unit or self.unit
         source, target = self.task.source_vocabulary, self.task.target_vocabulary
         cuts = [(tokenize(text, source, unit), tokenize(answer, target, unit)) for text, answer in pairs]
-        # Pairs of similar length share a batch, which saves padding.
+        # Batches of pairs with similar lengths need less padding.
         order = sorted(range(len(cuts)), key=lambda index: len(cuts[index][1].indices))
         linked: list[LinkedPair | None] = [None] * len(cuts)
         weights = word_weights(self.model, [cuts[index] for index in order], heads.heads)
@@ -189,7 +189,7 @@ class Aligner:
         keep: bool = True,
         seed: int = 0,
     ) -> AlignmentChoice:
-        """Choose the heads to align by, store them, and return their error rates.
+        """Choose the heads for alignment, store them, and return their error rates.
 
         See `SequenceRun.choose_alignment`.
         """
@@ -204,7 +204,8 @@ class Aligner:
         heads: list[Head] = cross_attention_heads(self.model)
 
         def compare(indices: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
-            """Return the links of other methods for some pairs, `others`, and both directions combined."""
+            """Return the links of the methods in `others` for some pairs, and the combined links of both
+            directions."""
             compared: dict[str, Sequence[frozenset[Link]]] = {}
             compared.update({name: [links[index] for index in indices] for name, links in (others or {}).items()})
             if reverse is None:
@@ -228,7 +229,8 @@ class Aligner:
     def combine_directions(
         forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], method: Symmetrization
     ) -> list[LinkedPair]:
-        """Return pairs with the combined links of both directions; `backward`: pairs of target and source."""
+        """Return pairs with the combined links of both directions. `backward` has the pairs (target,
+        source)."""
         pairs = []
         for pair, reverse in zip(forward, backward, strict=True):
             if method == "product":

@@ -1,4 +1,4 @@
-"""Runs of tasks whose answers are numbers: test them, and inspect their attention."""
+"""Runs of tasks whose answers are numbers: test a run and inspect its attention."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
     from regard.viz import AttentionMap, Playback
 
 HEADS_PER_LINE = 5
-"""Number of heads that fit into a line of 80 columns."""
+"""Number of heads that fit on a line of 80 characters."""
 CHUNK = 1000
 """Inputs per forward pass."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TestReport(Result):
-    """Result of a test on fresh samples."""
+    """Result of a test on unseen samples."""
 
     __test__ = False  # not a test of pytest
 
     samples: int
     sample_len: int | None
-    """Number of letters in each sample; None for all lengths up to max_len, as in training with vary_len."""
+    """Number of letters in each sample. None: all lengths up to max_len, as in training with vary_len."""
     max_len: int
     exact_match: float
-    """Share of samples (0 to 1) whose outputs are all right."""
+    """Fraction of samples (0 to 1) whose outputs are all correct."""
     relevance: RelevanceShare | None
-    """None for a model without attention."""
+    """Attention on relevant inputs, or None for a model without attention."""
     note: str = ""
-    """Warning about a length that is not in the training data; empty if the length is."""
+    """Warning about a length that is not in the training data, or an empty string."""
 
     def __str__(self) -> str:
         lengths = f"up to {self.max_len}" if self.sample_len is None else self.sample_len
@@ -77,13 +77,13 @@ class TestReport(Result):
         if self.relevance is not None:
             for head, share in enumerate(self.relevance.heads):
                 table.add_row(f"attention on relevant inputs, head {head}", f"{share:.1%}")
-            table.add_row("the same of uniform attention", f"{self.relevance.uniform:.1%}")
+            table.add_row("the same for uniform attention", f"{self.relevance.uniform:.1%}")
         return table
 
 
 @dataclass(frozen=True, repr=False)
 class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
-    """A run of a task with a number for each output step."""
+    """A run of a task whose answer has a number for each output step."""
 
     task: Task
     model: AnswerModel
@@ -97,10 +97,11 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         signal: str | None = None,
         seed: int = 0,
     ) -> TestReport:
-        """Test on fresh samples: exact match, and share of attention on relevant inputs.
+        """Test on unseen samples: exact match, and fraction of attention on relevant inputs.
 
-        `sample_len`: letters per sample, by default as in training; `signal`: letters of the signals. The samples
-        are drawn by `seed`, independently of the training data. Raises `InputError` for options that do not fit.
+        `sample_len`: number of letters per sample, by default as in training. `signal`: letters of the signals.
+        The samples are generated with `seed`, independently of the training data. Raises `InputError` for
+        invalid options.
         """
         check_range("samples", samples, 1, 10**8)
         check_range("seed", seed, 0, 2**32 - 1)
@@ -123,12 +124,13 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def unusual(self, letters: int) -> str:
-        """Return a warning for a number of letters that is not in the training data; empty if it is."""
+        """Return a warning if the number of letters does not occur in the training data, else an empty
+        string."""
         if self.config.training.vary_len or letters == self.max_len:
             return ""
         return (
-            f"all training inputs have {self.max_len} letters, this one has {letters}: errors are to be "
-            "expected; train with --vary_len for all lengths"
+            f"all training inputs have {self.max_len} letters, this input has {letters}: expect errors; train "
+            f"with --vary_len for all lengths"
         )
 
     def about(self) -> dict[str, Any]:
@@ -138,7 +140,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def max_len(self) -> int:
-        """Letters of the longest sequence."""
+        """Number of letters of the longest sequence."""
         return self.task.input_len - self.task.signals
 
     def attend(
@@ -151,9 +153,9 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> AttentionMap:
         """Answer an input such as `"BCCCBAABACCCA"`, and return the attention of each layer.
 
-        `input` None: one drawn by `seed`, with `sample_len` letters and the signals `signal`. During an
-        intervention, the map names it, and `original` is the map without it. Raises `InputError` for an input
-        that does not fit.
+        If `input` is None, a random input is generated with `seed`, `sample_len` letters and the signals
+        `signal`. During an intervention, the map describes the intervention, and `original` is the map without
+        the intervention. Raises `InputError` for an invalid input.
         """
         inputs = self._inputs(input, sample_len, signal, seed)
         make_map = partial(map_of_answer, self.model, self.task, inputs)
@@ -168,7 +170,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         signal: str | None = None,
         seed: int = 0,
     ) -> Playback:
-        """Return the attention on an input at each snapshot of the training; options as in `attend`.
+        """Return the attention map for an input at each training snapshot; options as in `attend`.
 
         Raises `InputError` for a run without snapshots.
         """
@@ -180,25 +182,26 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         return [str(number) for number in classes]
 
     def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
-        """Return a drawn input; options as in `attend`."""
+        """Return a random input; options as in `attend`."""
         return self.task.render(self._inputs(None, sample_len, signal, seed)[0])
 
     def check(self, input: str) -> None:
-        """Raise `InputError` for an input that does not fit the task."""
+        """Raise `InputError` if the input is invalid for the task."""
         self.task.parse(input)
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
-        """Return inputs (T,) of full length, drawn independently of the training data."""
+        """Return inputs (T,) of full length, generated independently of the training data."""
         drawn = fresh_batches(self.task, samples, make_generator(seed, purpose))
         return [inputs for batch in drawn for inputs in batch.inputs]
 
     def look(self, input: Tensor) -> AttentionMap:
-        """Return the attention on an input (T,)."""
+        """Return the attention map for an input (T,)."""
         return map_of_answer(self.model, self.task, input.unsqueeze(0))
 
     @torch.inference_mode()
     def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
-        """Return (N, 2): per input the cross-entropy of its output steps in nats, and their number."""
+        """Return (N, 2): for each input, the total cross-entropy of its output steps in nats, and the number of
+        steps."""
         self.model.eval()
         chunks = []
         for begin in range(0, len(inputs), CHUNK):
@@ -220,9 +223,9 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         return ProbeInput(run, self.model.input_embedding, self.model.cross_layers, relevant)
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements of a comparison, on samples of full length.
+        """Return the measurements for a comparison, on samples of full length.
 
-        The length is fixed even after training with vary_len, so that exact match has one meaning.
+        The length is fixed even after training with vary_len, so that exact match is comparable between runs.
         """
         report = self.test(seed=seed, sample_len=self.max_len)
         if report.relevance is None:
@@ -234,10 +237,10 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
-        """Return `input` as a batch (1, T), or a drawn one if it is None."""
+        """Return `input` as a batch (1, T), or a random batch if `input` is None."""
         if input is None:
             generator = make_generator(seed, "sample")
             return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
         if sample_len is not None or signal is not None:
-            raise InputError("input is given: leave out sample_len and signal, which are for drawn samples")
+            raise InputError("input is given: leave out sample_len and signal, which are for random inputs")
         return self.task.parse(input)

@@ -1,4 +1,4 @@
-"""Attention maps of answers: run a model on one input, and collect weights, labels and truth."""
+"""Attention maps of answers: run a model on one input, and collect weights, labels and the true answer."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from regard.attention import short_name
 from regard.attention.recording import record_own
 from regard.data import BOS, EOS, PairBatch, collate, read_source
 from regard.data.vocabulary import replace_surrogates
-from regard.tasks import alignment_mask
+from regard.tasks import TokenBatch, alignment_mask
 from regard.viz import CROSS, AttentionMap, LayerKind, make_layer_map
 
 if TYPE_CHECKING:
     from regard.interpret import KeptHeads
-    from regard.models import AnswerModel, Seq2Seq
+    from regard.models import AnswerModel, LanguageModel, Seq2Seq
     from regard.runs.alignment import LinkedPair
-    from regard.tasks import SequenceTask, Task
+    from regard.tasks import SequenceTask, Task, TokenTask
 
 REST = "rest"
 """Label of the additional learned step of a model trained on all lengths."""
 NULL_LABEL = "␣"
-"""Label of the null character and of every other blank on an axis."""
+"""Label of the null character and of whitespace characters on an axis."""
 MOST_UNKNOWN = 20
 """Largest number of unknown symbols in a note."""
 Labels = dict[LayerKind, tuple[list[str], list[str]]]
@@ -32,7 +32,7 @@ Labels = dict[LayerKind, tuple[list[str], list[str]]]
 
 @torch.inference_mode()
 def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> AttentionMap:
-    """Run a model on one input (1, T), and return its attention."""
+    """Run a model on one input (1, T), and return its attention map."""
     if model.training:
         model.eval()
     with record_own(model) as records:
@@ -46,7 +46,7 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
     for full, record in records.items():
         name, weights = short_name(full), record.weights[0].float().numpy()
         rest = weights.shape[-1] - len(letters)
-        # The rest step belongs to no input, so no answer depends on it.
+        # The rest step does not represent an input, so no answer depends on the rest step.
         relevant = np.pad(relevance, ((0, 0), (0, rest))) if full in model.cross_layers else None
         cross = (outputs, letters + [REST] * rest)
         layers[name] = make_layer_map(name, weights, {**labels, CROSS: cross}, relevant)
@@ -66,10 +66,10 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
 def map_of_pair(
     model: Seq2Seq, task: SequenceTask, source: str, tokens: list[int], *, forced: bool = False
 ) -> AttentionMap:
-    """Return the attention of a model that answers `source` with `tokens` (without the end of sequence).
+    """Return the attention map of a model that answers `source` with `tokens` (without the end of sequence).
 
-    The decoder gets all tokens at once, and attends as in a stepwise search. `forced`: the tokens are not the
-    model's own answer; the prediction is the model's next token at each step.
+    The decoder processes all tokens at once, with the same attention as in a stepwise search. `forced`: the
+    tokens are not the model's answer, and the map's prediction is the most probable token at each step.
     """
     model.eval()
     source = replace_surrogates(source)  # the text that the map shows
@@ -79,7 +79,7 @@ def map_of_pair(
         logits = model(batch.source, batch.source_mask, batch.target_in)
     probabilities = logits[0].float().softmax(-1).cpu()
     written = probabilities.argmax(-1) if forced else torch.tensor([*tokens, EOS])
-    # Labels show the text, also for a symbol that the model reads as unknown.
+    # Labels show the text, even if the model reads a symbol as unknown.
     sources = [*task.source_vocabulary.pieces(source), *task.source_vocabulary.labels([EOS])]
     targets = task.target_vocabulary.labels([*tokens, EOS])
     known = task.known(source)
@@ -105,8 +105,50 @@ def map_of_pair(
     )
 
 
+@torch.inference_mode()
+def map_of_tokens(model: LanguageModel, task: TokenTask, inputs: torch.Tensor) -> AttentionMap:
+    """Return the attention of a language model on one input (1, T); every token has a row over those before it.
+
+    `outputs` and `probabilities` are those of the likeliest next token at each position. Prediction and truth are
+    the outputs of the task.
+    """
+    model.eval()
+    with record_own(model) as records:
+        logits = model(inputs.to(next(model.parameters()).device))[0].float().cpu()
+    targets = task.answer(inputs)[0]
+    is_output = TokenBatch(inputs, targets[None], None).is_output[0]
+    labels = [_visible(label) for label in task.labels(inputs[0])]
+    probabilities: list[float] = []
+    if task.input_width:
+        outputs = [f"{value:.2f}" for value in logits[:, 0].tolist()]
+        prediction = " ".join(label for label, shown in zip(outputs, is_output, strict=True) if shown)
+        truth = " ".join(f"{value:.2f}" for value in targets[is_output].tolist())
+    else:
+        best, predicted = logits.softmax(-1).max(-1)
+        probabilities, outputs = best.tolist(), [_visible(label) for label in task.labels(predicted)]
+        prediction, truth = task.render(predicted[is_output]), task.render(targets[is_output])
+    relevant = task.relevance(inputs)[0].numpy() if task.knows_relevance else None
+    layers = {}
+    for full, record in records.items():
+        name, weights = short_name(full), record.weights[0].float().cpu().numpy()
+        own = make_layer_map(name, weights, {"decoder": (labels, labels)}, None)
+        layers[name] = dataclasses.replace(own, relevant=relevant, title=own.title.replace(" of the outputs", ""))
+    positions = model.learned_positions
+    return AttentionMap(
+        task=task.name,
+        input=task.render(inputs[0]),
+        prediction=prediction,
+        truth=truth if bool(is_output.any()) else None,
+        layers=layers,
+        outputs=outputs,
+        probabilities=probabilities,
+        position_norms=None if positions is None else positions.norm(dim=-1).tolist(),
+    )
+
+
 def map_of_links(task: str, pair: LinkedPair) -> AttentionMap:
-    """Return a map with one layer: attention of the target's words to the source's words and its end."""
+    """Return a map with one layer: attention of the target words to the source words and the end of the
+    source."""
     weights = np.concatenate([pair.weights, pair.nothing[:, None]], axis=1)
     linked = np.zeros(weights.shape, dtype=bool)
     for source, target in pair.links:
@@ -129,14 +171,14 @@ def map_of_links(task: str, pair: LinkedPair) -> AttentionMap:
 
 
 def note_of(length: str, unknown: list[str]) -> str:
-    """Return a warning about the length of an input and about unknown symbols; empty without either."""
-    notes = [f"training {length}: errors are to be expected"] if length else []
+    """Return a warning about an unseen input length and about unknown symbols, or an empty string."""
+    notes = [f"training {length}: expect errors"] if length else []
     notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
     return "; ".join(notes)
 
 
 def select_aligning_head(heads: KeptHeads | None, attention: AttentionMap) -> AttentionMap:
-    """Return a map whose view starts with the best alignment head, if heads were chosen."""
+    """Return a map that first shows the best alignment head, if heads were chosen."""
     if heads is None or "head" not in heads.ways:
         return attention
     [(layer, head)] = heads.ways["head"].heads

@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
 
 FEWEST_STEPS = 3
-"""Number of the answer's steps in a diagram."""
+"""Number of decoding steps in a diagram."""
 
 
 def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None = None) -> Path:
-    """Draw the modules and tensors of a run's model into a file: .svg, .png, .pdf, or .html for a page.
+    """Draw the modules and tensors of a run's model in a file: .svg, .png, .pdf, or .html for a page.
 
-    Boxes are modules with input and output shapes and the number of parameters, arrows are tensors; attention is
-    marked. `input`: text to run the model on; None: a drawn one. Raises `InputError` for another extension, and
-    for an input that does not fit.
+    Boxes are modules, with input and output shapes and the number of parameters. Arrows are tensors. Attention
+    layers are highlighted. `input`: text to run the model on. None: a random input. Raises `InputError` for an
+    unknown file extension and for an invalid input.
     """
     from regard.viz.architecture import trace_graph  # imported only for this command
     from regard.viz.architecture_plot import save_graph
 
     subject: Any = run
     if input is None and not run.draws:
-        raise InputError(f"run {str(run.folder)!r} cannot draw an input: give one with --input")
+        raise InputError(f"run {str(run.folder)!r} cannot generate an input: give an input with --input")
     text = subject.draw(seed=0) if input is None else input
     subject.check(text)
     model: Any = copy.deepcopy(run.model).eval()
     task: Any = run.task
-    if task.answers == "numbers":
+    if task.answers in ("numbers", "tokens"):
         inputs = {"input": task.parse(text)}
         graph = trace_graph(model, lambda: model(*inputs.values()), _title(run), inputs)
     else:

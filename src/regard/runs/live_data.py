@@ -1,4 +1,5 @@
-"""The data of a page that computes the answers of a run by itself: `LiveData` of `viz/js/live/subject.js`."""
+"""The data of a page that computes the answers of a run without a server: `LiveData` of
+`viz/js/live/subject.js`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,23 +21,23 @@ from regard.viz.serialization import map_data
 
 MAX_PARAMETERS = 1_000_000
 MAX_STEPS = 512
-"""Longest input that a page answers."""
+"""Length of the longest input that a page answers."""
 SAMPLES = 200
-"""Inputs with which the rounding of parameters is measured."""
+"""Number of inputs on which the effect of rounding the parameters is measured."""
 RANDOM_INPUTS = 50
-"""Of these, those that a page has as random inputs."""
+"""Number of these inputs that are stored in a page as random inputs."""
 TOLERANCE = 9e-5
-"""Largest change of a logit by rounding; the rest of the tolerance, 1e-4, is for sums in another order."""
+"""Largest change of a logit by rounding. The remaining tolerance, up to 1e-4, is for sums in another order."""
 WITHOUT = ("importance", "roles", "search", "values")
-"""Buttons of the explorer for which a page has no computation."""
+"""Buttons of the explorer that a page without a server does not support."""
 LEAST_STEPS = {"counting": 2000, "difference": 4000}
-"""Training steps in a page, with which all of 5 seeds reach 99 % exact match."""
+"""Number of training steps in a page, after which all of 5 seeds reach 99 % exact match."""
 LETTER_TASKS = (Counting, Difference, Signal, Signal2)
 MODELS: dict[type, str] = {QueryModel: "query", Transformer: "transformer", RecurrentSeq2Seq: "recurrent"}
 
 
 def live_data(run: AnyRun) -> dict[str, Any]:
-    """Return the contents of a page as `LiveData` of `live/subject.js`, with the `parameters`.
+    """Return the contents of a page as `LiveData` of `live/subject.js`, including the `parameters`.
 
     Raises `InputError` for a run that a page cannot compute.
     """
@@ -71,7 +72,7 @@ def live_data(run: AnyRun) -> dict[str, Any]:
 
 
 def _unsupported(run: AnyRun) -> str | None:
-    """Return why a page cannot compute a run; None if it can."""
+    """Return the reason why a page cannot compute a run, or None if the page can."""
     count = sum(value.numel() for value in run.model.parameters())
     if run.config.custom_parts:
         return f"its {run.config.custom_parts[0]} is Python code, which a page cannot run"
@@ -81,19 +82,20 @@ def _unsupported(run: AnyRun) -> str | None:
         return "its heads were pruned"
     if isinstance(run, AnswerRun):
         if type(run.task) not in LETTER_TASKS:
-            return f"task {run.name} is not computed in a page"
+            return f"task {run.name} is not supported in a page"
     elif not isinstance(run, PairRun) or any(
         type(vocabulary) not in (CharacterVocabulary, WordVocabulary)
         for vocabulary in (run.task.source_vocabulary, run.task.target_vocabulary)
     ):
-        return "its inputs are pieces of a learned vocabulary, into which a page cannot split a text"
+        return "its inputs are pieces of a learned vocabulary, and a page cannot split text into such pieces"
     if count > MAX_PARAMETERS:
-        return f"its model has {count:,} parameters, a page holds at most {MAX_PARAMETERS:,}"
+        return f"its model has {count:,} parameters, a page stores at most {MAX_PARAMETERS:,}"
     return None
 
 
 def _samples(run: AnyRun) -> tuple[list[dict[str, Any]], Callable[[], list[Tensor]]]:
-    """Return drawn inputs as `Known` of `live/tasks.js`, and a function that computes the answers' logits."""
+    """Return random inputs as `Known` of `live/tasks.js`, and a function that computes the logits of their
+    answers."""
     model = run.model.eval()
     if isinstance(run, AnswerRun):
         vary_len = run.config.training.vary_len
@@ -145,14 +147,16 @@ def _task(run: AnyRun) -> dict[str, Any]:
 
 
 def _seen(run: AnyRun) -> list[int]:
-    """Return the fewest and the most steps of inputs in training, without signals."""
+    """Return the minimum and maximum lengths of training inputs, without signals."""
     if isinstance(run, AnswerRun):
         return [1 if run.config.training.vary_len else run.max_len, run.max_len]
+    assert isinstance(run, PairRun)
     return [1, run.longest_seen]
 
 
 def _training(run: AnyRun) -> dict[str, Any] | None:
-    """Return the recipe with which the page trains the run's model anew; None if it cannot."""
+    """Return the training options with which the page trains the run's model again, or None if the page cannot
+    train."""
     config = run.config
     if type(run.task) not in (Counting, Difference) or not isinstance(run, AnswerRun):
         return None

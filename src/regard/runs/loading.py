@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from regard.runs.answer_run import AnswerRun
+    from regard.runs.language_run import LanguageRun
     from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
     from regard.runs.sequence_run import SequenceRun
@@ -30,12 +31,15 @@ Result = TypeVar("Result")
 AnswerTask = Literal["counting", "difference", "signal", "signal2", "recall"]
 PairTask = Literal["copy", "reverse", "sort", "dates", "phrases"]
 TextTask = Literal["translation"]
+LanguageTask = Literal["induction", "mqar", "modular", "regression", "selective-copy", "parity", "dyck", "text"]
 RUN_CLASSES = {
     ("numbers", True): "AnswerRun",
     ("text", True): "PairRun",
     ("text", False): "TranslationRun",
+    ("tokens", True): "LanguageRun",
+    ("tokens", False): "LanguageRun",
 }
-"""Name of the run's class, by the form of the task's answers and by whether the task draws its samples."""
+"""Name of the run's class, by the form of the task's answers and by whether the task generates its samples."""
 
 
 class LoadOptions(TypedDict, total=False):
@@ -53,18 +57,21 @@ def load(run: PairTask, **options: Unpack[LoadOptions]) -> PairRun[Any, Any, Any
 @overload
 def load(run: TextTask, **options: Unpack[LoadOptions]) -> TranslationRun[Any, Any, Any]: ...
 @overload
+def load(run: LanguageTask, **options: Unpack[LoadOptions]) -> LanguageRun[Any, Any, Any]: ...
+@overload
 def load(run: str | Path, **options: Unpack[LoadOptions]) -> AnyRun: ...
 def load(
     run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
 ) -> AnyRun:
     """Load a run by its folder, or by its task's name under `savepath`.
 
-    Translation models are put on a GPU if there is one; the others are too small to gain from it.
+    Translation models are moved to a GPU if one is available. Other models are too small to run faster on a
+    GPU.
 
-    `trust_code`: run custom code that the run names (a task file, a model, a score) although you have not trained
-    with it here. `trust_edited`: use a run whose files do not match their digests, and report the differences on
-    standard error. Raises `InputError` for a run that is missing or damaged, or that needs `trust_code` or
-    `trust_edited`. Nothing is unpickled.
+    `trust_code`: execute the custom code of the run (a task file, a model, a score), even if you have not
+    trained with that code here. `trust_edited`: use a run whose files do not match their digests, and report
+    the differences on standard error. Raises `InputError` for a run that is missing or damaged, or that needs
+    `trust_code` or `trust_edited`. Nothing is unpickled.
 
         run = regard.load("signal2")
         run.attend("BCCCBAABACCCA")
@@ -75,14 +82,13 @@ def load(
 
 
 def read_run(folder: RunFolder, *, trust_code: bool = False) -> AnyRun:
-    """Load a run from its folder; accepted edits that were reported before are not reported again."""
+    """Load a run from its folder. Accepted edits that were reported before are not reported again."""
     return read_consistently(folder, lambda: _read(folder, trust_code=trust_code))
 
 
 def read_consistently(folder: RunFolder, read: Callable[[], Result]) -> Result:
-    """Return the result of `read`, repeated if another run replaced the folder meanwhile.
-
-    Without the repetition, the result could mix files of both runs.
+    """Return the result of `read`, and repeat `read` if another run replaced the folder meanwhile. Otherwise
+    the result could mix files of both runs.
     """
     while True:
         identity = folder.identity
@@ -107,14 +113,15 @@ def _read(folder: RunFolder, *, trust_code: bool) -> AnyRun:
 
 
 def make_run(folder: RunFolder, config: RunConfig, step: int, task: AnyTask, model: nn.Module) -> AnyRun:
-    """Return a run of the class that fits its task; warn if a parameter of its model is not finite."""
+    """Return a run of the class that fits its task. Print a warning if a parameter of the model is not
+    finite."""
     warn_not_finite(model.state_dict(), str(folder.path))
     run_class: type[AnyRun] = getattr(runs, RUN_CLASSES[task.answers, task.draws])
     return run_class(folder.path, config, step, cast(Any, task), cast(Any, model.eval()), folder.trust_edited)
 
 
 def read_task(config: RunConfig, folder: RunFolder) -> AnyTask:
-    """Return the task of a run; raises `InputError` if its vocabularies are missing or damaged."""
+    """Return the task of a run. Raises `InputError` if its vocabularies are missing or damaged."""
     return config.task_class.restore(
         config.task, folder.read_vocabularies(config.tokenizer, config.task_class.file_names)
     )
@@ -123,9 +130,11 @@ def read_task(config: RunConfig, folder: RunFolder) -> AnyTask:
 def load_translator(
     run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
 ) -> SequenceRun:
-    """Load a run that answers with text, as `load` does; raises `InputError` for a run that answers with
+    """Load a run that answers with text; see `load`. Raises `InputError` for a run that answers with
     numbers."""
     loaded = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
+    if loaded.task.answers == "tokens":
+        raise InputError(f"run {str(run)!r} is a language model: try `regard generate {run} PROMPT`")
     if loaded.task.answers == "numbers":
         raise InputError(f"run {str(run)!r} answers with numbers, not text: try `regard test {run} --input ...`")
     return cast("SequenceRun", loaded)

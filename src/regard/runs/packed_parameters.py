@@ -1,12 +1,13 @@
-"""Parameters of a model as short text, for pages that compute its answers.
+"""Parameters of a model as short text, for pages that compute the model's answers.
 
-Every parameter is rounded to a multiple of one step: about the largest with which no logit of many
-inputs changes by more than a tolerance, measured with PyTorch. The multiples are stored by planes (all lowest
-bytes, then all second ones, ...): the highest planes hold few different values, so that Huffman codes shorten
-them. On a run of Copy, this takes 1 bit less for each parameter than float32 with shorter mantissas.
+Every parameter is rounded to a multiple of one step. The step is about the largest step at which no logit of
+many inputs changes by more than a tolerance, measured with PyTorch. The multiples are stored by planes: all
+lowest bytes, then all second bytes, and so on. The highest planes have few different values, so Huffman codes
+shorten them. On a run of Copy, this takes 1 bit less for each parameter than float32 with shorter mantissas.
 
-The text is the bits in characters of 7 bits. The four that cannot stand in a script element of an HTML file are
-moved by 128: NUL, carriage return, "<" and line feed. In UTF-8 this takes 18 % more than the bytes, base 64 33 %.
+The text encodes the bits as characters of 7 bits. Four characters must not occur in a script element of an HTML
+file and are shifted by 128: NUL, carriage return, "<" and line feed. In UTF-8, this text takes 18 % more space
+than the bytes, and base 64 takes 33 % more.
 """
 
 import zlib
@@ -23,9 +24,10 @@ FIRST_STEP = 2.0**-20
 TRIES = 8
 """Steps that are tried."""
 CLOSE, AIM = 0.85, 0.95
-"""Share of the tolerance that ends the search, and that each next step is chosen for."""
+"""Fraction of the tolerance that ends the search, and the target for the next step."""
 MOST = 2.0**30
-"""Largest multiple, in four bytes with a sign. Finer steps do not change float32 values of this size."""
+"""Largest multiple, stored as a signed 4-byte integer. Finer steps do not change float32 values of this
+size."""
 
 
 def pack_parameters(
@@ -33,14 +35,14 @@ def pack_parameters(
 ) -> tuple[dict[str, Any], float]:
     """Return the parameters as `StoredParameters` of `stored-parameters.js`, and the largest change of a logit.
 
-    `logits` computes logits with the model; they change by at most `tolerance`, or by what
-    rounding to 30 bits of the largest parameter changes.
+    `logits` computes logits with the model. The logits change by at most `tolerance`, or by the effect of
+    rounding to 30 bits of the largest parameter if that is larger.
     """
     own = {name: value.detach().clone() for name, value in model.state_dict().items()}
     exact = torch.cat([tensor.flatten() for tensor in logits()])
 
     def change(step: float) -> float:
-        """Return the largest change of a logit with parameters rounded to multiples of a step."""
+        """Return the largest change of a logit if the parameters are rounded to multiples of a step."""
         model.load_state_dict({name: (value.double() / step).round() * step for name, value in own.items()})
         return float((torch.cat([tensor.flatten() for tensor in logits()]) - exact).abs().max())
 
@@ -51,7 +53,7 @@ def pack_parameters(
             steps[step] = change(step)
             if CLOSE * tolerance <= steps[step] <= tolerance:
                 break
-            # The change is proportional to the step, apart from the noise of its largest value.
+            # The change is proportional to the step, apart from noise in the maximum.
             step = max(finest, step * AIM * tolerance / max(steps[step], tolerance / 64))
     finally:
         model.load_state_dict(own)

@@ -1,4 +1,4 @@
-"""Runs of synthetic sequence tasks: test them, and compare their attention with the known alignment."""
+"""Runs of synthetic sequence tasks: test a run, and compare its attention with the known alignment."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from regard.viz import AttentionMap
 
 CHUNK = 500
-"""Number of samples that a test processes at once."""
+"""Number of samples per batch in a test."""
 MOST_DRAWN = 5000
-"""Most pairs that `trained_on` draws."""
+"""Maximum number of pairs that `trained_on` generates."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -36,9 +36,10 @@ class PairReport(Result):
 
     samples: int
     exact_match: float
-    """Share of samples (0 to 1) whose answer by greedy search is entirely right."""
+    """Fraction of samples (0 to 1) whose answer by greedy search is entirely correct."""
     alignments: dict[str, Alignment]
-    """Alignment of each layer in which the target attends to the source; empty for a model without attention."""
+    """Alignment of each layer in which the target attends to the source. Empty for a model without
+    attention."""
 
     def __str__(self) -> str:
         lines = [f"Exact match: {self.exact_match:.2%} of {self.samples:,} unseen samples"]
@@ -62,7 +63,7 @@ class PairReport(Result):
 
 @dataclass(frozen=True, repr=False)
 class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
-    """A run of a task that draws pairs of source and target."""
+    """A run of a task that generates pairs of source and target."""
 
     task: PairTask
     drawn_by = ("sample_len",)
@@ -70,8 +71,8 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
     def test(self, *, samples: int = 2000, sample_len: int | None = None, seed: int = 0) -> PairReport:
         """Test on unseen samples: exact match, and agreement of the attention with the known alignment.
 
-        `sample_len`: characters per sample, if the task allows a choice; by default as in training. The samples
-        are drawn by `seed`. Raises `InputError` for options that do not fit.
+        `sample_len`: number of characters per sample, if the task has this option; by default as in training. The
+        samples are generated with `seed`. Raises `InputError` for invalid options.
         """
         check_range("samples", samples, 1, 10**7)
         check_range("seed", seed, 0, 2**32 - 1)
@@ -98,13 +99,13 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
     ) -> AttentionMap:
         """Answer an input such as `"3. Mai 1979"`, and return the attention of each character of the answer.
 
-        `input` None: an unseen one with `sample_len` characters, drawn by `seed`. `answer`: a result of `search`
-        to use instead of the best answer. Other options as in `search`.
+        If `input` is None, an unseen input with `sample_len` characters is generated with `seed`. `answer`: a
+        result of `search` to use instead of the best answer. Other options as in `search`.
         """
         if input is None:
             input = self.draw(sample_len=sample_len, seed=seed)
         elif sample_len is not None:
-            raise InputError("input is given: leave out sample_len, which is for drawn samples")
+            raise InputError("input is given: leave out sample_len, which is for random inputs")
         return super().attend(input, answer=answer, beam=beam, length_penalty=length_penalty)
 
     @property
@@ -113,25 +114,25 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return self.task.max_source
 
     def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
-        """Return a drawn input that is not in the training data; options as in `attend`."""
+        """Return a random input that is not in the training data; options as in `attend`."""
         return self.task.pairs(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Pair]:
-        """Return pairs that are not in the training data; every purpose gets the same pairs."""
+        """Return pairs that are not in the training data. The pairs are the same for every purpose."""
         del purpose
         return self.task.pairs(samples, make_generator(seed, "examine"), unseen=True)
 
     def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
         """Return pairs that are not in the training data, with their links.
 
-        A symbol that comes from a single source symbol has a sure link, a symbol that comes from several has
-        possible links.
+        A target symbol that depends on a single source symbol has a sure link. A target symbol that depends on
+        several source symbols has possible links.
         """
         pairs = self.unseen(samples, 0)
         return [(pair.source, pair.target) for pair in pairs], [_links(pair) for pair in pairs]
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
-        """Return pairs drawn as in training."""
+        """Return pairs generated as in training."""
         drawn = self.task.pairs(min(most, MOST_DRAWN), make_generator(0, "align"))
         return [(pair.source, pair.target) for pair in drawn]
 
@@ -141,8 +142,8 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return {short_name(name): alignment.error_rate for name, alignment in alignments.items()}
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements of a comparison; the alignment is that of the last layer that reads the
-        source."""
+        """Return the measurements for a comparison. The alignment is measured in the last layer that attends to
+        the source."""
         report = self.test(seed=seed)
         if not report.alignments:
             return Figures(exact_match=report.exact_match)

@@ -1,4 +1,4 @@
-"""Playback: the attention on one input at each snapshot of a training."""
+"""Playback: the attention map for one input at each snapshot of a training run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Model = TypeVar("Model", bound=nn.Module)
 def play_back(run: RunFolder, model: Model, attend: Callable[[Model], AttentionMap]) -> Playback:
     """Return the result of `attend` for the model of each snapshot, and the loss curve.
 
-    Raises `InputError` for a run without snapshots, and for a damaged one.
+    Raises `InputError` for a run without snapshots, and for a damaged snapshot.
     """
     if not run.snapshots:
         raise InputError(f"run {str(run.path)!r} has no snapshots: train it with --snapshots 50")

@@ -1,4 +1,5 @@
-"""Inputs for explanation methods: a pair of source and target that the model runs with changed embeddings."""
+"""Inputs for explanation methods: a pair of source and target on which the model runs with changed
+embeddings."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) -> ProbeInput:
-    """Return a pair as the input of an explanation method; the decoder is fed the target."""
+    """Return a pair as the input of an explanation method. The target is the decoder input."""
     tokens = collate([task.target_vocabulary.encode(target)])
     batch = PairBatch(collate([task.source_vocabulary.encode(source)]), tokens)
     known = task.known(source)

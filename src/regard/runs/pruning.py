@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PruneReport(Pruned):
-    """Removed heads, and their effect on loss and size."""
+    """Removed heads, and the effect of their removal on loss and size."""
 
     run: AnyRun
     """The pruned run."""
@@ -35,9 +35,9 @@ def prune(
 ) -> PruneReport:
     """Remove the least important heads of a run's model one by one, and save the result as a run at `output`.
 
-    `heads`: number of heads to remove; `regard.interpret.prune_heads` selects them. `output` None: the run's
-    folder with `-pruned` appended. Raises `InputError` for too many heads, and if another process writes to
-    `output`.
+    `heads`: number of heads to remove; `regard.interpret.prune_heads` selects them. If `output` is None, the
+    result is saved in the run's folder name with `-pruned` appended. Raises `InputError` for too many heads,
+    and if another process writes to `output`.
     """
     target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
     with hold_lock(target):
@@ -45,18 +45,18 @@ def prune(
 
 
 def _read(folder: RunFolder) -> tuple[Run, dict[str, str], list[dict[str, Any]]]:
-    """Return a run, its vocabularies, and its metrics up to the step of its model, because a training may write
-    more meanwhile."""
+    """Return a run, its vocabularies, and its metrics. Metrics after the step of the model, which ongoing
+    training may have written, are omitted."""
     run = read_run(folder)
     metrics = [line for line in folder.read_metrics() if line["step"] <= run.step]
     return run, folder.read_vocabularies(run.config.tokenizer, run.task.file_names), metrics
 
 
 def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool) -> PruneReport:
-    # A copy of the run is read and pruned; the given run is not changed.
+    # A copy of the run is loaded and pruned; `run` is not changed.
     pruned, vocabularies, metrics = read_consistently(run.files, lambda: _read(run.files))
     removal = prune_heads(pruned, heads, seed=seed)
-    # Heads are numbered as in the unpruned model, because the run may have been pruned before.
+    # Heads are numbered as in the original model, because the run may have been pruned before.
     kept_before, importance = pruned.config.kept_heads, removal.before.added
     numbers = {layer: kept_before.get(layer, range(len(importance[layer]))) for layer in removal.left}
     kept = {layer: [numbers[layer][head] for head in left] for layer, left in removal.left.items()}

@@ -1,4 +1,4 @@
-"""A trained run: its config, task, model and metrics, as a subject of inspection and of explanation methods."""
+"""A trained run: its config, task, model and metrics, for inspection and explanation methods."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Figures(Result):
-    """Measurements of a run in a comparison; None for those that do not apply to it."""
+    """Measurements of a run in a comparison. Measurements that do not apply to the run are None."""
 
     exact_match: float
-    """Share (0 to 1) of inputs whose answer is entirely right."""
+    """Fraction (0 to 1) of inputs whose answer is entirely correct."""
     relevance: float | None = None
-    """Share (0 to 1) of the best head's attention that is on relevant inputs."""
+    """Fraction (0 to 1) of the best head's attention that is on relevant inputs."""
     uniform: float | None = None
-    """The share of uniform attention on the relevant inputs."""
+    """Fraction (0 to 1) of uniform attention that is on relevant inputs."""
     alignment_error: float | None = None
     bleu: float | None = None
-    """BLEU, case-insensitive for a lower-case model."""
+    """BLEU, case-insensitive for a lowercase model."""
     bleu_tokenizer: str | None = None
-    """sacrebleu's tokenizer for this BLEU."""
+    """Tokenizer of sacrebleu for `bleu`."""
 
     def summary(self) -> str:
         """Return the exact match as text."""
@@ -70,19 +70,19 @@ class Figures(Result):
 @dataclass(frozen=True, repr=False)
 class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     """Base class of the runs that `regard.train` and `regard.load` return: `AnswerRun`, `PairRun`,
-    `TranslationRun`. It satisfies `regard.viz.Subject`."""
+    `TranslationRun`, `LanguageRun`. It satisfies `regard.viz.Subject`."""
 
     folder: Path
     config: RunConfig[TaskPart, ModelPart, TrainingPart]
     step: int
-    """Training steps of the model."""
+    """Number of training steps of the model."""
     task: AnyTask
     model: TaskModel
     trust_edited: bool = False
-    """Whether the run uses files that were edited."""
+    """Whether files of the run were edited."""
 
     drawn_by: ClassVar[tuple[str, ...]] = ()
-    """Options of a drawn input, besides the seed."""
+    """Options for a random input, besides the seed."""
 
     @property
     def importance_samples(self) -> int:
@@ -112,11 +112,11 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def unanswered(self) -> Sequence[str]:
-        """Sentences about what cannot be computed for this subject."""
+        """Sentences that name the results that cannot be computed for this run."""
         return ()
 
     def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:
-        """Record some layers of the model, or all of them, within a block."""
+        """Return a context manager that records some or all layers of the model in its block."""
         return record_own(self.model, layers=layers)
 
     def intervene(
@@ -128,13 +128,14 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         query: int | None = None,
         key: int | None = None,
     ) -> AbstractContextManager[None]:
-        """In the block, change the weights of some heads of a layer; see `regard.intervene`."""
+        """Return a context manager that changes the weights of some heads of a layer; see
+        `regard.intervene`."""
         find_layer(self.model, layer)
         return intervene(self.model, layer, heads=heads, to=to, query=query, key=key)
 
     @property
     def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
-        """By layer: the groups of heads that can be removed; here each head is a group."""
+        """For each layer, the groups of heads that can be removed. Each group is a single head."""
         return {
             short_name(name): [[head] for head in range(layer.heads)]
             for name, layer in self.model.named_modules()
@@ -142,11 +143,11 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         }
 
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
-        """Remove all other heads of a layer permanently."""
+        """Remove all heads of a layer permanently, except for `heads`."""
         keep_heads(find_layer(self.model, layer), heads)
 
     def with_inputs(self, labels: Sequence[str]) -> Self:
-        """Return self: a run has unseen inputs, and needs no others."""
+        """Return self, because a run has its own unseen inputs."""
         del labels
         return self
 
@@ -167,7 +168,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def parameters(self) -> int:
-        """Number of the model's parameters."""
+        """Number of parameters of the model."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def about(self) -> dict[str, Any]:
@@ -199,29 +200,29 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def __str__(self) -> str:
         origin = self.config.origin
-        begun = f", begun from {origin.run} at step {origin.step:,}" if origin else ""
+        begun = f", started from {origin.run} at step {origin.step:,}" if origin else ""
         return f"{self.folder}: {self.name}, {self.config.kind} model, {self.step:,} training steps{begun}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self}>"
 
     def importance(self, *, samples: int | None = None, seed: int = 0) -> HeadImportance:
-        """Return the increase of the loss over unseen inputs when each head is ablated.
+        """Return the increase in the loss on unseen inputs when each head is ablated.
 
-        `samples` None: `importance_samples`. Raises `InputError` for a model without attention, and without
-        unseen inputs.
+        `samples` None: `importance_samples`. Raises `InputError` for a model without attention, or if there are
+        no unseen inputs.
         """
         return interpret.head_importance(self, samples=samples, seed=seed)
 
     def examine(self, *, samples: int = 200, seed: int = 0) -> Examination:
-        """Test over unseen inputs whether attention explains the answers; see `regard.interpret.examination`.
+        """Test on unseen inputs whether attention explains the answers; see `regard.interpret.examination`.
 
-        Raises `InputError` for a model without attention, and without unseen inputs.
+        Raises `InputError` for a model without attention, or if there are no unseen inputs.
         """
         return interpret.examine(self, samples=samples, seed=seed)
 
     def alignment_error(self, inputs: Sequence[Any]) -> dict[str, float]:
-        """Return the alignment error rate of each layer; empty if the alignment is unknown."""
+        """Return the alignment error rate of each layer, or an empty dictionary if the alignment is unknown."""
         del inputs
         return {}
 
@@ -236,7 +237,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         temperature: float = 1.0,
         seed: int = 0,
     ) -> Explanation:
-        """Return the computation of a head's weights at one output step, number by number.
+        """Return the computation of a head's weights at one output step, with all intermediate numbers.
 
         See `regard.interpret.explain`.
         """
@@ -250,9 +251,10 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return interpret.with_sums(self, shown)
 
     def view(self, input: str | None = None, *, seed: int = 0) -> AttentionWidget:
-        """Return a notebook widget that shows the attention on an input and explains each weight.
+        """Return a notebook widget that shows the attention map for an input and explains each weight.
 
-        `input` None: one drawn by `seed`. Raises `InputError` if anywidget is not installed.
+        If `input` is None, a random input is generated with `seed`. Raises `InputError` if anywidget is not
+        installed.
         """
         from regard.viz.widget import view
 
@@ -264,16 +266,16 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return view([shown], explain=explain)
 
     def untrained(self, seed: int) -> Self:
-        """Return the same run with an untrained model, initialised by `seed`."""
+        """Return the same run with an untrained model, initialized with `seed`."""
         training = dataclasses.replace(self.config.training, seed=seed)
         model = build_model(dataclasses.replace(self.config, training=training), self.task)
         device = next(self.model.parameters()).device
         return dataclasses.replace(self, model=model.to(device).eval())
 
     def roles(self, *, samples: int = 60, seed: int = 0) -> HeadRoles:
-        """Describe the role of each head over unseen inputs; see `regard.interpret.roles`.
+        """Describe the role of each head on unseen inputs; see `regard.interpret.roles`.
 
-        Raises `InputError` for a model without attention, and without unseen inputs.
+        Raises `InputError` for a model without attention, or if there are no unseen inputs.
         """
         return interpret.head_roles(self, samples=samples, seed=seed)
 
@@ -294,32 +296,35 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     @abstractmethod
     def draw(self, *, seed: int = 0) -> str:
-        """Return a drawn input; raises `InputError` if the task draws none."""
+        """Return a random input. Raises `InputError` if the task cannot generate inputs."""
 
     @abstractmethod
     def check(self, input: str) -> None:
-        """Raise `InputError` for an input that does not fit the task."""
+        """Raise `InputError` if the input is invalid for the task."""
 
     @abstractmethod
     def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
-        """Answer an input, or one drawn by `seed`, and return the attention of each layer."""
+        """Answer an input, or a random input generated with `seed`, and return the attention of each layer."""
 
     @abstractmethod
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Return the attention on one input at each snapshot; raises `InputError` without snapshots."""
+        """Return the attention map for one input at each snapshot. Raises `InputError` if there are no
+        snapshots."""
 
     @abstractmethod
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Any]:
-        """Return at most `samples` inputs that are not in the training data, drawn separately per purpose."""
+        """Return at most `samples` inputs that are not in the training data, sampled separately for each
+        purpose."""
 
     @abstractmethod
     def look(self, input: Any) -> AttentionMap:
-        """Return the attention on one of the inputs of `unseen`, for a sequence with the true answer as decoder
-        input."""
+        """Return the attention map for one of the inputs of `unseen`. For sequences, the decoder input is the
+        true answer."""
 
     @abstractmethod
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
-        """Return (N, 2): per input the cross-entropy of all its outputs in nats, and the number of outputs."""
+        """Return (N, 2): for each input, the total cross-entropy of its outputs in nats, and the number of
+        outputs."""
 
     @abstractmethod
     def trial(self, input: Any) -> ProbeInput:
@@ -327,4 +332,4 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     @abstractmethod
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements of a comparison."""
+        """Return the measurements for a comparison."""

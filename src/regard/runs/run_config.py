@@ -1,4 +1,4 @@
-"""Config of a resumed run, and of a run that starts from another one."""
+"""Config of a resumed run, and of a run that starts from another run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT_FLAGS = ("train", "valid", "test", "guide", "hub")
 FREE_MODEL_FLAGS = ("dropout",)
 """Flags of a model that do not affect the shapes of its parameters."""
 FIXED_TRAINING_FLAGS = ("vary_len",)
-"""Flags of a training that affect the shapes of a model's parameters."""
+"""Training flags that affect the shapes of a model's parameters."""
 
 
 def resumed_config(
@@ -33,7 +33,7 @@ def resumed_config(
     trust_code: bool,
     trust_edited: bool,
 ) -> RunConfig:
-    """Return the config of a stored run, with the places of its text taken from the flags.
+    """Return the config of a stored run, with the paths of its text taken from the flags.
 
     Raises `InputError` for an unknown flag, and for a flag that differs from the stored one.
     """
@@ -50,7 +50,7 @@ def resumed_config(
         origin = stored.origin and stored.origin.run
         paths = [str(path.absolute()) for path in (Path(start_from), savepath / start_from)]
         flags["from"], before["from"] = repr(origin if origin in paths else paths[0]), repr(origin)
-    # The content of text is compared by its digests, which runs of earlier formats do not have.
+    # The content of text is compared by its digests. Runs of earlier formats have no digests.
     moved = {name: value for name, value in flags.items() if stored.text and name in TEXT_FLAGS}
     for name, value in flags.items():
         if value != before.get(name) and name not in moved:
@@ -62,7 +62,7 @@ def resumed_config(
 
 
 def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
-    """Raise `InputError` if the text of a resumed run, given by its digests, has changed since the start."""
+    """Raise `InputError` if the digests show that the text of a resumed run has changed since the start."""
     for name, before in config.text.items():
         now = text.get(name, [])
         if now == before:
@@ -78,13 +78,16 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
             file, old, new = next((file, old, new) for file, old, new in changed if old != new)
             lines = f"it has {new.lines:,} lines, and had {old.lines:,}"
             if new.lines == old.lines:
-                lines = f"it has {new.lines:,} lines as before, but different ones"
+                lines = f"it has {new.lines:,} lines as before, but their content differs"
             problem = f"{name} {file!r} has changed: {lines}"
-        raise InputError(f"{problem}; a resumed run needs the text it began with: restore it, or train a new run")
+        raise InputError(
+            f"{problem}; a resumed run needs the text that it started with: restore the text, or train a new run"
+        )
 
 
 def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
-    """Return the config of a run that starts from the run `before`, with its model and its vocabularies.
+    """Return the config of a run that starts from the run `before`, with the model and the vocabularies of
+    `before`.
 
     Options that `flags` do not name are taken from the earlier run, except for text and `freeze`. Raises
     `InputError` for a run of another task, and for a flag that changes the model or the vocabularies.
@@ -93,8 +96,8 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
     flags = dict(task.flags() if isinstance(task, RunConfig) else flags)
     if (preset := flags.pop("preset", None)) is not None:
         raise InputError(
-            f"preset {preset!r} sets the sizes of a new model, but --from takes them from the other run: leave "
-            "preset out"
+            f"preset {preset!r} sets the sizes of a new model, but --from takes the sizes from the other run: "
+            f"leave preset out"
         )
     on = task.on if isinstance(task, RunConfig) else make_config(task).on
     if base.on != on:
@@ -114,7 +117,7 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
 
 
 def without_text(config: RunConfig) -> RunConfig:
-    """Return a config without text and frozen parts: the defaults of a run that starts from this one."""
+    """Return a config without text and frozen parts: the defaults of a run that starts from `config`."""
     defaults = {option.name: option.default for option in dataclasses.fields(config.task_class.config_class)}
     task = dataclasses.replace(config.task, **{name: defaults[name] for name in config.task_class.texts})
     return dataclasses.replace(config, task=task, training=dataclasses.replace(config.training, freeze=()))

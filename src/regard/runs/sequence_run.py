@@ -1,4 +1,4 @@
-"""Runs from sequence to sequence: translate, score, align, and inspect attention."""
+"""Sequence-to-sequence runs: translate, score, align, and inspect attention."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from regard.tasks import SequenceTask
 
 LONGEST_SHOWN = 20
-"""Number of characters of a text that an error message shows."""
+"""Maximum number of characters of a text in an error message."""
 MOST_SILVER = 200_000
-"""Largest number of pairs of the training text that eflomal also learns from."""
+"""Maximum number of pairs of the training text from which eflomal also learns."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,11 +81,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> list[list[decoding.Candidate]]:
         """Return the `n_best` answers to each text, best first, with log-probabilities and scores.
 
-        `beam`: beam size, 1 for greedy search; `length_penalty`: exponent, 0 for none; None for the default of
-        the run's class. `temperature` above 0: sample tokens by `seed` instead. Symbols that are not in the
-        vocabulary are read as the unknown symbol; a blank text has one empty answer. `engine`, `precision`: see
-        `Engines.choose`. `scored`: False allows NaN for log-probabilities if that saves time. Raises `InputError`
-        for a text that is too long, options that do not fit, and a search that the engine does not support.
+        `beam`: beam size, 1 for greedy search. `length_penalty`: exponent, 0 to disable. None: the default of
+        the run's class. If `temperature` is above 0, tokens are sampled with `seed` instead. Symbols that are
+        not in the vocabulary are read as the unknown symbol. A blank text has one empty answer. `engine`,
+        `precision`: see `Engines.choose`. `scored`: if False, log-probabilities may be NaN to save time. Raises
+        `InputError` for a text that is too long, invalid options, and a search that the engine does not
+        support.
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
@@ -110,11 +111,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     @cached_property
     def engines(self) -> convert.Engines:
-        """Search engines besides Regard's own."""
+        """Search engines of other programs."""
         return convert.Engines(self)
 
     def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
-        """Return each prefix in the beam for an input, or one drawn by `seed`, with its possible next tokens."""
+        """Return the beam's prefixes for an input (default: a random input), with their possible next
+        tokens."""
         text = self.draw(seed=seed) if input is None else input
         self._check([text])
         return decoding.search_tree(
@@ -128,7 +130,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def attend_tokens(self, input: str, tokens: list[int]) -> viz.AttentionMap:
-        """Return the attention of the model while it answers `input` with the given tokens."""
+        """Return the attention map of the model for `input` and the answer `tokens`."""
         return attach_original(self.model, self.where, partial(self._map, input, tokens), wanted=False)
 
     def _map(self, source: str, tokens: list[int], *, forced: bool = False) -> viz.AttentionMap:
@@ -159,7 +161,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return False
 
     def kept_heads(self) -> interpret.KeptHeads | None:
-        """Return the heads for alignment: the chosen ones, or else the guided one; None without either."""
+        """Return the chosen alignment heads, else the head trained with an alignment loss, else None."""
         return self._aligner.kept()
 
     def align(
@@ -171,16 +173,16 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         reverse: SequenceRun | None = None,
         symmetrise: Symmetrization = "product",
     ) -> list[LinkedPair]:
-        """Return which words of each target come from which words of its source.
+        """Return the links between the words of each target and the words of its source.
 
-        The decoder is fed the target. Each target word is linked to the source word with the largest weight in
-        the heads from `choose_alignment`. A word whose largest weight is on the end of the source gets no link.
+        The target is the decoder input. Each target word is linked to the source word with the largest weight
+        in the heads from `choose_alignment`, or has no link if this weight is on the end of the source.
 
-        `by`: a single head, a set of heads, or all heads; None: the best choice, or all heads without one.
-        `unit`: words between blanks, words without punctuation (parts), or pieces of the vocabulary; None: words,
-        or characters for a task of characters. `reverse`: a run of the other direction, whose links are combined
-        with these by `symmetrise`. Raises `InputError` for a text that is too long, and for a model without
-        attention.
+        `by`: a single head, a set of heads, or all heads. None: the best choice, or all heads if none were
+        chosen. `unit`: words separated by whitespace, words without punctuation (parts), or pieces of the
+        vocabulary. None: words, or characters for a task on characters. `reverse`: a run in the opposite
+        direction. The method `symmetrise` combines the links of both directions. Raises `InputError` for a text
+        that is too long, and for a model without attention.
         """
         pairs = [(empty_if_blank(source), empty_if_blank(target)) for source, target in pairs]
         self._check_pairs(pairs)
@@ -204,14 +206,14 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> interpret.AlignmentChoice:
         """Choose the heads for alignment on half of the pairs, and return their error rates on the other half.
 
-        `known`: reference links of each pair; `against`: their description for a report. `reverse`: a run of the
-        other direction, whose heads are chosen too. `others`: links of the same pairs from other methods, for the
-        report. `keep`: save the choice in the folder of each run. Raises `InputError` for too few pairs, links to
-        words that do not exist, and a model without attention.
+        `known`: reference links of each pair. `against`: description of the reference links for a report.
+        `reverse`: a run in the opposite direction, whose heads are chosen too. `others`: links of the same
+        pairs from other methods, for the report. `keep`: save the choice in the folder of each run. Raises
+        `InputError` for too few pairs, links to words that do not exist, and a model without attention.
         """
         self._check_pairs(pairs)
         if len(pairs) != len(known):
-            raise InputError(f"{len(known)} pairs have links, {len(pairs)} are given: give links for every pair")
+            raise InputError(f"links of {len(known)} pairs, but {len(pairs)} pairs: give links for every pair")
         return self._aligner.choose(
             pairs,
             known,
@@ -224,19 +226,19 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
-        """Return at most `samples` unseen pairs, and their links if the task knows them."""
+        """Return at most `samples` unseen pairs, and their links if the task defines links."""
         pairs = [(pair[0], pair[1]) for pair in self.unseen(samples, 0, purpose="align")]
         return pairs, []
 
     def silver_links(self, pairs: Sequence[tuple[str, str]]) -> list[frozenset[Link]]:
-        """Return the links of eflomal between the words (between blanks) of pairs.
+        """Return the links of eflomal between the words of pairs. Words are separated by whitespace.
 
-        eflomal also learns from the training text of this run. Raises `InputError` without the extra `align`.
+        eflomal also learns from the run's training text. Raises `InputError` without the extra `align`.
         """
         return align_with_eflomal(pairs, self.trained_on(MOST_SILVER))
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
-        """Return at most `most` pairs of the training data, or pairs drawn like them."""
+        """Return at most `most` pairs of the training data, or pairs generated in the same way."""
         raise NotImplementedError
 
     def map_of_links(self, found: LinkedPair) -> viz.AttentionMap:
@@ -254,11 +256,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> viz.AttentionMap:
         """Answer an input, and return the attention of each symbol of the answer in every layer.
 
-        `input` None: one drawn by `seed`. `answer`: a result of `search` to use instead of the best. During an
-        intervention and without `answer`, `original` is the map without it. Other options as in `search`.
+        If `input` is None, a random input is generated with `seed`. `answer`: a result of `search` to use
+        instead of the best answer. If `answer` is None, `original` is the map without an intervention.
+        Other options as in `search`.
         """
         if input is None and answer is not None:
-            raise InputError("an answer is given without its input: give both")
+            raise InputError("answer has no input: give the input of the answer too")
         text = self.draw(seed=seed) if input is None else input
 
         def make_map() -> viz.AttentionMap:
@@ -275,18 +278,17 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         raise NotImplementedError
 
     def unseen_length(self, text: str) -> str:
-        """Return a sentence about the trained lengths if the text is longer than those; otherwise an empty
-        string."""
+        """Return a note on the lengths in training if the text is longer, otherwise an empty string."""
         vocabulary, longest = self.task.source_vocabulary, self.longest_seen
         if len(text) < longest or (steps := len(vocabulary.pieces(text))) <= longest:
             return ""
         return f"has seen inputs of up to {longest} {vocabulary.unit}, not of {steps}"
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> viz.Playback:
-        """Return the attention on an input at each snapshot of the training.
+        """Return the attention map for an input at each training snapshot.
 
-        Every snapshot gets the answer of the trained model, so that the weights can be compared; the predictions
-        are the snapshot's own next symbols. Raises `InputError` for a run without snapshots.
+        The decoder input is the answer of the trained model, so that weights can be compared. The predictions
+        are the next symbols of each snapshot. Raises `InputError` for a run without snapshots.
         """
         text = self.draw(seed=seed) if input is None else input
         [[best, *_]] = self.search([text])
@@ -294,26 +296,26 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return play_back(self.files, self.model, attend)
 
     def called(self, classes: Sequence[int]) -> list[str]:
-        """Return the symbols of some indices of the target vocabulary."""
+        """Return the symbols of the target vocabulary at some indices."""
         return [label for index in classes for label in self.task.target_vocabulary.labels([index])]
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return a drawn input; raises `InputError` if the task draws none."""
+        """Return a random input. Raises `InputError` if the task cannot generate inputs."""
         del seed
-        raise InputError(f"input is missing: {self.name} draws none by itself")
+        raise InputError(f"input is missing: {self.name} cannot generate inputs")
 
     def look(self, input: Any) -> viz.AttentionMap:
-        """Return the attention on a pair of source and target; the decoder is fed the target."""
+        """Return the attention map for a pair of source and target. The target is the decoder input."""
         return self._map(input[0], self.task.target_vocabulary.encode(input[1]), forced=True)
 
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
-        """Return (N, 2): per pair of source and target the cross-entropy of its tokens in nats, and their
-        number."""
+        """Return (N, 2): for each pair, the total cross-entropy of its tokens in nats, and the number of
+        tokens."""
         scores = self.score([(pair[0], pair[1]) for pair in inputs])
         return np.array([(-score.log_probability, score.tokens) for score in scores], dtype=np.float64)
 
     def trial(self, input: Any) -> viz.ProbeInput:
-        """Return a pair of source and target prepared for explanation methods; the decoder is fed the target."""
+        """Return a pair prepared for explanation methods. The target is the decoder input."""
         return trial_of_pair(self.model, self.task, input[0], input[1])
 
     def check(self, input: str) -> None:
@@ -332,12 +334,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self._check((target for _, target in pairs), target=True)
 
     def too_long(self, text: str, *, target: bool = False) -> str | None:
-        """Return the reason why a source, or with `target` a target, is too long; None if it is short enough."""
+        """Return the reason why a source (or, if `target`, a target) is too long, or None if its length is
+        valid."""
         vocabulary, most = self.task.source_vocabulary, self.task.longest_source
         if target:
             vocabulary, most = self.task.target_vocabulary, self.task.longest_target
-        # Most texts are not encoded here: a text has at most one token per character, plus the blank before its
-        # first word.
+        # Most texts need no encoding here: a text has at most one token per character, plus an initial space.
         if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
             return None
-        return f"has {length} {vocabulary.unit}, at most {most} are taken"
+        return f"has {length} {vocabulary.unit}, at most {most} are allowed"

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
 from regard import tasks
-from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
+from regard.models import DecoderOnlyConfig, PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
 from regard.runs.answer_run import AnswerRun
+from regard.runs.language_run import LanguageRun
 from regard.runs.pair_run import PairRun
 from regard.runs.translation_run import TranslationRun
 from regard.tasks import SequenceConfig, TaskConfig
@@ -25,6 +26,7 @@ from regard.training import (
     QueryTraining,
     RecurrentTraining,
     RunConfig,
+    TokenTraining,
     TransformerTraining,
     TranslationTraining,
     make_config,
@@ -35,23 +37,23 @@ Config = TypeVar("Config")
 
 
 class FlatConfig(Generic[RunType]):
-    """Base class of the configs, which hold all options of a run in one flat class. `RunType` is the class of the
-    run that `regard.train` returns."""
+    """Base class of the configs. A config has all options of a run in one flat class. `RunType` is the class of
+    the run that `regard.train` returns."""
 
     on: ClassVar[str]
     """Name of the task."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for a value of the wrong type or out of range."""
+        """Raise `InputError` for a value of an incorrect type or out of range."""
         self.run_config()
 
     def run_config(self) -> RunConfig:
-        """Return the config with its parts for task, model and training."""
+        """Return the config with separate parts for task, model and training."""
         return make_config(self.on, vars(self))
 
 
 def _defaults_of(task: str) -> Callable[[type[Config]], type[Config]]:
-    """Return a decorator that gives the fields of a class the defaults of a task."""
+    """Return a decorator that sets the defaults of a class's fields to the defaults of a task."""
 
     def decorate(config_class: type[Config]) -> type[Config]:
         defaults = make_config(task).flags()
@@ -158,6 +160,17 @@ class PhrasesConfig(
     TransformerTraining,
 ):
     """Options of Phrases and of the Transformer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("induction")
+class InductionConfig(
+    FlatConfig[LanguageRun[tasks.InductionTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.InductionTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of Induction and of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,17 @@ from regard.fast.memory import keep_memory
 from regard.io import hold_lock
 from regard.libraries import import_library
 from regard.progress import print_status, progress_bar
-from regard.runs.loading import SAVEPATH, AnswerTask, PairTask, TextTask, load, make_run, read_run, read_task
+from regard.runs.loading import (
+    SAVEPATH,
+    AnswerTask,
+    LanguageTask,
+    PairTask,
+    TextTask,
+    load,
+    make_run,
+    read_run,
+    read_task,
+)
 from regard.runs.run_config import check_text, derived_config, resumed_config
 from regard.tasks import BatchContext
 from regard.training import (
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
     from regard.data.parallel import TextDigest
     from regard.evaluation.validation import Validation
     from regard.runs.answer_run import AnswerRun
+    from regard.runs.language_run import LanguageRun
     from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
     from regard.runs.task_configs import FlatConfig
@@ -76,6 +87,8 @@ def train(task: PairTask, **flags: Any) -> PairRun[Any, Any, Any]: ...
 @overload
 def train(task: TextTask, **flags: Any) -> TranslationRun[Any, Any, Any]: ...
 @overload
+def train(task: LanguageTask, **flags: Any) -> LanguageRun[Any, Any, Any]: ...
+@overload
 def train(task: str | RunConfig, **flags: Any) -> AnyRun: ...
 def train(
     task: str | RunConfig | FlatConfig[Any],
@@ -94,17 +107,18 @@ def train(
     `task`: a name (see `regard tasks`), the path of a Python file with a custom task, or a config such as
     `regard.CountingConfig(steps=500)` or the result of `regard.make_config`. `flags`: the flags of
     `regard train TASK --help`; `model` names the model, and `preset` the size of a Transformer for translation.
-    `start_from`: folder or name of a run of the same task. The new run starts with the parameters of that run,
-    and has its model, vocabularies and other options, except for text and `freeze`. `resume`: continue the run in
-    the folder exactly, with the same text, whose files may have moved. `overwrite`: replace it. `trust_code`,
-    `trust_edited`: as in `load`. Under `torchrun`, all processes train together.
+    `start_from`: folder or name of a run of the same task. The new run starts with the parameters of that run
+    and has the same model, vocabularies and other options, except for text and `freeze`. `resume`: continue the
+    run in the folder with the same result as without an interruption. The text must be the same, but its files
+    may have moved. `overwrite`: replace it. `trust_code`, `trust_edited`: as in `load`. Under `torchrun`, all
+    processes train together.
 
-    Raises `InputError` for options that do not fit, and `MachineError` if a file cannot be written.
+    Raises `InputError` for invalid options, and `MachineError` if a file cannot be written.
 
         run = regard.train("counting", steps=500)
     """
     if resume and overwrite:
-        raise InputError("resume continues the run in the folder, overwrite replaces it: choose one")
+        raise InputError("resume continues the run in the folder, overwrite replaces it: choose one of them")
     config, before = _config_and_origin(task, flags, Path(savepath), start_from, resume, trust_code, trust_edited)
     folder, prepared = RunFolder(Path(savepath) / config.name, trust_edited), Path(savepath) / PREPARED
     # The models of the synthetic tasks are so small that a GPU would slow them down.
@@ -138,13 +152,13 @@ def train(
             train_steps(learner, config.training, on_metrics, validate=validate)
         context.wait()
     if built.draws and context.size == 1 and state.step > first_step:
-        # The last weights are the weights to use, so the model is not read back from its file.
+        # The model already has the last saved parameters, so its file is not read.
         return make_run(folder, config, state.step, built, state.release_model())
     return read_run(folder)
 
 
 def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int], **flags: Any) -> list[AnyRun]:
-    """Train query models of several seeds at once, each into a separate folder, and return the runs.
+    """Train query models with several seeds at once, save each in a separate folder, and return the runs.
 
     `flags`: options that the seeds share, as in `train`. Existing runs are resumed. Raises `InputError`
     as `train` does, and if the existing runs are at different steps.
@@ -181,7 +195,7 @@ def _config_and_origin(
     trust_code: bool,
     trust_edited: bool,
 ) -> tuple[RunConfig, AnyRun | None]:
-    """Return the config of a training, and the run that it starts from, if any."""
+    """Return the config of a training run, and the run that it starts from, if any."""
     if not isinstance(task, str | RunConfig):
         task = task.run_config()
     if isinstance(task, RunConfig) and flags and not resume:
@@ -206,7 +220,8 @@ def _config_and_origin(
 def _created_before(
     folder: RunFolder, config: RunConfig, context: DistributedContext, *, overwrite: bool
 ) -> bool:
-    """Return whether these processes created the run before torchrun restarted them; they continue such a run."""
+    """Return whether these processes created the run before torchrun restarted them. The processes then
+    continue the run."""
     created = context.has_created(folder.path, unknown=not overwrite)
     same = created and folder.exists() and folder.read_config().flags() == config.flags()
     return bool(context.agree(same))
@@ -221,10 +236,11 @@ def _prepare_task(
     *,
     show: bool,
 ) -> tuple[RunConfig, AnyTask, Validation | None]:
-    """Return the config with the digests of text and vocabularies, the task, and the validation of the training.
+    """Return the config with the digests of text and vocabularies, the task, and the validation during
+    training.
 
-    `stored`: folder of a resumed run, which keeps vocabularies, digests and BLEU tokenizer. `before`: run that
-    provides the vocabularies of a new one; without it they are learned from text.
+    `stored`: folder of a resumed run, which provides the vocabularies, the digests and the BLEU tokenizer.
+    `before`: run that provides the vocabularies of a new run. None: the vocabularies are learned from text.
     """
     task_class = config.task_class
     if task_class.draws:
@@ -250,7 +266,7 @@ def _prepare_task(
 
 
 def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> dict[str, list[TextDigest]]:
-    """Return the digests of a training's text; raises `InputError` for unreadable or changed text."""
+    """Return the digests of the text of a training run. Raises `InputError` for unreadable or changed text."""
     try:
         text = config.task_class.digests(config.task, progress=show)
     except InputError as error:
@@ -272,8 +288,8 @@ def _open_run(
     overwrite: bool,
     show: bool = False,
 ) -> RunConfig:
-    """Create a run's folder with its first checkpoint, or prepare an existing one for more steps; return its
-    config."""
+    """Create a run's folder with its first checkpoint, or prepare an existing folder for more training steps.
+    Return the run's config."""
     if config.training.freeze:
         parts = (state.model.parameters(), trained_parameters(state.model).values())
         total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
@@ -291,8 +307,8 @@ def _open_run(
     lost = missing_steps(folder.read_metrics(), state.step, steps, training_loop.METRICS_EVERY)
     if lost:
         print_status(
-            f"regard: {str(folder.metrics_file)!r} has lost its lines of {len(lost):,} steps, {lost[0]} to "
-            f"{lost[-1]}: the training continues without this part of its history",
+            f"regard: {str(folder.metrics_file)!r} lacks the lines of {len(lost):,} steps, {lost[0]} to "
+            f"{lost[-1]}: training continues without this part of its history",
             show=True,
         )
     remove_older_states(folder)
@@ -303,14 +319,15 @@ def _open_run(
 def _metrics_display(
     config: RunConfig, folder: RunFolder, step: int, context: DistributedContext, *, show: bool
 ) -> Iterator[Callable[[dict[str, float]], None]]:
-    """Yield a function that shows metrics in a progress bar, and in TensorBoard if the config asks for it."""
+    """Yield a function that shows metrics in a progress bar, and in TensorBoard if the config enables it."""
     with progress_bar(config.name, step, config.training.steps, show=show) as show_progress:
         if not (context.first and config.training.tensorboard):
             yield show_progress
             return
         from torch.utils.tensorboard import SummaryWriter
 
-        # `purge_step` removes events after the step from which the run is resumed: they are written again.
+        # `purge_step` removes the events after the step from which the run is resumed, because training writes
+        # them again.
         with SummaryWriter(str(folder.path / "tensorboard"), purge_step=step) as writer:
 
             def write(metrics: dict[str, float]) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from regard.tasks import Translation
 
 MOST_DRAWN = 1000
-"""Number of pairs, from the beginning of the text, from which `draw` selects one."""
+"""Number of pairs at the beginning of the text from which `draw` selects a pair."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -41,11 +41,11 @@ class TranslationReport(Result):
     lines: list[int]
     """Line number (from 1) of each pair in the text."""
     total_lines: int
-    """Number of lines of the text, including those that were left out."""
+    """Number of lines of the text, including omitted lines."""
     counts: str
-    """Number of pairs, and of lines that were left out."""
+    """Number of pairs and of omitted lines."""
     unknown: UnknownShares
-    """Shares of unknown tokens in the text."""
+    """Fractions of unknown tokens in the text."""
     quality: Quality
     seconds: float
     """Duration of the translation."""
@@ -63,12 +63,12 @@ class TranslationReport(Result):
 
     @property
     def warnings(self) -> list[str]:
-        """Reasons to doubt the figures."""
+        """Warnings about the reliability of the scores."""
         return [*self.unknown.warnings, *([self.quality.warning] if self.quality.warning else [])]
 
     @property
     def output(self) -> str:
-        """The translations as text, each on the line of its source; lines that were left out are empty."""
+        """The translations as text, each on the line of its source. Omitted lines are empty."""
         by_line = dict(zip(self.lines, self.translations, strict=True))
         return "".join(f"{by_line.get(line, '')}\n" for line in range(1, self.total_lines + 1))
 
@@ -109,11 +109,10 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
     ) -> TranslationReport:
         """Translate the sources of a text, and score the translations against its targets.
 
-        `text`: a source and a target file, or a file of tab-separated pairs; None: the run's test text.
-        `bleu_tokenize`: tokenizer for BLEU; None: the tokenizer of the run, or, if it has none, the tokenizer for
-        the script of the targets.
-        `lenient`: leave out broken lines of a file, instead of refusing the file. Other options as in `search`.
-        Raises `InputError` if there is no text, or it cannot be read.
+        `text`: a source and a target file, or a file of tab-separated pairs. None: the run's test text.
+        `bleu_tokenize`: tokenizer for BLEU. None: the tokenizer of the run, or else a tokenizer for the writing
+        system of the targets. `lenient`: omit invalid lines of a file, instead of refusing the file. Other
+        options as in `search`. Raises `InputError` if there is no text, or if the text cannot be read.
         """
         task = self.task
         config = dataclasses.replace(task.config, lenient=True, strict=False) if lenient else task.config
@@ -152,9 +151,9 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return {**super().about(), "bleu_tokenizer": self.config.bleu_tokenizer, "unknown": shares}
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[tuple[str, str]]:
-        """Return the first pairs of the validation text, or else of the test text; `seed` is not used.
+        """Return the first pairs of the validation text, or else of the test text. `seed` is not used.
 
-        Raises `InputError` if the run has neither.
+        Raises `InputError` if the run has neither validation text nor test text.
         """
         del seed, purpose
         text = self._unseen_text()
@@ -175,14 +174,14 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def draws(self) -> bool:
-        """Whether the text file from which inputs are drawn exists."""
+        """Whether the text file from which inputs are selected exists."""
         try:
             return self.task.config.hub is None and self._unseen_text() is not None
         except InputError:
             return False  # the file was removed
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return a source that is not in the training text; raises `InputError` without one."""
+        """Return a source that is not in the training text. Raises `InputError` if there is no such source."""
         sources = self.unseen(MOST_DRAWN, seed)
         if not sources:
             raise InputError(
@@ -194,7 +193,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return self.task.config.text("valid") or self.task.config.text("test")
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements of a comparison, on the test text or else on the validation text."""
+        """Return the measurements for a comparison, on the test text or else on the validation text."""
         del seed
         config = self.task.config
         report = self.test(config.test or config.valid or None)

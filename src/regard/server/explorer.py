@@ -267,8 +267,8 @@ class Explorer:
         return self._roles[key]
 
     def _over(self, texts: Sequence[str]) -> tuple[Subject[Any], tuple[str, ...]]:
-        """Return the subject with the inputs of an examination, and these inputs; no inputs for unseen
-        inputs.
+        """Return the subject with the inputs of an examination, and these inputs (an empty list for unseen
+        inputs).
         """
         labels = tuple(texts or ([] if self.subject.about()["draws"] else self._displayed))
         subject = self.subject.with_inputs(labels)

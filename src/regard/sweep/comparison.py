@@ -1,4 +1,5 @@
-"""Compare variants of one training over several seeds: train the missing ones, test them, report differences."""
+"""Compare variants of a training run over several seeds: train missing runs, test them, and report
+differences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,13 +39,13 @@ class Comparison(Measurements, Result):
     def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
         """Write a page with tables and curves, and return its path.
 
-        `explorer`: the address at which `regard show` serves the variants; each then has a link to it. Raises
+        `explorer`: the address at which `regard show` serves the variants, used for links from the page. Raises
         `MachineError` if the file cannot be written.
         """
         return write_page(self, path, explorer)
 
     def save(self) -> list[Path]:
-        """Write results.json, results.csv, summary.json and plots to the folder of the runs; return their
+        """Write results.json, results.csv, summary.json and plots to the folder of the runs, and return their
         paths."""
         return write_report(self)
 
@@ -59,11 +60,12 @@ def compare(
     progress: bool = True,
     **flags: Any,
 ) -> Comparison:
-    """Train and test `task` with every combination of the values in `vary`, over `seeds` seeds each.
+    """Train and test `task` with every combination of the values in `vary`, with `seeds` seeds for each
+    combination.
 
     `vary`: maps flags of `regard train` to lists of values. `flags`: flags that all variants share. `savepath`:
-    the folder of runs and measurements; existing measurements are reused. `on`: the backend, by default this
-    machine; `Ray` and `Slurm` use a cluster.
+    the folder of runs and measurements. Existing measurements are reused. `on`: the backend. The default is
+    this machine; `Ray` and `Slurm` use a cluster.
 
     >>> comparison = regard.compare("counting", {"score": ["dot", "additive"]}, steps=200)    # doctest: +SKIP
     >>> print(comparison)    # doctest: +SKIP

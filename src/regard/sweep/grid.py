@@ -1,9 +1,9 @@
-"""A grid of variants and seeds; each cell is trained and tested once, on one machine or several.
+"""A grid of variants and seeds. Each cell is trained and tested once, on one or several machines.
 
     DIR/TASK/VARIANT/seed-N/TASK/          the run
     DIR/TASK/VARIANT/seed-N/measured.json  its measurement
 
-Measured cells are not trained again. Interrupted trainings are resumed.
+Cells with a measurement are not trained again. Interrupted training runs are resumed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class Measurements:
     folder: Path
     variants: list[Variant]
     measured: dict[str, list[Measured]]
-    """By name of the variant, one measurement for each seed."""
+    """For each variant name, one measurement per seed."""
 
     def values(self, variant: Variant, quantity: str) -> list[float]:
         """Return one quantity for each seed, without missing values."""
@@ -50,7 +50,7 @@ class Measurements:
         return [value for value in values if value is not None]
 
     def metrics(self, variant: Variant) -> list[list[dict[str, Any]]]:
-        """Return the training metrics of each seed; raises `InputError` if metrics are missing."""
+        """Return the training metrics of each seed. Raises `InputError` if metrics are missing."""
         return [RunFolder(run).known_metrics() for run in self.folders(variant)]
 
     def folders(self, variant: Variant) -> list[Path]:
@@ -60,7 +60,7 @@ class Measurements:
 
 
 def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
-    """Return all combinations of values; the last flag varies fastest.
+    """Return all combinations of values. The last flag varies fastest.
 
     >>> [variant.name for variant in make_variants({"a": [1, 2], "b": ["x"]})]
     ['a=1,b=x', 'a=2,b=x']
@@ -87,7 +87,7 @@ def measure_grid(
     on: Backend,
     progress: bool,
 ) -> dict[str, list[Measured]]:
-    """Measure every variant with seeds from 0; return the measurements by name of the variant.
+    """Measure every variant with seeds from 0, and return the measurements by variant name.
 
     Raises `InputError` before any training starts if a variant is invalid.
     """
@@ -104,19 +104,19 @@ def measure_grid(
 
 
 def _check_tested(config: RunConfig) -> None:
-    """Raise `InputError` for a task that has neither drawn samples nor a test text."""
+    """Raise `InputError` for a task that neither generates samples nor has a test text."""
     task, task_config = find_task(config.on), cast("Any", config.task)
     if not task.draws and task_config.text("test") is None:
         raise InputError(f"{task.name} has no test text: give a text with --test")
 
 
 def folder_name(variant: Variant) -> str:
-    """Return the folder name of a variant; characters that a path cannot hold become `-`."""
+    """Return the folder name of a variant. Characters that are invalid in a path are replaced by `-`."""
     return "".join(c if c.isalnum() or c in "=,._-" else "-" for c in variant.name) or "all"
 
 
 def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measured]:
-    """Measure the jobs that have no measurement yet; return the measurements of all jobs."""
+    """Measure the jobs that have no measurement, and return the measurements of all jobs."""
     measurements = {job.folder: job.read() for job in jobs}
     missing = [job for job in jobs if measurements[job.folder] is None]
     if missing:

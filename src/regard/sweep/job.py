@@ -1,9 +1,9 @@
-"""One training of a sweep: train it, test it, and save the measurement.
+"""A job of a sweep: train a run, test the run, and save the measurement.
 
     FOLDER/TASK/           the run
     FOLDER/measured.json   its measurement
 
-Interrupted trainings are resumed. A job is plain data and a path, so that any process can run it.
+Interrupted training runs are resumed. A job is plain data and a path, so any process can execute the job.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ if TYPE_CHECKING:
 
 MEASURED = "measured.json"
 LARGEST = 1 << 20
-"""Largest size in bytes of the file of a measurement."""
+"""Maximum size in bytes of the file of a measurement."""
 REACHED = 0.99
-"""Exact match of training batches, averaged over ten lines of metrics, at which the task counts as learned."""
+"""Exact match on training batches, averaged over ten lines of metrics, at which the task counts as learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(Figures):
-    """The measurement of one training."""
+    """The measurement of one training run."""
 
     steps_to_99: int | None
-    """Training steps until 99 % exact match of training batches (mean of ten lines of metrics); None if never."""
+    """Number of training steps until 99 % exact match on training batches (mean of ten lines of metrics), or
+    None."""
     parameters: int
     seconds: float | None
-    """CPU time of the training; None if the training was interrupted."""
+    """CPU time of training in seconds. None if training was interrupted."""
     loss: float
-    """The value for training batches, as the mean over the last ten lines of metrics."""
+    """The value on training batches, as the mean over the last ten lines of metrics."""
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
@@ -60,12 +61,12 @@ class Job:
     """One training to measure."""
 
     stored: dict[str, Any]
-    """The config as a run folder stores it."""
+    """The config in the format of a run folder."""
     folder: Path
 
     @property
     def config(self) -> RunConfig:
-        """The config of the training."""
+        """The config of the training run."""
         return config_from_json(self.stored)
 
     @property
@@ -80,24 +81,24 @@ class Job:
 
     @property
     def last_step(self) -> int:
-        """The step of the last saved training state; 0 without one."""
+        """The step of the last saved training state, or 0 if there is no saved state."""
         states = list_steps(self.run.path / "trainer")
         return int(states[-1].stem.removeprefix("step-")) if states else 0
 
     def read(self) -> Measured | None:
-        """Return the saved measurement, or None; raises `InputError` if its flags differ."""
+        """Return the saved measurement, or None. Raises `InputError` if its flags differ."""
         file = self.folder / MEASURED
         if not is_file(file):
             return None
         stored = read_json(file, _Stored, "delete it to measure again", most=LARGEST, finite=False)
         if upgrade_config(stored.config) != _compared(self.stored):
             raise InputError(
-                f"{str(self.folder)!r} holds a measurement with other flags: choose another --savepath"
+                f"{str(self.folder)!r} has a measurement with other flags: choose another --savepath"
             )
         return stored.measured
 
     def interrupted(self, *, trust_code: bool = False) -> bool:
-        """Return whether there is a run to resume; raises `InputError` if the run has other flags."""
+        """Return whether there is a run to resume. Raises `InputError` if the run has other flags."""
         if not self.run.exists():
             return False
         try:
@@ -105,7 +106,7 @@ class Job:
         except EditedError as error:
             raise InputError(f"{error.found}; delete {str(self.folder)!r} to train it again") from error
         if _compared(config_to_json(config)) != _compared(self.stored):
-            raise InputError(f"{str(self.folder)!r} holds a run with other flags: choose another --savepath")
+            raise InputError(f"{str(self.folder)!r} has a run with other flags: choose another --savepath")
         return True
 
 
@@ -121,7 +122,7 @@ def config_to_json(config: RunConfig) -> dict[str, Any]:
 
 
 def _compared(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a config without the fields that follow from other fields or from the text."""
+    """Return a config without the fields that are derived from other fields or from the text."""
     return {
         name: value
         for name, value in stored.items()
@@ -137,7 +138,8 @@ def measure(job: Job, *, trust_code: bool = False) -> Measured:
 
 
 def measure_together(jobs: Sequence[Job]) -> list[Measured]:
-    """Train jobs that differ in their seed only as one stacked model, test them, and save the measurements."""
+    """Train jobs that differ only in their seed as one stacked model, test the runs, and save the
+    measurements."""
     if len(jobs) == 1:
         return [measure(jobs[0])]
     began = time.process_time()

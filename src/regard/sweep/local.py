@@ -1,4 +1,5 @@
-"""Run trainings on this machine: in parallel on its cores; on a GPU, all seeds of a query model in one batch."""
+"""Run training jobs on this machine: in parallel on its cores, or on a GPU with all seeds of a query model in
+one batch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from regard.training import stackable
 
 @dataclass(frozen=True)
 class Local:
-    """This machine, with one process of one thread for each core."""
+    """This machine, with one single-threaded process for each core."""
 
     def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
         """Yield each job with its measurement (see `Backend`)."""
@@ -22,10 +23,11 @@ class Local:
 
 
 def _group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Group jobs that can be trained as one stacked model, if there is a GPU; on a CPU, stacking is not faster.
+    """Group jobs that can be trained as one stacked model, if a GPU is available. On a CPU, stacking is not
+    faster.
 
-    The jobs of a group differ in their seed only. Interrupted jobs and models that cannot be stacked stay alone
-    (measured in docs/dev/benchmarks.md).
+    The jobs of a group differ only in their seed. Interrupted jobs and models that cannot be stacked form
+    groups of one (measured in docs/dev/benchmarks.md).
     """
     by_config: dict[str, list[Job]] = {}
     groups = []

@@ -1,7 +1,7 @@
 """Run jobs in parallel worker processes that shut down cleanly.
 
-A stopped worker starts no further job. No worker outlives its parent process. If a worker is killed, only its own
-job is lost.
+A stopped worker does not start further jobs. Workers end when their parent process ends. If a worker is killed,
+only its current job is lost.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ ResultT = TypeVar("ResultT")
 
 
 class EndedError(Exception):
-    """A worker process was terminated from outside."""
+    """Raised if a worker process was terminated from outside."""
 
 
 class Worker(Generic[JobT, ResultT]):
     """A process that runs one job after another.
 
-    `work`: the function that runs a job; it, jobs and results must be picklable. `threads`: PyTorch threads of
-    the process.
+    `work`: the function that runs a job. The function, the jobs and the results must be picklable. `threads`:
+    number of PyTorch threads of the process.
     """
 
     def __init__(self, work: Callable[[JobT], ResultT], *, threads: int = 1) -> None:
@@ -64,21 +64,19 @@ class Worker(Generic[JobT, ResultT]):
         return cast("ResultT", result)
 
     def stop(self) -> None:
-        """Ask the process to stop, if it is alive; a training saves first."""
+        """Request that the process stops, if it is alive. Training saves its state first."""
         self._process.terminate()
 
     def join(self) -> int | None:
-        """Wait until the process ends, after `stop` or without a further job; return its exit status.
-
-        The status is negative if a signal ended the process.
-        """
+        """Wait until the process ends, and return its exit status, which is negative after a signal."""
         self.pipe.close()
         self._process.join()
         return self._process.exitcode
 
 
 def run_in_processes(work: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> Iterator[tuple[JobT, ResultT]]:
-    """Run jobs in one single-threaded process for each core; yield each job with its result when it is done.
+    """Run jobs in one single-threaded process for each core. Yield each job with its result when the job is
+    done.
 
     Raises any error of `work`, and `MachineError` after all other jobs are done if a process was terminated from
     outside.
@@ -120,14 +118,15 @@ def run_in_processes(work: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> I
             worker.join()
     if lost:
         raise MachineError(
-            f"{lost} of {len(jobs)} processes were terminated while training, for example for lack of memory; "
-            f"the others are done: run the same command to train the missing ones"
+            f"{lost} of {len(jobs)} processes were terminated during training, for example for lack of "
+            f"memory; the other runs are done: repeat the command to train the missing runs"
         )
 
 
 @contextlib.contextmanager
 def handle_signals(handler: Callable[[int, object], object], numbers: Sequence[int]) -> Iterator[None]:
-    """In the block, handle signals with `handler`, except in a thread, which cannot, and ignored ones (`nohup`).
+    """Return a context manager that handles signals with `handler`, except for ignored signals (`nohup`) and in
+    threads, which cannot handle signals.
 
     >>> with handle_signals(exit_on_signal, [signal.SIGTERM]):
     ...     signal.getsignal(signal.SIGTERM) is exit_on_signal
@@ -145,7 +144,8 @@ def handle_signals(handler: Callable[[int, object], object], numbers: Sequence[i
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Delay signals until the end of the block, so that none leaves a worker that is not registered yet."""
+    """Return a context manager that delays signals until the end of its block, so that every started worker is
+    registered before a signal is handled."""
     received: list[int] = []
     try:
         with handle_signals(lambda number, _: received.append(number), STOPPING):
@@ -156,10 +156,10 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _run_jobs(work: Callable[[JobT], ResultT], pipe: Connection, threads: int) -> None:
-    """Run one job after another in a worker process, until the pipe closes or a signal stops it."""
+    """Run one job after another in a worker process, until the pipe closes or a signal stops the process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, exit_on_signal)  # a clean exit between two trainings too
+        signal.signal(number, exit_on_signal)  # a clean exit between two jobs too
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
@@ -181,12 +181,13 @@ def _run_jobs(work: Callable[[JobT], ResultT], pipe: Connection, threads: int) -
 
 
 def exit_on_signal(number: int, frame: object) -> None:
-    """Exit because of a signal, with the usual cleanup of `sys.exit`."""
+    """Exit because of a signal, with the usual cleanup of `sys.exit`; a second signal does not interrupt that."""
+    signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def _stop_with_parent() -> None:
-    """Stop this process when its parent ends, for whatever reason."""
+    """Stop this process when its parent process ends for any reason."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker has a parent process"
     parent.join()

@@ -1,8 +1,7 @@
-"""Run trainings on a Ray cluster, in parallel on all its cores.
+"""Run training jobs on a Ray cluster, in parallel on all its cores.
 
-Each training is a Ray task that writes to its own folder, so all machines must share the disk of that folder. If
-a process or a machine is lost, its training starts again on another machine and loses only the steps since its
-last checkpoint.
+Each training job is a Ray task that writes to its own folder, so all machines must share the disk of that
+folder. If a process or a machine is lost, its job resumes on another machine from the last checkpoint.
 """
 
 import logging
@@ -32,16 +31,16 @@ from regard.training import code_digests, trust
 from regard.version import __version__
 
 GRACE = 60.0
-"""Seconds in which stopped trainings save."""
+"""Seconds that stopped training jobs have to save their state."""
 ATTEMPTS = 3
-"""Times that a training may be lost without a new checkpoint."""
+"""Number of times that a training job may be lost without a new checkpoint."""
 WAIT = 0.5
-"""Seconds to wait for results in one loop."""
+"""Seconds to wait for results in each iteration."""
 LEASE = 120.0
-"""Seconds to wait for the lock of a lost training. NFS frees the locks of a lost machine after 90 seconds (the
-default lease of Linux)."""
-SHARE = "start the command on storage that all machines share, with --savepath there"
-START = "start one with `ray start --head`, or give its address by --address"
+"""Seconds to wait for the lock of a lost training job. NFS releases the locks of a lost machine after 90
+seconds (the default lease of Linux)."""
+SHARE = "start the command on storage that all machines share, with --savepath on the same storage"
+START = "start a cluster with `ray start --head`, or give its address with --address"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +48,9 @@ class Ray:
     """A running Ray cluster whose machines share the disk of the comparison."""
 
     address: str | None = None
-    """host:port of the cluster's head; default $RAY_ADDRESS, else the cluster of this machine."""
+    """host:port of the head node. Default: $RAY_ADDRESS, else the cluster of this machine."""
     cpus: int = 1
-    """Cores and threads of each training."""
+    """Number of cores and threads of each training job."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
@@ -61,15 +60,15 @@ class Ray:
         """Yield each job with its measurement (see `Backend`)."""
         running: dict[Any, Job] = {}
         losses: Counter[tuple[Path, int]] = Counter()
-        """How often a job was lost at a checkpoint, by the job's folder and the step."""
+        """Number of times that a job was lost at a checkpoint, by the job's folder and the step."""
         marker = temporary_path(jobs[0].folder.parent.parent / "ray").absolute()
         with _connected(self.address) as ray:
             try:
                 make_folder(marker.parent)
                 write_file(marker, b"")
                 _describe_cluster(ray, self.cpus, tell)
-                # Ray's own retries stay off: it does not report them, and it retries tasks that were killed for
-                # lack of memory without a limit.
+                # Retries by Ray are disabled: Ray does not report retries, and retries tasks that were killed
+                # for lack of memory without a limit.
                 task = ray.remote(measure_on_machine).options(num_cpus=self.cpus, max_retries=0)
                 driver = Driver(__version__, socket.gethostname(), marker, Path.cwd(), sys.path, self.cpus)
 
@@ -100,13 +99,14 @@ class Ray:
         lost = sum(count == ATTEMPTS for count in losses.values())
         if lost:
             raise MachineError(
-                f"{lost} of {len(jobs)} trainings were lost {ATTEMPTS} times without a new checkpoint, for "
-                f"example for lack of memory; the others are done: run the same command to train the missing ones"
+                f"{lost} of {len(jobs)} training jobs were lost {ATTEMPTS} times without a new checkpoint, "
+                f"for example for lack of memory; the other runs are done: repeat the command to train the "
+                f"missing runs"
             )
 
 
 def _result(ray: Any, reference: Any) -> Measured | None:
-    """Return the measurement of a task, or raise its error; None if its process or machine was lost."""
+    """Return the measurement of a task or raise its error. Return None if its process or machine was lost."""
     try:
         measured: Measured = ray.get(reference)
         return measured
@@ -116,7 +116,7 @@ def _result(ray: Any, reference: Any) -> Measured | None:
             raise InputError(
                 f"a machine of the cluster cannot import Regard {__version__} ({reason}): install it there"
             ) from None
-        # A task that was cancelled from outside counts as lost, too.
+        # A task that was canceled from outside also counts as lost.
         lost = isinstance(error, ray.exceptions.TaskCancelledError)
         if isinstance(error, ray.exceptions.RayTaskError) and not lost:
             raise error.cause from None
@@ -125,24 +125,26 @@ def _result(ray: Any, reference: Any) -> Measured | None:
 
 @dataclass(frozen=True)
 class Driver:
-    """The process that submits the tasks. Other machines compare themselves with it."""
+    """The process that submits the tasks. Other machines compare their installation and disk with this
+    process."""
 
     version: str
     host: str
     marker: Path
-    """A file with a unique name in the folder of the comparison; a machine that shares the folder sees it."""
+    """A file with a unique name in the folder of the comparison, visible to machines that share the folder."""
     working_folder: Path
     path: list[str]
-    """Python's path, which leads to the user's modules."""
+    """Python's import path, which includes the user's modules."""
     threads: int
-    """PyTorch threads of each training."""
+    """Number of PyTorch threads of each training job."""
 
 
 def measure_on_machine(driver: Driver, job: Job, code: dict[str, str], again: bool) -> Measured:
-    """Measure a job in a task of Ray.
+    """Measure a job in a Ray task.
 
     `code`: digests of the user's code. `again`: whether another process with this job was lost. Raises
-    `InputError`, with the name of this machine, if its Regard, its disk or its code is not the driver's.
+    `InputError`, with the name of this machine, if its version of Regard, its disk or its code differs from the
+    driver's.
     """
     try:
         if driver.version != __version__:
@@ -156,7 +158,7 @@ def measure_on_machine(driver: Driver, job: Job, code: dict[str, str], again: bo
             here = code_digests(job.stored)
             for name in code:
                 if here.get(name) != code[name]:
-                    raise InputError(f"{name} is missing, or differs from that of {driver.host}: {SHARE}")
+                    raise InputError(f"{name} is missing, or differs from the code on {driver.host}: {SHARE}")
             return _measure_unlocked(job, LEASE if again else 0)
     except RegardError as error:
         error.args = (f"on {socket.gethostname()}: {error}",)
@@ -164,7 +166,7 @@ def measure_on_machine(driver: Driver, job: Job, code: dict[str, str], again: bo
 
 
 def _measure_unlocked(job: Job, patience: float) -> Measured:
-    """Measure a job; if another process has locked its run, wait for that for `patience` seconds."""
+    """Measure a job. If another process has locked the run, wait up to `patience` seconds."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -177,7 +179,7 @@ def _measure_unlocked(job: Job, patience: float) -> Measured:
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[Any]:
-    """Yield the connected Ray module; raises `InputError` if Ray is not installed or no cluster runs."""
+    """Yield the connected Ray module. Raises `InputError` if Ray is not installed or no cluster is running."""
     ray = import_library("ray", "training on Ray", "cluster")
     if ray.is_initialized():  # for example in a notebook that uses Ray for other work
         yield ray
@@ -193,9 +195,9 @@ def _connected(address: str | None) -> Iterator[Any]:
         ):
             ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError:
-        raise InputError(f"no Ray cluster runs on this machine: {START}") from None
+        raise InputError(f"no Ray cluster is running on this machine: {START}") from None
     try:
-        # Ray reports lost machines on stdout, and its handlers of signals abort the process.
+        # Ray reports lost machines on stdout, and its signal handlers abort the process.
         with redirect_stdout(sys.stderr), handle_signals(exit_on_signal, (signal.SIGTERM, signal.SIGHUP)):
             yield ray
     finally:
@@ -209,7 +211,7 @@ def _last_address() -> str | None:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise `InputError` if nothing listens at host:port: Ray itself would wait for minutes."""
+    """Raise `InputError` if no process listens at host:port. Otherwise Ray would wait for minutes."""
     host, colon, port = address.rpartition(":")
     if address == "auto":
         return
@@ -222,11 +224,11 @@ def _check_reachable(address: str) -> None:
 
 
 def _describe_cluster(ray: Any, cpus: int, tell: Callable[[str], None]) -> None:
-    """Report the address and the size of the cluster, and whether trainings have to wait for cores."""
+    """Report the address and the size of the cluster, and whether training jobs have to wait for cores."""
     machines = [node for node in ray.nodes() if node["Alive"]]
     cores = int(ray.cluster_resources().get("CPU", 0))
     size = f"{len(machines)} machine{'s' * (len(machines) != 1)}, {cores} core{'s' * (cores != 1)}"
     tell(f"Ray cluster at {ray.get_runtime_context().gcs_address}: {size}")
     largest = max((node["Resources"].get("CPU", 0) for node in machines), default=0)
     if min(ray.available_resources().get("CPU", 0), largest) < cpus:
-        tell(f"no machine of the cluster has {cpus} free cores yet: trainings wait")
+        tell(f"no machine of the cluster has {cpus} free cores yet: training jobs wait")

@@ -34,18 +34,18 @@ QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
 }
 """Columns of the table: the name and the format of each quantity."""
 SHARES = {"exact_match", "relevance", "uniform", "alignment_error"}
-"""Quantities between 0 and 1, whose intervals are limited likewise."""
+"""Quantities between 0 and 1, whose intervals are limited to this range."""
 
 
 def format_mean(values: Sequence[float], form: Callable[[float], str], *, share: bool = False) -> str:
-    """Format the mean of values, with a 95 % interval if the values differ; `share`: limit the interval to 0 to
-    1.
+    """Format the mean of values, with a 95 % interval if the values differ. `share`: limit the interval to the
+    range from 0 to 1.
     """
     return format_interval(mean(values, share=share), form) if values else ""
 
 
 def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
-    """Format a value, and its interval if both ends differ in the printed digits."""
+    """Format a value, and its interval if the printed digits of its ends differ."""
     value = form(interval.value)
     if interval.low is None or interval.high is None or form(interval.low) == form(interval.high):
         return value
@@ -53,8 +53,8 @@ def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
 
 
 def tables(comparison: Measurements) -> RenderableType:
-    """Return a table with one row for each variant; with several varied flags, also a table of exact match by the
-    last flag.
+    """Return a table with one row for each variant. If several flags vary, also return a table of exact match
+    by the last flag.
     """
     seeds = len(next(iter(comparison.measured.values())))
     names = list(comparison.variants[0].varied)
@@ -87,7 +87,7 @@ def _tokenizers(comparison: Measurements) -> str:
 
 
 def main_quantity(comparison: Measurements) -> str:
-    """Return the quantity that variants are compared by: BLEU if it was measured, else exact match."""
+    """Return the quantity by which variants are compared: BLEU if it was measured, else exact match."""
     return "bleu" if any(comparison.values(variant, "bleu") for variant in comparison.variants) else "exact_match"
 
 
@@ -142,7 +142,7 @@ def write_report(comparison: Measurements) -> list[Path]:
     """Write all report files to the folder of the runs, and return their paths.
 
     results.json and results.csv have one line for each run. summary.json has means, differences and their
-    intervals, curves.png the learning curves, and values.png exact match by the last flag.
+    intervals. curves.png shows the learning curves, and values.png shows exact match by the last flag.
     """
     lines = [
         {"task": comparison.task, **variant.varied, "seed": seed, **dataclasses.asdict(measured)}
@@ -166,9 +166,9 @@ def write_report(comparison: Measurements) -> list[Path]:
 
 
 def write_page(comparison: Measurements, path: str | Path, explorer: str | None = None) -> Path:
-    """Write a page with tables and curves that opens offline, and return its path.
+    """Write a page with tables and curves that works offline, and return its path.
 
-    `explorer`: the address at which `regard show` serves the variants; each then has a link to it.
+    `explorer`: the address at which `regard show` serves the variants, used for links from the page.
     """
     table = tables(comparison)
     assert isinstance(table, Group)
@@ -195,16 +195,16 @@ def write_page(comparison: Measurements, path: str | Path, explorer: str | None 
 
 
 def _links(comparison: Measurements, explorer: str) -> Links:
-    """Return links to the first run, alone and next to other runs.
+    """Return links to the first run, alone and side by side with other runs.
 
     The other runs are the first seed of every variant, and the other seeds of the first variant, which show the
-    variation by chance.
+    random variation.
     """
     runs = [(variant, 0) for variant in comparison.variants]
     runs += [(comparison.variants[0], seed) for seed in range(1, len(comparison.folders(comparison.variants[0])))]
     names = [f"{variant.name or comparison.task}, seed {seed}" for variant, seed in runs]
     folders = [shlex.quote(str(comparison.folders(variant)[seed])) for variant, seed in runs]
-    title = f"In the explorer, while this runs: regard show {folders[0]} --compare-with {' '.join(folders[1:])}"
+    title = f"In the explorer, served by: regard show {folders[0]} --compare-with {' '.join(folders[1:])}"
     comparisons = [
         (f"{names[0]} | {name}", f"{explorer}#beside=model-{number}") for number, name in enumerate(names[1:])
     ]
@@ -273,11 +273,11 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
 
 
 WINDOW = 10
-"""Number of lines of metrics, up to and including its own, over which a point of a learning curve is averaged."""
+"""Number of lines of metrics over which a point of a learning curve is averaged, including its own line."""
 
 
 def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Interval], **style: Any) -> None:
-    """Plot values as a line with a band for their intervals, if they have any."""
+    """Plot values as a line, with a band for their intervals if there are any."""
     (line,) = axes.plot(positions, [interval.value for interval in intervals], **style)
     low = [interval.value if interval.low is None else interval.low for interval in intervals]
     high = [interval.value if interval.high is None else interval.high for interval in intervals]

@@ -1,8 +1,8 @@
-"""Run trainings on a Slurm cluster through submitit: a job array with one task for each training.
+"""Run training jobs on a Slurm cluster through submitit: a job array with one task for each training job.
 
-The machines share a disk, so each training writes to its own folder. A training that reaches its time limit or is
-preempted saves and is requeued. If the submitting process ends without stopping the trainings, for example with a
-lost connection, the same command finds them again.
+The machines share a disk, so each training job writes to its own folder. A training job that reaches its time
+limit or is preempted saves its state and is queued again. If the submitting process ends without stopping the
+jobs, for example after a lost connection, the same command finds the jobs again.
 """
 
 import getpass
@@ -26,15 +26,16 @@ from regard.sweep.job import Job, Measured, measure
 from regard.sweep.processes import EndedError, Worker
 
 LARGEST_ARRAY = 1000
-"""Largest number of tasks of an array; Slurm's default limit is 1001."""
+"""Maximum number of tasks of an array. Slurm's default limit is 1001."""
 RESTARTS = 1000
-"""Number of times that a training may reach its time limit."""
+"""Number of times that a training job may reach its time limit."""
 POLL_INTERVAL = 2.0
 """Seconds between two queries of the queue and the results."""
 GRACE = 120.0
 """Seconds from the stop signal of Slurm to the end of a job."""
 NOTE = "slurm-job"
-"""Name of the file with a job's Slurm number, which is in the job's folder while the job is queued or running."""
+"""Name of the file with a job's Slurm ID, which exists in the job's folder while the job is queued or
+running."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +43,15 @@ class Slurm:
     """A Slurm cluster, used from a machine that can submit jobs to it."""
 
     partition: str | None = None
-    """The partition; default the cluster's default partition."""
+    """The partition. Default: the cluster's default partition."""
     time: int = 60
-    """Time limit in minutes, after which an unfinished training saves and is requeued."""
+    """Time limit in minutes, after which an unfinished training job saves its state and is queued again."""
     memory: int = 4
-    """Memory of each training in GB."""
+    """Memory of each training job in GB."""
     cpus: int = 1
-    """Cores and threads of each training."""
+    """Number of cores and threads of each training job."""
     executor: str = "slurm"
-    """submitit's executor: slurm, or local to try it without a cluster."""
+    """Executor of submitit: slurm, or local for a test without a cluster."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
@@ -69,7 +70,7 @@ class Slurm:
             left = [job for job in jobs if job.folder not in submitted]
             for start in range(0, len(left), LARGEST_ARRAY):
                 waiting += self._submit(submitit, folder, left[start : start + LARGEST_ARRAY])
-            tell(f"Slurm: {len(waiting)} trainings queued or running; logs are in {folder}")
+            tell(f"Slurm: {len(waiting)} training jobs queued or running; logs are in {folder}")
             while waiting:
                 time.sleep(POLL_INTERVAL)
                 alive = self._alive([task for _, task in waiting])
@@ -91,12 +92,12 @@ class Slurm:
             self._cancel(waiting)
         if lost:
             raise MachineError(
-                f"{len(lost)} of {len(jobs)} trainings were terminated, for example for lack of memory: see "
-                f"{lost[0]}; the others are done: run the same command to train the missing ones"
+                f"{len(lost)} of {len(jobs)} training jobs were terminated, for example for lack of memory: "
+                f"see {lost[0]}; the other runs are done: repeat the command to train the missing runs"
             )
 
     def _find_submitted(self, submitit: Any, folder: Path, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
-        """Return the jobs that an earlier command submitted and that are queued or running, with their tasks."""
+        """Return the jobs of an earlier command that are queued or running, with their tasks."""
         noted = [job for job in jobs if is_file(job.folder / NOTE)]
         numbers = [read_text(job.folder / NOTE, "delete it to submit the job again").strip() for job in noted]
         tasks = [submitit.SlurmJob(folder, number) for number in numbers]
@@ -104,7 +105,7 @@ class Slurm:
         return [(job, task) for job, task in zip(noted, tasks, strict=True) if task.job_id in alive]
 
     def _submit(self, submitit: Any, folder: Path, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
-        """Submit jobs as one array and store their numbers; return each job with its task."""
+        """Submit jobs as one array and store their Slurm IDs. Return each job with its task."""
         executor = submitit.AutoExecutor(
             folder,
             cluster=self.executor,
@@ -132,16 +133,16 @@ class Slurm:
         return list(zip(jobs, tasks, strict=True))
 
     def _alive(self, tasks: Sequence[Any]) -> set[str]:
-        """Return the numbers of the tasks that are queued or running."""
+        """Return the Slurm IDs of the tasks that are queued or running."""
         if self.executor != "slurm":
             return {task.job_id for task in tasks if not task.done()}
         command = ["squeue", "--noheader", "--array", "--format=%i", "--user", getpass.getuser()]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
-        # If Slurm does not answer, for example during a restart, all tasks count as alive.
+        # If Slurm does not respond, for example during a restart, all tasks count as running.
         return {task.job_id for task in tasks} if result.returncode else set(result.stdout.split())
 
     def _cancel(self, waiting: Sequence[tuple[Job, Any]]) -> None:
-        """Stop the tasks; trainings save first."""
+        """Stop the tasks. Training jobs save their state first."""
         if waiting and self.executor == "slurm":
             subprocess.run(["scancel", *(task.job_id for _, task in waiting)], capture_output=True, check=False)
         for job, task in waiting:
@@ -151,7 +152,7 @@ class Slurm:
 
 
 def _submitit(executor: str) -> Any:
-    """Return the submitit module; raises `InputError` if submitit or the commands of Slurm are missing."""
+    """Return the submitit module. Raises `InputError` if submitit or the commands of Slurm are missing."""
     submitit = import_library("submitit", "training on Slurm", "cluster")
     if executor == "slurm" and (shutil.which("srun") is None or shutil.which("sbatch") is None):
         raise InputError("this machine has no sbatch and srun: use a machine that can submit jobs to Slurm")
@@ -160,7 +161,7 @@ def _submitit(executor: str) -> Any:
 
 
 class _Training:
-    """The function that submitit calls on the machine; the training runs in a child process, so that it can be
+    """The function that submitit calls on the machine. Training runs in a child process, so that it can be
     stopped.
     """
 
@@ -169,14 +170,14 @@ class _Training:
         self._worker: Worker[Job, Measured] | None = None
 
     def __call__(self, job: Job) -> tuple[Exception | None, Measured | None]:
-        """Measure a job; return its error or its measurement."""
+        """Measure a job, and return its error or its measurement."""
         self._worker = Worker(_measure, threads=self._threads)
         self._worker.begin(job)
         try:
             return None, self._worker.result()
         except EndedError:
-            # Slurm signals all processes of a job before it ends them. Wait for the signal, so that the task does
-            # not count as finished.
+            # Slurm signals all processes of a job before it kills them. Wait for the signal, so that the task
+            # does not count as finished.
             if self._worker.join() == 128 + signal.SIGTERM:
                 time.sleep(GRACE)
             raise
@@ -186,7 +187,8 @@ class _Training:
             self._stop()
 
     def checkpoint(self, job: Job) -> Any:
-        """Save, and return the continuation for the requeued job; submitit calls this before the time limit."""
+        """Save the state, and return the continuation for the requeued job. submitit calls this method before
+        the time limit."""
         from submitit.helpers import DelayedSubmission
 
         self._stop()
@@ -202,6 +204,6 @@ class _Training:
 
 
 def _measure(job: Job) -> Measured:
-    """Measure a job, and ignore the signal for the time limit: the parent process handles it."""
+    """Measure a job, and ignore the signal for the time limit, which the parent process handles."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     return measure(job)

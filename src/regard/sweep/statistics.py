@@ -1,8 +1,8 @@
 """Statistics over seeds: means and differences with confidence intervals.
 
-Intervals are Student's for a mean and Welch's (1947) for a difference of two means, computed with SciPy. Two
-variants are called different only if the interval of their difference excludes zero. For several pairs, each
-interval is widened so that all intervals hold at once with 95 % confidence (Bonferroni).
+Means have Student's intervals, and differences of two means have Welch's intervals (1947), computed with SciPy.
+Two variants are called different only if the interval of their difference excludes zero. For several pairs,
+each interval is widened so that all intervals hold at once with 95 % confidence (Bonferroni).
 """
 
 import itertools
@@ -15,12 +15,12 @@ from regard.sweep.grid import Measurements, Variant
 
 LEVEL = 0.95
 MAX_PAIRS = 15
-"""Number of pairs above which each variant is compared with the first one only."""
+"""Number of pairs above which each variant is compared only with the first variant."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A value and its 95 % interval; `low` and `high` are None for a single seed."""
+    """A value and its 95 % interval. `low` and `high` are None for a single seed."""
 
     value: float
     low: float | None
@@ -37,7 +37,7 @@ class Contrast:
 
     @property
     def shown(self) -> bool:
-        """Whether the interval excludes zero, so that a difference is shown."""
+        """Whether the interval excludes zero, which shows a difference."""
         low, high = self.interval.low, self.interval.high
         return low is not None and high is not None and (low > 0 or high < 0)
 
@@ -45,7 +45,7 @@ class Contrast:
 def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) -> Interval:
     """Return the mean and its interval at `level`.
 
-    The interval of a `share` stays between 0 and 1, and the interval of non-negative values is not negative.
+    The interval of a `share` is limited to 0 to 1, and the interval of non-negative values has no negative end.
 
     >>> mean([14.0, 15.0, 19.0]).value
     16.0
@@ -59,7 +59,8 @@ def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) 
         return Interval(value=middle, low=None, high=None)
     width = float(stdtrit(len(values) - 1, (1 + level) / 2))
     if share:
-        # The variance of arcsin(sqrt(share)) hardly depends on the mean, so the interval is computed there.
+        # The variance of arcsin(sqrt(share)) hardly depends on the mean, so the interval is computed for this
+        # transformed value.
         angles = [math.asin(min(max(value, 0.0), 1.0) ** 0.5) for value in values]
         half = width * statistics.stdev(angles) / len(angles) ** 0.5
         ends = (statistics.fmean(angles) + side * half for side in (-1, 1))
@@ -71,7 +72,7 @@ def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) 
 
 
 def difference(first: Sequence[float], second: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return the mean of `first` minus that of `second`, with Welch's interval at `level`."""
+    """Return the mean of `first` minus the mean of `second`, with Welch's interval at `level`."""
     from scipy.special import stdtrit
 
     value = statistics.fmean(first) - statistics.fmean(second)
@@ -92,7 +93,7 @@ def differences(comparison: Measurements, quantity: str) -> list[Contrast]:
     """Return the differences of a quantity between all pairs of variants.
 
     With more than `MAX_PAIRS` pairs, only differences from the first variant are returned. Variants without
-    values are left out.
+    values are omitted.
     """
     variants = [variant for variant in comparison.variants if comparison.values(variant, quantity)]
     pairs = list(itertools.combinations(variants, 2))

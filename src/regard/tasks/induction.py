@@ -47,7 +47,7 @@ class Induction(TokenTask):
     name = "induction"
     summary = "random tokens, then a repetition: what comes next?"
     config_class = InductionTaskConfig
-    defaults = {"feed_forward": False, "steps": 1000, "lr": 0.003}
+    defaults = {"feed_forward": False, "steps": 1300, "lr": 0.003}
 
     def __init__(self, config: InductionTaskConfig | None = None) -> None:
         super().__init__(config)

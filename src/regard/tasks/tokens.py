@@ -159,7 +159,8 @@ class TokenTask(AnyTask):
         return ", ".join(known if len(known) <= LISTED_TOKENS else [*known[:3], "...", *known[-3:]])
 
     @property
-    def _between(self) -> str:
+    def separator(self) -> str:
+        """Text between two tokens: empty, or a space if a token has several characters."""
         return "" if all(len(token) == 1 for token in self.vocabulary) else " "
 
     def parse(self, text: str) -> Tensor:
@@ -167,7 +168,7 @@ class TokenTask(AnyTask):
 
         Raises `InputError` for an unknown token, and for too few or too many tokens.
         """
-        tokens = text.split() if self._between else list(text)
+        tokens = text.split() if self.separator else list(text)
         if not 1 <= len(tokens) <= self.longest:
             raise InputError(f"input {shorten(text)} has {len(tokens)} tokens: {self.name} takes {self.accepts}")
         indices = {token: index for index, token in enumerate(self.vocabulary)}
@@ -180,7 +181,7 @@ class TokenTask(AnyTask):
 
     def render(self, tokens: Tensor) -> str:
         """Return tokens (T,) as text; this is the inverse of `parse`."""
-        return self._between.join(self.vocabulary[token] for token in tokens.tolist())
+        return self.separator.join(self.vocabulary[token] for token in tokens.tolist())
 
     def labels(self, inputs: Tensor) -> list[str]:
         """Return a name of each input of one sequence (T,), as used in plots."""

@@ -1,8 +1,8 @@
 """Adam (Kingma and Ba 2015, algorithm 1) over named parameters, with decoupled weight decay (AdamW, Loshchilov
 and Hutter 2019, algorithm 2).
 
-`torch.optim.AdamW` and `fast.adam` do the arithmetic. This class gives each parameter a factor on the learning
-rate, and keeps the moments by the parameter's name, as a checkpoint stores them.
+`torch.optim.AdamW` or `fast.adam` computes the updates. This class multiplies the learning rate by a factor for
+each parameter, and stores the moments by parameter name, as in a checkpoint.
 """
 
 from collections import defaultdict
@@ -16,13 +16,13 @@ from regard.fast.adam import fused_adam_step
 from regard.training.settings import Recipe
 
 EPSILON = 1e-8
-"""Number added to the root of the second moment; the paper's value."""
+"""Number added to the square root of the second moment, as in the paper."""
 
 
 class Adam:
-    """Adam with a learning rate for each step, times a factor for each parameter.
+    """Adam with a learning rate for each training step, multiplied by a factor for each parameter.
 
-    `lr_factors`: factor by parameter name. `weight_decay`: decoupled decay of matrices and embeddings.
+    `lr_factors`: factors by parameter name. `weight_decay`: decoupled decay of matrices and embeddings.
     `moments`: `step`, `mean` and `square`, each by parameter name.
     """
 
@@ -44,8 +44,8 @@ class Adam:
         self._groups: dict[tuple[float, float], list[str]] = defaultdict(list)
         for name in self.parameters:
             self._groups[self.lr_factors[name], self.decays[name]].append(name)
-        # The step counts are views of one tensor, so that one operation increments all counts. On a GPU, Adam's
-        # kernel reads the step counts from GPU memory.
+        # The step counts are views of one tensor, so that one operation increments all counts. On a GPU, the
+        # step counts must be in GPU memory.
         device = next((parameter.device for parameter in self.parameters.values()), None)
         self._counts = torch.zeros(len(self.parameters), device=device)
         self.moments = {
@@ -63,7 +63,8 @@ class Adam:
             parameter.grad = None
 
     def step(self, lr: float) -> None:
-        """Update every parameter that has a gradient, with the rate `lr` times its factor."""
+        """Update every parameter that has a gradient, with the rate `lr` multiplied by the parameter's
+        factor."""
         names = [name for name, parameter in self.parameters.items() if parameter.grad is not None]
         if fast.enabled():
             self._fused_step(lr, set(names))
@@ -116,7 +117,8 @@ def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> Adam:
-    """Return Adam over the trainable parameters of a model, with the recipe's factor on the output layer's rate.
+    """Return Adam for the trainable parameters of a model, with the recipe's factor for the rate of the output
+    layer.
 
     >>> from regard.training.settings import seed_recipe
     >>> make_optimizer(nn.Linear(2, 1), seed_recipe()).lr_factors

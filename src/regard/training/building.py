@@ -1,4 +1,4 @@
-"""Build the model of a run, and the state of its training before the first step."""
+"""Build the model of a run and its initial training state."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ from regard.training.tensor_file import tensor_specs
 
 
 def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
-    """Return the model of a run, initialised by its seed and without its pruned heads.
+    """Return the model of a run, initialized with the seed of the run and without the pruned heads.
 
     The global random state is restored. Raises `InputError` for heads that the model does not have, and for a
     custom model that cannot be built.
@@ -49,9 +49,9 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
 
 
 def load_weights(model: nn.Module, folder: RunFolder) -> int:
-    """Load the weights of a run into its model, and return their step.
+    """Load the weights of a run into its model, and return the number of training steps of the weights.
 
-    Raises `InputError` if the weights are missing, damaged, or do not fit the config.
+    Raises `InputError` if the weights are missing, damaged, or incompatible with the config.
     """
     checkpoint = Checkpoint.load(folder, tensor_specs(model.state_dict()))
     assert checkpoint.weights is not None
@@ -65,9 +65,10 @@ def start(
     context: DistributedContext = SINGLE_PROCESS,
     before: Mapping[str, Tensor] | None = None,
 ) -> TrainingState:
-    """Return the state of a training before its first step, with the parameters `before` of an earlier run.
+    """Return the initial training state, with the parameters `before` of an earlier run, if any.
 
-    Raises `InputError` if the model cannot be sharded, these parameters do not fit, or custom code does not work.
+    Raises `InputError` if the model cannot be sharded, if these parameters are incompatible, or if custom code
+    fails.
     """
     settings = config.training
     if config.custom_parts:
@@ -78,7 +79,7 @@ def start(
     generator = make_generator(settings.seed, "train")
     objective = make_objective(model.to(context.device), settings, generator)
     if settings.sharded:
-        from regard.training.sharding import ShardedState, shard  # imports most of torch.distributed
+        from regard.training.sharding import ShardedState, shard  # loads most of torch.distributed
 
         shard(objective, context)
     optimizer = make_optimizer(objective.model, settings.optimization)
@@ -93,7 +94,7 @@ def start(
 
 
 def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor] | None) -> TaskModel:
-    """Return the model of a run, with the parameters `before` if there are any, and with frozen parts."""
+    """Return the model of a run with the parameters `before`, if any, and with frozen parts."""
     model = build_model(config, task)
     if before is not None:
         specs = tensor_specs(model.state_dict())

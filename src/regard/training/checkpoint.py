@@ -3,14 +3,14 @@
     checkpoint = Checkpoint.load(folder)          # weights, checked against their digest and the config
     Checkpoint(step=500, weights=weights, training=training).save(folder)
 
-A step depends on the parameters, the optimizer's moments, the generator of the samples, the position in the
-corpus and the step number. A checkpoint holds them, so that a resumed training has the same losses as an
-uninterrupted one, bit for bit on a CPU.
+A training step depends on the parameters, the moments of the optimizer, the generator of the samples, the
+position in the corpus and the step number. A checkpoint contains all these values. The losses of a resumed
+training run are therefore the same as those of an uninterrupted run, bit for bit on a CPU.
 
-Saving replaces the weights first, then writes the training state, then removes older states. Each file is
-replaced atomically, so the folder always has a model to use and a state to resume from. A training that is
-interrupted between these writes repeats the steps since its last state, and reaches the same model. Nothing is
-unpickled.
+Saving replaces the weights, then writes the training state, then removes older states. Each file is replaced
+atomically, so the folder always contains a usable model and a state for resuming. If a training run is
+interrupted between these writes, the resumed run repeats the steps since the last state, and produces the same
+model. No file is unpickled.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,16 +40,16 @@ class Checkpoint:
     """Tensors of a run after `step` training steps."""
 
     step: int
-    """Number of training steps of the training state, or of the weights if there is no such state."""
+    """Number of training steps of the training state, or of the weights if there is no training state."""
     weights: Mapping[str, Tensor] | None = None
-    """Weights to use; None keeps the stored weights."""
+    """Weights for use; with None, the stored weights are unchanged."""
     training: Mapping[str, Tensor] | None = None
-    """Parameters, optimizer moments, generator, position in the data, validation history; None for a run that
-    cannot be resumed."""
+    """Parameters, optimizer moments, generator, position in the data and validation history. None for a run
+    that cannot be resumed."""
 
     def save(self, folder: RunFolder | str | Path) -> None:
-        """Write the checkpoint into a run's folder. If that fails, raises `MachineError`; the last checkpoint
-        stays intact."""
+        """Write the checkpoint to the folder of a run. On failure, raises `MachineError`, and the last
+        checkpoint is intact."""
         folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
         files = {}
         if self.weights is not None:
@@ -68,11 +68,11 @@ class Checkpoint:
         *,
         training: Expected | None = None,
     ) -> Self:
-        """Read the weights of a run, and with `training` also the state of its training.
+        """Read the weights of a run, and with `training` also its training state.
 
-        `expected`, `training`: shape and type of each tensor (`tensor_specs`); an empty `training` accepts any.
-        Raises `InputError` for a file that is missing, damaged or edited, that belongs to another run, or that
-        has other tensors.
+        `expected`, `training`: shape and dtype of each tensor (`tensor_specs`); an empty `training` accepts all
+        tensors. Raises `InputError` for a file that is missing, damaged or edited, that belongs to another run,
+        or that contains unexpected tensors.
         """
         folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
         weights, step = _read(folder, folder.model_file, expected)
@@ -87,7 +87,7 @@ class Checkpoint:
         return cls(step=step, weights=weights, training=state)
 
     def save_snapshot(self, folder: RunFolder) -> None:
-        """Write the weights in half precision as a snapshot; raises `MachineError` if the file cannot be
+        """Write the weights in half precision as a snapshot. Raises `MachineError` if the file cannot be
         written."""
         assert self.weights is not None
         small = {
@@ -97,21 +97,22 @@ class Checkpoint:
 
     @classmethod
     def load_snapshot(cls, folder: RunFolder, path: Path, expected: Expected | None = None) -> Self:
-        """Read a snapshot; raises `InputError` if it is damaged or has other tensors than `expected`."""
+        """Read a snapshot. Raises `InputError` if the snapshot is damaged or its tensors differ from
+        `expected`."""
         tensors, step = _read(folder, path, expected)
         weights = {name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()}
         return cls(step=step, weights=weights)
 
 
 def remove_older_states(folder: RunFolder) -> None:
-    """Remove all training states except the last; a killed process may have left several."""
+    """Remove all training states except the last. A killed process may have left several states."""
     refuse_links(folder.path / "trainer")
     for older in list_steps(folder.path / "trainer")[:-1]:
         remove_quietly(older)
 
 
 def _write(folder: RunFolder, files: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
-    """Write tensor files with the config of the run; raises `MachineError` if the run was removed."""
+    """Write tensor files with the config of the run. Raises `MachineError` if the run was removed."""
     with explain_missing_folder(folder.path):
         config = folder.config_text
     for name, tensors in files.items():
@@ -119,7 +120,7 @@ def _write(folder: RunFolder, files: Mapping[str, Mapping[str, Tensor]], step: i
 
 
 def _read(folder: RunFolder, path: Path, expected: Expected | None) -> tuple[dict[str, Tensor], int]:
-    """Return the tensors of a file of a run and their step, after checking digest, config and step."""
+    """Return the tensors of a file and their training step, after checking digest, config and step."""
     if not is_file(path) and not is_folder(path):
         raise InputError(f"run {str(folder.path)!r} is incomplete: {path.name} is missing; train it again")
     try:
@@ -156,12 +157,12 @@ class Progress:
     best: float = float("-inf")
     """Best BLEU of all validations."""
     since_best: int = 0
-    """Validations since the best one."""
+    """Number of validations since the best validation."""
 
     def note(self, bleu: float) -> bool:
         """Record a validation, and return whether its model is the best so far.
 
-        Of models with the same BLEU, the later one counts as better, because it has trained longer.
+        If two models have the same BLEU, the later model is considered better, because it was trained longer.
         """
         keep = bleu >= self.best
         self.since_best = 0 if bleu > self.best else self.since_best + 1
@@ -169,21 +170,21 @@ class Progress:
         return keep
 
     def out_of_patience(self, patience: int) -> bool:
-        """Return whether none of the last `patience` validations had a better BLEU; always False if `patience` is
+        """Return whether BLEU did not improve in the last `patience` validations; always False if `patience` is
         0."""
         return 0 < patience <= self.since_best
 
 
 @dataclass
 class TrainingState:
-    """All values that change during training, after `step` finished steps."""
+    """All values that change during training, after `step` training steps."""
 
     objective: Objective[Any, Any]
     optimizer: Adam
     generator: torch.Generator
     step: int
     average: dict[str, Tensor] = field(default_factory=dict)
-    """Moving average of the trained parameters by name; empty without one."""
+    """Moving averages of the trained parameters by name; empty without averaging."""
     progress: Progress = field(default_factory=Progress)
 
     @property
@@ -194,8 +195,8 @@ class TrainingState:
 
     @torch.no_grad()
     def update_average(self, decay: float) -> None:
-        """Update the moving average with the parameters. The decay is smaller in the first steps, so that the
-        average forgets the initial values."""
+        """Update the moving average with the parameters. The decay is smaller in the first training steps, to
+        reduce the weight of the initial values."""
         if self.average:
             decay = min(decay, (1 + self.step) / (10 + self.step))
             parameters = dict(self.model.named_parameters())
@@ -222,16 +223,16 @@ class TrainingState:
             self.model.train(training)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights to use after training: the averages, if there are any."""
+        """Return the weights for use after training: the averages, if any, or the parameters."""
         return self.model.state_dict() | self.average
 
     def release_model(self) -> nn.Module:
-        """Return the model for use after training: without gradients and without frozen parts."""
+        """Return the model for use after training, without gradients and without frozen parts."""
         self.optimizer.zero_grad()
         return self.model.requires_grad_(True)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the whole state as named tensors."""
+        """Return the complete state as named tensors."""
         tensors = {"generator": self.generator.get_state()}
         tensors |= {f"model/{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"average/{name}": value for name, value in self.average.items()}
@@ -243,7 +244,7 @@ class TrainingState:
         return tensors
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set the state from the result of `tensors`; raises `RuntimeError` or `ValueError` for impossible
+        """Set the state from the result of `tensors`. Raises `RuntimeError` or `ValueError` for impossible
         values."""
         self.generator.set_state(tensors["generator"])
         with torch.no_grad():
@@ -264,19 +265,20 @@ class TrainingState:
         return self.weights()
 
     def save_first(self, folder: RunFolder) -> None:
-        """Write the first checkpoint of a new run, from the first process alone."""
+        """Write the first checkpoint of a new run. Called only in the first process."""
         self.save(folder)
 
     def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:
-        """Write a checkpoint from the first process; `use`: also replace the weights to use."""
+        """Write a checkpoint in the first process. `use`: also replace the weights for use."""
         if context.first:
             weights = self.weights() if use else None
             Checkpoint(step=self.step, weights=weights, training=self.tensors()).save(folder)
 
     def restore(self, folder: RunFolder) -> None:
-        """Load the last checkpoint; raises `InputError` if it is missing, damaged, or does not fit."""
-        # The weights are checked too, because the next checkpoint replaces them: an edited file is refused before
-        # it is overwritten.
+        """Load the last checkpoint. Raises `InputError` if the checkpoint is missing, damaged or
+        incompatible."""
+        # The weights are also checked, so that an edited file raises an error before the next checkpoint
+        # overwrites it.
         checkpoint = Checkpoint.load(folder, training=tensor_specs(self.tensors()))
         assert checkpoint.training is not None
         self.step = checkpoint.step

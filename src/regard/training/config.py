@@ -1,11 +1,11 @@
-"""Configuration of a run: one frozen dataclass of task, model and training options.
+"""Configuration of a run: a frozen dataclass of task, model and training options.
 
 >>> config = make_config("signal2", {"heads": 8})
 >>> config.model.heads, config.training.steps
 (8, 2000)
 
-A config is made from flags (`make_config`, `changed_config`) or from a stored run (`stored_config`). All of these
-check every value against the type of its field, and refuse names that no field has.
+A config is created from flags (`make_config`, `changed_config`) or from a stored run (`stored_config`). These
+functions check the type of every value and raise an error for unknown names.
 
 The registry of models is in `registry`.
 """
@@ -34,27 +34,27 @@ ModelPart = TypeVar("ModelPart", covariant=True, bound=ModelConfig, default=Mode
 TrainingPart = TypeVar("TrainingPart", covariant=True, bound=TrainingConfig, default=TrainingConfig)
 Part = TypeVar("Part", bound="DataclassInstance")
 PARTS = ("task", "model", "training")
-"""The dataclasses of a `RunConfig`. No two of these dataclasses share a field name, so that each field is one
+"""The dataclasses of a `RunConfig`. Field names are unique among these dataclasses, so that each field is one
 flag."""
 LONGEST_SHOWN = 60
-"""Number of characters of a refused value that an error message shows."""
+"""Largest number of characters of an invalid value in an error message."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The earlier run from which a run starts."""
+    """Earlier run whose parameters initialize a run."""
 
     run: str
-    """Absolute path of its folder."""
+    """Absolute path of the folder of the earlier run."""
     step: int
-    """Training steps of the earlier run's model at the start."""
+    """Number of training steps of the earlier run at the start."""
     weights: str
-    """SHA-256 of the earlier run's model.safetensors at the start."""
+    """SHA-256 digest of model.safetensors of the earlier run at the start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
-    """Everything that determines a run. Every run stores its config."""
+    """All options that determine a run. Every run stores its config."""
 
     on: str
     """Name of the task, or absolute path of the Python file that defines it."""
@@ -65,24 +65,24 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     model: ModelPart
     """Options of the model."""
     training: TrainingPart
-    """Options of the training."""
+    """Options of training."""
     tokenizer: str | None = None
     """Digest of the vocabularies that were learned from text; None without such vocabularies."""
     bleu_tokenizer: str | None = None
-    """sacrebleu's tokenizer for BLEU in validation and tests; None without validation."""
+    """sacrebleu tokenizer for BLEU in validation and tests; None without validation."""
     kept_heads: dict[str, list[int]] = field(default_factory=dict)
-    """By layer: the heads that remain after pruning, in ascending order."""
+    """Heads that remain after pruning, in ascending order, by layer."""
     origin: Origin | None = None
-    """The run that provided the first parameters and the vocabularies; None for a run drawn from its seed."""
+    """Earlier run that provides the initial parameters and the vocabularies; None for random initialization."""
     text: dict[str, list[TextDigest]] = field(default_factory=dict)
-    """By flag: digests of the text files at the start of the training. Empty for older runs and for tasks without
+    """Digests of the text files at the start of training, by flag. Empty for older runs and for tasks without
     text."""
     initial: str | None = None
-    """SHA-256 of the parameters before the first step; None for older runs."""
+    """SHA-256 digest of the parameters before the first step; None for older runs."""
 
     @property
     def name(self) -> str:
-        """Name of the task and of the run's folder."""
+        """Name of the task, and of the folder of the run."""
         return self.task_class.name
 
     @property
@@ -100,7 +100,7 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
         return {"task": self.task, "model": self.model, "training": self.training}
 
     def flags(self) -> dict[str, object]:
-        """Return all flags by name, `model` (the model's name) among them."""
+        """Return all flags by name, including `model` (the name of the model)."""
         values = {
             option.name: getattr(part, option.name)
             for part in self.parts().values()
@@ -110,7 +110,7 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def custom_parts(self) -> list[str]:
-        """A description of each part of the run that is custom code."""
+        """Descriptions of the parts of the run that are custom code."""
         parts = {"score": self.model.score, "positions": self.model.positions, "layer": self.model.layer}
         return [
             *([f"task file {self.on!r}"] if self.on not in TASKS else []),
@@ -119,7 +119,7 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
         ]
 
     def resolved(self) -> Self:
-        """Return the config with the recipe's learning rate, unless a rate was given."""
+        """Return the config with the learning rate of the recipe as default."""
         if self.training.lr is not None:
             return self
         lr = self.training.optimization.default_lr(self.model)
@@ -127,10 +127,11 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
 
 
 def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConfig:
-    """Return the config of a task: its defaults, changed by `flags` (field name to value).
+    """Return the config of a task: its defaults, overridden by `flags` (field name to value).
 
-    The flag `model` names the model, and `preset` the size of a Transformer for translation. Raises `InputError`
-    for an unknown flag, a value of the wrong type or out of range, and a model that does not fit the task.
+    The flag `model` is the name of the model, and `preset` is the size of a Transformer for translation. Raises
+    `InputError` for an unknown flag, a value with an incorrect type or out of range, or a model that is
+    incompatible with the task.
 
     >>> make_config("counting", {"model": "pooling", "steps": 100}).kind
     'pooling'
@@ -146,7 +147,7 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
 
 
 def changed_config(config: RunConfig, flags: Mapping[str, object]) -> RunConfig:
-    """Return a config with some flags changed. Raises `InputError` as `make_config` does.
+    """Return a copy of a config with changed flags. Raises the same errors as `make_config`.
 
     >>> changed_config(make_config("counting"), {"steps": 10}).training.steps
     10
@@ -163,7 +164,7 @@ def changed_flags(config: RunConfig, base: RunConfig) -> dict[str, object]:
 
 
 def _fitting_model(task: type[AnyTask], name: object) -> ModelSpec:
-    """Return the classes of a model for a task; None selects the task's default, or the first that fits."""
+    """Return the classes of a model for a task. None selects the default model of the task."""
     names = models_for(task)
     if name is None:
         name = task.defaults.get("model", names[0])
@@ -179,7 +180,7 @@ def _preset_values(task: type[AnyTask], spec: ModelSpec, preset: object) -> dict
     """Return the options of a preset by name; empty for models and tasks without presets."""
     if preset is None and not spec.has_presets(task):
         return {}
-    from regard.training.presets import PRESETS  # imports the Transformer
+    from regard.training.presets import PRESETS  # importing this module imports the Transformer
 
     name = "tiny" if preset is None else preset
     if not spec.has_presets(task) or not isinstance(name, str) or name not in PRESETS:
@@ -194,7 +195,7 @@ def _preset_values(task: type[AnyTask], spec: ModelSpec, preset: object) -> dict
 def _check_names(
     flags: Mapping[str, object], classes: "Mapping[str, type[DataclassInstance]]", *extra: str
 ) -> None:
-    """Raise `InputError` for a flag that no dataclass has as a field."""
+    """Raise `InputError` for a flag that is not a field of any dataclass."""
     known = [*extra, *(option.name for part in classes.values() for option in dataclasses.fields(part))]
     for name in flags:
         if name not in known:
@@ -202,14 +203,14 @@ def _check_names(
 
 
 def _make_parts(classes: "Mapping[str, type[DataclassInstance]]", values: Mapping[str, object]) -> dict[str, Any]:
-    """Return an instance of each dataclass; values without a field are left out."""
-    # All types are checked before any range, so that ranges are compared with values of the right type.
+    """Return an instance of each dataclass. Values without a field are ignored."""
+    # Check all types before ranges, so that ranges are only compared with values of the correct type.
     converted = {part: convert_values(part_class, values) for part, part_class in classes.items()}
     return {part: part_class(**converted[part]) for part, part_class in classes.items()}
 
 
 def _checked(config: RunConfig) -> RunConfig:
-    """Return a config; raises `InputError` for options of model and training that exclude each other."""
+    """Return a config. Raises `InputError` for incompatible options of model and training."""
     training = config.training
     if training.r_drop and not config.model.dropout:
         raise InputError("r_drop compares two passes with different dropout: give --dropout too")
@@ -219,10 +220,10 @@ def _checked(config: RunConfig) -> RunConfig:
 
 
 def convert_values(part_class: "type[DataclassInstance]", values: Mapping[str, object]) -> dict[str, Any]:
-    """Return the values of a dataclass's fields, in the types of the fields.
+    """Return the values for the fields of a dataclass, converted to the types of the fields.
 
-    A float field also accepts an int, a path field a text, and a tuple field a single value. Raises `InputError`
-    for any other type.
+    A float field also accepts an int, a path field a str, and a tuple field a single value. Raises `InputError`
+    for other types.
     """
     hints = get_type_hints(part_class)
     names = [option.name for option in dataclasses.fields(part_class)]
@@ -230,7 +231,7 @@ def convert_values(part_class: "type[DataclassInstance]", values: Mapping[str, o
 
 
 def convert_value(name: str, value: object, hint: Any) -> Any:
-    """Return a value in the type of its field; `name` is for errors."""
+    """Return a value converted to the type of its field. `name`: name of the field in errors."""
     single = get_origin(hint) is tuple and not isinstance(value, list | tuple)
     try:
         return msgspec.convert(_plain_paths([value] if single else value), hint)
@@ -251,7 +252,7 @@ def _plain_paths(value: object) -> object:
 
 
 def _describe(hint: Any) -> str:
-    """Describe the values of a type for an error message."""
+    """Return a description of the values of a type for an error message."""
     if get_origin(hint) is tuple:
         return "one or several " + ("texts" if str in get_args(hint) else "numbers")
     if get_origin(hint) is Literal:

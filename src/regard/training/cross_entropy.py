@@ -1,14 +1,15 @@
 """Cross-entropy over a large vocabulary, computed in chunks without storing all logits.
 
-The logits of all target steps over 12,000 subwords are the largest tensor of a translation step: 190 MB for 4,000
-steps, read and written again for the softmax, its gradient, and the two products of the backward pass. Here each
-chunk of steps is processed from states to gradients while it is in the processor's cache, in reused memory. Only
-the gradients of the states and of the weight are stored.
+The logits of all target steps over 12,000 subwords are the largest tensor in a training step of a translation
+model: 190 MB for 4,000 target steps. This tensor is read and written again for the softmax, its gradient, and
+the two products of the backward pass. This module computes one chunk of target steps at a time, from states to
+gradients. The chunk stays in the processor's cache, in reused memory. Only the gradients of the states and of
+the weight are stored.
 
-After the matrix products, the passes over a chunk take most of the time. Three decisions reduce them. The softmax
-is not divided by its sum; instead, the gradients are, which have far fewer values. The even part of label
-smoothing is computed from a sum of states and a sum of the weight. Powers have base 2, which PyTorch computes
-three times as fast as base e.
+Apart from the matrix products, the passes over a chunk take most of the time. Three optimizations reduce these
+passes. The gradients are divided by the sum of the softmax instead of the softmax itself, because the gradients
+have far fewer values. The uniform part of label smoothing is computed from a sum of states and a sum of the
+weight. Powers have base 2, because PyTorch computes powers of 2 three times as fast as powers of e.
 
 Letters: P passes over the same steps, N target steps, D width, V vocabulary.
 """
@@ -27,7 +28,7 @@ CHUNK = 1 << 24
 BITS = 1 / math.log(2)
 """Bits in a nat."""
 FAR = 60.0
-"""Largest logit in bits for which powers of 2 and their sums cannot overflow in float32 and bfloat16."""
+"""Largest logit in bits for which powers of 2 and their sums do not overflow in float32 and bfloat16."""
 
 
 def cross_entropy(
@@ -37,14 +38,14 @@ def cross_entropy(
     smoothing: float = 0.0,
     agreement: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the cross-entropy in nats, summed over all steps, and which steps are right: (N,) bool.
+    """Return the cross-entropy in nats, summed over all steps, and whether each step is correct: (N,) bool.
 
-    states (P, N, D), `layer` weight (V, D) and bias (V,) or None, target (N,) int64. The loss is the sum over the
-    passes; the right steps are those of the first pass. `smoothing`: share of the target distribution that is
-    spread evenly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: weight of the mean of the two
-    Kullback-Leibler divergences between two passes, per step (alpha of R-Drop, Liang et al. 2021, section 2).
-    Matrix products have the type of autocast if autocast is on; sums and logarithms are float32 (float64 for
-    float64 states).
+    `states`: (P, N, D). `layer`: weight (V, D), and bias (V,) or None. `target`: (N,) int64. The loss is the
+    sum over the passes. Correctness is that of the first pass. `smoothing`: fraction of the target distribution
+    that is spread uniformly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: weight of the
+    mean of the two Kullback-Leibler divergences between two passes, per step (alpha of R-Drop, Liang et al.
+    2021, section 2). Under autocast, matrix products have the dtype of autocast. Sums and logarithms are
+    float32 (float64 for float64 states).
 
     >>> loss, correct = cross_entropy(torch.eye(2)[None], (torch.eye(2), None), torch.tensor([0, 0]))
     >>> round(loss.item(), 3), correct.tolist()
@@ -56,7 +57,7 @@ def cross_entropy(
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Computes its gradients in the forward pass; the gradient of the loss is a scalar factor."""
+    """Computes gradients in the forward pass. The backward pass multiplies them by the gradient of the loss."""
 
     @staticmethod
     def forward(
@@ -110,7 +111,7 @@ class _CrossEntropy(torch.autograd.Function):
 def _smooth(
     smoothing: float, loss: Tensor, inputs: tuple[Tensor, Tensor, Tensor | None], grads: list[Tensor | None]
 ) -> None:
-    """Subtract the even part of label smoothing from loss and gradients: a share of the mean of all logits."""
+    """Subtract the uniform part of label smoothing, a fraction of the mean logit, from loss and gradients."""
     states, weight, bias = inputs
     even, steps = smoothing / len(weight), states.shape[:2].numel()
     seen = states.sum((0, 1), dtype=loss.dtype)  # states may be bfloat16
@@ -125,13 +126,13 @@ def _smooth(
 
 
 class _Buffers(threading.local):
-    """Buffers that all chunks of a thread share."""
+    """Buffers shared by all chunks of a thread."""
 
     def __init__(self) -> None:
         self.buffers: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Return an uninitialised tensor, valid until the next tensor with the same name is requested."""
+        """Return an uninitialized tensor that is valid until the next request for the same name."""
         size, buffer = math.prod(shape), self.buffers.get(name)
         if buffer is None or buffer.numel() < size or (buffer.dtype, buffer.device) != (dtype, device):
             with torch.inference_mode(False):
@@ -143,37 +144,39 @@ BUFFERS = _Buffers()
 
 
 def _multiply(name: str, left: Tensor, right: Tensor, offset: Tensor | None = None) -> Tensor:
-    """Return the product of two matrices plus an offset of each column, in the buffer `name`."""
+    """Return the product of two matrices plus an offset for each column, in the buffer `name`."""
     out = BUFFERS.take(name, (len(left), right.shape[1]), left.dtype, left.device)
     return torch.mm(left, right, out=out) if offset is None else torch.addmm(offset, left, right, out=out)
 
 
 def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss without the even part of smoothing, the right steps (N, 1), and a factor per row (N, 1).
+    """Return the loss without the uniform part of smoothing, the correct steps (N, 1), and a factor per row (N,
+    1).
 
-    logits (N, V) in bits, goal (N,). `logits` is overwritten: times the factor, it is the gradient of the loss.
+    `logits`: (N, V) in bits. `goal`: (N,). `logits` is overwritten. Its product with the factor is the gradient
+    of the loss.
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
     largest, aim = _largest(logits), logits.gather(1, goal.unsqueeze(1))
     hits, raised = aim == largest, torch.zeros((), dtype=wide, device=logits.device)
-    if logits.device.type != "cpu" or bool((largest.abs() > FAR).any()):  # on a GPU, the check would wait for it
+    if logits.device.type != "cpu" or bool((largest.abs() > FAR).any()):  # on a GPU, the check would synchronize
         logits -= largest
         aim, raised = aim - largest, largest.to(wide)
     aim = aim.to(wide)
-    # PyTorch sums bfloat16 in float32, but takes five times as long if it must return float32.
+    # PyTorch sums bfloat16 in float32, but takes five times as long if the result must be float32.
     total = logits.exp2_().sum(1, keepdim=True).to(wide)
     cost = (total.log2() + smoothing * raised - (1 - smoothing) * aim).sum() / BITS
-    # On bfloat16, `scatter_` processes every value.
+    # For bfloat16, `scatter_` would process every value.
     rows = torch.arange(len(goal), device=goal.device)
     logits[rows, goal] = (aim.exp2() - (1 - smoothing) * total).to(logits.dtype).squeeze(1)
     return cost, hits, 1 / total
 
 
 def _largest(logits: Tensor) -> Tensor:
-    """Return the largest logit of each row, (N, 1)."""
+    """Return the largest logit (N, 1) of each row."""
     if logits.dtype == torch.bfloat16 and logits.device.type == "cpu":
-        # If at least one value is not negative, the largest bfloat16 value has the largest bits as an integer;
-        # comparing integers is ten times as fast.
+        # If at least one value is not negative, the bits of the largest bfloat16 value are also the largest
+        # integer. Comparing integers is ten times as fast.
         largest = logits.view(torch.int16).amax(1, keepdim=True)
         if bool((largest >= 0).all()):
             return largest.view(torch.bfloat16)
@@ -181,11 +184,11 @@ def _largest(logits: Tensor) -> Tensor:
 
 
 def _agree(logits: Tensor, goal: Tensor, smoothing: float, agreement: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same as `_aim`, with the loss of the disagreement between two passes.
+    """Return the results of `_aim`, including the loss for the divergence between two passes.
 
-    logits (2N, V) in nats: first those of the first pass, then those of the second pass. The loss of a step is
-    `agreement` times (KL(p, q) + KL(q, p)) / 2; with a = log p - log q its gradient by the logits of p is
-    `agreement` times (p (1 + a - KL(p, q)) - q) / 2, and alike for q.
+    `logits`: (2N, V) in nats, with the logits of the first pass before those of the second pass. The loss of a
+    step is `agreement` * (KL(p, q) + KL(q, p)) / 2. With a = log p - log q, its gradient with respect to the
+    logits of p is `agreement` * (p (1 + a - KL(p, q)) - q) / 2. The gradient for q is analogous.
     """
     half, dtype, device = agreement / 2, torch.promote_types(logits.dtype, torch.float32), logits.device
     wide, goal = logits, goal.unsqueeze(1)

@@ -1,7 +1,8 @@
-"""Checks of custom code: a score, layer, model or task that does not work is refused before training.
+"""Checks of custom code: a score, layer, model or task that fails raises an error before training.
 
-Each check runs a batch of two samples forward and backward. A check takes about as long as a training step, and
-leaves the random state unchanged. An error is one line, and comes before anything is written.
+Each check runs the forward and backward pass for a batch of two samples. A check takes about as long as a
+training step, and does not change the random state. An error is one line, and is raised before files are
+written.
 """
 
 import copy
@@ -15,19 +16,19 @@ from torch import Tensor, nn
 from regard.attention import make_encoder_layer, make_positions, make_score
 from regard.data import PairBatch, collate
 from regard.errors import InputError
-from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
+from regard.models import AnswerModel, LanguageModel, ModelConfig, Seq2Seq, TaskModel
 from regard.plugins import PluginError, describe_error
 from regard.tasks import TASKS, AnyTask, Batch, BatchContext, TokenBatch
 from regard.training.config import RunConfig
 
 SAMPLES = 2
-"""Samples in the test batch."""
+"""Number of samples in the test batch."""
 WIDTH = 8
-"""Width of the queries, keys and states with which a custom part is tested."""
+"""Width of the queries, keys and states for testing a custom part."""
 
 
 def check_custom_parts(model: ModelConfig) -> None:
-    """Raise `PluginError` unless each custom score, position or layer works on its own."""
+    """Raise `PluginError` unless each custom score, positional encoding and layer works separately."""
     if ":" in model.score:
         check_score(model.score)
     if ":" in model.positions:
@@ -58,7 +59,7 @@ def check_score(name: str) -> None:
 
 
 def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
-    """Raise `PluginError` unless custom code works on a small batch; the model is not changed."""
+    """Raise `PluginError` unless custom code works on a small batch. The model is not changed."""
     code = " with ".join(config.custom_parts)
     try:
         with torch.random.fork_rng(devices=[]):
@@ -97,6 +98,10 @@ def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) 
         assert isinstance(model, AnswerModel)
         logits = model(batch.inputs, batch.mask)
         _check_tensor(code, "logits", logits, (SAMPLES, task.sizes["outputs"], task.sizes["classes"]))
+    elif isinstance(batch, TokenBatch):
+        assert isinstance(model, LanguageModel)
+        logits = model(batch.inputs, batch.mask)
+        _check_tensor(code, "logits", logits, (*batch.targets.shape, task.sizes["symbols"]))
     else:
         assert isinstance(model, Seq2Seq) and isinstance(batch, PairBatch)
         logits = _check_steps(code, model, task, batch)
@@ -106,7 +111,8 @@ def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) 
 
 
 def _check_steps(code: str, model: Seq2Seq, task: AnyTask, batch: PairBatch) -> Tensor:
-    """Decode a whole target, then its first token as a single step; return the logits of the whole target."""
+    """Decode a complete target, then its first token as a single step. Returns the logits of the complete
+    target."""
     memory, symbols = model.encode(batch.source, batch.source_mask), task.sizes["target_symbols"]
     logits = model.decode(batch.target_in, memory)
     _check_tensor(code, "logits", logits, (*batch.target_in.shape, symbols))
@@ -116,8 +122,8 @@ def _check_steps(code: str, model: Seq2Seq, task: AnyTask, batch: PairBatch) -> 
 
 
 def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch | TokenBatch:
-    """Return a small batch: drawn by the task, and checked if the task is custom code, or invented for a task
-    of text."""
+    """Return a small batch, sampled by the task or, for a task with text, random. Batches of custom tasks are
+    checked."""
     if not task.draws:
         text = collate([[index] for index in range(SAMPLES)])
         return PairBatch(text, text)

@@ -1,7 +1,8 @@
-"""Processes of one training: a single process, or the processes that `torchrun` started.
+"""Processes of a training run: a single process, or the processes started by `torchrun`.
 
-Each batch is split between the processes by rows, and their losses and gradients are summed. A training therefore
-gives the same result on any number of processes, except for the order of additions and for the dropout masks.
+Each batch is split between the processes by rows, and the losses and gradients of all processes are summed. The
+result of training is therefore the same for any number of processes, except for the order of additions and the
+dropout masks.
 """
 
 import os
@@ -26,7 +27,7 @@ AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch | TokenBatch)
 CPU = torch.device("cpu")
 TIMEOUT = timedelta(days=1)
 """Longest time that a process waits for the other processes. One process prepares the corpus for all processes,
-which can take hours. If a process fails, torchrun stops the other processes at once."""
+which can take hours. If a process fails, torchrun stops the other processes immediately."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,9 @@ class DistributedContext:
     size: int = 1
     device: torch.device = CPU
     restarted: bool = False
-    """Whether torchrun started the processes again after a failure (`--max-restarts`)."""
+    """Whether torchrun has restarted the processes after a failure (`--max-restarts`)."""
     launch: Any = None
-    """Store of torchrun that outlives restarted processes; None without torchrun, and if torchrun has no such
-    store."""
+    """Store of torchrun that persists when processes are restarted; None if unavailable."""
 
     @property
     def first(self) -> bool:
@@ -48,8 +48,8 @@ class DistributedContext:
         return self.rank == 0
 
     def share(self, batch: AnyBatch) -> AnyBatch:
-        """Return this process's rows of a batch, on its device."""
-        if self.size == 1 and self.device == CPU:  # batches are drawn there
+        """Return the rows of a batch for this process, on its device."""
+        if self.size == 1 and self.device == CPU:  # batches are created on the CPU
             return batch
         return cast(AnyBatch, batch.share(self.rank, self.size).to(self.device))
 
@@ -60,7 +60,7 @@ class DistributedContext:
         return value
 
     def agree(self, number: float) -> float:
-        """Return, in every process, the value that the first process passes."""
+        """Return the value of `number` in the first process."""
         if self.size == 1:
             return number
         shared = torch.tensor([number], dtype=torch.float64, device=self.device)
@@ -68,15 +68,16 @@ class DistributedContext:
         return shared.item()
 
     def note_created(self, folder: Path) -> None:
-        """Record in torchrun's store that this launch created a run, for processes that torchrun restarts."""
+        """Record in the store of torchrun that this launch created a run, for processes that are restarted
+        later."""
         if self.launch is not None:
             self.launch.set(str(folder.resolve()), "created")
 
     def has_created(self, folder: Path, *, unknown: bool) -> bool:
         """Return whether this launch of torchrun created a run before the processes were restarted.
 
-        A run with equal flags may also come from an earlier launch, so each launch records its runs in torchrun's
-        store. `unknown`: the result if torchrun has no such store.
+        A run with equal flags may also be the result of an earlier launch. Each launch therefore records its
+        runs in the store of torchrun. `unknown`: result if the store is unavailable.
         """
         if self.launch is None:
             return unknown
@@ -84,7 +85,8 @@ class DistributedContext:
 
     @contextmanager
     def first_before_others(self) -> Iterator[None]:
-        """Run a block in the first process, then in the other processes, which reuse the files of the first."""
+        """Run a block in the first process, then in the other processes, which reuse the files of the first
+        process."""
         if not self.first:
             self.wait()
         yield
@@ -97,8 +99,8 @@ class DistributedContext:
             dist.barrier()
 
     def lock(self, folder: Path) -> AbstractContextManager[None]:
-        """Lock a folder against processes of other trainings; raises `InputError` if another one has locked
-        it."""
+        """Lock a folder for this training run. Raises `InputError` if another training run has locked the
+        folder."""
         return hold_lock(folder) if self.first else nullcontext()
 
 
@@ -107,9 +109,9 @@ SINGLE_PROCESS = DistributedContext()
 
 @contextmanager
 def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
-    """Join the processes that `torchrun` started; without torchrun, yield a single process.
+    """Join the processes started by `torchrun`. Without torchrun, yield a single process.
 
-    `gpu`: use one GPU per process, if there are any. Raises `MachineError` if another process ends early.
+    `gpu`: use one GPU per process, if available. Raises `MachineError` if another process ends early.
     """
     gpu = gpu and torch.cuda.is_available()
     if "WORLD_SIZE" not in os.environ:
@@ -121,10 +123,11 @@ def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
         torch.cuda.set_device(device)
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
-    # Restarted processes share the store of the earlier processes, and must not find those processes' addresses
-    # there.
-    prefix_store: Any = vars(dist)["PrefixStore"]  # torch.distributed has it, and does not list it
-    # torchrun's own store outlives the processes. With an etcd rendezvous, the first process has the store.
+    # Restarted processes share the store of the earlier processes, and must not use the addresses of these
+    # processes.
+    prefix_store: Any = vars(dist)["PrefixStore"]  # not a public name of torch.distributed
+    # The store of torchrun persists after the processes. With an etcd rendezvous, the first process owns the
+    # store.
     outlives = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     launch = prefix_store("regard/created", store) if outlives else None
     store = prefix_store(f"regard/{restarts}", store)

@@ -1,8 +1,8 @@
 """Freezing: parts of a model whose parameters are not trained.
 
-A part is a dotted name within the model, without the name of the list that holds the layers: `encoder`,
-`encoder.0`, `decoder.1.cross`. The source's and the target's part of the same name form one part: `embedding` is
-`source_embedding` and `target_embedding`.
+A part is a dotted name in the model, without the name of the list that contains the layers: `encoder`,
+`encoder.0`, `decoder.1.cross`. Modules of source and target with the same name form one part: `embedding`
+stands for `source_embedding` and `target_embedding`.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ SIDES = ("source_", "target_")
 
 
 def freeze(model: nn.Module, parts: Sequence[str]) -> None:
-    """Exclude the parameters of some parts from training: these parameters get no gradient.
+    """Exclude the parameters of some parts from training, so that they have no gradient.
 
-    Raises `InputError` for an unknown part, or if no parameter is left to train.
+    Raises `InputError` for an unknown part, or if no trainable parameters remain.
     """
     named = dict(model.named_parameters())
     for part in parts:
@@ -35,7 +35,7 @@ def freeze(model: nn.Module, parts: Sequence[str]) -> None:
 
 
 def parts_of(model: nn.Module) -> list[str]:
-    """Return the parts of a model in its order, each followed by its layers."""
+    """Return the parts of a model in the order of its modules, each part followed by its layers."""
     layers_of_part: dict[str, list[str]] = {}
     for name, _ in model.named_parameters():
         part, *inner = _without_side(short_name(name)).split(".")

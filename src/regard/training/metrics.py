@@ -1,4 +1,4 @@
-"""Metrics of a training: a file with one JSON object per line."""
+"""Metrics of a training run: a file with one JSON object per line."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from regard.io.reading import DamageError, convert_json, damaged_file, is_file, 
 
 
 class _Line(msgspec.Struct):
-    """Fields that every line has; a line may have further fields."""
+    """Required fields of a line. A line may have additional fields."""
 
     step: Annotated[int, msgspec.Meta(ge=1)]
     loss: float
@@ -18,9 +18,9 @@ class _Line(msgspec.Struct):
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a metrics file, without a truncated last line; an empty list without a file.
+    """Return the lines of a metrics file, without a truncated last line. Returns an empty list without a file.
 
-    Raises `InputError` if a line before the last one is damaged, or if the steps do not increase.
+    Raises `InputError` if a line before the last line is damaged, or if the steps do not increase.
     """
     if not is_file(path):
         return []
@@ -38,8 +38,8 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def missing_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, every: int) -> list[int]:
-    """Return the steps up to `step` whose lines are missing; every `every`th step and the last of `steps` must
-    have a line.
+    """Return the steps up to `step` whose lines are missing. A line is expected for every multiple of `every`
+    and for the last of `steps`.
 
     >>> missing_steps([{"step": 10}, {"step": 30}], step=30, steps=30, every=10)
     [20]

@@ -1,12 +1,11 @@
 """Training objective: a model with its loss.
 
-The loss is the cross-entropy of each output, with label smoothing, R-Drop and the alignment loss where the
-options ask for them. The alignment loss trains one attention head to attend to the aligned source words (Garg et
-al. 2019, section 4.2):
+The loss is the cross-entropy of each output. Options add label smoothing, R-Drop and the alignment loss. The
+alignment loss trains one attention head to attend to the aligned source words (Garg et al. 2019, section 4.2):
 
     loss = cross-entropy - weight * sum over target tokens t, source tokens s of  aims[t, s] log weights[t, s]
 
-As in the paper, the guided head is the first of the last layer but one that reads the source.
+As in the paper, the guided head is the first head of the penultimate layer with attention to the source.
 """
 
 from collections.abc import Iterator
@@ -38,21 +37,22 @@ SMALLEST_WEIGHT = 1e-9
 
 
 class Objective(nn.Module, Generic[Model, AnyBatch]):
-    """A model with its loss. `generator` draws which target steps get the true token (teacher forcing)."""
+    """A model with its loss. `generator` samples the target steps whose input is the true token (teacher
+    forcing)."""
 
     model: Model
     fast_gradient: QueryGradient | None = None
-    """Computes loss and gradients without autograd; None if the model has no such fast path."""
+    """Function that computes loss and gradients without autograd, or None."""
 
     def __init__(self, model: Model, settings: TrainingConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.model, self.settings, self.generator = model, settings, generator
 
     def forward(self, batch: AnyBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch at training step `step`, and which samples are right: (B,) bool.
+        """Return the loss of a batch at training step `step`, and whether each sample is correct: (B,) bool.
 
         The loss is the mean over the outputs. For pairs and for token sequences, the loss is the sum over the
-        batch's target tokens, divided by `tokens`, the number of target tokens in the whole step.
+        target tokens of the batch, divided by `tokens`, the number of target tokens in the whole training step.
         """
         raise NotImplementedError
 
@@ -60,8 +60,8 @@ class Objective(nn.Module, Generic[Model, AnyBatch]):
 class AnswerObjective(Objective[AnswerModel, Batch]):
     """Cross-entropy of the class of every output step.
 
-    If the model has a fast path (`fast.query_gradient`) and no hook is set, the loss has no autograd graph: the
-    forward pass has set the gradients already.
+    If the model has a fast path (`fast.query_gradient`) and no hook is set, the loss has no autograd graph,
+    because the forward pass also sets the gradients.
     """
 
     def __init__(self, model: AnswerModel, settings: TrainingConfig, generator: torch.Generator) -> None:
@@ -69,7 +69,7 @@ class AnswerObjective(Objective[AnswerModel, Batch]):
         self.fast_gradient = model.fast_gradient()
 
     def forward(self, batch: Batch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch, and which samples are right; `step` and `tokens` are not used."""
+        """Return the loss of a batch, and whether each sample is correct. `step` and `tokens` are not used."""
         del step, tokens
         gradient = self.fast_gradient
         if gradient is None or batch.mask is not None or gradient.hooked or not torch.is_grad_enabled():
@@ -82,10 +82,10 @@ class AnswerObjective(Objective[AnswerModel, Batch]):
 
 
 class SequenceObjective(Objective[Seq2Seq, PairBatch]):
-    """Cross-entropy of every target token, given the source and the tokens before it."""
+    """Cross-entropy of every target token, given the source and the preceding target tokens."""
 
     def forward(self, batch: PairBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch divided by `tokens`, and which samples are right."""
+        """Return the loss of a batch divided by `tokens`, and whether each sample is correct."""
         model, settings = self.model, self.settings
         forced = teacher_forcing(settings, batch.target, self.generator, step)
         passes = 2 if settings.r_drop else 1
@@ -144,7 +144,8 @@ OBJECTIVES: dict[str, type[Objective[Any, Any]]] = {
 
 
 def guided_layer(model: Seq2Seq) -> str:
-    """Return the name of the guided head's layer; raises `InputError` if no layer reads the source."""
+    """Return the name of the layer with the guided head. Raises `InputError` if no layer attends to the
+    source."""
     if not model.cross_layers:
         raise InputError("guide needs attention to the source, which this model does not have: leave guide out")
     return model.cross_layers[-2:][0]
@@ -152,11 +153,11 @@ def guided_layer(model: Seq2Seq) -> str:
 
 @contextmanager
 def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[Tensor]]:
-    """Yield a list that receives the alignment loss while the model runs once in the block.
+    """Yield a list to which the alignment loss is appended while the model runs once in the block.
 
-    `aims`: (B, Tt, Ts) target distribution of the guided head; None if there is no guided head; the list then
-    stays empty. Each entry is a sum over target tokens, in nats: over all of them, or over one step if the
-    decoder runs stepwise.
+    `aims`: (B, Tt, Ts) target distribution of the guided head, or None without a guided head. The list is empty
+    if `aims` is None. Each entry is the loss in nats, summed over all target tokens, or over the tokens of one
+    step if the decoder runs stepwise.
     """
     losses: list[Tensor] = []
     if aims is None:
@@ -178,7 +179,8 @@ def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[
 def teacher_forcing(
     settings: TrainingConfig, target: Tensor, generator: torch.Generator, step: int
 ) -> Tensor | None:
-    """Draw which steps (B, Tt) get the true previous token at training step `step`; None for all of them."""
+    """Sample the target steps (B, Tt) whose input is the true previous token at training step `step`; None for
+    all steps."""
     if settings.teacher_forcing == 1.0:
         return None
     share = 1.0 - (1.0 - settings.teacher_forcing) * step / max(settings.steps - 1, 1)
@@ -186,7 +188,7 @@ def teacher_forcing(
 
 
 def exact(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return (..., B) bool, whether all outputs of a sample are right, for logits (..., B, To, classes).
+    """Return whether all outputs of a sample are correct, (..., B) bool, for logits (..., B, To, classes).
 
     >>> exact(torch.eye(3)[None], torch.tensor([[0, 1, 2]]))
     tensor([True])

@@ -21,26 +21,28 @@ class Preset:
 
 
 def tiny() -> Preset:
-    """Return the best model found for 29,000 pairs within 20 minutes of one core.
+    """Return the best known model for 29,000 pairs and 20 minutes on one core.
 
-    docs/explanation/results.md has the trials.
+    docs/explanation/results.md lists the trials.
     """
     return Preset(_tiny_model(), TranslationTraining(steps=4000, lr=0.003))
 
 
 def tiny_r_drop() -> Preset:
-    """Return the best model found for 29,000 pairs within two hours of one core: R-Drop doubles a step's work."""
+    """Return the best known model for 29,000 pairs and two hours on one core. R-Drop doubles the cost of a
+    step."""
     return Preset(_tiny_model(), TranslationTraining(steps=7000, lr=0.003, r_drop=3.0))
 
 
 def marian() -> Preset:
-    """Return a model of the size of `tiny`, with the layer form that `regard export --to huggingface` needs."""
+    """Return a model of the size of `tiny`, with the type of layers that `regard export --to huggingface`
+    requires."""
     model = dataclasses.replace(_tiny_model(), positions="sinusoidal", pre_norm=False, dropout=0.3)
     return Preset(model, TranslationTraining(steps=12_000, lr=0.001))
 
 
 def small() -> Preset:
-    """Return a model of four layers and width 256."""
+    """Return a model with four layers and width 256."""
     model = TransformerConfig(hidden=256, heads=4, inner=1024, enc_layers=4, dec_layers=4, dropout=0.3)
     return Preset(model, TranslationTraining(steps=12_000, lr=0.002))
 

@@ -1,8 +1,7 @@
-"""Registry of models: the classes and training options that belong to the name of a model.
+"""Registry of models: classes and training options for the name of a model.
 
-To add a model to the package, add its file in `regard.models`, its training options in `settings` if it needs its
-own, and an entry in `MODELS`. A custom model derives from `AnswerModel`, `Seq2Seq` or `LanguageModel`, and is
-trained with the options of its base class.
+To add a model, add its file in `regard.models`, an entry in `MODELS`, and, if necessary, a class of training
+options in `settings`. Custom models are trained with the options of their base class, such as `AnswerModel`.
 """
 
 from dataclasses import dataclass
@@ -38,8 +37,8 @@ MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
 """By name of a model: the form of its answers, the names of its class and of its config class in `regard.models`,
 and its training options.
 
-The registry has the names of classes instead of the classes, because importing every model slows down each
-command. The first model that fits a task is its default, unless the task names another."""
+The registry contains names of classes instead of classes, because importing every model would slow down each
+command. The default model of a task is the first compatible model, unless the task sets a default."""
 
 
 OWN_TRAINING: dict[str, type[TrainingConfig]] = {
@@ -52,18 +51,18 @@ OWN_TRAINING: dict[str, type[TrainingConfig]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Classes that belong to the name of a model."""
+    """Classes for the name of a model."""
 
     name: str
     model: type[TaskModel]
     """Class of the model, a subclass of `AnswerModel`, `Seq2Seq` or `LanguageModel`."""
     config: type[ModelConfig]
-    """Dataclass of its options."""
+    """Dataclass of the options of the model."""
     settings: type[TrainingConfig]
-    """Dataclass of the model's training options on a synthetic task."""
+    """Dataclass of the training options of the model on a synthetic task."""
 
     def part_classes(self, task: type[AnyTask]) -> "dict[str, type[DataclassInstance]]":
-        """Return the dataclasses of the options on a task: task, model, training."""
+        """Return the dataclasses of options for a task: task, model, training."""
         training = self.settings if task.draws or task.answers == "tokens" else TranslationTraining
         return {"task": task.config_class, "model": self.config, "training": training}
 
@@ -73,9 +72,9 @@ class ModelSpec:
 
 
 def find_model(name: str) -> ModelSpec:
-    """Return the classes of a model name, or of the custom model `module:Class`.
+    """Return the classes for the name of a model, or for the custom model `module:Class`.
 
-    Raises `InputError` for an unknown name, and for a class that cannot be imported or has the wrong base class.
+    Raises `InputError` for an unknown name, or a class that cannot be imported or has an invalid base class.
 
     >>> find_model("query").model.__name__
     'QueryModel'
@@ -103,5 +102,5 @@ def find_model(name: str) -> ModelSpec:
 
 
 def models_for(task: type[AnyTask]) -> list[str]:
-    """Return the names of the built-in models that fit a task."""
+    """Return the names of the built-in models that are compatible with a task."""
     return [name for name, (answers, *_) in MODELS.items() if answers == task.answers]

@@ -1,4 +1,4 @@
-"""Folder of a run: the files of one training.
+"""Folder with the files of a run.
 
     config.json                   the config
     model.safetensors             weights to use, and their step
@@ -7,9 +7,10 @@
     snapshots/step-N.safetensors  weights in half precision, if snapshots are kept
     tokenizer/                    vocabularies learned from text, if any
 
-config.json and each tensor file carry a SHA-256 of their content. Each tensor file also contains the config,
-which contains the digest of the vocabularies. Every file can therefore be checked alone and against config.json.
-A file that was edited, or that belongs to another run, is refused unless `trust_edited` is set.
+config.json and each tensor file contain a SHA-256 digest of their content. Each tensor file also contains the
+config, which contains the digest of the vocabularies. Every file can therefore be checked separately and
+against config.json. A file that was edited, or that belongs to another run, raises an error unless
+`trust_edited` is set.
 """
 
 import dataclasses
@@ -57,15 +58,15 @@ from regard.training.trust_code import check_trusted
 MEND = "restore a copy of it, or train it again"
 TRUST = "if you edited the file yourself, add --trust-edited (in Python trust_edited=True)"
 _reported: set[tuple[Path, str]] = set()
-"""Accepted edits that were reported since the run was last loaded."""
+"""Accepted edits that have been reported since the run was loaded."""
 
 
 @dataclass(frozen=True)
 class RunFolder:
     """Files of one run.
 
-    Every reader raises `InputError` for a file that was edited or belongs to another run. With `trust_edited`, a
-    reader reports the difference on standard error instead, and uses the file.
+    Methods that read a file raise `InputError` if the file was edited or belongs to another run. With
+    `trust_edited`, they report the difference on standard error and use the file.
     """
 
     path: Path
@@ -73,7 +74,7 @@ class RunFolder:
 
     @property
     def config_file(self) -> Path:
-        """File of the config. File that makes a folder a run."""
+        """File of the config. A folder with this file is a run."""
         return self.path / "config.json"
 
     @property
@@ -83,7 +84,7 @@ class RunFolder:
 
     @property
     def metrics_file(self) -> Path:
-        """File of loss and exact match by step."""
+        """File of loss and exact match by training step."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -93,7 +94,7 @@ class RunFolder:
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """Device and inode of the folder, which change if another run replaces it; None without a folder."""
+        """Device and inode of the folder, which change if the run is replaced; None without a folder."""
         try:
             status = self.path.stat()
         except OSError:
@@ -101,7 +102,7 @@ class RunFolder:
         return status.st_dev, status.st_ino
 
     def exists(self) -> bool:
-        """Return whether the folder holds a run."""
+        """Return whether the folder contains a run."""
         return is_file(self.config_file)
 
     def stored(self) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class RunFolder:
         if not self.exists():
             raise InputError(f"no run at {str(self.path)!r}: train a run first, or name its folder")
         try:
-            # `clip` is infinite if the gradient has no limit, and JSON has no infinity.
+            # `clip` is infinite if the gradient norm is unlimited, but JSON has no infinity.
             stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)
         except DamageError as error:
             raise self.damaged_file("config.json", error) from error
@@ -124,8 +125,8 @@ class RunFolder:
         return stored
 
     def read_config(self, *, trust_code: bool = False) -> RunConfig:
-        """Return the config. Raises `InputError` if the config is missing, damaged or edited, or names untrusted
-        code."""
+        """Return the config. Raises `InputError` if the config is missing, damaged or edited, or contains
+        untrusted code."""
         stored = self.stored()
         if not is_intact(stored):
             self.refuse_edited("config.json", self._describe_edit(stored))
@@ -140,17 +141,18 @@ class RunFolder:
 
     @property
     def config_text(self) -> str:
-        """The config as JSON, as every tensor file contains it."""
+        """The config as JSON, as stored in every tensor file."""
         return canonical_json(without_digest(self.stored()))
 
     @property
     def has_digests(self) -> bool:
-        """Whether every file must have a digest; the files of earlier formats have none."""
+        """Whether every file must have a digest. Files of earlier formats have no digest."""
         return bool(self.stored()["format"] == FORMAT)
 
     @property
     def model_identity(self) -> dict[str, str | None]:
-        """Digests of the config and of model.safetensors; the latter is None in earlier formats."""
+        """Digests of the config and of model.safetensors. The digest of model.safetensors is None in earlier
+        formats."""
         try:
             _, model = read_metadata(self.model_file)
         except DamageError as error:
@@ -158,7 +160,8 @@ class RunFolder:
         return {"config": json_digest(without_digest(self.stored())), "model": model}
 
     def _describe_edit(self, stored: dict[str, Any]) -> str:
-        """Describe how an edited config.json differs from the config in model.safetensors."""
+        """Return a description of the differences between an edited config.json and the config in
+        model.safetensors."""
         if "digest" not in stored:
             return "its digest is missing"
         try:
@@ -172,7 +175,7 @@ class RunFolder:
         return InputError(f"run {str(self.path)!r} is damaged: {name}: {problem}; {MEND}")
 
     def refuse_edited(self, name: str, problem: str, mend: str = MEND) -> None:
-        """Raise `InputError` for an edited file; with `trust_edited`, report the problem instead."""
+        """Raise `InputError` for an edited file. With `trust_edited`, report the problem instead."""
         message = f"run {str(self.path)!r} was edited or mixed with another run: {name}: {problem}"
         if not self.trust_edited:
             raise EditedError(message, f"{mend}; {TRUST}")
@@ -182,18 +185,18 @@ class RunFolder:
             print_status(f"regard: {message}; the file is used unchanged (--trust-edited)", show=True)
 
     def report_again(self) -> None:
-        """Forget which accepted edits were reported, because the run is loaded again."""
+        """Report accepted edits again, because the run is loaded again."""
         _reported.difference_update({key for key in _reported if key[0] == self.path.resolve()})
 
     def write_vocabularies(self, files: dict[str, str]) -> None:
-        """Write vocabularies (JSON by name); raises `MachineError` if they cannot be written."""
+        """Write vocabularies (JSON by name). Raises `MachineError` if a file cannot be written."""
         for name, content in files.items():
             write_inside(self.path, self.path / "tokenizer" / f"{name}.json", content.encode())
 
     def read_vocabularies(self, expected: str | None, names: Iterable[str]) -> dict[str, str]:
-        """Return the vocabularies of these names; none if their `expected` digest is None.
+        """Return the vocabularies with these names; empty if the `expected` digest is None.
 
-        Raises `InputError` if they are missing, or differ from those of the training.
+        Raises `InputError` if the vocabularies are missing, or differ from those used in training.
         """
         if expected is None:
             return {}
@@ -211,15 +214,15 @@ class RunFolder:
         return vocabularies
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
-        """Append a line of metrics; raises `MachineError` if the line cannot be written."""
+        """Append a line of metrics. Raises `MachineError` if the line cannot be written."""
         append_inside(self.path, self.metrics_file, json.dumps(metrics).encode() + b"\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the metrics, without a last line that a crash truncated."""
+        """Return the metrics, without a truncated last line."""
         return read_metrics(self.metrics_file)
 
     def known_metrics(self) -> list[dict[str, Any]]:
-        """Return the metrics of a finished training; raises `InputError` if there are none."""
+        """Return the metrics of a finished training run. Raises `InputError` if there are no metrics."""
         metrics = self.read_metrics()
         if not metrics:
             raise InputError(
@@ -229,7 +232,7 @@ class RunFolder:
         return metrics
 
     def cut_metrics(self, step: int) -> None:
-        """Remove metrics after `step`, which a resumed training writes again.
+        """Remove metrics after `step`, which a resumed training run writes again.
 
         Raises `InputError` if the run or one of its folders is a link.
         """
@@ -239,7 +242,7 @@ class RunFolder:
         write_file(self.metrics_file, "".join(lines).encode())
 
     def write_derived(self, name: str, content: dict[str, Any]) -> None:
-        """Write results computed from the model, such as `alignment.json`, with the model's digests.
+        """Write results computed from the model, such as `alignment.json`, with the digests of the model.
 
         Raises `MachineError` if the file cannot be written.
         """
@@ -247,9 +250,10 @@ class RunFolder:
         write_json(self.path / name, content, indent=1, allow_nan=False)
 
     def read_derived(self, name: str, mend: str) -> dict[str, Any] | None:
-        """Return what `write_derived` wrote; None without a file, or if the model has been trained further.
+        """Return the results written by `write_derived`; None without a file, or if the model has been trained
+        further.
 
-        Raises `InputError` for a file that is damaged, edited or of another run; `mend` is the remedy in the
+        Raises `InputError` for a file that is damaged, edited, or belongs to another run. `mend`: remedy in the
         message.
         """
         path = self.path / name
@@ -275,10 +279,10 @@ class RunFolder:
 
 @contextmanager
 def create_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFolder]:
-    """Create a run at `path`: yield a temporary folder for its first files, then move it into place.
+    """Create a run at `path`. Yields a temporary folder for the first files, which is moved to `path` on exit.
 
-    With `overwrite`, a run at `path` is replaced once the new one is complete on disk. Raises `InputError` if
-    something else is at `path`, and `MachineError` if the folder cannot be written.
+    With `overwrite`, an existing run at `path` is replaced after the new run has been written to disk. Raises
+    `InputError` if `path` exists and is not a run, and `MachineError` if the folder cannot be written.
     """
     check_run_path(path, overwrite=overwrite)
     with new_folder(path) as building:
@@ -299,7 +303,7 @@ def check_run_path(path: Path, *, overwrite: bool) -> None:
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Return whether a folder holds a run of any format."""
+    """Return whether a folder contains a run of any format."""
     try:
         stored = parse_json(read_bytes(folder / "config.json", most=LARGEST_CONFIG), finite=False)
     except (DamageError, InputError, OSError):
@@ -308,9 +312,9 @@ def is_run_folder(folder: Path) -> bool:
 
 
 def find_run(run: str | Path, savepath: Path, *, trust_edited: bool = False) -> RunFolder:
-    """Find a run by the path of its folder, or by its task's name under `savepath`.
+    """Return a run by the path of its folder, or by the name of its task under `savepath`.
 
-    `trust_edited`: also use files that were edited. Raises `InputError` if there is no such run.
+    `trust_edited`: also use edited files. Raises `InputError` if the run does not exist.
     """
     if not isinstance(run, str | Path):
         raise InputError(f"run {run!r} is not a name: give a task's name, or the path of a run's folder")

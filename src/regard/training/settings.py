@@ -1,8 +1,8 @@
 """Training options as frozen dataclasses: steps, learning rate, batches, loss; and the recipes of the optimizer.
 
-The command line is generated from these classes: the docstring under a field is its `--help`. The base class
-holds fixed values for options that only some trainings have. These values have no annotation and are therefore
-not fields; with them, the training loop can read every option from any class.
+The command line is generated from these classes: the docstring after a field is its `--help`. The base class
+contains constant values for options of only some subclasses. These constants have no annotation and are
+therefore not fields. With these constants, the training loop can read every option from any class.
 """
 
 import math
@@ -32,11 +32,11 @@ class Recipe:
     encoder_lr: float
     """Peak learning rate with encoder layers."""
     output_lr: float
-    """Factor on the learning rate of the output layer."""
+    """Factor for the learning rate of the output layer."""
     betas: tuple[float, float]
-    """Adam's decay rates of the gradient's mean and of its square."""
+    """Decay rates of Adam for the first and second moments of the gradient."""
     warmup: float | None
-    """Share of the steps in which the rate rises; None for a constant rate."""
+    """Fraction of the training steps in which the rate increases; None for a constant rate."""
     clip: float | None
     """Largest norm of the gradient over all parameters; None for no limit."""
     decay: Decay = "one_cycle"
@@ -52,7 +52,7 @@ class Recipe:
         return self.encoder_lr if model.enc_layers else self.lr
 
     def schedule(self, step: int, steps: int) -> float:
-        """Return the factor on the peak rate at `step` (from 0) of `steps`."""
+        """Return the factor for the peak rate at `step` (counted from 0) of `steps` training steps."""
         if self.warmup is None:
             return 1.0
         rise = self.warmup * steps
@@ -67,17 +67,18 @@ class Recipe:
 
 
 def regard_recipe() -> Recipe:
-    """Return the recipe that learns the primer's tasks reliably within the primer's number of steps.
+    """Return the recipe that reliably learns the primer's tasks in the primer's number of training steps.
 
-    docs/explanation/results.md compares it with the primer's over 10 seeds, and measures each of its parts.
+    docs/explanation/results.md compares both recipes over 10 seeds, and measures the effect of each part.
     """
-    # The output layer learns 8 times faster because its weights must grow most. Without this factor, or with
-    # Adam's usual betas, exact match on Difference falls below 99 % on some seeds (docs/explanation/results.md).
+    # The learning rate of the output layer is 8 times as high, because its weights must grow most. Without this
+    # factor, or with the usual betas of Adam, exact match on Difference is below 99 % for some seeds
+    # (docs/explanation/results.md).
     return Recipe(lr=0.05, encoder_lr=0.005, output_lr=8.0, betas=(0.95, 0.98), warmup=0.2, clip=None)
 
 
 def seed_recipe() -> Recipe:
-    """Return the primer's recipe: Adam with PyTorch's defaults at a constant rate."""
+    """Return the primer's recipe: Adam with PyTorch's defaults and a constant rate."""
     return Recipe(lr=0.01, encoder_lr=0.001, output_lr=1.0, betas=(0.9, 0.999), warmup=None, clip=None)
 
 
@@ -151,7 +152,8 @@ class TrainingConfig:
         return recurrent_recipe()
 
     def schedule_at(self, step: int) -> float:
-        """Return the learning rate at `step` (from 0). `RunConfig.resolved` sets `lr` before training."""
+        """Return the learning rate at `step` (counted from 0). `RunConfig.resolved` sets `lr` before
+        training."""
         assert self.lr is not None
         return self.lr * self.optimization.schedule(step, self.steps)
 
@@ -164,8 +166,8 @@ class TrainingConfig:
             return list(range(self.steps + 1))
         kept, between = [0], self.snapshots - 1
         for number in range(1, between):
-            # A geometric sequence of whole numbers: each is at least one more than the previous number, and
-            # leaves space for the following ones.
+            # A geometric sequence of integers: each number is greater than the previous number, and small
+            # enough for the remaining numbers to be distinct.
             left, last = between - number, kept[-1]
             step = round(last * (self.steps / last) ** (1 / (left + 1))) if last else 1
             kept.append(min(max(step, last + 1), self.steps - left))

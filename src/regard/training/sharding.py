@@ -1,12 +1,12 @@
 """Sharded training (FSDP2): parameters, gradients, moments and averages are split between the processes.
 
-Checkpoints are written by torch.distributed.checkpoint, and can be loaded by another number of processes. The
-model is put together on the first process only to validate it and to save the weights to use.
+Checkpoints are written by torch.distributed.checkpoint, and can be loaded by a different number of processes.
+The whole model is gathered on the first process only for validation and for saving the weights for use.
 
-    trainer/step-N/                one safetensors file per process
-    trainer/step-N/digests-R.json  SHA-256 of the files whose digests process R computed
+    trainer/step-N/                one safetensors file per process trainer/step-N/digests-R.json  SHA-256
+    digests of the files assigned to process R
 
-The files are safetensors because torch.distributed.checkpoint would unpickle its own format.
+The files are safetensors files, because torch.distributed.checkpoint would unpickle its default format.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ DIGESTS = "digests"
 
 
 def shard(objective: Objective[Any, Any], context: DistributedContext) -> None:
-    """Split the parameters of an objective between the processes; raises `InputError` without torchrun."""
+    """Split the parameters of an objective between the processes. Raises `InputError` without torchrun."""
     if not torch.distributed.is_initialized():
         raise InputError("sharded splits the model between processes: start the training with torchrun")
     mesh = init_device_mesh(context.device.type, (context.size,))
@@ -58,38 +58,39 @@ class ShardedState(TrainingState):
     """A training state whose tensors are split between the processes."""
 
     replica: nn.Module | None = field(kw_only=True)
-    """The whole model, for validation and saving; None in all processes but the first."""
+    """The whole model, for validation and saving; None in all processes except the first."""
 
     @contextmanager
     def averaged(self) -> Iterator[nn.Module]:
-        """Yield the whole model with the averaged parameters in the first process. All processes must call it."""
+        """Yield the whole model with the averaged parameters in the first process. All processes must call this
+        method."""
         weights = {} if self.replica is None else self.replica.state_dict()
         with torch.no_grad():
             for name, value in (self.model.state_dict() | self.average).items():
-                whole = _gather(value)  # one at a time: together they may not fit into memory
+                whole = _gather(value)  # one at a time, because all together may not fit in memory
                 if weights:
                     weights[name].copy_(whole)
         yield self.model if self.replica is None else self.replica.eval()
 
     def initial(self) -> dict[str, Tensor]:
-        """Return the whole parameters before the first step, in the first process."""
+        """Return the unsharded parameters before the first step, in the first process."""
         assert self.replica is not None
         return self.replica.state_dict()
 
     def save_first(self, folder: RunFolder) -> None:
-        """Write the initial weights from the first process alone, because the other processes have not reached
-        this point yet."""
+        """Write the initial weights in the first process only, because the other processes have not yet reached
+        this point."""
         Checkpoint(step=0, weights=self.initial()).save(folder)
 
     def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:
-        """Write a checkpoint, to which each process adds its part; `use`: also replace the weights to use."""
+        """Write a checkpoint, to which each process adds its part. `use`: also replace the weights for use."""
         if use:
             with self.averaged() as model:
                 if context.first:
                     Checkpoint(step=self.step, weights=model.state_dict()).save(folder)
         target = folder.path / "trainer" / f"step-{self.step}"
         refuse_links(target.parent)
-        # All processes write into one temporary folder, whose name every process can compute.
+        # All processes write to one temporary folder, whose name every process can compute.
         building = target.with_name(f".{target.name}")
         if context.first:
             remove_quietly(building)
@@ -107,7 +108,8 @@ class ShardedState(TrainingState):
         context.wait()
 
     def restore(self, folder: RunFolder) -> None:
-        """Load the last checkpoint; raises `InputError` if it is missing, damaged, or does not fit."""
+        """Load the last checkpoint. Raises `InputError` if the checkpoint is missing, damaged or
+        incompatible."""
         Checkpoint.load(folder)
         checkpoints = _checkpoints(folder)
         if not checkpoints:
@@ -128,12 +130,12 @@ class _Digests(msgspec.Struct, forbid_unknown_fields=True):
 
     config: str
     files: dict[str, str]
-    """SHA-256 by file name."""
+    """SHA-256 digests by file name."""
     digest: str
 
 
 def write_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
-    """Write the digests of a checkpoint's files: process `rank` of `size` covers its share of them."""
+    """Write the digests of those files of a checkpoint that are assigned to process `rank` of `size`."""
     share = [path for path in list_files(checkpoint) if path.suffix != ".json"][rank::size]
     files = {path.name: file_digest(path) for path in share}
     content = {"config": folder.config_text, "files": files}
@@ -141,9 +143,9 @@ def write_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> 
 
 
 def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
-    """Raise `InputError` if a checkpoint's files were edited or belong to another run.
+    """Raise `InputError` if files of a checkpoint were edited or belong to another run.
 
-    Process `rank` of `size` checks its share of the files.
+    Process `rank` of `size` checks the files assigned to it.
     """
     every = list_files(checkpoint)
     files = [path for path in every if path.suffix != ".json"]

@@ -1,4 +1,4 @@
-"""Signals during training: Ctrl-C, SIGTERM and SIGHUP take effect after the current step."""
+"""Signals during training: Ctrl-C, SIGTERM and SIGHUP take effect after the current training step."""
 
 import math
 import signal
@@ -9,25 +9,25 @@ from contextlib import contextmanager
 from types import FrameType
 
 DEBOUNCE = 2.0
-"""Time in seconds during which a further signal counts as the same signal. A process often gets a signal twice:
-the terminal sends Ctrl-C to all processes, and torchrun sends it again."""
+"""Time in seconds during which repeated signals are treated as one signal. A process often receives a signal
+twice, because the terminal sends Ctrl-C to all processes, and torchrun sends it again."""
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised by Ctrl-C in training, after the current step is finished and saved."""
+    """Raised by Ctrl-C during training, after the current step has been finished and saved."""
 
 
 @contextmanager
 def delay_signals() -> Iterator[list[int]]:
     """Yield a list that receives the first of `SIGNALS` instead of ending the process.
 
-    A signal that comes more than `DEBOUNCE` seconds later has its usual effect. Only the main thread can handle
-    signals; in other threads the list stays empty.
+    A signal that arrives more than `DEBOUNCE` seconds later has its usual effect. Only the main thread can
+    handle signals. In other threads, the list is always empty.
     """
     received: list[int] = []
     handlers: dict[int, object] = {}
-    first = math.inf  # not known yet: another signal may arrive while the first one is handled
+    first = math.inf  # unknown: a second signal may arrive while the first signal is handled
 
     def receive(number: int, frame: FrameType | None) -> None:
         nonlocal first
@@ -57,7 +57,7 @@ def delay_signals() -> Iterator[list[int]]:
 
 
 def exit_by_signal(number: int) -> None:
-    """End the process as the signal `number` does."""
+    """End the process with the default effect of the signal `number`."""
     if number == signal.SIGINT:
         raise Interrupted
     sys.exit(128 + number)

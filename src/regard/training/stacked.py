@@ -1,12 +1,11 @@
-"""Stacked seeds: one training of stacked parameters instead of one training per seed.
+"""Stacked seeds: one training run with stacked parameters instead of one training run per seed.
 
     logits (S, B, To, classes) = model(parameters[s], inputs[s]) for every seed s, by `torch.func.vmap`
 
-The models of the primer's tasks are so small that a step on a GPU is mostly the launch of kernels, and S seeds
-launch about as many as one. On a CPU, arithmetic dominates and stacking gains nothing
-(docs/dev/benchmarks.md). Each
-seed has its own parameters, samples and moments, and is saved as a separate run, equal to one trained alone up to
-rounding.
+The models of the primer's tasks are so small that a training step on a GPU consists mostly of kernel launches.
+S stacked seeds need about the same number of launches as one seed. On a CPU, arithmetic dominates and stacking
+is not faster (docs/dev/benchmarks.md). Each seed has separate parameters, samples and moments, and is saved as
+a separate run. Up to rounding, the run is equal to a run that was trained alone.
 """
 
 import copy
@@ -28,11 +27,11 @@ from regard.training.settings import TrainingConfig
 from regard.training.trainer import Metrics, Outcome, check_finite
 
 STACKABLE = ("dot", "scaled_dot", "general")
-"""Scores that `vmap` can stack, because they consist of plain matrix products."""
+"""Scores that `vmap` supports, because they consist of plain matrix products."""
 
 
 def stackable(config: RunConfig) -> bool:
-    """Return whether trainings of this config from several seeds can be stacked."""
+    """Return whether training runs of this config with several seeds can be stacked."""
     alone = config.training.snapshots or config.training.freeze
     return config.kind == "query" and config.model.score in STACKABLE and not alone
 
@@ -40,7 +39,7 @@ def stackable(config: RunConfig) -> bool:
 class StackedLearner:
     """Query models of several seeds at the same step, on a GPU if there is one.
 
-    `states`, `batches`, `folders`: one per seed; `settings`: training options that the seeds share.
+    `states`, `batches`, `folders`: one per seed. `settings`: training options shared by all seeds.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class StackedLearner:
             }
 
     def learn(self, lr: float) -> list[Outcome]:
-        """Take one step of every seed; raises `InputError` for a loss that is not finite."""
+        """Run one training step for every seed. Raises `InputError` for a loss that is not finite."""
         drawn = [source.draw(self.step) for source in self.batches]
         inputs, targets, mask = (_together(parts, self.device) for parts in zip(*drawn, strict=True))
         assert inputs is not None and targets is not None
@@ -99,12 +98,12 @@ class StackedLearner:
             state.save(folder, use=use)
 
     def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
-        """Return no metrics: the primer's tasks have no validation text."""
+        """Return no metrics, because the primer's tasks have no validation text."""
         del validate
         return {}
 
     def snapshot(self) -> None:
-        """Do nothing: trainings with snapshots are not stacked."""
+        """Do nothing, because training runs with snapshots are not stacked."""
 
     def agree(self, stopped: bool) -> bool:
         """Return `stopped`, because there is a single process."""
@@ -115,7 +114,7 @@ class StackedLearner:
 
 
 def _together(parts: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
-    """Stack the tensors of all seeds; None if there are none."""
+    """Stack the tensors of all seeds, or return None if the tensors are None."""
     tensors = [part for part in parts if part is not None]
     return torch.stack(tensors).to(device) if tensors else None
 

@@ -1,7 +1,7 @@
-"""Stored configs: their formats and digests, how they are read, and the differences between two of them.
+"""Stored configs: formats, digests, reading, and differences between two configs.
 
-config.json and every tensor file carry a SHA-256 of their content, and every tensor file also contains the
-config. Each file can therefore be checked alone and against config.json.
+config.json and every tensor file contain a SHA-256 digest of their content, and every tensor file also contains
+the config. Each file can therefore be checked separately and against config.json.
 """
 
 import dataclasses
@@ -21,38 +21,37 @@ from regard.training.tensor_file import TensorFile
 
 FORMAT = "regard-run/7"
 EARLIER_FORMATS = ("regard-run/6", "regard-run/5")
-"""Earlier formats that are still read. Neither has digests. In format 5, the task's name is `task` and the task's
-options are `size`."""
+"""Earlier formats that can still be read. These formats have no digests. In format 5, the name of the task is
+`task`, and the options of the task are `size`."""
 OPTIONAL_WHEN_STORED = {
     *("positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width", "weights"),
     *("norm_epsilon", "activation", "bias", "tied", "output_bias", "freeze", "origin", "guide", "guide_weight"),
     *("text", "initial"),
     *("lenient", "bleu_tokenize", "bleu_tokenizer"),
 }
-"""Fields of a config that older runs did not store. The defaults of these fields give the behaviour of those
-runs."""
+"""Fields of a config that older runs did not store. The defaults of these fields reproduce the behavior of
+older runs."""
 MOST_DIFFERENCES = 3
-"""Number of differences between two configs that a message lists."""
+"""Largest number of differences in a message."""
 LONGEST_VALUE = 24
-"""Number of characters of a value that such a message shows."""
+"""Largest number of characters of a value in a message."""
 LARGEST_CONFIG = 1 << 20
 """Largest size of config.json in bytes."""
 
 
 def vocabulary_digest(vocabularies: dict[str, str]) -> str:
-    """Return the SHA-256 of vocabularies, given as JSON by name."""
+    """Return the SHA-256 digest of vocabularies, which are passed as JSON by name."""
     return hashlib.sha256(json.dumps(vocabularies, sort_keys=True).encode()).hexdigest()
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 digest of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
-    """Return the config from the plain data that `dataclasses.asdict` made of it; raises `InputError` for invalid
-    data."""
+    """Return the config for the result of `dataclasses.asdict`. Raises `InputError` for invalid data."""
     names = {option.name for option in dataclasses.fields(RunConfig)}
     if not names - OPTIONAL_WHEN_STORED <= set(stored) <= names:
         raise InputError(f"config needs exactly {', '.join(sorted(names))}")
@@ -87,13 +86,14 @@ def bare_config(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_intact(stored: dict[str, Any]) -> bool:
-    """Return whether a stored config has the digest of its content; earlier formats have none."""
+    """Return whether a stored config contains the digest of its content. Earlier formats have no digest."""
     return has_valid_digest(stored) or (stored["format"] in EARLIER_FORMATS and "digest" not in stored)
 
 
 def config_mismatch(file: TensorFile, stored: dict[str, Any], name: str) -> str | None:
-    """Describe how the config in a tensor file differs from config.json; None if they agree."""
-    if file.digest is None:  # earlier formats: a CRC-32 of the config, or nothing
+    """Return a description of the differences between the config in a tensor file and config.json, or None if
+    equal."""
+    if file.digest is None:  # earlier formats: a CRC-32 of the config, or an empty string
         total = zlib.crc32(json.dumps(bare_config(stored), sort_keys=True).encode())
         return None if file.config in ("", f"{total:08x}") else "the file was written with another config.json"
     if file.config == canonical_json(without_digest(stored)):
@@ -102,7 +102,8 @@ def config_mismatch(file: TensorFile, stored: dict[str, Any], name: str) -> str 
 
 
 def differences(stored: Mapping[str, Any], config: str, name: str) -> str:
-    """Describe how config.json (plain data) differs from the config in the file `name` (JSON).
+    """Return a description of the differences between config.json (plain data) and the config (JSON) in the
+    file `name`.
 
     Returns an empty string for equal configs, and for JSON that is not a config.
     """
@@ -114,7 +115,7 @@ def differences(stored: Mapping[str, Any], config: str, name: str) -> str:
     names = [option for option in {**mine, **theirs} if mine.get(option) != theirs.get(option)]
     if names == ["initial"]:
         return "the training began with other parameters than config.json states"
-    names = [option for option in names if option != "initial"]  # it follows from the others
+    names = [option for option in names if option != "initial"]  # determined by the other options
     changes = [
         f"{option} is {_shorten(mine.get(option))} in config.json, {_shorten(theirs.get(option))} in {name}"
         for option in names
@@ -124,7 +125,7 @@ def differences(stored: Mapping[str, Any], config: str, name: str) -> str:
 
 
 def unknown_format(stored: Any) -> str:
-    """Describe the format of a config that this version cannot read."""
+    """Return a description of the format of a config that this version cannot read."""
     name = stored.get("format") if isinstance(stored, dict) else None
     named = f"format {name!r}"[:60] if isinstance(name, str) else "no format"
     known = ", ".join((FORMAT, *EARLIER_FORMATS))
@@ -134,7 +135,7 @@ def unknown_format(stored: Any) -> str:
 
 
 def _values(name: str, content: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested objects under the last key of their path, which is the flag's name."""
+    """Yield the values of nested objects with the last key of their path, which is the name of the flag."""
     if isinstance(content, Mapping) and content:
         for inner, value in content.items():
             yield from _values(f"{name}.{inner}" if name and name not in PARTS else inner, value)

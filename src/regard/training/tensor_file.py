@@ -1,8 +1,8 @@
 """Tensor files (safetensors) of a run: model weights, training state, snapshots.
 
 The header is read first and compared with the expected tensors, so that no memory is allocated for unexpected
-content. The metadata contain the config of the run, and a SHA-256 of the header (names, types, shapes, step,
-config) and all values. Nothing is unpickled.
+content. The metadata contain the config of the run, and a SHA-256 digest of the header (names, dtypes, shapes,
+step, config) and all values. No data are unpickled.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from regard.io.reading import MAX_DIGITS, DamageError, canonical_json, check_fil
 LARGEST_HEADER = 1 << 24
 """Largest accepted size of a header in bytes."""
 LARGEST = 1 << 52
-"""Largest accepted number of values of a tensor; an axis of length 0 counts as 1."""
+"""Largest accepted number of values of a tensor, where a dimension of size 0 counts as 1."""
 TYPES = {
     "BF16": torch.bfloat16,
     "BOOL": torch.bool,
@@ -44,7 +44,7 @@ TYPES = {
 
 
 class TensorSpec(NamedTuple):
-    """Shape and type of a tensor."""
+    """Shape and dtype of a tensor."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -57,7 +57,8 @@ Expected = Mapping[str, TensorSpec]
 
 
 def tensor_specs(tensors: Mapping[str, Tensor], *, half: bool = False) -> dict[str, TensorSpec]:
-    """Return shape and type of each tensor; `half`: floating point tensors are stored in half precision.
+    """Return the shape and dtype of each tensor. `half`: whether floating-point tensors are stored in half
+    precision.
 
     >>> print(tensor_specs({"bias": torch.zeros(3)})["bias"])
     float32 (3,)
@@ -69,7 +70,8 @@ def tensor_specs(tensors: Mapping[str, Tensor], *, half: bool = False) -> dict[s
 
 
 class _Metadata(msgspec.Struct, forbid_unknown_fields=True):
-    """Metadata of a file. Older files have a CRC-32 of the values instead of a SHA-256, or neither."""
+    """Metadata of a file. Older files have a CRC-32 of the values instead of a SHA-256 digest, or no
+    checksum."""
 
     step: str
     config: str = ""
@@ -98,17 +100,17 @@ class TensorFile(NamedTuple):
 
     tensors: dict[str, Tensor]
     step: int
-    """Training steps of the tensors."""
+    """Number of training steps of the tensors."""
     config: str
-    """Config of the run as JSON; in older files a checksum of the config, or an empty string."""
+    """Config of the run as JSON; in older files, a checksum of the config or an empty string."""
     digest: str | None
-    """SHA-256 of header and values that the file names; None in older files."""
+    """SHA-256 digest of header and values, as stored in the file; None in older files."""
     intact: bool
-    """Whether the content matches its SHA-256 or CRC-32; True for a file without either."""
+    """Whether the content matches its SHA-256 or CRC-32; True for a file without a checksum."""
 
 
 def pack_tensors(tensors: Mapping[str, Tensor], step: int, config: str = "") -> bytes:
-    """Return the bytes of a tensor file; `config`: the run's config as JSON."""
+    """Return the bytes of a tensor file. `config`: config of the run as JSON."""
     plain = safetensors.torch.save(dict(tensors))
     begin = 8 + int.from_bytes(plain[:8], "little")
     values = memoryview(plain)[begin:]
@@ -123,7 +125,7 @@ def pack_tensors(tensors: Mapping[str, Tensor], step: int, config: str = "") -> 
 
 
 def warn_not_finite(tensors: Mapping[str, Tensor], model: str) -> None:
-    """Warn about the first parameter with NaN or infinite values; `model` names the model in the warning."""
+    """Warn about the first parameter with NaN or infinite values. `model`: name of the model in the warning."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.is_meta and not bool(tensor.isfinite().all()):
             warnings.warn(
@@ -134,7 +136,8 @@ def warn_not_finite(tensors: Mapping[str, Tensor], model: str) -> None:
 
 
 def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of named tensors (names, types, shapes, values), independent of their order."""
+    """Return the SHA-256 digest of named tensors (names, dtypes, shapes, values), independent of their
+    order."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         digest.update(canonical_json([name, str(tensor.dtype), list(tensor.shape)]).encode())
@@ -145,8 +148,8 @@ def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
 def read_tensors(path: Path, expected: Expected | None = None) -> TensorFile:
     """Read a tensor file and check its digest.
 
-    `expected`: the tensors that the file must contain; None accepts any tensors. Raises `DamageError` for other
-    tensors and for a file that is incomplete, and `InputError` for a file that cannot be read.
+    `expected`: tensors that the file must contain; None accepts all tensors. Raises `DamageError` for
+    unexpected tensors or an incomplete file, and `InputError` for a file that cannot be read.
     """
     with _opened(path) as (file, size):
         header = _read_header(file, size)
@@ -158,9 +161,9 @@ def read_tensors(path: Path, expected: Expected | None = None) -> TensorFile:
 
 
 def read_metadata(path: Path) -> tuple[str, str | None]:
-    """Return the config and the digest that a tensor file names, without reading or checking its values.
+    """Return the config and the digest stored in a tensor file, without reading or checking its values.
 
-    Raises `DamageError` and `InputError` as `read_tensors` does.
+    Raises the same errors as `read_tensors`.
     """
     with _opened(path) as (file, size):
         metadata = _read_header(file, size).metadata
@@ -169,7 +172,7 @@ def read_metadata(path: Path) -> tuple[str, str | None]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a tensor file; yields the file and its size."""
+    """Open a tensor file. Yields the file and its size in bytes."""
     check_file(path)
     try:
         with path.open("rb") as file:
@@ -199,7 +202,8 @@ def _read_header(file: BinaryIO, size: int) -> _Header:
 
 
 def _check_offsets(entries: dict[str, _Entry], size: int) -> None:
-    """Raise `DamageError` unless the tensors fill the file without gaps, each with the size of its shape."""
+    """Raise `DamageError` unless the tensors fill the file without gaps and the size of each tensor matches its
+    shape."""
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         begin, next_end = entry.data_offsets
@@ -234,7 +238,7 @@ def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bo
     total = zlib.crc32(f"{metadata.step} {metadata.config} ".encode())
     file.seek(header.begin)
     tensors: dict[str, Tensor] = {}
-    # The tensors follow each other without gaps (`_check_offsets`), so one pass reads and digests them.
+    # The tensors are contiguous (`_check_offsets`), so one pass reads the values and computes the digest.
     for name, entry in sorted(header.entries.items(), key=lambda item: item[1].data_offsets):
         tensor = torch.empty(entry.shape, dtype=TYPES[entry.dtype])
         values = tensor.reshape(-1).view(torch.uint8).numpy().data
@@ -253,5 +257,5 @@ def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bo
 
 
 def _header_digest(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> "hashlib._Hash":
-    """Return a SHA-256 object that has hashed a header, independently of the order of its names."""
+    """Return a SHA-256 object for a header, independent of the order of its names."""
     return hashlib.sha256(canonical_json({"__metadata__": metadata, **entries}).encode())

@@ -1,7 +1,7 @@
 """Training loop: steps, metrics, validations, checkpoints.
 
-`train_steps` drives a `Learner`: one model on one or several processes (`SingleLearner`), or one model from many
-seeds at once (`regard.training.stacked`).
+`train_steps` trains a `Learner`: one model on one or several processes (`SingleLearner`), or stacked models
+with several seeds (`regard.training.stacked`).
 """
 
 import math
@@ -26,26 +26,26 @@ from regard.training.signals import delay_signals, exit_by_signal
 
 Metrics = dict[str, float]
 METRICS_EVERY = 10
-"""Number of steps between two lines of metrics."""
+"""Number of training steps between two lines of metrics."""
 CHECKPOINT_EVERY = 500
-"""Number of steps between two checkpoints; a killed process loses at most this many steps."""
+"""Number of training steps between two checkpoints. A killed process loses at most this number of steps."""
 
 
 class Outcome(NamedTuple):
     """Loss and accuracy of a training step, computed before the update of the parameters."""
 
     loss: float
-    """Mean over the outputs, in nats."""
+    """Mean loss over the outputs in nats."""
     correct: Tensor
-    """(B,) bool: samples of this process whose outputs are all right."""
+    """(B,) bool: whether all outputs of a sample are correct, for the samples of this process."""
 
 
 class Learner(Protocol):
-    """A model, or several, trained step by step."""
+    """One or several models that are trained step by step."""
 
     @property
     def step(self) -> int:
-        """Number of finished steps."""
+        """Number of finished training steps."""
 
     @property
     def progress(self) -> Progress:
@@ -53,10 +53,10 @@ class Learner(Protocol):
 
     @property
     def folders(self) -> Sequence[RunFolder]:
-        """Run folder for each outcome of a step; empty in a process that does not write."""
+        """Run folder for each outcome of a step; empty in a process that does not write files."""
 
     def learn(self, lr: float) -> list[Outcome]:
-        """Take a step; raises `InputError` and changes nothing if a loss is not finite."""
+        """Run a training step. Raises `InputError` and changes no state if a loss is not finite."""
 
     def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
         """Return the metrics that `validate` computes for the model that would be saved."""
@@ -65,13 +65,13 @@ class Learner(Protocol):
         """Write a snapshot of the weights."""
 
     def save(self, *, use: bool) -> None:
-        """Write a checkpoint; `use`: also replace the weights to use."""
+        """Write a checkpoint. `use`: also replace the weights for use."""
 
     def agree(self, stopped: bool) -> bool:
         """Return the value of `stopped` in the first process."""
 
     def wait(self) -> None:
-        """Wait for all processes, so that none ends while another one writes."""
+        """Wait for all processes, so that no process ends while another process writes."""
 
 
 def train_steps(
@@ -81,16 +81,17 @@ def train_steps(
     *,
     validate: Callable[[nn.Module], Metrics] | None = None,
 ) -> None:
-    """Train to the last step; write metrics and checkpoints to the learner's folders.
+    """Train to the last step, and write metrics and checkpoints to the folders of the learner.
 
-    `validate` returns metrics of a model with the key "bleu". The weights with the best BLEU are kept for use, of
-    equal ones the later; without `validate`, the last weights are kept. `on_metrics` gets the metrics of the
-    first folder. SIGINT, SIGTERM and SIGHUP end the process after the current step and a checkpoint; a second
-    signal ends it at once. Raises `InputError` for a loss that is not finite, and `MachineError` if a file cannot
-    be written; the last checkpoint stays intact.
+    `validate` returns metrics of a model with the key "bleu". The weights with the best BLEU are saved for use;
+    among weights with equal BLEU, the latest weights are saved. Without `validate`, the last weights are saved.
+    `on_metrics` is called with the metrics of the first folder. SIGINT, SIGTERM and SIGHUP end the process
+    after the current training step and a checkpoint. A second signal ends the process immediately. Raises
+    `InputError` for a loss that is not finite, and `MachineError` if a file cannot be written. The last
+    checkpoint is then intact.
     """
     progress = learner.progress
-    # A resumed training may have ended already.
+    # A resumed training run may already be complete.
     last = learner.step >= settings.steps or progress.out_of_patience(settings.patience)
     with delay_signals() as signals, torch.random.fork_rng(devices=[]):
         snapshot_steps = frozenset(settings.snapshot_steps)
@@ -133,7 +134,7 @@ def _write_metrics(
 
 
 class SingleLearner:
-    """One model, trained on all processes of a training."""
+    """One model, trained by all processes of a training run."""
 
     def __init__(
         self,
@@ -153,12 +154,12 @@ class SingleLearner:
         self.module = _distribute(state.objective, settings, context)
         dtype = product_type(settings.precision, context.device)
         self._autocast = nullcontext() if dtype == torch.float32 else torch.autocast(context.device.type, dtype)
-        """Matrix products in the type of `precision`."""
+        """Context for matrix products with the dtype of `precision`."""
         state.model.train()
 
     @property
     def step(self) -> int:
-        """Number of finished steps."""
+        """Number of finished training steps."""
         return self.state.step
 
     @property
@@ -167,12 +168,12 @@ class SingleLearner:
         return self.state.progress
 
     def learn(self, lr: float) -> list[Outcome]:
-        """Take a step on one or several batches.
+        """Run a training step on one or several batches.
 
         Raises `InputError` for a loss that is not finite, and `MachineError` if the layers cannot be compiled.
         """
         state, settings = self.state, self.settings
-        if self.drops:  # dropout depends on seed and step only, so that resuming is exact
+        if self.drops:  # dropout depends only on seed and step, so that resuming is exact
             torch.manual_seed(derive_seed(settings.seed, f"dropout/{state.step}/{self.context.rank}"))
         parts = [self.batches.draw(state.step) for _ in range(settings.accumulate)]
         tokens = sum(part.tokens for part in parts)
@@ -191,20 +192,20 @@ class SingleLearner:
         return [Outcome(value, torch.cat(corrects) if len(corrects) > 1 else corrects[0])]
 
     def _add_gradients(self, batch: Batch | PairBatch | TokenBatch, tokens: int) -> tuple[Tensor, Tensor]:
-        """Add the gradients of a batch; return its loss, and which of its samples are right: (B,) bool."""
+        """Add the gradients of a batch. Returns the loss, and whether each sample is correct: (B,) bool."""
         size = self.context.size
         with self._compiling() if self.settings.compile else nullcontext():
             with self._autocast:
                 loss, correct = self.module(batch, self.state.step, tokens)
-            if loss.requires_grad:  # otherwise the fast path has set the gradients already
-                # DDP averages gradients, but the loss of a process is its share of the sum.
+            if loss.requires_grad:  # if not, the fast path has set the gradients
+                # DDP averages gradients, but the loss of a process is a part of the sum.
                 (loss * size if size > 1 else loss).backward()
         return loss.detach(), correct
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:
-        """Turn an error of the compilation, such as a missing C compiler, into one line."""
-        from torch._dynamo.exc import TorchDynamoException  # this import takes seconds
+        """Convert an error of the compilation, such as a missing C compiler, to a one-line error."""
+        from torch._dynamo.exc import TorchDynamoException  # importing this module takes seconds
 
         try:
             yield
@@ -215,8 +216,8 @@ class SingleLearner:
     def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
         """Return the metrics of the averaged model, computed by the first process."""
         metrics: Metrics = {}
-        # Each step of a search has different shapes, for which compiled layers would be recompiled. Accessing
-        # torch.compiler takes seconds, so only compiled trainings access it.
+        # Each decoding step of a search has different shapes, for which compiled layers would be recompiled.
+        # Accessing torch.compiler takes seconds, so it is only accessed with compiled layers.
         eager = torch.compiler.set_stance("force_eager") if self.settings.compile else nullcontext()
         with self.state.averaged() as model, eager:
             if self.context.first:
@@ -224,12 +225,12 @@ class SingleLearner:
         return metrics | {"bleu": self.context.agree(metrics.get("bleu", 0.0))}
 
     def snapshot(self) -> None:
-        """Write a snapshot of the weights, from the first process."""
+        """Write a snapshot of the weights in the first process."""
         for folder in self.folders:
             Checkpoint(step=self.step, weights=self.state.weights()).save_snapshot(folder)
 
     def save(self, *, use: bool) -> None:
-        """Write a checkpoint; `use`: also replace the weights to use."""
+        """Write a checkpoint. `use`: also replace the weights for use."""
         self.state.save(self.folder, self.context, use=use)
 
     def agree(self, stopped: bool) -> bool:
@@ -237,7 +238,7 @@ class SingleLearner:
         return bool(self.context.agree(stopped))
 
     def wait(self) -> None:
-        """Wait for all processes, so that none ends while another one writes."""
+        """Wait for all processes, so that no process ends while another process writes."""
         self.context.wait()
 
 
@@ -251,7 +252,8 @@ def check_finite(loss: float, step: int, lr: float) -> None:
 
 
 def product_type(precision: Precision, device: torch.device) -> torch.dtype:
-    """Return the type of matrix products; "auto" selects bfloat16 if `device` has native products.
+    """Return the dtype of matrix products. "auto" selects bfloat16 if `device` supports native bfloat16
+    products.
 
     Emulated bfloat16 is slower than float32.
     """
@@ -268,9 +270,10 @@ def product_type(precision: Precision, device: torch.device) -> torch.dtype:
 def _distribute(
     objective: Objective[Any, Any], settings: TrainingConfig, context: DistributedContext
 ) -> nn.Module:
-    """Return the objective, with compiled layers if asked, wrapped in DDP for several processes.
+    """Return the objective with optionally compiled layers, wrapped in DDP for several processes.
 
-    Only the layers are compiled: one compilation serves all layers, and batches of any shape.
+    Only the layers are compiled, because one compilation is then valid for all layers and for batches of any
+    shape.
     """
     if settings.compile:
         for module in objective.modules():

@@ -1,9 +1,10 @@
-"""Trust in the custom code that a run names.
+"""Trust in the custom code that a run refers to.
 
-A config can name code: the Python file of its task, or `module:Class` as model, score or another part. Loading a
-run from someone else must not execute that code. Such code runs only if the user has trained with it on this
-machine, which the start of a training records, or allows it with `trust_code`. The record holds digests of path
-and content together, so a changed file, or another file of the same name, is not trusted.
+A config can refer to code: the Python file of its task, or `module:Class` as model, score or another part.
+Loading a run of a different user must not execute this code. Custom code is executed only if the user has
+trained with it on this machine or allows it with `trust_code`. The start of a training run is recorded. The
+record contains digests of both path and content, so a changed file, or a different file with the same name, is
+not trusted.
 """
 
 import hashlib
@@ -22,9 +23,10 @@ _trusted_here: set[str] = set()
 
 
 def trust(stored: Mapping[str, Any]) -> None:
-    """Trust the code that a config (as plain data) names, in this process and in later ones of this user.
+    """Trust the code that a config (as plain data) refers to, in this process and in later processes of this
+    user.
 
-    If the record cannot be written, for example on a read-only disk, the trust ends with the process.
+    If the record cannot be written, for example on a read-only disk, the code is trusted only in this process.
     """
     new = {_digest(file) for _, file, _ in _named_code(stored)}
     if not new or not (new := new - _recorded()):
@@ -39,8 +41,8 @@ def trust(stored: Mapping[str, Any]) -> None:
 
 
 def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> None:
-    """Raise `InputError` if the config of a run names untrusted code; with `trust_code`, trust it in this
-    process."""
+    """Raise `InputError` if the config of a run refers to untrusted code. With `trust_code`, trust the code in
+    this process."""
     unknown = [
         (name, file)
         for name, file, loaded in _named_code(stored)
@@ -58,7 +60,7 @@ def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> 
 
 
 def code_digests(stored: Mapping[str, Any]) -> dict[str, str]:
-    """Return the SHA-256 digest of each file of code that a config (as plain data) names, by its description.
+    """Return the SHA-256 digests of the code files to which a config (as plain data) refers, by description.
 
     >>> code_digests({"on": "counting", "kind": "attention", "model": {}})
     {}
@@ -67,9 +69,9 @@ def code_digests(stored: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
-    """Yield each piece of code that a config names: its description, its file, and whether it is already loaded.
+    """Yield the code to which a config refers: its description, its file, and whether it is already loaded.
 
-    Regard's own modules and modules that are not found are left out: they execute no code of other people.
+    Modules of Regard and missing modules are omitted, because they execute no code of other users.
     """
     on, model = stored.get("on"), stored.get("model")
     if isinstance(on, str) and on.endswith(".py") and Path(on).is_file():
@@ -84,7 +86,7 @@ def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
 
 
 def _file_of(module: str) -> Path | None:
-    """Return the file of a module without importing anything; None if it is not found."""
+    """Return the file of a module without importing the module, or None if the file is not found."""
     first, *names = module.split(".")
     spec = find_plugin(first)  # `find_spec` of a submodule would import its package
     for depth in range(len(names)):

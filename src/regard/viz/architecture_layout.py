@@ -227,7 +227,7 @@ def _route_around(
     if other nodes are in the row of the target.
     """
     begin = [(source.x + source.width / 2, source.y)]
-    if not source.alone:  # leave through the top and above the neighbours
+    if not source.alone:  # leave through the top and above the neighbors
         x = source.x + WIDTH / 3
         begin = [(x, source.y + source.height / 2), (x, source.y + HEIGHT / 2 + ROW_GAP / 3)]
     boxes = [place for place in layout.places.values() if place.lane == source.lane]

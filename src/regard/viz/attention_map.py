@@ -1,4 +1,4 @@
-"""Attention maps that display themselves as text, a figure, a page or a notebook widget.
+"""Attention maps, which can be displayed as text, a figure, a page or a notebook widget.
 
     print(attention)                 text
     attention.save("attention.html") a self-contained page; .png, .svg and .pdf are figures

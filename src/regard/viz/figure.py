@@ -1,4 +1,4 @@
-"""Matplotlib figures: colours, fonts that cover the text, and reproducible files."""
+"""Matplotlib figures: colors, fonts that cover the text, and reproducible files."""
 
 import io
 import unicodedata
@@ -17,9 +17,9 @@ BLUES = (
     *("#ffffff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6"),
     *("#4292c6", "#2171b5", "#08519c", "#08306b"),
 )
-"""Colours from zero to the largest weight, as on a light page (`js/colours.js`)."""
+"""Colors from zero to the largest weight, as on a light page (`js/colours.js`)."""
 NOT_FINITE = (194, 24, 91)
-"""Magenta, the colour of a weight that is not finite, as in `js/colours.js`."""
+"""Magenta, the color of a weight that is not finite, as in `js/colours.js`."""
 DPI = 160
 REPLACEMENT = "\ufffd"  # drawn for a character without a glyph
 INVISIBLE = ("Cc", "Cs", "Cn", "Zl", "Zp")
@@ -36,7 +36,7 @@ _missing_blocks: set[int] = set()  # blocks for which no font had the wanted cha
 
 
 def shades(count: int) -> list[tuple[float, float, float]]:
-    """Return `count` evenly spaced colours (red, green, blue, 0 to 1) from zero to the largest weight.
+    """Return `count` evenly spaced colors (red, green, blue, 0 to 1) from zero to the largest weight.
 
     >>> shades(2)[0]
     (1.0, 1.0, 1.0)
@@ -94,7 +94,7 @@ def _is_last_choice(file: str) -> bool:
 def _has_glyph(file: str, character: str) -> bool:
     try:
         return bool(get_font(file).get_char_index(ord(character)))
-    except (OSError, RuntimeError):  # FreeType cannot read some fonts with coloured glyphs
+    except (OSError, RuntimeError):  # FreeType cannot read some fonts with colored glyphs
         return False
 
 

@@ -78,7 +78,7 @@ def draw_map(attention: Map, format: str) -> bytes:
 def _caption(attention: Map, scale: str, characters: int) -> list[str]:
     colour = " (magenta)" if UNFINITE in attention.note else ""
     paragraphs = [f"Note: {attention.note}{colour}"] if attention.note else []
-    paragraphs += [*intervention_lines(attention), f"Colours: {scale}"]
+    paragraphs += [*intervention_lines(attention), f"Colors: {scale}"]
     return [line for paragraph in paragraphs for line in textwrap.wrap(drawable(paragraph), characters)]
 
 
@@ -133,7 +133,7 @@ class _Grid:
         self.width, self.height = max(width, 5.0), self.tops[-1] + MARGIN
         sides = [*zip(keys, self.widths, strict=True), *zip(queries, self.heights, strict=True)]
         interval = max(label_interval(count, side) for count, side in sides)
-        self.omitted_labels = f"; 1 in {interval} steps is labelled for lack of space" if interval > 1 else ""
+        self.omitted_labels = f"; 1 in {interval} steps is labeled for lack of space" if interval > 1 else ""
 
     def panels(self) -> Iterator[_Panel]:
         """Yield each head with its rectangle."""

@@ -15,7 +15,7 @@ from regard.viz.labels import intervention_lines
 from regard.viz.maps import LayerMap, Map, finite
 
 LARGEST = (255, 106, 0)
-"""Colour of the largest weight, as in `js/overlay.js`: an orange that differs from light and dark greys."""
+"""Color of the largest weight, as in `js/overlay.js`: an orange that differs from light and dark greys."""
 OPACITY = 0.85  # of the largest weight, so that the image remains visible
 # All lengths are in inches.
 SIDE = 1.5  # width of an image if there is room
@@ -38,7 +38,7 @@ def patch_weights(layer: LayerMap) -> np.ndarray:
 
 
 def blend(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return an image (height, width, 3) in grey, coloured by `shares` (rows, columns) from 0 to 1."""
+    """Return an image (height, width, 3) in gray, colored by `shares` (rows, columns) from 0 to 1."""
     height, width = pixels.shape[:2]
     rows = np.arange(height) * shares.shape[0] // height
     columns = np.arange(width) * shares.shape[1] // width
@@ -51,7 +51,7 @@ def blend(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def draw_overlay(attention: Map) -> Figure:
-    """Return the figure of a map: a row for each layer with its own colour scale, an image for each head."""
+    """Return the figure of a map: a row for each layer with its own color scale, an image for each head."""
     pixels = attention.pixels
     assert pixels is not None
     layers = [layer for layer in attention.plotted_layers if layer.patches is not None]

@@ -23,7 +23,7 @@ UNFINITE = "not finite"  # how notes and legends describe NaN and infinite weigh
 
 
 def finite(weights: np.ndarray) -> np.ndarray:
-    """Replace NaN and infinite weights by 0, so that a colour scale can be computed.
+    """Replace NaN and infinite weights by 0, so that a color scale can be computed.
 
     >>> finite(np.array([0.5, np.nan]))
     array([0.5, 0. ])
@@ -45,7 +45,9 @@ class ScoreStep(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerIntermediates:
-    """Intermediate values of one layer; `regard.interpret.Explanation` has those of a single query."""
+    """Intermediate values of one layer; `regard.interpret.Explanation` contains the values of a single
+    query.
+    """
 
     steps: Sequence[ScoreStep]
     scale: float

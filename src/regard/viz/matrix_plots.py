@@ -27,10 +27,10 @@ from regard.viz.maps import finite
 LARGEST_CELL, TALLEST = 0.3, 7.0  # side of a cell, and height of a matrix
 LABEL_LENGTH = 14  # characters of a label that are drawn
 CONTINUED = "·"  # begins the label of a piece that continues a word
-SIDES, BAR = 0.3, 0.55  # room for an axis label with ticks, and for a colour bar
+SIDES, BAR = 0.3, 0.55  # room for an axis label with ticks, and for a color bar
 PANEL, GRID_TALLEST = 1.6, 8.4  # largest width of a head in a grid, and height of a grid
 PIXELS = 300  # of an image, per inch at least: viewers blur an image with one pixel for each weight
-EXCEEDING = 0.5  # percentage of weights beyond the darkest colour of a grid
+EXCEEDING = 0.5  # percentage of weights beyond the darkest color of a grid
 FRAME = (170, 170, 170, 255)
 
 
@@ -55,7 +55,7 @@ def weight_colours() -> Colormap:
 
 
 def _pixels(weights: np.ndarray, colours: ScalarMappable, width: float, height: float) -> np.ndarray:
-    """Return the colours of weights (Tq, Tk) as an image of a size in inches."""
+    """Return the colors of weights (Tq, Tk) as an image of a size in inches."""
     image = downsample(np.where(np.isfinite(weights), weights, np.nan), int(max(width, height) * PIXELS))
     rows, columns = (np.arange(max(int(side * PIXELS), 1)) for side in (height, width))
     rows, columns = rows * len(image) // len(rows), columns * image.shape[1] // len(columns)
@@ -95,7 +95,7 @@ class MatrixPlot:
     marks: np.ndarray | None = None
     """(Tq, Tk) bool: cells that get a frame."""
     root: bool = False
-    """Whether the colour is the square root of the weight."""
+    """Whether the color is the square root of the weight."""
 
     @property
     def cell(self) -> float:
@@ -123,11 +123,11 @@ class MatrixPlot:
 
     @property
     def notes(self) -> str:
-        """Sentences on colours and marks, and on labels and weights that do not fit."""
+        """Sentences on colors and marks, and on labels and weights that do not fit."""
         queries, keys = self.weights.shape
         pieces = any(label.startswith(CONTINUED) for label in (*self.queries, *self.keys))
         sentences = (
-            "The colour is the square root of the weight." if self.root else "",
+            "The color is the square root of the weight." if self.root else "",
             f"“{CONTINUED}” marks a piece that continues a word." if pieces else "",
             f"1 in {self.interval} steps has a label." if self.interval > 1 else "",
             _thinned(self.weights, self.cell * keys, self.cell * queries),
@@ -135,7 +135,7 @@ class MatrixPlot:
         return " ".join(filter(None, sentences))
 
     def draw(self, figure: FigureBase) -> None:
-        """Draw into a figure, with a colour bar from 0 to the largest weight."""
+        """Draw into a figure, with a color bar from 0 to the largest weight."""
         axes = figure.subplots()
         queries, keys = self.weights.shape
         largest = float(finite(self.weights).max()) or 1.0
@@ -176,7 +176,7 @@ class HeadGrid:
 
     @property
     def largest(self) -> float:
-        """Weight of the darkest colour, which `EXCEEDING` percent of the weights above 0 exceed."""
+        """Weight of the darkest color, which `EXCEEDING` percent of the weights above 0 exceed."""
         weights = np.concatenate([finite(row)[row > 0].ravel() for row in self.rows])
         return float(np.percentile(weights, 100 - EXCEEDING)) if weights.size else 1.0
 
@@ -190,7 +190,7 @@ class HeadGrid:
 
     @property
     def notes(self) -> str:
-        """Sentences on the colours, and on weights that have no pixel."""
+        """Sentences on the colors, and on weights that have no pixel."""
         across, heights = self.panels
         thinned = (_thinned(row, across, height) for row, height in zip(self.rows, heights, strict=True))
         return (

@@ -18,9 +18,7 @@ from regard.viz.matrix_plots import LABEL_LENGTH, letter_size, new_figure, weigh
 CURVES = 8  # dimensions drawn as curves; more could not be told apart
 MARKED = 120  # up to this number of positions, each is marked with a dot
 NARROW = 5.0  # inches; in a narrower figure, panels stand one below the other
-SIGNED = (
-    "RdBu_r"  # colours from negative (blue) through 0 (white) to positive (red), also for colour-blind readers
-)
+SIGNED = "RdBu_r"  # colors from negative (blue) through 0 (white) to positive (red), also for color-blind readers
 
 
 class ValueInterval(NamedTuple):
@@ -45,7 +43,7 @@ def draw_positions(vectors: np.ndarray, width: float, between: np.ndarray | None
 
     `between`: vectors (N, D) at N evenly spaced places from the first position to the last, for encodings that
     are defined between two positions. Similarity is the cosine of each pair of vectors (0 if one vector is zero).
-    Curves and colours end at `position_scale`.
+    Curves and colors end at `position_scale`.
     """
     figure, (curves, dimensions, cosines) = make_panels(3, width, 2.1)
     largest = position_scale(vectors)
@@ -230,7 +228,7 @@ def draw_points(
     *,
     grey: Sequence[int],
 ) -> Figure:
-    """Draw points (N, 2), with labels for the points in `labels`, and grey dots for the points in `grey`.
+    """Draw points (N, 2), with labels for the points in `labels`, and gray dots for the points in `grey`.
 
     `shares`: fraction of the variance (0 to 1) along each axis.
     """

@@ -40,7 +40,7 @@ DARK: dict[Any, Any] = {
 class Plot:
     """A figure that is drawn once for light pages and once for dark pages."""
 
-    draw: Callable[[], bytes]  # returns the figure as SVG in matplotlib's current colours
+    draw: Callable[[], bytes]  # returns the figure as SVG in matplotlib's current colors
     says: str  # alternative text
 
 

@@ -40,6 +40,7 @@ class ProbeInput(NamedTuple):
     embedding: nn.Module  # the module whose first output in a run, (N, Tk, D), is the embedding of the input
     layers: Sequence[str]  # full names of the layers in which outputs attend to inputs
     relevant: np.ndarray | None  # (Tq, Tk) bool: the inputs on which each output depends; None if unknown
+    causal: bool = False  # whether each output attends to the inputs up to its own position only
 
     def __repr__(self) -> str:
         return f"<ProbeInput: of {', '.join(self.layers) or 'no layer'}>"

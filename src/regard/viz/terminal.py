@@ -13,7 +13,7 @@ from rich.text import Text
 from regard.viz.labels import intervention_lines, shown_label
 from regard.viz.maps import CROSS, UNFINITE, AlignedHead, LayerMap, Map, best_aligned, finite
 
-SHADES = " ░▒▓█"  # five steps from 0 to the largest weight, readable without colour
+SHADES = " ░▒▓█"  # five steps from 0 to the largest weight, readable without color
 COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """The same steps in viridis, whose order is preserved in gray and for color-blind readers."""
 NOT_FINITE = "!!"

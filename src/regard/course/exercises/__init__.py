@@ -1,4 +1,4 @@
-"""The exercises of the course, ordered so that each one builds on those before it."""
+"""The exercises of the course, ordered so that each exercise builds on the previous exercises."""
 
 from regard.course.exercises import attention, recurrent, search, sublayers, training, transformer
 from regard.course.exercises.exercise import Case, Exercise

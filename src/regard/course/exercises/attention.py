@@ -14,9 +14,10 @@ def _draw(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
 
 
 def masks(seed: int, batch: int, queries: int, keys: int) -> Array:
-    """Return a random mask (B, Tq, Tk) in which each query has some keys, and each key at least two queries.
+    """Return a random mask (B, Tq, Tk) in which each query may attend to some keys, and at least two queries to
+    each key.
 
-    With a single query, all keys are allowed.
+    If there is a single query, all keys are allowed.
     """
     generator = np.random.default_rng(seed + 1)
     mask: Array = generator.random((batch, queries, keys)) < 0.4
@@ -37,7 +38,7 @@ def _score(seed: int) -> list[Case]:
         name="by hand",
         arguments={"query": np.array([[[2.0, 0.0], [1.0, 1.0]]]), "key": np.array([[[1.0, 0.0], [0.0, 4.0]]])},
     )
-    # Sizes are different primes, so that swapped axes change the shape or the numbers of the result.
+    # Sizes are different primes, so swapped axes change the shape or the numbers of the result.
     return [
         case("Tq different from Tk", 2, 5, 7, 3),
         case("as many keys as queries", 3, 5, 5, 7),

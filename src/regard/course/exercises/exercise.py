@@ -1,4 +1,5 @@
-"""An exercise: a stub for the learner, a reference answer, and inputs on which both are compared."""
+"""An exercise: a stub for the learner, a reference solution, and inputs on which the two solutions are
+compared."""
 
 import functools
 import inspect
@@ -10,12 +11,13 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
-# The error of a central difference is about NUDGE² and its rounding about 1e-16 / NUDGE. The reference has 64
-# bits, so 1e-5 keeps both far below the tolerance of 5e-3 that learners' 32-bit gradients need.
+# The truncation error of a central difference is about NUDGE², and its rounding error about 1e-16 / NUDGE. The
+# reference computes with 64 bits, so at 1e-5 both errors are far below 5e-3, the tolerance for learners' 32-bit
+# gradients.
 NUDGE = 1e-5
-"""Distance by which an argument is moved to measure a gradient."""
+"""Size of the change to an argument when a gradient is measured."""
 CACHE_SIZE = 512
-"""Number of cached reference answers: twice the number for all exercises."""
+"""Number of cached reference answers: twice the number of answers of all exercises."""
 
 PADDING, START, END = 0, 1, 2
 """The special tokens of the exercises on sequences."""
@@ -26,9 +28,8 @@ PRIMES = (2, 3, 5, 7)
 
 
 def vary_sizes(seed: int, *sizes: int) -> list[int]:
-    """Return the sizes for a seed: unchanged for seed 0, otherwise with permuted primes.
-
-    Equal sizes stay equal and different sizes stay different.
+    """Return the sizes for a seed: unchanged for seed 0, otherwise with permuted primes. Equal sizes remain
+    equal and different sizes remain different.
 
     >>> vary_sizes(0, 2, 5, 15)
     [2, 5, 15]
@@ -38,7 +39,7 @@ def vary_sizes(seed: int, *sizes: int) -> list[int]:
 
 
 def normalize_name(name: str) -> str:
-    """Return a name in lower case without separators.
+    """Return a name in lowercase without separators.
 
     >>> normalize_name("MultiHead_Attention")
     'multiheadattention'
@@ -57,25 +58,23 @@ class Case:
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Constructor arguments of a learner's class, by name."""
     valid_steps: Array | None = None
-    """(B, T) bool, the steps of the first output that are compared; None for all steps."""
+    """(B, T) bool, the steps of the first output that are compared. None: all steps."""
     gradients: tuple[str, ...] = ()
     """Arguments whose gradients are compared."""
     diagnose: bool = True
     """Whether the diagnosis of mistakes uses the input."""
     outputs: tuple[str, ...] = ()
-    """Names of the outputs, if the names differ from those of the exercise."""
+    """Names of the outputs, if they differ from the output names of the exercise."""
     functions_only: bool = False
-    """Whether classes skip the input, because its sizes are too similar to match weights by shape."""
+    """Whether the input is omitted for classes, because its sizes are too similar to match weights by shape."""
 
     def directions(self) -> dict[str, Any]:
-        """Return the random direction in which each argument of `gradients` is moved."""
+        """Return the random direction in which each argument of `gradients` is changed."""
         return {name: _random_like(self.arguments[name], name) for name in self.gradients}
 
     def output_weights(self, shape: tuple[int, ...]) -> Array:
-        """Return random weights for the first output.
-
-        Gradients are those of the weighted sum of the output's numbers.
-        """
+        """Return random weights for the first output. Gradients are gradients of the weighted sum of this
+        output."""
         weights: Array = _generator("pull").normal(size=shape)
         if self.valid_steps is not None:
             weights = weights * self.valid_steps[..., None]
@@ -84,14 +83,14 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """One exercise: a function or class that the learner writes."""
+    """An exercise: a function or class that the learner writes."""
 
     title: str
     """Short description."""
     source: str = ""
     """Paper and section that the exercise follows."""
     reference: Callable[..., Any]
-    """The right answer. The name, the signature and the docstring of this function are the stub."""
+    """The correct solution. The stub has the name, the signature and the docstring of this function."""
     cases: Callable[[int], list[Case]]
     """A function that returns the inputs for a seed."""
     outputs: tuple[str, ...]
@@ -99,13 +98,13 @@ class Exercise:
     aliases: tuple[str, ...] = ()
     """Other accepted names of the function or class."""
     module_arguments: tuple[str, ...] = ()
-    """Arguments that a class holds as attributes instead of receiving them: weights, or the number of heads."""
+    """Arguments that a class stores as attributes: weights, or the number of heads."""
     constructor_sizes: tuple[str, ...] = ()
     """Names of the constructor's arguments, in order."""
     call: Callable[[Any, Case], tuple[Any, ...]] | None = None
-    """A function that calls the learner's function, if the call needs more than the case's arguments."""
+    """A function that calls the learner's function, if the case's arguments are not sufficient for the call."""
     small_cases: Callable[[], list[Case]] = list
-    """Further inputs that are small enough to show a mistake by hand, besides the cases named "by hand"."""
+    """Further inputs that are small enough for a calculation by hand, besides the cases named "by hand"."""
     specification: Callable[..., Any] | None = None
     """Function whose name, signature and docstring are the stub, if not `reference`."""
     instruction: str = "Write it with NumPy or with PyTorch"
@@ -144,7 +143,7 @@ class Exercise:
         return normalize_name(name) in {normalize_name(known) for known in (self.name, *self.aliases)}
 
     def module_weights(self, case: Case) -> dict[str, Array]:
-        """Return the weights that a class holds as attributes, by name."""
+        """Return the weights that a class stores as attributes, by name."""
         weights: dict[str, Array] = {}
         for name in self.module_arguments:
             value = case.arguments[name]
@@ -161,7 +160,7 @@ class Exercise:
     def expected_gradients(self, case: Case) -> dict[str, tuple[float, float]]:
         """Return the directional derivative by each argument of `case.gradients`, measured on both sides.
 
-        The derivative is that of the weighted sum of the first output, along `case.directions()`. The two
+        The weighted sum of the first output is differentiated along `case.directions()`. The two
         measurements differ if the input of a ReLU changes its sign between the sides.
         """
         return _expected_gradients(self.reference, case)
@@ -210,7 +209,7 @@ def _generator(name: str) -> np.random.Generator:
 
 
 class RandomLanguageModel:
-    """A random model for the exercises on search. The probabilities depend on all tokens so far."""
+    """Random model for the exercises on search. The probabilities depend on all previous tokens."""
 
     def __init__(self, seed: int, size: int) -> None:
         generator = np.random.default_rng(seed)
@@ -231,7 +230,7 @@ class RandomLanguageModel:
 
 
 class TanhCell:
-    """A recurrent cell for the exercises on decoders: `tanh([input; state] A)`."""
+    """Recurrent cell for the exercises on decoders: `tanh([input; state] A)`."""
 
     def __init__(self, matrix: Array) -> None:
         self.matrix: Any = matrix
@@ -247,7 +246,7 @@ class TanhCell:
 
 
 def copy_words(seed: int, count: int, longest: int = 5) -> tuple[Array, Array]:
-    """Return random words of two or more letters, and the same words as targets with start, end and padding.
+    """Return random words of at least two letters, and the same words as targets with start, end and padding.
 
     >>> source, target = copy_words(seed=0, count=3, longest=4)
     >>> source.shape, target.shape, target[:, 0].tolist()

@@ -11,7 +11,7 @@ from regard.course.reference import transformer_loops as reference
 
 HEADS, WIDTH, INNER = 3, 15, 11
 WIDER = 21
-"""Width of inputs with equal numbers of keys and queries; the width of a head differs from these numbers."""
+"""Width of inputs with equal numbers of keys and queries. The width of a head differs from these numbers."""
 ATTENTION = ("w_q", "w_k", "w_v", "w_o")
 FEED_FORWARD = ("w_1", "b_1", "w_2", "b_2")
 
@@ -19,7 +19,8 @@ FEED_FORWARD = ("w_1", "b_1", "w_2", "b_2")
 def draw_parameters(
     generator: np.random.Generator, names: Sequence[str], width: int, inner: int
 ) -> dict[str, Array]:
-    """Return random parameters. Gains and shifts are random too, so that a mistake in them changes the output."""
+    """Return random parameters. Gains and shifts are random too, so that a mistake in their use changes the
+    output."""
     shapes = {"w_1": (width, inner), "b_1": (inner,), "w_2": (inner, width), "b_2": (width,)}
     parameters: dict[str, Array] = {}
     for name in names:

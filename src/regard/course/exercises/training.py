@@ -1,4 +1,4 @@
-"""Exercises: the label-smoothed loss, and a training loop that must learn Copy."""
+"""Exercises: the label-smoothed loss, and a training loop that must learn the task Copy."""
 
 import math
 from typing import Any
@@ -20,10 +20,10 @@ from regard.course.reference import decoding_loops as reference
 def train_copy(model: Any, batches: Any) -> None:
     """Train the model to copy, with one optimizer step for every batch.
 
-    model: a module; model(source, target) returns logits (B, T, V), of the token after each of the target's T.
-    batches: a list of (source, target), tensors of token numbers: source (B, Ts); target (B, Tt), which is
-    start (1), the letters, end (2) and padding (0) up to the length of the longest. The loss ignores padding.
-    Adam with a learning rate of 0.01 works. Return nothing: the loop changes the model itself.
+    model: a module; model(source, target) returns logits (B, T, V) for the token after each of the T target
+    tokens. batches: a list of (source, target), tensors of token numbers: source (B, Ts); target (B, Tt), which
+    is start (1), the letters, end (2) and padding (0) up to the length of the longest target. The loss ignores
+    padding. Adam with a learning rate of 0.01 works. Return None: the loop changes the model in place.
     """
     raise NotImplementedError
 
@@ -31,7 +31,7 @@ def train_copy(model: Any, batches: Any) -> None:
 def _expected_training(
     target: Array | None = None, table: Array | None = None, batches: int = 0
 ) -> tuple[Any, ...]:
-    """Return the result of a right training loop, see `probe_models`."""
+    """Return the result of a correct training loop; see `probe_models`."""
     if target is None or table is None:
         return (np.array(1.0),)
     gradient = np.zeros((len(target), target.shape[1] - 1, COPY_VOCABULARY))
@@ -48,7 +48,7 @@ def _expected_training(
 
 
 def _run_training(function: Any, case: Case) -> tuple[Any, ...]:
-    """Run the learner's loop on a model that records its calls, or on a model that can learn Copy."""
+    """Run the learner's loop on a model that records its calls, or on a model that can learn the task Copy."""
     from regard.course.probe_models import record_training, score_training  # needs PyTorch, which loads slowly
 
     if case.arguments.get("batches"):
@@ -59,7 +59,7 @@ def _run_training(function: Any, case: Case) -> tuple[Any, ...]:
 def _training(seed: int) -> list[Case]:
     _, target = copy_words(seed, 5)
     table = np.random.default_rng(seed).normal(size=(5, target.shape[1] + 1, COPY_VOCABULARY)) * 2
-    share = ("share of unseen words that the trained model copies",)
+    share = ("fraction of unseen words that the trained model copies",)
     return [
         Case(name="one batch", arguments={"target": target, "table": table}),
         Case(name="learns Copy", arguments={"batches": 400}, diagnose=False, outputs=share),

@@ -26,7 +26,7 @@ DECODER = (*ATTENTION, *CROSS, *FEED_FORWARD, *NORMS)
 
 
 def _padding_mask(seed: int, batch: int, rows: int, length: int) -> Array:
-    """Return a mask (B, rows, T) that hides the padding of all sentences except the last, which has none."""
+    """Return a mask (B, rows, T) that hides the padding. The last sentence has no padding."""
     lengths = [*(max(1, length - 1 - (row + seed) % 3) for row in range(batch - 1)), length]
     if batch == 1:
         lengths = [max(1, length - 1)]

@@ -25,7 +25,7 @@ FIGURES = {
     "relevance": "attention on inputs that the answer depends on (best head or last layer)",
     "alignment_error": "alignment error",
 }
-"""Figures of a run that a lesson reports, with their labels."""
+"""Measurements of a run that a lesson reports, with their labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,11 @@ class LessonRun:
     """One training run of a lesson."""
 
     name: str
-    """Name of the variant, as the lesson's table shows it."""
+    """Name of the variant in the lesson's table."""
     task: str
     flags: dict[str, Any] = field(default_factory=dict)
     input: str | None = None
-    """The input of the lesson's question, which the view shows first; None for random inputs."""
+    """The input of the lesson's question, which the view shows first. None: random inputs."""
 
     @property
     def command(self) -> str:
@@ -55,7 +55,7 @@ def _runs(
     )
 
 
-# Sizes and steps are chosen so that a run takes seconds to a few minutes on one core.
+# The model sizes and training steps limit the time of a run to seconds or a few minutes on one core.
 SMALL = {"hidden": 64, "max_len": 10, "steps": 1200}
 TRANSFORMER = {"model": "transformer", "hidden": 64, "heads": 4, "enc_layers": 1, "dec_layers": 1, "inner": 128}
 RUNS: dict[str, tuple[LessonRun, ...]] = {
@@ -92,17 +92,18 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "translation": _runs("phrases", {}, input="she says that the birds can hear these good songs", phrases={}),
     "explaining": _runs("signal", {"steps": 1500}, positions={"pos_enc": True}),
 }
-"""The runs of each lesson. The order of the lessons: each lesson needs the lessons before it."""
+"""The runs of each lesson. The order of the lessons: each lesson builds on the lessons before it."""
 
 
 def _percent(value: float) -> str:
-    """Format a share (0 to 1) with one decimal, or with two decimals if one decimal would show 100.0%."""
+    """Format a fraction (0 to 1) as a percentage with one decimal, or with two decimals if one decimal would
+    show 100.0%."""
     return f"{min(value, 0.9999):.2%}" if 0.999 <= value < 1 else f"{value:.1%}"
 
 
 @dataclass(frozen=True)
 class Range:
-    """Minimum, median and maximum of a figure over ten seeds, as shares (0 to 1).
+    """Minimum, median and maximum of a measurement over ten seeds, as fractions (0 to 1).
 
     >>> str(Range(0.5, 0.75, 1.0))
     '50.0% to 100.0% (median 75.0%)'
@@ -126,8 +127,8 @@ class Range:
     def verdict(self, value: float) -> str:
         """Return a sentence that compares a run's value with the ten seeds.
 
-        A value within the range after rounding counts as usual, both with the four decimals of the stored figures
-        and with the decimals that are shown.
+        A value counts as usual if it is within the range after rounding, either to the four stored decimals or
+        to the displayed decimals.
         """
         value = round(value, 4)
         if value < self.low and _percent(value) != _percent(self.low):
@@ -147,11 +148,11 @@ class Lesson:
     parts: Mapping[str, str]
     """Markdown text by heading, see `PARTS`."""
     runs: tuple[LessonRun, ...]
-    """The run that the learner trains, then the variants that it is compared with."""
+    """The run that the learner trains, then the variants that the run is compared with."""
 
     @property
     def ranges(self) -> dict[str, dict[str, Range]]:
-        """The results of ten seeds, by name of the run and name of the figure."""
+        """The results of ten seeds, by name of the run and name of the measurement."""
         return {
             run.name: {
                 name: Range(min(values), statistics.median(values), max(values))
@@ -163,7 +164,7 @@ class Lesson:
 
     @property
     def seconds(self) -> float:
-        """The measured training time of the learner's run, in seconds of one core."""
+        """The measured training time of the learner's run on one core, in seconds."""
         return float(_measurements(self.name, self.runs[0].name).get("seconds", 0.0))
 
     @property
@@ -178,7 +179,7 @@ class Lesson:
         return str(code)
 
     def describe_figures(self, figures: Mapping[str, float | None]) -> list[str]:
-        """Return one line per figure of a run, with its range over ten seeds."""
+        """Return one line per measurement of a run, with its range over ten seeds."""
         ranges = self.ranges[self.runs[0].name]
         return [
             f"{FIGURES[name]}: {_percent(value)}"
@@ -191,7 +192,7 @@ class Lesson:
 def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
     """Return a lesson's text with commands that use `home`, quoted for a shell, instead of `HOME`.
 
-    escape: applied to each path, for example `html.escape` if the text is HTML.
+    escape: function applied to each path, for example `html.escape` if the text is HTML.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -208,7 +209,7 @@ def _all_measurements() -> dict[str, Any]:
 
 
 def _measurements(lesson: str, run: str) -> dict[str, Any]:
-    """Return the measurements of one run; empty if the run was not measured yet."""
+    """Return the measurements of one run, or an empty dictionary if the run was not measured."""
     measurements: dict[str, Any] = _all_measurements().get(lesson, {}).get(run, {})
     return measurements
 
@@ -220,9 +221,7 @@ def lessons() -> tuple[Lesson, ...]:
 
 
 def find_lesson(name: str) -> Lesson:
-    """Return the lesson with this name.
-
-    Raises `InputError` for an unknown name.
+    """Return the lesson with this name. Raises `InputError` for an unknown name.
 
     >>> find_lesson("signal").title
     'Positions'

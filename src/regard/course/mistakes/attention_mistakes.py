@@ -31,7 +31,7 @@ def scale_multiplied(self: Solution, query: Array, key: Array, heads: int) -> fl
 @mistake(
     Solution.scale,
     "Vaswani et al. 2017, section 3.2.2: d_k = d_model / h",
-    "Divide by √d_k with d_k = d_model / h, the width of the head's own keys.",
+    "Divide by √d_k with d_k = d_model / h, the width of the head's keys.",
 )
 def scale_by_whole_width(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores of a head are divided by the root of the model's width, √d_model."""
@@ -97,7 +97,7 @@ def softmax_over_batch(self: Solution, scores: Array) -> Array:
 
 @mistake(Solution.softmax, SECTION_3_2_1, "Apply the softmax to each row separately, over the last dimension.")
 def softmax_over_all(self: Solution, scores: Array) -> Array:
-    """One softmax is over queries and keys together: all weights of a sequence sum to 1."""
+    """A single softmax covers queries and keys: all weights of a sequence sum to 1."""
     axes = (-2, -1) if scores.ndim > 2 else (-1,)
     powers = np.exp(scores - scores.max(axes, keepdims=True))
     return np.asarray(powers / powers.sum(axes, keepdims=True))
@@ -106,7 +106,7 @@ def softmax_over_all(self: Solution, scores: Array) -> Array:
 @mistake(
     Solution.softmax,
     EQUATION_1,
-    "Apply the softmax to the scores: weights are positive, and those of a query sum to 1.",
+    "Apply the softmax to the scores: the weights are then positive, and the weights of a query sum to 1.",
 )
 def no_softmax(self: Solution, scores: Array) -> Array:
     """The scores are used as weights: there is no softmax."""
@@ -119,7 +119,7 @@ def not_normalized(self: Solution, scores: Array) -> Array:
     return np.exp(scores)
 
 
-@mistake(Solution.softmax, BAHDANAU_6, "Take exp first: scores may be negative, weights may not.")
+@mistake(Solution.softmax, BAHDANAU_6, "Take exp first: scores may be negative, but weights may not.")
 def divided_without_exp(self: Solution, scores: Array) -> Array:
     """The scores are divided by their sum, without exp."""
     finite = np.where(np.isneginf(scores), 0.0, scores)
@@ -171,9 +171,7 @@ def scale_after_softmax(
     return self.context(weights, value), weights
 
 
-@mistake(
-    Solution.softmax, EQUATION_1, "Use the softmax: all keys contribute by their weights, and gradients can flow."
-)
+@mistake(Solution.softmax, EQUATION_1, "Use the softmax: all keys contribute, and gradients reach the scores.")
 def hard_attention(self: Solution, scores: Array) -> Array:
     """Each query uses only its best key: argmax instead of softmax."""
     best = np.eye(scores.shape[-1])[scores.argmax(-1)]

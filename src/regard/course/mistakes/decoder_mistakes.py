@@ -18,24 +18,24 @@ PADDING = "Vaswani et al. 2017, section 3.2.3: a mask hides positions; padding i
 
 @mistake(Solution.causal_mask, CAUSAL, "Hide all later steps from each step, with a lower triangle of True.")
 def future_seen(self: Solution, length: int) -> Array:
-    """The decoder sees the future: its self-attention has no causal mask."""
+    """The decoder attends to future tokens: its self-attention has no causal mask."""
     return np.ones((length, length), bool)
 
 
 @mistake(
     Solution.causal_mask,
     CAUSAL,
-    "A step sees itself and earlier steps: tril(ones), or hide triu(ones, diagonal=1).",
+    "A step attends to itself and earlier steps: tril(ones), or hide triu(ones, diagonal=1).",
 )
 def future_leaked_by_one(self: Solution, length: int) -> Array:
-    """The causal mask is off by one: each step sees the next one, which is its answer."""
+    """The causal mask is off by one: each step attends to the next step, which is its answer."""
     return np.tril(np.ones((length, length), bool), 1)
 
 
 @mistake(
     Solution.causal_mask,
     CAUSAL,
-    "A step sees itself and earlier steps: hide triu(ones, diagonal=1), without the diagonal.",
+    "A step attends to itself and earlier steps: hide triu(ones, diagonal=1), without the diagonal.",
 )
 def self_hidden(self: Solution, length: int) -> Array:
     """The causal mask also hides each step from itself, so the first step has no key."""
@@ -44,7 +44,7 @@ def self_hidden(self: Solution, length: int) -> Array:
 
 @mistake(Solution.causal_mask, CAUSAL, "Keep the lower triangle of (query, key): tril, not triu.")
 def past_hidden(self: Solution, length: int) -> Array:
-    """The causal mask is upside down: each step sees the future and not the past."""
+    """The causal mask is upside down: each step attends to later steps and not to earlier steps."""
     return np.triu(np.ones((length, length), bool))
 
 
@@ -52,7 +52,7 @@ def past_hidden(self: Solution, length: int) -> Array:
     Solution.cross_mask, CROSS, "Every step of the decoder may attend to the whole source; hide only its padding."
 )
 def causal_cross(self: Solution, mask: Mask, length: int) -> Mask:
-    """The causal mask is applied to the attention to the encoder too: step t sees only t source words."""
+    """The causal mask is applied to the attention to the encoder too: step t attends to only t source words."""
     return None if mask is None else mask & np.tril(np.ones(mask.shape[-2:], bool))
 
 
@@ -98,7 +98,7 @@ def cross_swapped(self: Solution, states: Array, memory: Array, p: Parameters, h
     "Attend to the encoder's memory between self-attention and feed-forward network.",
 )
 def no_cross(self: Solution, states: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
-    """The attention to the encoder is missing: the decoder does not know the source."""
+    """The attention to the encoder is missing: the decoder does not receive the source."""
     return np.zeros_like(states)
 
 

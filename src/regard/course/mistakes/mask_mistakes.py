@@ -42,7 +42,7 @@ def mask_multiplied(self: Solution, scores: Array, mask: Array) -> Array:
 
 @mistake(Solution.apply_mask, SECTION_3_2_3, "Add 0 where the mask is True and -inf where it is False.")
 def mask_added(self: Solution, scores: Array, mask: Array) -> Array:
-    """The mask is added to the scores as 0 and 1: it favours the allowed keys a little and hides none."""
+    """The mask is added to the scores as 0 and 1: it favors the allowed keys a little and hides none."""
     return scores + mask
 
 
@@ -58,7 +58,7 @@ def mask_transposed(self: Solution, scores: Array, mask: Array) -> Array:
     return Solution.apply_mask(self, scores, np.swapaxes(mask, -2, -1))
 
 
-@mistake(Solution.apply_mask, SECTION_3_2_3, "Use each batch element's own mask.")
+@mistake(Solution.apply_mask, SECTION_3_2_3, "Use the mask of each batch element.")
 def mask_of_first(self: Solution, scores: Array, mask: Array) -> Array:
     """The mask of the first batch element is used for the whole batch."""
     return Solution.apply_mask(self, scores, np.broadcast_to(mask[:1], mask.shape))

@@ -32,8 +32,8 @@ def wrong_join(self: Solution, states: Array) -> Array:
 @mistake(
     Solution.split,
     HEAD_I,
-    "View as (B, T, H, D/H): head i has the columns i D/H to (i + 1) D/H. The weights of other models have this "
-    "order.",
+    "View as (B, T, H, D/H): head i has the columns i D/H to (i + 1) D/H. The weights of other models have "
+    "this order.",
 )
 def heads_interleaved(self: Solution, states: Array, heads: int) -> Array:
     """A head uses every h-th column (a view as D/H, H) instead of adjacent columns."""
@@ -70,15 +70,15 @@ def no_input_projections(self: Solution, inputs: Three, weights: Three) -> list[
     return list(inputs)
 
 
-@mistake(Solution.project_inputs, HEAD_I, "Project the keys by their own matrix, W^K.")
+@mistake(Solution.project_inputs, HEAD_I, "Project the keys with their own matrix, W^K.")
 def keys_by_query_weights(self: Solution, inputs: Three, weights: Three) -> list[Array]:
-    """The keys are projected by W^Q."""
+    """The keys are projected with W^Q."""
     return Solution.project_inputs(self, inputs, (weights[0], weights[0], weights[2]))
 
 
-@mistake(Solution.project_inputs, HEAD_I, "Project the values by their own matrix, W^V.")
+@mistake(Solution.project_inputs, HEAD_I, "Project the values with their own matrix, W^V.")
 def values_by_key_weights(self: Solution, inputs: Three, weights: Three) -> list[Array]:
-    """The values are projected by W^K."""
+    """The values are projected with W^K."""
     return Solution.project_inputs(self, inputs, (weights[0], weights[1], weights[1]))
 
 

@@ -35,13 +35,15 @@ class DimensionsFromOne(Solution, paper=SECTION_3_5):
     "Dimensions 2i and 2i + 1 share one frequency: use 2 * (dimension // 2) in the exponent.",
 )
 def frequency_per_dimension(self: Solution, length: int, width: int) -> Array:
-    """Sine and cosine of a pair have different frequencies: the exponent uses the dimension's own number."""
+    """Sine and cosine of a pair have different frequencies: the exponent uses the number of the dimension."""
     angles = self.positions(length)[:, None] * self.base ** -(self.indices(width) / width)
     return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
 
 
 @mistake(
-    Solution.interleave, SECTION_3_5, "Alternate sine and cosine: sine at even dimensions, cosine at odd ones."
+    Solution.interleave,
+    SECTION_3_5,
+    "Alternate sine and cosine: sine at even dimensions, cosine at odd dimensions.",
 )
 def sines_then_cosines(self: Solution, sines: Array, cosines: Array) -> Array:
     """All sines come first and all cosines after them."""
@@ -54,9 +56,11 @@ def positions_from_one(self: Solution, length: int) -> Array:
     return np.arange(1, length + 1)
 
 
-@mistake(Solution.interleave, SECTION_3_5, "Sine at even dimensions, counted from 0, and cosine at odd ones.")
+@mistake(
+    Solution.interleave, SECTION_3_5, "Sine at even dimensions, counted from 0, and cosine at odd dimensions."
+)
 def sine_and_cosine_swapped(self: Solution, sines: Array, cosines: Array) -> Array:
-    """Cosine is at even dimensions and sine at odd ones."""
+    """Cosine is at even dimensions and sine at odd dimensions."""
     return Solution.interleave(self, cosines, sines)
 
 
@@ -92,7 +96,9 @@ def double_exponent(self: Solution, width: int) -> Array:
     return self.base ** -(4 * self.indices((width + 1) // 2) / width)
 
 
-@mistake(Solution.frequencies, SECTION_3_5, "Divide: later dimensions have lower frequencies, not higher ones.")
+@mistake(
+    Solution.frequencies, SECTION_3_5, "Divide: later dimensions have lower frequencies, not higher frequencies."
+)
 def position_multiplied(self: Solution, width: int) -> Array:
     """The position is multiplied by 10000^(2i/d) instead of divided by it."""
     return 1 / Solution.frequencies(self, width)
@@ -107,10 +113,10 @@ def one_frequency(self: Solution, width: int) -> Array:
 @mistake(
     Solution.position_vectors,
     SECTION_3_5,
-    "Positions belong to dimension 1, time: states are (B, T, D), batch first.",
+    "Use dimension 1 for the positions: states have the shape (B, T, D), batch first.",
 )
 def wave_across_batch(self: Solution, states: Array, width: int) -> Array:
-    """The position is that in the batch: all steps of a sequence have the same position vector."""
+    """Positions are counted along the batch: all steps of a sequence have the same position vector."""
     waves = self.sinusoidal_positions(len(states), width)
     return np.broadcast_to(waves[:, None], (*states.shape[:2], width))
 

@@ -18,7 +18,7 @@ LUONG_PATH = "Luong et al. 2015, section 3.1: 'h_t → a_t → c_t → h̃_t'"
 @mistake(
     Solution.tanh,
     f"{ALIGNMENT}; {LUONG_5}",
-    "Take the tanh of the sum, or of the projected mixture; without it everything is linear.",
+    "Take the tanh of the sum, or of the projected mixture; without the tanh everything is linear.",
 )
 def no_tanh(self: Solution, states: Array) -> Array:
     """The tanh is missing."""
@@ -49,7 +49,7 @@ def new_state_as_query(self: Solution, previous: Array, state: Array, memory: Ar
 
 @mistake(
     Solution.cell_input,
-    f"{CELL_INPUT}; the order is that of this exercise's stub",
+    f"{CELL_INPUT}; this exercise's stub specifies the order",
     "Give the cell [previous; context].",
 )
 def context_first(self: Solution, previous: Array, context: Array) -> Array:

@@ -15,7 +15,7 @@ LONGEST = "This exercise's stub: stop after `longest` tokens"
 class Unlikeliest(Solution, paper=GREEDY):
     """The least likely token is chosen: argmin, or argmax of negative log-probabilities."""
 
-    instead = "Choose the largest log-probability, the one closest to 0."
+    instead = "Choose the largest log-probability, which is closest to 0."
 
     def choose_token(self, log_probabilities: Array) -> int:
         return int(np.argmin(log_probabilities))
@@ -39,7 +39,7 @@ def without_start(self: Solution, tokens: list[int]) -> list[int]:
 class NeverEnds(Solution, paper=GREEDY):
     """The search continues after the end token."""
 
-    instead = "Stop at the end token. In a beam, do not continue a hypothesis that ends with it."
+    instead = "Stop at the end token. In a beam, do not continue a hypothesis that ends with the end token."
 
     def is_end(self, token: int, end: int) -> bool:
         return False
@@ -102,7 +102,8 @@ def each_keeps_its_best(
 def pruned_by_score(
     self: Solution, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
 ) -> list[Hypothesis]:
-    """The beam is pruned by sums divided by the length: short hypotheses lose their places to longer ones."""
+    """The beam is pruned by sums divided by the length: short hypotheses lose their places to longer
+    hypotheses."""
     scores = [self.normalize_length(total, len(tokens) - 1, alpha) for total, tokens in candidates]
     order = sorted(range(len(candidates)), key=lambda index: -scores[index])
     return [candidates[index] for index in order[:width]]
@@ -122,7 +123,7 @@ def probabilities_added(self: Solution, log_probabilities: Array) -> Array:
     Solution.normalize_length, LENGTH, "Divide the log-probability by length ** alpha before you choose the best."
 )
 def length_not_divided(self: Solution, total: float, length: int, alpha: float) -> float:
-    """The hypotheses are compared without dividing by their length, so short ones win."""
+    """The hypotheses are compared without dividing by their length, so short hypotheses win."""
     return total
 
 
@@ -145,7 +146,7 @@ def alpha_ignored(self: Solution, total: float, length: int, alpha: float) -> fl
 
 
 class FirstToEnd(Solution, paper=BEAM):
-    """The search stops when the first hypothesis ends, even if an unfinished one is better."""
+    """The search stops when the first hypothesis ends, even if an unfinished hypothesis is better."""
 
     instead = "Continue until all hypotheses of the beam have ended, or `longest` is reached."
 
@@ -194,8 +195,8 @@ class EndedAside(Solution, paper=f"{BEAM}; this exercise's stub: it keeps compet
 
 
 class OnlyEndedCount(EndedAside):
-    """Finished hypotheses are put aside, and the answer is one of them if there are any, even if a better one is
-    unfinished.
+    """Finished hypotheses are put aside. The answer is a finished hypothesis if there are any, even if an
+    unfinished hypothesis is better.
     """
 
     instead = "Leave finished hypotheses in the beam, and choose among all hypotheses of the beam."

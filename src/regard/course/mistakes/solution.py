@@ -1,4 +1,4 @@
-"""The right solution to all exercises in replaceable steps: decoder steps, search, loss and training loop."""
+"""The correct solution to all exercises in replaceable steps: decoder steps, search, loss and training loop."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import numpy as np
 from regard.course.mistakes.transformer_solution import PADDING, Array, Mask, TransformerSolution
 
 Hypothesis = tuple[float, list[int]]
-"""Sum of log-probabilities, and tokens with the start token."""
+"""Hypothesis: sum of log-probabilities, and tokens with the start token."""
 Step = Callable[[list[int]], Array]
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +59,7 @@ class RecurrentSolution(TransformerSolution):
         return new
 
     def luong_output_state(self, new: Array, old: Array) -> Array:
-        """Return the state that is joined with Luong's context: the one after the step."""
+        """Return the state that is joined with Luong's context: the state after the step."""
         return new
 
     def general_scores(self, state: Array, memory: Array, w_a: Array) -> Array:
@@ -96,7 +96,7 @@ class SearchSolution(RecurrentSolution):
         return token == end
 
     def token_limit(self, longest: int) -> int:
-        """Return the largest number of tokens."""
+        """Return the maximum number of tokens."""
         return longest
 
     def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
@@ -121,11 +121,13 @@ class SearchSolution(RecurrentSolution):
         return len(tokens) > 1 and tokens[-1] == end
 
     def keep_finished(self, hypothesis: Hypothesis) -> list[Hypothesis]:
-        """Return the candidates that a finished hypothesis adds: itself, which competes for its place."""
+        """Return the candidates that a finished hypothesis adds: the hypothesis itself, which competes for its
+        place."""
         return [hypothesis]
 
     def select_top(self, candidates: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
-        """Return the candidates with the largest sums; `parents` is the hypothesis each one continues."""
+        """Return the candidates with the largest sums. `parents` contains the hypothesis that each candidate
+        continues."""
         return sorted(candidates, key=lambda candidate: -candidate[0])[:width]
 
     def prune(
@@ -170,7 +172,7 @@ class SearchSolution(RecurrentSolution):
 
 
 class Solution(SearchSolution):
-    """The right solution to all exercises. Mistakes are derived from it.
+    """The correct solution to all exercises. Mistakes are derived from this class.
 
     class NoScale(Solution, paper=EQUATION_1): ...
     """
@@ -178,7 +180,7 @@ class Solution(SearchSolution):
     instead = ""
     """The correction, as a sentence."""
     paper = ""
-    """The line of a paper or of the stub that a mistake departs from."""
+    """The line of a paper or of the stub that a mistake contradicts."""
     companion = False
     """Whether the mistake may have an effect only together with another mistake, in exercises that it does not
     affect alone.
@@ -190,7 +192,7 @@ class Solution(SearchSolution):
     """
 
     def __init_subclass__(cls, paper: str = "", **options: Any) -> None:
-        """Set `paper`, which most mistakes share with related mistakes."""
+        """Set `paper` for several related mistakes."""
         super().__init_subclass__(**options)
         if paper:
             cls.paper = paper
@@ -225,7 +227,7 @@ class Solution(SearchSolution):
         return target[:, :-1], target[:, 1:]
 
     def logit_gradient(self, logits: Array, gold: Array) -> Array:
-        """Return the gradient of each step's loss by its logits."""
+        """Return the gradient of each step's loss with respect to its logits."""
         return np.exp(self.log_softmax(logits)) - np.eye(logits.shape[-1])[gold]
 
     def train_copy(self, target: Array, table: Array) -> tuple[Array, ...]:
@@ -237,7 +239,7 @@ class Solution(SearchSolution):
 
 
 def normalize_gradient(gradient: Array) -> Array:
-    """Return a gradient with length 1; zeros stay zeros."""
+    """Return a gradient scaled to length 1. Zeros remain zeros."""
     length = math.sqrt(float((gradient**2).sum()))
     return gradient / length if length else gradient
 
@@ -250,7 +252,7 @@ def mistake(
     companion: bool = False,
     broken: frozenset[str] = frozenset(),
 ) -> Callable[[Callable[Concatenate[Any, P], R]], type[Solution]]:
-    """Turn a function into a mistake: the right solution, with one step replaced by the function.
+    """Turn a function into a mistake: the correct solution, with one step replaced by the function.
 
     step: the method of `Solution` that the function replaces, with the same arguments. The docstring of the
     function describes the error. `paper`, `instead`, `companion` and `broken`: see `Solution`.

@@ -78,7 +78,7 @@ def bias_after_activation(self: Solution, states: Array, w_1: Array, b_1: Array,
 @mistake(
     Solution.sublayer,
     SUBLAYER,
-    "Add first, then normalize: LayerNorm(x + Sublayer(x)). Norm first is a later variant, pre-norm.",
+    "Add first, then normalize: LayerNorm(x + Sublayer(x)). Normalizing first is a later variant, pre-norm.",
 )
 def norm_before(self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
     """The norm comes before the sublayer instead of after the residual: x + Sublayer(LayerNorm(x))."""
@@ -128,7 +128,8 @@ def no_norm(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
 
 @mistake(Solution.normalize, LAYER_NORM, "Subtract the mean of each step and divide by its standard deviation.")
 def unit_length(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
-    """The states are divided by their length (L2 norm): the mean is not subtracted, the variance not set."""
+    """The states are divided by their length (L2 norm): the mean is not subtracted, and the variance is not
+    normalized."""
     return states / np.linalg.norm(states, axis=-1, keepdims=True) * gain + shift
 
 
@@ -181,7 +182,7 @@ def no_gain(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
     return Solution.normalize(self, states, np.ones_like(gain), np.zeros_like(shift))
 
 
-@mistake(Solution.sublayer, SUBLAYER, "Give each sublayer its own norm, with its own gain and shift.")
+@mistake(Solution.sublayer, SUBLAYER, "Give each sublayer a separate norm, with a separate gain and shift.")
 def one_norm(self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
     """All sublayers share the first norm."""
     return Solution.sublayer(self, states, kind, function, p, 1)

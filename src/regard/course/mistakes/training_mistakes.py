@@ -15,7 +15,7 @@ DESCENT = "Gradient descent: θ ← θ - η ∇L(θ)"
 @mistake(
     Solution.target_distribution,
     SMOOTHING,
-    "Distribute ε over all V tokens including the right one, which keeps 1 - ε + ε / V.",
+    "Distribute ε over all V tokens including the correct token, which keeps 1 - ε + ε / V.",
 )
 def spread_over_others(self: Solution, target: Array, size: int, smoothing: float) -> Array:
     """The smoothing is distributed over the other V - 1 tokens."""
@@ -25,7 +25,7 @@ def spread_over_others(self: Solution, target: Array, size: int, smoothing: floa
 
 @mistake(Solution.target_distribution, SMOOTHING, "Distribute ε over all V tokens.")
 def spread_without_padding(self: Solution, target: Array, size: int, smoothing: float) -> Array:
-    """The smoothing is distributed over the V - 2 tokens that are neither right nor padding."""
+    """The smoothing is distributed over the V - 2 tokens that are neither correct nor padding."""
     right = np.eye(size)[target]
     distribution: Array = (1 - smoothing) * right + smoothing / (size - 2) * (1 - right)
     distribution[:, 0] = 0
@@ -33,22 +33,25 @@ def spread_without_padding(self: Solution, target: Array, size: int, smoothing: 
 
 
 @mistake(
-    Solution.target_distribution, SMOOTHING, "The target is 1 - ε for the right token plus ε / V for every token."
+    Solution.target_distribution,
+    SMOOTHING,
+    "The target is 1 - ε for the correct token plus ε / V for every token.",
 )
 def no_smoothing(self: Solution, target: Array, size: int, smoothing: float) -> Array:
     """The loss is not smoothed."""
     return Solution.target_distribution(self, target, size, 0.0)
 
 
-@mistake(Solution.target_distribution, SMOOTHING, "Give 1 - ε to the right token, and distribute ε.")
+@mistake(Solution.target_distribution, SMOOTHING, "Give 1 - ε to the correct token, and distribute ε.")
 def smoothing_inverted(self: Solution, target: Array, size: int, smoothing: float) -> Array:
-    """The right token has ε and the others share 1 - ε."""
+    """The correct token has ε, and the other tokens share 1 - ε."""
     return Solution.target_distribution(self, target, size, 1 - smoothing)
 
 
-@mistake(Solution.target_distribution, SMOOTHING, "Give the right token 1 - ε + ε / V.")
+@mistake(Solution.target_distribution, SMOOTHING, "Give the correct token 1 - ε + ε / V.")
 def smoothing_only_added(self: Solution, target: Array, size: int, smoothing: float) -> Array:
-    """ε / V is added for every token, but the right one keeps its full 1: the target sums to more than 1."""
+    """ε / V is added for every token, but the correct token keeps its full 1: the target sums to more than
+    1."""
     return np.asarray(np.eye(size)[target] + smoothing / size)
 
 
@@ -144,11 +147,11 @@ def predicts_previous_token(self: Solution, target: Array) -> tuple[Array, Array
 
 @mistake(
     Solution.train_copy,
-    "PyTorch adds gradients to earlier ones until they are reset",
+    "PyTorch adds new gradients to earlier gradients until the gradients are reset",
     "Call optimizer.zero_grad() for each batch, before loss.backward().",
 )
 def gradients_not_reset(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
-    """Gradients are not reset between batches: every step follows the sum of all gradients so far."""
+    """Gradients are not reset between batches: every optimizer step uses the sum of all earlier gradients."""
     decoder_input, gradient, _, changed, used = Solution.train_copy(self, target, table)
     return decoder_input, gradient, np.array(0.0), changed, used
 

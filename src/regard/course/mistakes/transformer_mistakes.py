@@ -98,7 +98,7 @@ class PaddingSeenEverywhere(Solution, paper=PADDING):
     "In the encoder every word may attend to every word; hide only padding.",
 )
 def causal_encoder(self: Solution, source: Array) -> Mask:
-    """The encoder has a causal mask: a word does not see later words."""
+    """The encoder has a causal mask: a word does not attend to later words."""
     mask = Solution.encoder_mask(self, source)
     return None if mask is None else mask & self.causal_mask(mask.shape[-1])
 
@@ -121,7 +121,7 @@ def log_probabilities(self: Solution, states: Array, parameters: Parameters) -> 
 
 @mistake(Solution.memory_for_layer, CROSS, "Let every decoder layer attend to the output of the whole encoder.")
 def layer_by_layer(self: Solution, states: list[Array], layer: int) -> Array:
-    """Each decoder layer attends to the encoder layer of the same number, not to the last one."""
+    """Each decoder layer attends to the encoder layer with the same number, not to the last encoder layer."""
     return states[layer + 1]
 
 
@@ -142,7 +142,7 @@ def shared_layers(self: Solution, parameters: Parameters, side: str, layer: int)
 @mistake(
     Solution.transformer,
     STACK,
-    "Give each layer the output of the previous one: x = layer(x), with the same x.",
+    "Give each layer the output of the previous layer: x = layer(x) in a loop.",
 )
 def one_layer(
     self: Solution, source: Array, target: Array, parameters: Parameters, heads: int, layers: int
@@ -169,8 +169,8 @@ def shifted_inside(self: Solution, target: Array) -> Array:
 @mistake(
     Solution.logits,
     OUTPUT,
-    "Use separate weights for the output layer here. (The paper shares these weights, so sharing is right"
-    " in other models.)",
+    "Use separate weights for the output layer here. (The paper shares these weights, so sharing is correct "
+    "in other models.)",
 )
 def tied_output(self: Solution, states: Array, parameters: Parameters) -> Array:
     """The output layer shares its weights with the target's embedding."""

@@ -1,10 +1,11 @@
-"""The right solution to the exercises on attention, positions and the Transformer, in replaceable steps.
+"""The correct solution to the exercises on attention, positions and the Transformer, in replaceable steps.
 
 The steps are methods, so that a mistake can replace one of them. `reference/` computes the same in plain loops
-and has no steps; a test compares the two. The loops would be too slow here, because a diagnosis runs up to 40,000
-sets of mistakes: an input of the decoder layer takes 1.9 ms in loops and 0.19 ms in steps, one of multi-head
-attention 0.86 and 0.05 ms. The library's own layers need PyTorch, which a check of NumPy code does not load.
-Shapes: B batch, T time (Tq of queries, Tk of keys), D width, H heads, V vocabulary. Arrays are NumPy's, float64.
+and has no steps; a test compares the two. Loops would be too slow here, because a diagnosis runs up to 40,000
+sets of mistakes. An input of the decoder layer takes 1.9 ms in loops and 0.19 ms in steps, and an input of
+multi-head attention takes 0.86 and 0.05 ms. The layers of Regard need PyTorch, which a check of NumPy code does
+not load. Shapes: B is the batch size, T the number of steps (Tq queries, Tk keys), D the width, H the number of
+heads, and V the vocabulary size. Arrays are NumPy's, float64.
 """
 
 from typing import Any
@@ -48,7 +49,7 @@ class AttentionSolution:
         return np.where(np.isneginf(masked) & np.isnan(weights), 0.0, weights)
 
     def masked_softmax(self, scores: Array, mask: Mask) -> Array:
-        """Return the weights of scores."""
+        """Return the attention weights of scores."""
         if mask is None:
             return self.softmax(scores)
         masked = self.apply_mask(scores, np.broadcast_to(mask, scores.shape))
@@ -76,7 +77,7 @@ class PositionSolution:
     """Number from which dimensions or pairs are counted."""
 
     def positions(self, length: int) -> Array:
-        """Return the numbers of the positions."""
+        """Return the position numbers."""
         return np.arange(length)
 
     def frequencies(self, width: int) -> Array:
@@ -166,7 +167,7 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return np.sqrt(states.var(-1, keepdims=True) + self.epsilon)
 
     def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
-        """Return each step normalized over its width."""
+        """Return the states, with each step normalized over its width."""
         return (states - states.mean(-1, keepdims=True)) / self.standard_deviation(states) * gain + shift
 
     def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:

@@ -1,7 +1,7 @@
 """Scores, attention weights, contexts and positions as plain loops (Vaswani et al. 2017, equation 1).
 
 Functions on rows and matrices take lists of numbers. The functions of the exercises take arrays with a batch
-dimension. Shapes: B batch, Tq and Tk numbers of queries and keys, D width.
+dimension. Shapes: B is the batch size, Tq and Tk are the numbers of queries and keys, D is the width.
 """
 
 import math
@@ -120,7 +120,7 @@ def sinusoidal_positions(length: int, width: int) -> Array:
 def concatenate_positions(states: Array, width: int) -> Array:
     """Return the states, each followed by the sinusoidal position vector of the given width.
 
-    states (B, T, D); returns (B, T, D + width). The position vectors are those of the exercise
+    states (B, T, D); returns (B, T, D + width). The position vectors are defined in the exercise
     sinusoidal_positions.
     """
     waves = sinusoidal_positions(states.shape[1], width).tolist()

@@ -79,7 +79,7 @@ def luong_step(
 
 
 def greedy_search(step: Step, start: int, end: int, longest: int) -> list[int]:
-    """Return the tokens that a model generates when it always chooses the most likely next token.
+    """Return the tokens that a model generates if it always chooses the most likely next token.
 
     step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of tokens,
     which begins with `start`. Stop after `end`, or after `longest` tokens.
@@ -104,9 +104,9 @@ def beam_search(
     After each step the beam keeps the `width` hypotheses with the largest sums of log-probabilities, among all
     continuations of all hypotheses. A hypothesis that ends with `end` is not continued, but keeps competing for
     its place in the beam. Stop when all have ended, or after `longest` tokens. The answer is the hypothesis of
-    the beam with the largest score: sum of log-probabilities / length ** alpha, where the length is the number of
-    tokens in the answer.
-    Returns a list of tokens, without `start`, with `end` if it was reached; and the score.
+    the beam with the largest score: sum of log-probabilities / length ** alpha, where the length is the number
+    of tokens in the answer. Returns a list of tokens, without `start`, with `end` if it was reached; and the
+    score.
     """
     beam: list[tuple[float, list[int]]] = [(0.0, [])]
     for _ in range(longest):

@@ -1,6 +1,6 @@
 """Multi-head attention, layers and the whole Transformer as plain loops (Vaswani et al. 2017, section 3).
 
-Parameters are one flat dictionary. A weight matrix is multiplied from the right, `x W`.
+The parameters are a flat dictionary. Weight matrices are multiplied from the right, `x W`.
 """
 
 import math
@@ -64,7 +64,7 @@ def layer_norm(row: Row, gain: Row, shift: Row) -> Row:
 
 
 def add_and_norm(states: Matrix, update: Matrix, p: Parameters, norm: int) -> Matrix:
-    """Return `LayerNorm(x + Sublayer(x))` with the norm of this number."""
+    """Return `LayerNorm(x + Sublayer(x))` with the norm of index `number`."""
     gain, shift = p[f"gain_{norm}"], p[f"shift_{norm}"]
     sums = [[a + b for a, b in zip(row, more, strict=True)] for row, more in zip(states, update, strict=True)]
     return [layer_norm(row, gain, shift) for row in sums]
@@ -149,9 +149,9 @@ def decoder_layer(
     """Return LayerNorm(x + Sublayer(x)) of self-attention, then of attention to the memory, then of the
     feed-forward network.
 
-    states (B, T, D), of which none may attend to a later one; memory (B, Ts, D); memory_mask (B, T, Ts), True =
-    may attend. Returns (B, T, D).
-    parameters: those of the encoder layer, and cross_q, cross_k, cross_v, cross_o (D, D), gain_3, shift_3 (D,).
+    states (B, T, D), which may not attend to later states; memory (B, Ts, D); memory_mask (B, T, Ts), True =
+    may attend. Returns (B, T, D). parameters: those of the encoder layer, and cross_q, cross_k, cross_v,
+    cross_o (D, D), gain_3, shift_3 (D,).
 
     Or as a module: class DecoderLayer(nn.Module): __init__(self, width, heads, inner),
     forward(self, states, memory, memory_mask=None)
@@ -180,10 +180,10 @@ def transformer(source: Array, target: Array, parameters: Parameters, heads: int
     """Return logits (B, Tt, V) of the next token after each step of the target.
 
     source (B, Ts) and target (B, Tt): token numbers, padded with 0 at the end; the target is already shifted.
-    Embeddings times √D plus sinusoidal positions; encoder layers, which do not attend to the source's padding;
-    decoder layers, which do not attend to it either; one linear layer. Logits of padding are not compared.
-    parameters: source (Vs, D) and target (V, D), the embeddings; encoder.0.w_q and so on as in the exercises
-    before, decoder.0.cross_q and so on; w_out (D, V), b_out (V,), which are not shared with the embeddings.
+    Embeddings times √D plus sinusoidal positions; encoder and decoder layers, which do not attend to the
+    source's padding; one linear layer. Logits of padding are not compared. parameters: source (Vs, D) and
+    target (V, D), the embeddings; encoder.0.w_q and so on as in the exercises before, decoder.0.cross_q and so
+    on; w_out (D, V), b_out (V,), which are not shared with the embeddings.
 
     Or as a module: class Transformer(nn.Module):
     __init__(self, source_size, target_size, width, heads, inner, layers), forward(self, source, target)
@@ -204,5 +204,5 @@ def transformer(source: Array, target: Array, parameters: Parameters, heads: int
 
 
 def _select(parameters: Parameters, prefix: str) -> Parameters:
-    """Return the parameters whose names have this prefix, without it."""
+    """Return the parameters whose names have this prefix, with the prefix removed."""
     return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}

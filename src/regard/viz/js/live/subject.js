@@ -106,7 +106,7 @@ export class LiveSubject {
     const count = letters.length - task.signals;
     const note =
       count < fewest
-        ? `all training inputs have ${most} letters, this one has ${count}: errors are to be expected; ` +
+        ? `all training inputs have ${most} letters, this input has ${count}: expect errors; ` +
           "train with --vary_len for all lengths"
         : "";
     const labels = { encoder: [letters, letters], decoder: [outputs, outputs], cross: [outputs, keys] };
@@ -148,7 +148,7 @@ export class LiveSubject {
     const notes = [];
     if (pieces.length > longest) {
       const lengths = `training has seen inputs of up to ${longest} ${task.unit}, not of ${pieces.length}`;
-      notes.push(`${lengths}: errors are to be expected`);
+      notes.push(`${lengths}: expect errors`);
     }
     if (unknown.length) notes.push(`the model does not know ${unknown.map((piece) => `'${piece}'`).join(", ")}`);
     const map = this.map(forward, changes, {

@@ -1,0 +1,80 @@
+"""`regard generate RUN [PROMPT]`: continue a prompt with a language model."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regard.cli.parsing import first_word, parse, take_text, wants_help
+from regard.cli.run_flags import RunFlags
+from regard.cli.terminal import answer_output
+from regard.errors import InputError
+from regard.fast.memory import keep_memory
+from regard.io.reading import read_bytes
+
+PROG = "regard generate"
+DESCRIPTION = (
+    "Continue a prompt with the language model of a run. PROMPT is in the form of the task's inputs; see "
+    "`regard tasks`. RUN: a task's name, or the folder of a run."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateFlags:
+    """Flags of the command."""
+
+    input: Path | None = None
+    """File of prompts, one per line, instead of PROMPT."""
+    new: int = 20
+    """Number of tokens to add."""
+    beam: int = 1
+    """Beam width; 1 is greedy search."""
+    length_penalty: float = 0.0
+    """Exponent of the length penalty; 0 for none."""
+    n_best: int = 1
+    """Number of continuations, best first, each on its own line (at most beam)."""
+    temperature: float = 0.0
+    """If above 0, sample each token from the model's distribution at this temperature instead of searching."""
+    top_k: int = 0
+    """With --temperature: sample from this number of likeliest tokens only; 0 for all."""
+    top_p: float = 1.0
+    """With --temperature: sample from the fewest tokens that have this share of the probability."""
+    seed: int = 0
+    """Random seed of sampling (0 or more). A prompt and a seed give the same continuation."""
+    scores: bool = False
+    """Write each continuation's log-probability (nats) and a tab before it."""
+    storage: RunFlags = field(default_factory=RunFlags)
+
+
+def run(argv: list[str]) -> None:
+    """Continue the prompt, and print prompt and continuation."""
+    if wants_help(argv[:1]):
+        parse(GenerateFlags(), argv, prog=f"{PROG} RUN [PROMPT]", description=DESCRIPTION)
+    name, argv = first_word(argv, what="run", prog=PROG, example="induction")
+    text, argv = take_text(argv, GenerateFlags)
+    flags = parse(GenerateFlags(), argv, prog=f"{PROG} {name} [PROMPT]", description=DESCRIPTION)
+    if (text is None) == (flags.input is None):
+        raise InputError("give a prompt, or a file of prompts with --input: `regard generate induction CADBFED`")
+    loaded: Any = flags.storage.load(name)
+    if loaded.task.answers != "tokens":
+        raise InputError(f"run {name!r} is not a language model: try `regard test {name}`")
+    keep_memory()
+    prompts = [text] if text is not None else _read_lines(flags)
+    options = {option.name: getattr(flags, option.name) for option in dataclasses.fields(flags)}
+    for option in ("input", "scores", "storage"):
+        del options[option]
+    separator = loaded.task.separator
+    output = answer_output()
+    for prompt, ranked in zip(prompts, loaded.generate(prompts, **options), strict=True):
+        for best in ranked:
+            score = f"{best.log_probability:.4f}\t" if flags.scores else ""
+            output.write(f"{score}{prompt}{separator}{best.text}\n")
+    output.flush()
+
+
+def _read_lines(flags: GenerateFlags) -> list[str]:
+    assert flags.input is not None
+    try:
+        return read_bytes(flags.input).decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"input {str(flags.input)!r} is not UTF-8 at byte {error.start}") from error

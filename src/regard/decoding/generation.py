@@ -1,0 +1,101 @@
+"""Continuation of prompts by a language model, with the searches that also translate.
+
+The searches reserve the first symbols of a vocabulary: padding, begin, end, unknown. Language models have none of
+these, so their tokens follow them here: token t is symbol t + 4 of the search.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.subwords import RESERVED
+from regard.decoding.search import Hypothesis
+from regard.decoding.translation import Search, search_batch
+from regard.errors import InputError, check_range
+from regard.fast.onednn import packed_logits
+from regard.models import LanguageModel
+from regard.streams import derive_seed
+
+FIRST = len(RESERVED)
+"""Symbol of the first token in a search."""
+
+
+class PromptDecoder:
+    """A language model as the decoder of a search; the prompts are its sources."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model, self._logits = model, packed_logits(model)
+
+    def encode(self, prompts: Tensor, mask: Tensor) -> Tensor:
+        """Return prompts (B, T) of equal lengths unchanged."""
+        del mask
+        return prompts
+
+    def start(self, prompts: Tensor) -> Tensor:
+        """Return the state before the first step: the prompts."""
+        return prompts
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Feed tokens (B, K), in the first step the prompts instead: returns states (B, K, D), and the next
+        state."""
+        if isinstance(state, Tensor):
+            return self.model.start(state)
+        # A beam that is wider than the vocabulary has prefixes of reserved symbols, with probability 0.
+        return self.model.step((tokens - FIRST).clamp_min(0), state)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return logits (..., 4 + V) of states (..., D)."""
+        return F.pad(
+            self._logits(states.flatten(0, -2)).unflatten(0, states.shape[:-1]), (FIRST, 0), value=-torch.inf
+        )
+
+
+def generate(
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    search: Search,
+    *,
+    most: int,
+    longest: int | None = None,
+) -> list[list[Hypothesis]]:
+    """Return the `n_best` continuations of each prompt, best first, of `most` tokens each.
+
+    `longest`: largest number of tokens of prompt and continuation together. Raises `InputError` for an empty or
+    too long prompt.
+
+    >>> from regard.models import DecoderOnly, DecoderOnlyConfig
+    >>> model = DecoderOnly(DecoderOnlyConfig(hidden=8, heads=2), symbols=5, longest=9)
+    >>> [[best]] = generate(model, [[1, 2]], Search(), most=3)
+    >>> len(best.tokens)
+    3
+    """
+    if search.temperature and search.beam > 1:
+        raise InputError(
+            f"temperature {search.temperature} and beam {search.beam} exclude each other: leave out one of them"
+        )
+    check_range("new", most, 1, 10**6)
+    for prompt in prompts:
+        if not prompt:
+            raise InputError("a prompt is empty: give at least one token")
+        if longest is not None and len(prompt) + most > longest:
+            raise InputError(
+                f"{most} tokens after a prompt of {len(prompt)} exceed the model's {longest} positions: give "
+                f"--new {max(longest - len(prompt), 0)} or less, or a shorter prompt"
+            )
+    decoder, device = PromptDecoder(model.eval()), next(model.parameters()).device
+    answers: list[list[Hypothesis]] = [[] for _ in prompts]
+    for length in sorted({len(prompt) for prompt in prompts}):
+        indices = [index for index, prompt in enumerate(prompts) if len(prompt) == length]
+        batch = torch.tensor([list(prompts[index]) for index in indices], device=device)
+        seeds = [derive_seed(search.seed, f"draw/{list(prompts[index])}") for index in indices]
+        found = search_batch(decoder, batch, search, most=most, seeds=seeds)
+        for index, hypotheses in zip(indices, found, strict=True):
+            answers[index] = [_as_tokens(hypothesis) for hypothesis in hypotheses]
+    return answers
+
+
+def _as_tokens(hypothesis: Hypothesis) -> Hypothesis:
+    return Hypothesis(**{**vars(hypothesis), "tokens": [symbol - FIRST for symbol in hypothesis.tokens]})

@@ -1,0 +1,78 @@
+"""Sampling: each token is drawn from the model's distribution, which may be truncated to its likeliest tokens."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.decoding.incremental import IncrementalDecoder, make_decoder
+from regard.decoding.search import Hypothesis, check_finite, decode, log_probabilities, source_limits
+from regard.errors import InputError, check_range
+from regard.models import Seq2Seq
+
+COLDEST, HOTTEST = 1e-3, 1e3
+"""Allowed temperatures. Below this range only the most likely token is sampled, and above it all tokens are
+equally likely."""
+
+
+def sample(
+    model: Seq2Seq | IncrementalDecoder,
+    source: Tensor,
+    source_mask: Tensor,
+    *,
+    max_len: int | Sequence[int],
+    temperature: float,
+    seeds: Sequence[int],
+    top_k: int = 0,
+    top_p: float = 1.0,
+) -> list[Hypothesis]:
+    """Return one hypothesis for each source, sampled from the model; other arguments as in `greedy_search`.
+
+    `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
+    `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `top_k`, `top_p`:
+    see `truncate`. `log_probability` is computed without temperature and truncation. Raises `InputError` for a
+    value out of range.
+    """
+    if not COLDEST <= temperature <= HOTTEST:
+        raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
+    check_range("top_k", top_k, 0, 10**9)
+    if not 0 < top_p <= 1:
+        raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
+
+    # One random number for each source and step, drawn on the CPU so that it is the same on every device.
+    steps = max(source_limits(max_len, len(source))) + 1
+    uniform = torch.stack(
+        [torch.rand(steps, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
+    )
+
+    def draw(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor]:
+        log_probs = log_probabilities(logits)
+        check_finite(log_probs)
+        # The first token whose cumulative probability exceeds the number has a probability above 0.
+        probabilities = (log_probs.double() / temperature).softmax(-1)
+        sums = truncate(probabilities, top_k, top_p).cumsum(-1)
+        thresholds = uniform[list(rows), time].to(sums.device).unsqueeze(1) * sums[:, -1:]
+        tokens = torch.searchsorted(sums, thresholds, right=True).clamp_max(sums.shape[1] - 1)
+        return tokens, log_probs.gather(1, tokens)
+
+    return decode(make_decoder(model), source, source_mask, draw, max_len)
+
+
+def truncate(probabilities: Tensor, top_k: int = 0, top_p: float = 1.0) -> Tensor:
+    """Set probabilities (..., V) of unlikely tokens to zero.
+
+    `top_k`: number of tokens that remain (Fan et al. 2018); 0 for all. `top_p`: share of the probability that the
+    fewest remaining tokens have at least (nucleus sampling, Holtzman et al. 2020). Of equal probabilities, the
+    first token remains.
+
+    >>> truncate(torch.tensor([0.5, 0.3, 0.2]), top_p=0.7)
+    tensor([0.5000, 0.3000, 0.0000])
+    """
+    symbols = probabilities.shape[-1]
+    if not 0 < top_k < symbols and top_p == 1:
+        return probabilities
+    ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
+    ordered = ordered if not top_k else ordered * (torch.arange(symbols, device=ordered.device) < top_k)
+    sums = ordered.cumsum(-1)
+    ordered = ordered * (sums - ordered < top_p * sums[..., -1:])
+    return torch.zeros_like(probabilities).scatter(-1, order, ordered)

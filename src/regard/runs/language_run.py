@@ -1,0 +1,278 @@
+"""Runs of language models: test them, continue prompts, and inspect their attention."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard import decoding, viz
+from regard.errors import InputError, check_range
+from regard.evaluation.next_tokens import TokenFigures, measure_tokens, next_token_losses
+from regard.result import Result
+from regard.runs.attention_maps import map_of_tokens
+from regard.runs.playback import play_back
+from regard.runs.run import Figures, Run
+from regard.streams import make_generator
+from regard.training import ModelPart, TaskPart, TrainingPart
+from regard.viz.records import attach_original
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.models import LanguageModel
+    from regard.tasks import TokenBatch, TokenTask
+
+CHUNK = 500
+"""Sequences per forward pass."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LanguageReport(Result):
+    """Result of a test on unseen sequences."""
+
+    samples: int
+    sample_len: int | None
+    """Tokens of each sequence; None for the lengths of the training."""
+    figures: TokenFigures
+    measure: str
+    """Name of the loss."""
+    note: str = ""
+    """Warning about a length that is not in the training data; empty if the length is."""
+
+    @property
+    def exact_match(self) -> float:
+        """Share (0 to 1) of outputs that are right."""
+        return self.figures.exact_match
+
+    @property
+    def loss(self) -> float:
+        """Mean loss over all outputs: cross-entropy in nats, or half the squared error of real outputs."""
+        return self.figures.loss
+
+    @property
+    def perplexity(self) -> float:
+        """Exponential of the cross-entropy: the number of equally likely tokens with the same loss."""
+        return math.exp(min(self.loss, 700.0))
+
+    def __str__(self) -> str:
+        perplexity = "" if self.measure != "loss" else f", perplexity {self.perplexity:.3f}"
+        lines = [
+            f"Exact match: {self.exact_match:.2%} of {self.figures.outputs:,} outputs in {self.samples:,} unseen "
+            f"sequences, {self.measure} {self.loss:.4f}{perplexity}",
+            *([f"Note: {self.note}"] if self.note else []),
+        ]
+        if self.figures.relevance:
+            lines.append(f"Attention on relevant inputs (uniform attention: {self.figures.uniform:.1%}):")
+        for name, heads in self.figures.relevance.items():
+            shares = "   ".join(f"head {head} {share:.1%}" for head, share in enumerate(heads))
+            lines.append(f"  {name}: {shares}")
+        return "\n".join(lines)
+
+    def table(self) -> Table:
+        """Return the result as a table."""
+        from rich.table import Table
+
+        table = Table("", "", box=None, pad_edge=False, show_header=False)
+        table.add_row("exact match", f"{self.exact_match:.2%}")
+        table.add_row(self.measure, f"{self.loss:.4f}")
+        for name, heads in self.figures.relevance.items():
+            for head, share in enumerate(heads):
+                table.add_row(f"attention on relevant inputs, {name}, head {head}", f"{share:.1%}")
+        return table
+
+
+@dataclass(frozen=True, repr=False)
+class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
+    """A run of a language model."""
+
+    task: TokenTask
+    model: LanguageModel
+    drawn_by = ("sample_len",)
+
+    @property
+    def measure(self) -> str:
+        """Name of the quantity that `loss` returns."""
+        return "squared error / 2" if self.task.input_width else "loss"
+
+    def test(self, *, samples: int = 1000, sample_len: int | None = None, seed: int = 0) -> LanguageReport:
+        """Test on unseen sequences: share of right outputs, loss, and attention on relevant inputs.
+
+        `sample_len`: tokens of each sequence; by default the lengths of the training. The sequences are drawn by
+        `seed`, independently of the training data. Raises `InputError` for options that do not fit.
+        """
+        check_range("samples", samples, 1, 10**7)
+        check_range("seed", seed, 0, 2**32 - 1)
+        figures = measure_tokens(
+            self.model, self.task, self._batches(samples, make_generator(seed, "test"), sample_len)
+        )
+        note = "" if sample_len is None else self.unusual(sample_len)
+        return LanguageReport(
+            samples=samples, sample_len=sample_len, figures=figures, measure=self.measure, note=note
+        )
+
+    def _batches(
+        self, samples: int, generator: torch.Generator, sample_len: int | None = None
+    ) -> Iterator[TokenBatch]:
+        for done in range(0, samples, CHUNK):
+            count = min(CHUNK, samples - done)
+            yield self.task.sample(count, generator, sample_len=sample_len, unseen=True)
+
+    def unusual(self, tokens: int) -> str:
+        """Return a warning for a number of tokens above those of the training data; empty if there is none."""
+        longest = self.task.lengths[-1]
+        if tokens <= longest:
+            return ""
+        return f"training inputs have at most {longest} tokens, this one has {tokens}: errors are to be expected"
+
+    def generate(
+        self,
+        prompts: str | Iterable[str],
+        *,
+        new: int = 20,
+        beam: int = 1,
+        length_penalty: float = 0.0,
+        n_best: int = 1,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> list[list[decoding.Candidate]]:
+        """Return the `n_best` continuations of each prompt by `new` tokens, best first.
+
+        `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k` from
+        the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the probability.
+        Raises `InputError` for a prompt that does not fit, and for options that exclude each other.
+
+            run.generate("CADBFED", new=2)[0][0].text
+        """
+        check_range("n_best", n_best, 1, beam)
+        if self.task.input_width:
+            raise InputError(
+                f"{self.name} has real-valued inputs, and its outputs are not its inputs: use `test`"
+            )
+        tokens = [
+            self.task.parse(prompt)[0].tolist() for prompt in ([prompts] if isinstance(prompts, str) else prompts)
+        ]
+        search = decoding.Search(
+            beam=beam,
+            length_penalty=length_penalty,
+            n_best=n_best,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+        )
+        longest = None if self.model.learned_positions is None else self.task.longest
+        answers = decoding.generate(self.model, tokens, search, most=new, longest=longest)
+        return [
+            [
+                decoding.Candidate(text=self.task.render(torch.tensor(best.tokens)), **vars(best))
+                for best in ranked
+            ]
+            for ranked in answers
+        ]
+
+    def attend(
+        self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0
+    ) -> viz.AttentionMap:
+        """Predict the token after each token of an input, and return the attention of each layer.
+
+        `input` None: one drawn by `seed`, with `sample_len` tokens. During an intervention, the map names it, and
+        `original` is the map without it. Raises `InputError` for an input that does not fit.
+        """
+        inputs = self._inputs(input, sample_len, seed)
+        attention = attach_original(self.model, self.where, partial(map_of_tokens, self.model, self.task, inputs))
+        return dataclasses.replace(attention, note=self.unusual(inputs.shape[1]))
+
+    def playback(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> viz.Playback:
+        """Return the attention on an input at each snapshot of the training; options as in `attend`.
+
+        Raises `InputError` for a run without snapshots.
+        """
+        inputs = self._inputs(input, sample_len, seed)
+        return play_back(self.files, self.model, partial(map_of_tokens, task=self.task, inputs=inputs))
+
+    def called(self, classes: Sequence[int]) -> list[str]:
+        """Return the labels of some tokens."""
+        if self.task.input_width:
+            return ["value" for _ in classes]
+        return self.task.labels(torch.tensor(list(classes)))
+
+    @property
+    def draws(self) -> bool:
+        """Whether unseen inputs can be drawn, which needs the text of a task of text."""
+        try:
+            self.task.sample(1, make_generator(0, "sample"), unseen=True)
+        except InputError:
+            return False  # the text was removed
+        return True
+
+    def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
+        """Return a drawn input that is not in the training data; options as in `attend`."""
+        return self.task.render(self._inputs(None, sample_len, seed)[0])
+
+    def check(self, input: str) -> None:
+        """Raise `InputError` for an input that does not fit the task."""
+        self.task.parse(input)
+
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
+        """Return inputs (T,) without padding, drawn independently of the training data."""
+        batches = self._batches(samples, make_generator(seed, purpose))
+        return [
+            inputs if batch.mask is None else inputs[batch.mask[row]]
+            for batch in batches
+            for row, inputs in enumerate(batch.inputs)
+        ]
+
+    def look(self, input: Tensor) -> viz.AttentionMap:
+        """Return the attention on an input (T,)."""
+        return map_of_tokens(self.model, self.task, input.unsqueeze(0))
+
+    def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
+        """Return (N, 2): per input the loss of its outputs, and their number."""
+        lengths = [len(tokens) for tokens in inputs]
+        losses = np.zeros((len(inputs), 2))
+        for length in sorted(set(lengths)):
+            rows = [row for row, other in enumerate(lengths) if other == length]
+            for begin in range(0, len(rows), CHUNK):
+                chunk = rows[begin : begin + CHUNK]
+                batch = torch.stack([inputs[row] for row in chunk])
+                losses[chunk] = next_token_losses(self.model, batch, self.task.answer(batch)).numpy()
+        return losses
+
+    def trial(self, input: Tensor) -> viz.ProbeInput:
+        """Return an input (T,) prepared for explanation methods."""
+        relevant = self.task.relevance(input.unsqueeze(0))[0].numpy() if self.task.knows_relevance else None
+        batch = input.unsqueeze(0).to(next(self.model.parameters()).device)
+
+        def run(count: int) -> Tensor:
+            logits: Tensor = self.model(batch.expand(count, *batch.shape[1:]))
+            return logits
+
+        layers = self.model.cross_layers
+        return viz.ProbeInput(run, self.model.input_embedding, layers, relevant, causal=True)
+
+    def figures(self, *, seed: int = 0) -> Figures:
+        """Return the measurements of a comparison; the relevance is that of the best head."""
+        figures = self.test(seed=seed).figures
+        heads = [share for layer in figures.relevance.values() for share in layer]
+        if not heads:
+            return Figures(exact_match=figures.exact_match)
+        return Figures(exact_match=figures.exact_match, relevance=max(heads), uniform=figures.uniform)
+
+    def _inputs(self, input: str | None, sample_len: int | None, seed: int) -> Tensor:
+        """Return `input` as a batch (1, T), or a drawn one if it is None."""
+        if input is None:
+            batch = self.task.sample(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)
+            return batch.inputs if batch.mask is None else batch.inputs[:, batch.mask[0]]
+        if sample_len is not None:
+            raise InputError("input is given: leave out sample_len, which is for drawn samples")
+        return self.task.parse(input)
