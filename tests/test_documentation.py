@@ -49,6 +49,7 @@ def shortened(block: str) -> str:
     [
         ("README.md", 4),
         ("docs/tutorials/first-model.md", 3),
+        ("docs/tutorials/induction-heads.md", 5),
         ("docs/reference/commands.md", 18),
         ("docs/reference/recurrent.md", 12),
         ("docs/how-to/look-inside.md", 2),

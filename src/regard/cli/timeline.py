@@ -12,14 +12,14 @@ from regard.cli.terminal import print_table
 from regard.errors import InputError
 from regard.interpret.formation import THRESHOLD
 from regard.io import check_writable, write_json
-from regard.runs.timeline import SAMPLE_COUNT, timeline
+from regard.runs.head_timeline import SAMPLE_COUNT, timeline
 
 PROG = "regard timeline"
 DESCRIPTION = (
     "Follow every head through the snapshots of one or more runs that differ only in their seed. Which role does "
-    "it take (previous token, duplicate token, induction, first token, ...), at which training step, and in which "
-    "order do roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50), or a task's "
-    "name."
+    "it take (previous token, duplicate token, induction, first token, ...), at which training step, and in "
+    "which order do roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50), or a "
+    "task's name."
 )
 MAX_WIDTH = 120
 """Maximum number of columns of the report."""

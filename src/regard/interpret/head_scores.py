@@ -186,7 +186,7 @@ def token_samples(task: Any, count: int, seed: int) -> Samples:
     relevant = task.relevance(batch.inputs) if task.knows_relevance else None
     present = torch.ones(batch.inputs.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask
     if relevant is not None:
-        relevant &= batch.is_output.unsqueeze(2)
+        relevant = relevant & batch.is_output.unsqueeze(2)
     symbols = None if task.input_width else batch.inputs
     # A previous-token head prepares positions that are read later, by noting which token came before. At an
     # output it often does something else: heads of `induction` put 0.65 of their weight on the previous token
@@ -204,7 +204,7 @@ def answer_samples(task: Any, count: int, seed: int) -> Samples:
     """Draw samples of full length of a task whose answers are numbers."""
     inputs, targets, _ = task.sample(count, make_generator(seed, "timeline"))
     present, relevant = torch.ones_like(inputs, dtype=torch.bool), task.relevance(inputs)
-    keys = {
+    keys: dict[LayerKind, KeySets] = {
         "encoder": _self_attention(inputs, present, None, causal=False),
         CROSS: _cross_attention(present, torch.ones_like(targets, dtype=torch.bool), relevant),
     }
@@ -218,7 +218,7 @@ def pair_samples(task: Any, count: int, seed: int) -> Samples:
     batch = task.batch(pairs)
     present, is_output = batch.source_mask, batch.target != PAD
     relevant = alignment_mask(pairs, batch.source.shape[1], batch.target.shape[1])
-    keys = {
+    keys: dict[LayerKind, KeySets] = {
         "encoder": _self_attention(batch.source, present, None, causal=False),
         "decoder": _self_attention(batch.target_in, is_output, None, causal=True),
         CROSS: _cross_attention(present, is_output, relevant),

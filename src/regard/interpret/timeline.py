@@ -87,7 +87,13 @@ class Timeline(Result):
         roles = {
             role: [role_head(run.roles[role], self.threshold) for run in self.runs] for role in self.runs[0].roles
         }
-        return dict(sorted(roles.items(), key=lambda item: sorted(self._steps_of(item[1]))[len(self.runs) // 2]))
+        middle = len(self.runs) // 2
+
+        def key(item: tuple[str, list[RoleHead]]) -> tuple[float, list[float]]:
+            steps = sorted(self._steps_of(item[1]))
+            return steps[middle], steps  # of equal medians, the one with earlier seeds is first
+
+        return dict(sorted(roles.items(), key=key))
 
     def _steps_of(self, heads: Sequence[RoleHead]) -> list[float]:
         """Return the step of formation in each run; infinite where the role has not formed."""
@@ -145,54 +151,62 @@ class Timeline(Result):
     @property
     def sentences(self) -> list[str]:
         """The result in words."""
-        seeds, shown = len(self.runs), [role for role in self.roles if 2 * role.formed > len(self.runs)]
-        sentences = []
-        for role in shown:
-            where = "" if role.formed == seeds else f" on {role.formed} of {seeds} seeds"
-            sentences.append(f"{_article(role.role)} {role.role} head at step {format_steps(role.step)}{where}")
-        text = ", ".join(sentences)
-        if len(shown) > 1:
-            strict, same = count_in_order([self.events[role.role] for role in shown])
-            same_text = f" (and on {same} with some in the same snapshot)" if same else ""
-            text += f", in this order on {strict} of {seeds} seeds{same_text}"
-        result = [f"{text[:1].upper()}{text[1:]}."] if shown else []
-        rare = [f"{role.role} ({role.formed} of {seeds})" for role in self.roles if role not in shown]
-        if rare:
-            result.append(f"On at most half of the seeds: {', '.join(rare)}.")
+        seeds, frequent = len(self.runs), [role for role in self.roles if 2 * role.formed > len(self.runs)]
+        parts = [
+            f"{_article(role.role)} {role.role} head at step {format_steps(role.step)}"
+            + (f" on {role.formed} of {seeds} seeds" if role.formed < seeds else "")
+            for role in frequent
+        ]
+        if len(parts) > 1:
+            strict, same = count_in_order([self.events[role.role] for role in frequent])
+            parts.append(f"in this order on {strict} of {seeds} seeds")
+            parts[-1] += f" (and on {same} with some in the same snapshot)" if same else ""
+        text = ", ".join(parts)
+        rare = ", ".join(f"{role.role} ({role.formed} of {seeds})" for role in self.roles if role not in frequent)
+        return [
+            *([f"{text[0].upper()}{text[1:]}."] if text else []),
+            *([f"On at most half of the seeds: {rare}."] if rare else []),
+            *self._performance(),
+        ]
+
+    def _performance(self) -> list[str]:
+        """Return sentences on outputs, uniform heads and the in-context score."""
         answers = self.events[ANSWERS]
         reached = sum(step < math.inf for step in answers)
-        result.append(
-            f"Half of the outputs are right from step {format_steps(median_interval(answers))} on ({reached} of {seeds} "
-            f"seeds); at the end {np.median([run.accuracy[-1] for run in self.runs]):.1%} are right, at a loss of "
-            f"{np.median([run.loss[-1] for run in self.runs]):.4f} (medians)."
-        )
+        right, loss = (np.median([getattr(run, name)[-1] for run in self.runs]) for name in ("accuracy", "loss"))
         even = np.median([(run.uniform[-1] >= EVEN).sum() for run in self.runs])
-        result.append(f"At the end, {even:g} of {len(self.runs[0].heads)} heads attend uniformly (median).")
-        scores = np.array([run.in_context for run in self.runs])
+        sentences = [
+            f"Half of the outputs are right from step {format_steps(median_interval(answers))} on ({reached} of "
+            f"{len(answers)} seeds); at the end {right:.1%} are right, at a loss of {loss:.4f} (medians).",
+            f"At the end, {even:g} of {len(self.runs[0].heads)} heads attend uniformly (median).",
+        ]
+        scores = np.median([run.in_context for run in self.runs], axis=0)
         if np.isfinite(scores).all():
-            best = int(np.median(scores, axis=0).argmin())
-            result.append(
-                f"In-context score (loss late minus early in the sequence): {np.median(scores[:, -1]):+.3f} at the end, "
-                f"lowest at step {self.steps[best]:,} with {np.median(scores[:, best]):+.3f} nats (medians)."
+            lowest = int(scores.argmin())
+            sentences.append(
+                f"In-context score (loss late in the sequence minus loss early in it, median): lowest at step "
+                f"{self.steps[lowest]:,} with {scores[lowest]:+.3f} nats, {scores[-1]:+.3f} at the end."
             )
-        return result
+        return sentences
 
     @property
     def notes(self) -> list[str]:
         """What the numbers mean, and their limits."""
-        coverage = median_interval([0.0] * len(self.runs)).coverage
-        seeds = f"{len(self.runs)} seed{'s' * (len(self.runs) > 1)}"
-        interval = f"in brackets its {coverage:.1%} interval (order statistics)"
-        if coverage < 0.95:
-            interval += ", below 95 % because there are fewer than 6 seeds"
+        seeds, coverage = len(self.runs), median_interval([0.0] * len(self.runs)).coverage
+        interval = (
+            f"Steps are medians over {seeds} seeds, in brackets the {coverage:.1%} interval (order statistics)"
+        )
+        if seeds < 6:
+            interval += ", because fewer than 6 seeds cannot give 95 %"
+        if seeds == 1:
+            interval = "Steps are those of 1 seed: give more seeds for intervals and orders"
         return [
-            f"Steps are medians over {seeds}, {interval if coverage else 'without an interval for one seed'}; never: not "
-            f"formed at the last step, {self.steps[-1]:,}. A step is the first of {len(self.steps)} snapshots that shows "
-            f"the head, so it may have formed at any step after the previous snapshot.",
-            f"Score: 0 for uniform attention, 1 for attention to only the role's keys. A head has formed at the first "
-            f"snapshot from which its score stays at {self.threshold:g} or above. Seeds are matched by role: the first "
-            f"head to form, of several at once the strongest.",
-            f"Measured on {self.samples:,} samples that are the same for all snapshots.",
+            f"{interval}. A step is that of the first snapshot that shows the head, so the head may have formed "
+            f"at any step after the previous snapshot. never: not formed at the last step, {self.steps[-1]:,}.",
+            f"Score: 0 for uniform attention, 1 for attention to only the role's keys. A head has formed at the "
+            f"first snapshot from which its score stays at {self.threshold:g} or above. Seeds are matched by "
+            f"role: the head of a role is the first to form, of several at once the strongest.",
+            f"Measured on {self.samples:,} samples, the same for all snapshots. Snapshots have half precision.",
         ]
 
     def table(self) -> RenderableType:
@@ -202,9 +216,9 @@ class Timeline(Result):
     def role_table(self) -> Table:
         """Return a table with one row for each role."""
         table = Table(*(Column(name, no_wrap=True) for name in ROLE_COLUMNS), box=None, pad_edge=False)
-        table.title, table.title_justify = f"Roles of the heads of {len(self.runs)} runs of {self.task}", "left"
+        table.title, table.title_justify = f"Roles of the heads of {self.summary()}", "left"
         for role in self.roles:
-            where = ", ".join(f"{layer} ({seeds})" for layer, seeds in role.layers.items())
+            where = "\n".join(f"{layer} ({seeds})" for layer, seeds in role.layers.items())
             relevance = "" if math.isnan(role.relevance) else f"{role.relevance:.2f}"
             step = format_steps(role.step) if role.formed else "never"
             table.add_row(
@@ -232,7 +246,8 @@ class Timeline(Result):
 
     def summary(self) -> str:
         """Return the task, and the numbers of seeds and snapshots."""
-        return f"{self.task}, {len(self.runs)} seeds, {len(self.steps)} snapshots"
+        seeds = f"{len(self.runs)} seed{'s' * (len(self.runs) > 1)}"
+        return f"{self.task}, {seeds}, {len(self.steps)} snapshots"
 
     def to_html(self, path: str | Path) -> Path:
         """Write a page with plots, tables and sentences that opens offline, and return its path.

@@ -15,7 +15,7 @@ from regard.interpret.head_scores import RELEVANT
 from regard.viz.figure import figure_bytes
 from regard.viz.heatmap import label_interval
 from regard.viz.matrix_plots import letter_size, new_figure
-from regard.viz.report_page import Plot, render_page
+from regard.viz.report_page import Part, Plot, render_page
 
 if TYPE_CHECKING:
     from regard.interpret.timeline import Timeline
@@ -33,26 +33,26 @@ COLOURS = {
 """Colours of Okabe and Ito (2008), which stay distinct for colour-blind readers. Roles of one kind of layer
 differ."""
 GREY = "#7f8894"
-WIDTH, STRIP, ROW = 9.0, 0.85, 0.16
+WIDTH, STRIP, ROW = 9.0, 1.05, 0.2
 """Width of a figure, height of a role's strip, and height of a head's row, in inches."""
 
 
 def timeline_page(timeline: "Timeline") -> str:
     """Return the page of a timeline, which opens offline, for light and dark displays."""
     runs, roles = len(timeline.runs), ", ".join(f"{role}: {COLOURS[role]}" for role in timeline.matched)
-    parts = [
+    parts: list[Part] = [
         Group(*timeline.sentences),
         Plot(
             lambda: draw_roles(timeline),
             f"Score of each role, loss and accuracy over the training of {runs} seeds",
         ),
-        "Each strip: score of the role's head, median over seeds as a line, interval as a band. Ticks below: step at "
-        "which the role forms on each seed. Dashed: threshold. The horizontal axis has equal room for each snapshot.",
+        "Each strip: score of the role's head, median over seeds as a line, interval as a band. Ticks below: "
+        "step at which the role forms on each seed. Dashed: threshold. Snapshots stand at equal distances.",
         timeline.role_table(),
         timeline.order_table(),
         Plot(lambda: draw_heads(timeline), f"Role of each head at each snapshot, by color: {roles}"),
-        "Each row is a head of one seed. Its color is the role with the largest score at that snapshot, stronger for a "
-        "larger score; empty for a score of 0.",
+        "Each row is a head of one seed. Its color is that of the role with the largest score at this snapshot, "
+        "stronger for a larger score; no color for scores of 0.",
         Group(*timeline.notes),
     ]
     return render_page(f"When the heads of {timeline.task} form", parts)
@@ -70,8 +70,8 @@ def draw_roles(timeline: "Timeline") -> bytes:
         formed = [head.snapshot for head in heads if head.snapshot is not None]
         # Seeds that form at the same snapshot stand beside each other.
         places = [snapshot + 0.15 * formed[:seed].count(snapshot) for seed, snapshot in enumerate(formed)]
-        axis.plot(places, [-0.13] * len(places), "|", color=COLOURS[role], markersize=5, clip_on=False)
-        axis.set(ylim=(-0.2, 1.05), yticks=[0, 1])
+        axis.plot(places, [-0.15] * len(places), "|", color=COLOURS[role], markersize=6)
+        axis.set(ylim=(-0.3, 1.05), yticks=[0, 1])
         axis.set_title(f"{role} ({len(formed)} of {len(heads)} seeds)", loc="left", fontsize=9)
     for axis, name, values in (
         (axes[-2], "loss", np.array([run.loss for run in timeline.runs])),
@@ -106,8 +106,8 @@ def _label_steps(axes: Axes, steps: Sequence[int]) -> None:
 def draw_heads(timeline: "Timeline") -> bytes:
     """Draw a strip for each head of each seed, colored by its role, as SVG."""
     heads = len(timeline.runs[0].heads)
-    panel = ROW * heads + 0.3
-    figure = new_figure(WIDTH, panel * len(timeline.runs) + 1.0)
+    panel = max(ROW * heads, 0.5) + 0.35  # with the title
+    figure = new_figure(WIDTH, panel * len(timeline.runs) + 1.2)
     panels = list(figure.subplots(len(timeline.runs), 1, sharex=True, squeeze=False).flat)
     for axes, run in zip(panels, timeline.runs, strict=True):
         axes.imshow(_colour_heads(run), aspect="auto", interpolation="nearest")

@@ -107,17 +107,17 @@ def _check_comparable(folders: Sequence[RunFolder], configs: Sequence[RunConfig]
         for flag in sorted((flags.keys() | expected.keys()) - {"seed"}):
             if flags.get(flag) != expected.get(flag):
                 raise InputError(
-                    f"{flag} is {expected.get(flag)} in {name} and {flags.get(flag)} in {path}: give runs that differ "
-                    f"only in their seed"
+                    f"{flag} is {expected.get(flag)} in {name} and {flags.get(flag)} in {path}: give runs that "
+                    f"differ only in their seed"
                 )
         if config.training.seed in seeds:
             raise InputError(
-                f"seed {config.training.seed} is that of {seeds[config.training.seed]} and of {path}: give each seed "
-                f"once"
+                f"seed {config.training.seed} is that of {seeds[config.training.seed]} and of {path}: give each "
+                f"seed once"
             )
         seeds[config.training.seed] = path
         if [snapshot.name for snapshot in folder.snapshots] != steps:
             raise InputError(
-                f"{name} has {len(steps)} snapshots, {path} has {len(folder.snapshots)} or other steps: continue an "
-                f"interrupted training with --resume"
+                f"{name} has {len(steps)} snapshots, {path} has {len(folder.snapshots)} or other steps: continue "
+                f"an interrupted training with --resume"
             )
