@@ -69,7 +69,7 @@ DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
     "a step twice": (put('{"step": 10, "loss": 1.0, "exact_match": 0.0}'), "line 2: step 10 does not come after"),
     "another order": (lines(1, 0, 2), "line 2: step 10 does not come after step 20"),
     "bytes": (lambda text: text.replace("loss", "l\udcff", 1), "line 1: it is not UTF-8"),
-    "depth": (put("[" * 5000), "line 2: its JSON is nested too deep"),
+    "depth": (put("[" * 5000), "line 2: its JSON is nested too deeply"),
 }
 
 
@@ -120,7 +120,7 @@ def test_comparison_names_the_run_with_lost_metrics(tmp_path: Path) -> None:
     [file, *_] = sorted(tmp_path.rglob("metrics.jsonl"))
     file.write_text("")
     with pytest.raises(
-        InputError, match="has lost its metrics.jsonl: restore a copy of it, or delete the folder"
+        InputError, match="has lost its metrics.jsonl: restore a copy of the file, or delete the folder"
     ):
         found.save()
     next(file.parent.parent.glob("measured.json")).unlink()

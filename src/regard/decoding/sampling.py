@@ -26,7 +26,8 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
 ) -> list[Hypothesis]:
-    """Return one hypothesis for each source, sampled from the model; other arguments as in `greedy_search`.
+    """Return one hypothesis for each source, sampled from the model. All other arguments are those of
+    `greedy_search`.
 
     `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
     `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `top_k`, `top_p`:
@@ -34,7 +35,7 @@ def sample(
     value out of range.
     """
     if not COLDEST <= temperature <= HOTTEST:
-        raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
+        raise InputError(f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST}")
     check_range("top_k", top_k, 0, 10**9)
     if not 0 < top_p <= 1:
         raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
@@ -61,9 +62,9 @@ def sample(
 def truncate(probabilities: Tensor, top_k: int = 0, top_p: float = 1.0) -> Tensor:
     """Set probabilities (..., V) of unlikely tokens to zero.
 
-    `top_k`: number of tokens that remain (Fan et al. 2018); 0 for all. `top_p`: share of the probability that the
-    fewest remaining tokens have at least (nucleus sampling, Holtzman et al. 2020). Of equal probabilities, the
-    first token remains.
+    `top_k`: number of tokens that remain (Fan et al. 2018); 0: all tokens. `top_p`: smallest total probability
+    of the remaining tokens, of which there are as few as possible (nucleus sampling, Holtzman et al. 2020). If
+    probabilities are equal, the first token remains.
 
     >>> truncate(torch.tensor([0.5, 0.3, 0.2]), top_p=0.7)
     tensor([0.5000, 0.3000, 0.0000])

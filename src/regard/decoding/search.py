@@ -26,7 +26,7 @@ from regard.models import Seq2Seq
 NEVER = (PAD, BOS, UNKNOWN)
 """Tokens that never occur in an answer."""
 LARGEST_PENALTY = 10
-"""With a larger exponent only the length matters, and the powers overflow."""
+"""Largest exponent of the length penalty. With larger exponents, only the length matters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ def check_beam(width: int, n_best: int, alpha: float) -> None:
     check_range("beam", width, 1, 10_000)
     check_range("n_best", n_best, 1, width)
     if not 0 <= alpha <= LARGEST_PENALTY:
-        raise InputError(f"length_penalty {alpha} is out of range: 0 to {LARGEST_PENALTY}")
+        raise InputError(f"length_penalty {alpha} is out of range: choose from 0 to {LARGEST_PENALTY}")
 
 
 class Step(NamedTuple):
@@ -290,7 +290,7 @@ def check_finite(values: Tensor) -> None:
     """
     if not bool((values < torch.inf).all()):
         raise InputError(
-            "the model's probabilities are not finite: train it again with a lower --lr, or restore the weights"
+            "the model's probabilities are not finite: train again with a lower --lr, or restore the weights"
         )
 
 

@@ -20,7 +20,7 @@ class TokenFigures:
 
     outputs: int
     exact_match: float
-    """Share (0 to 1) of outputs that are right; real outputs within 0.1 of their target."""
+    """Fraction (0 to 1) of correct outputs. A real output is correct within 0.1 of its target."""
     loss: float
     """Mean cross-entropy in nats, or half the squared error of real outputs."""
     relevance: dict[str, list[float]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def next_token_losses(model: LanguageModel, inputs: Tensor, targets: Tensor) -> 
 
 
 def _losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the loss of each output (N,), and whether it is right, for logits (B, T, V)."""
+    """Return the loss of each output (N,), and whether the output is correct, for logits (B, T, V)."""
     if targets.is_floating_point():
         is_output = ~targets.isnan()
         errors = logits.squeeze(-1)[is_output].float() - targets[is_output]

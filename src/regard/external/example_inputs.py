@@ -3,7 +3,8 @@
 A model card is the README.md of a folder. The texts of `widget` in its YAML header are examples by the model's
 authors. Without a `widget` entry, Regard's own short texts are the examples: beginnings of sentences for a
 causal language model, sentences with a mask for a masked one, opinions for a classifier, names for a classifier
-of tokens, and sentences in the source language for a translator. An image model gets two drawn pictures.
+of tokens, and sentences in the source language for a translator. The examples for an image model are two
+generated pictures.
 """
 
 import json
@@ -27,7 +28,7 @@ MAX_HEADER = 100_000
 MAX_TEXTS = 10
 """Largest number of texts that are taken from a card."""
 MAX_CHARACTERS = 2_000
-"""Largest number of characters of an example from a card; longer examples are left out."""
+"""Largest number of characters in an example from a card; longer examples are left out."""
 FROM_CARD = f"from the model's card ({CARD})"
 OWN = "of Regard's own"
 FIRST = "The cat sat on the mat"

@@ -16,7 +16,7 @@ from regard.viz.subject import Subject
 SAMPLES = 100
 """Number of unseen inputs over which weights are averaged."""
 SHORTENED = 300
-"""Number of characters of an input that a caption shows."""
+"""Number of characters that a caption shows from an input."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ def interval_words(samples: int, heads: int) -> str:
     """Return a sentence on the intervals of a figure."""
     if samples < 2:
         return "A single input has no intervals."
-    return f"In the data: {describe_interval(samples)}, for each of the {heads} heads alone (no correction)."
+    return f"The data has, for each head, the {describe_interval(samples)}, without correction for {heads} heads."
 
 
 def head_rows(values: Mapping[str, Sequence[np.ndarray]], name: str, seed: int) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from regard.interpret.formation import (
 )
 from regard.io import write_file
 from regard.result import Result, to_plain
+from regard.viz.report_page import Part, Plot, render_page
 
 RIGHT = 0.5
 """Share of right outputs whose first lasting step is an event beside the formation of heads."""
@@ -254,9 +255,28 @@ class Timeline(Result):
 
         Raises `MachineError` if the file cannot be written.
         """
-        from regard.interpret.timeline_page import timeline_page  # imports matplotlib
+        from regard.interpret.timeline_plots import COLOURS, draw_heads, draw_roles  # imports matplotlib
 
-        write_file(Path(path), timeline_page(self).encode())
+        roles = ", ".join(f"{role}: {COLOURS[role]}" for role in self.matched)
+        parts: list[Part] = [
+            Group(*self.sentences),
+            Plot(
+                lambda: draw_roles(self.runs, self.matched, self.threshold),
+                "Score of each role, loss and accuracy",
+            ),
+            "Each strip: score of the role's head, median over seeds as a line, interval as a band. Ticks below: "
+            "step at which the role forms on each seed. Dashed: threshold. Snapshots stand at equal distances.",
+            self.role_table(),
+            self.order_table(),
+            Plot(
+                lambda: draw_heads(self.runs, self.matched),
+                f"Role of each head at each snapshot, by color: {roles}",
+            ),
+            "Each row is a head of one seed. Its color is that of the role with the largest score, "
+            "stronger for a larger score; no color for scores of 0.",
+            Group(*self.notes),
+        ]
+        write_file(Path(path), render_page(f"When the heads of {self.task} form", parts).encode())
         return Path(path)
 
 

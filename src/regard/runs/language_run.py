@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from regard.tasks import TokenBatch, TokenTask
 
 CHUNK = 500
-"""Sequences per forward pass."""
+"""Number of sequences per forward pass."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -40,16 +40,16 @@ class LanguageReport(Result):
 
     samples: int
     sample_len: int | None
-    """Tokens of each sequence; None for the lengths of the training."""
+    """Number of tokens in each sequence; None for the training lengths."""
     figures: TokenFigures
     measure: str
     """Name of the loss."""
     note: str = ""
-    """Warning about a length that is not in the training data; empty if the length is."""
+    """Warning about a length that does not occur in the training data; empty for all other lengths."""
 
     @property
     def exact_match(self) -> float:
-        """Share (0 to 1) of outputs that are right."""
+        """Fraction (0 to 1) of correct outputs."""
         return self.figures.exact_match
 
     @property
@@ -59,7 +59,7 @@ class LanguageReport(Result):
 
     @property
     def perplexity(self) -> float:
-        """Exponential of the cross-entropy: the number of equally likely tokens with the same loss."""
+        """Exponential of the cross-entropy: the number of equally likely tokens that gives the same loss."""
         return math.exp(min(self.loss, 700.0))
 
     def __str__(self) -> str:
@@ -103,10 +103,10 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return "squared error / 2" if self.task.input_width else "loss"
 
     def test(self, *, samples: int = 1000, sample_len: int | None = None, seed: int = 0) -> LanguageReport:
-        """Test on unseen sequences: share of right outputs, loss, and attention on relevant inputs.
+        """Test on unseen sequences: fraction of correct outputs, loss, and attention on relevant inputs.
 
-        `sample_len`: tokens of each sequence; by default the lengths of the training. The sequences are drawn by
-        `seed`, independently of the training data. Raises `InputError` for options that do not fit.
+        `sample_len`: number of tokens in each sequence; by default the training lengths. The sequences are
+        drawn with `seed`, independently of the training data. Raises `InputError` for invalid options.
         """
         check_range("samples", samples, 1, 10**7)
         check_range("seed", seed, 0, 2**32 - 1)
@@ -126,11 +126,11 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             yield self.task.sample(count, generator, sample_len=sample_len, unseen=True)
 
     def unusual(self, tokens: int) -> str:
-        """Return a warning for a number of tokens above those of the training data; empty if there is none."""
+        """Return a warning if an input has more tokens than the training data, or an empty string."""
         longest = self.task.lengths[-1]
         if tokens <= longest:
             return ""
-        return f"training inputs have at most {longest} tokens, this one has {tokens}: errors are to be expected"
+        return f"training inputs have at most {longest} tokens, but this input has {tokens}: expect errors"
 
     def generate(
         self,
@@ -147,9 +147,9 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> list[list[decoding.Candidate]]:
         """Return the `n_best` continuations of each prompt by `new` tokens, best first.
 
-        `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k` from
-        the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the probability.
-        Raises `InputError` for a prompt that does not fit, and for options that exclude each other.
+        `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k`
+        from the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the
+        probability. Raises `InputError` for an invalid prompt, and for options that exclude each other.
 
             run.generate("CADBFED", new=2)[0][0].text
         """
@@ -185,15 +185,16 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> viz.AttentionMap:
         """Predict the token after each token of an input, and return the attention of each layer.
 
-        `input` None: one drawn by `seed`, with `sample_len` tokens. During an intervention, the map names it, and
-        `original` is the map without it. Raises `InputError` for an input that does not fit.
+        `input` None: one drawn by `seed`, with `sample_len` tokens. During an intervention, the map names the
+        intervention, and `original` is the map without the intervention. Raises `InputError` for an input that
+        does not fit.
         """
         inputs = self._inputs(input, sample_len, seed)
         attention = attach_original(self.model, self.where, partial(map_of_tokens, self.model, self.task, inputs))
         return dataclasses.replace(attention, note=self.unusual(inputs.shape[1]))
 
     def playback(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> viz.Playback:
-        """Return the attention on an input at each snapshot of the training; options as in `attend`.
+        """Return the attention map for an input at each snapshot. The options are those of `attend`.
 
         Raises `InputError` for a run without snapshots.
         """
@@ -216,11 +217,11 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return True
 
     def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
-        """Return a drawn input that is not in the training data; options as in `attend`."""
+        """Return a drawn input that is not in the training data. The options are those of `attend`."""
         return self.task.render(self._inputs(None, sample_len, seed)[0])
 
     def check(self, input: str) -> None:
-        """Raise `InputError` for an input that does not fit the task."""
+        """Raise `InputError` for an input that the task does not accept."""
         self.task.parse(input)
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
@@ -233,7 +234,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         ]
 
     def look(self, input: Tensor) -> viz.AttentionMap:
-        """Return the attention on an input (T,)."""
+        """Return the attention map for an input (T,)."""
         return map_of_tokens(self.model, self.task, input.unsqueeze(0))
 
     def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
@@ -261,7 +262,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return viz.ProbeInput(run, self.model.input_embedding, layers, relevant, causal=True)
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements of a comparison; the relevance is that of the best head."""
+        """Return the measurements for a comparison, with the relevance of the best head."""
         figures = self.test(seed=seed).figures
         heads = [share for layer in figures.relevance.values() for share in layer]
         if not heads:
@@ -269,10 +270,10 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return Figures(exact_match=figures.exact_match, relevance=max(heads), uniform=figures.uniform)
 
     def _inputs(self, input: str | None, sample_len: int | None, seed: int) -> Tensor:
-        """Return `input` as a batch (1, T), or a drawn one if it is None."""
+        """Return `input` as a batch (1, T), or a drawn input if `input` is None."""
         if input is None:
             batch = self.task.sample(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)
             return batch.inputs if batch.mask is None else batch.inputs[:, batch.mask[0]]
         if sample_len is not None:
-            raise InputError("input is given: leave out sample_len, which is for drawn samples")
+            raise InputError("input is given: leave out sample_len, which applies only to random inputs")
         return self.task.parse(input)

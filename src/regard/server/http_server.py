@@ -1,8 +1,9 @@
 """The HTTP server: uvicorn with timeouts for slow clients, a connection limit, and an immediate shutdown.
 
-uvicorn alone waits without a limit for the head of a request, for the rest of a rejected body, and for a client
-that does not read its response. uvicorn's `limit_concurrency` rejects requests while too many connections are
-open, so idle connections would block all requests. This server rejects connections beyond the limit instead.
+uvicorn by default waits without a limit for the head of a request, for the rest of a rejected body, and for a
+client that does not read its response. uvicorn's `limit_concurrency` rejects requests while too many
+connections are open, so idle connections would block all requests. This server rejects connections beyond the
+limit instead.
 """
 
 import asyncio
@@ -69,7 +70,7 @@ class Protocol(H11Protocol):
         self._start_timer("linger", LINGER_SECONDS, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """Start the timeout for the client to read: the buffer is full."""
+        """Start the timeout for the client's reading, because the buffer is full."""
         super().pause_writing()
         self._start_timer("read", READ_SECONDS, self.transport.abort)
 

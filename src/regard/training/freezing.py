@@ -26,12 +26,12 @@ def freeze(model: nn.Module, parts: Sequence[str]) -> None:
         if not parameters:
             raise InputError(
                 f"freeze {part!r} is not a part of the model: choose {', '.join(parts_of(model))}, or a part "
-                f"of one"
+                f"of these parts"
             )
         for parameter in parameters:
             parameter.requires_grad_(False)
     if parts and not any(parameter.requires_grad for parameter in named.values()):
-        raise InputError(f"freeze {' '.join(parts)} freezes the whole model: leave a part to train")
+        raise InputError(f"freeze {' '.join(parts)} freezes the whole model: leave at least one part to train")
 
 
 def parts_of(model: nn.Module) -> list[str]:

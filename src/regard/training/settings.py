@@ -121,7 +121,7 @@ class TrainingConfig:
     vary_len = False
 
     steps: int = 2000
-    """Training steps, one batch each."""
+    """Number of training steps. Each step trains on one batch."""
     lr: float | None = None
     """Learning rate: the peak of the schedule, or the constant rate. None: recipe regard 0.05, with encoder
     layers 0.005; recipe seed 0.01, with encoder layers 0.001; recurrent models 0.005; language models 0.001;
@@ -129,11 +129,12 @@ class TrainingConfig:
     seed: int = 0
     """Random seed of the initial parameters and of the samples (0 or more)."""
     snapshots: int = 0
-    """Number of copies of the parameters to keep, from step 0 to the last, denser at the beginning. These
-    snapshots show how attention forms. 0: none."""
+    """Number of snapshots: copies of the parameters from step 0 to the last step, denser at the beginning.
+    Snapshots show how attention forms. 0: no snapshots."""
     freeze: tuple[str, ...] = ()
     """Parts of the model whose parameters are not trained, such as embedding, encoder, decoder, a layer
-    (encoder.0) or a part of a layer (decoder.1.cross). This option is for runs that start from another run."""
+    (encoder.0) or a part of a layer (decoder.1.cross). Use this option for a run that starts from the
+    parameters of another run."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
@@ -144,7 +145,7 @@ class TrainingConfig:
             raise InputError("snapshots 1 cannot show a change: choose 2 or more, or 0 for none")
         check_range("seed", self.seed, 0, 2**32 - 1)
         if self.lr is not None and not 0 < self.lr < float("inf"):
-            raise InputError(f"lr {self.lr} is out of range: a finite number above 0")
+            raise InputError(f"lr {self.lr} is out of range: choose a finite number above 0")
 
     @property
     def optimization(self) -> Recipe:
@@ -203,7 +204,8 @@ class QueryTraining(SampledTraining):
     """regard: Adam with warm-up, cosine decay and a faster output layer. seed: the primer's Adam at a constant
     rate."""
     vary_len: bool = False
-    """Train on all lengths from 1 to max_len, with a mask. The model gets one more, learned step to attend to."""
+    """Train on all lengths from 1 to max_len, with a mask. The model can also attend to an additional learned
+    step."""
 
     @property
     def optimization(self) -> Recipe:
@@ -218,8 +220,8 @@ class RecurrentTraining(SampledTraining):
     batchsize: int = 64
     """Samples in a batch."""
     teacher_forcing: float = 1.0
-    """Share of target steps that get the true previous token at the end of training (0 to 1); it falls linearly
-    from 1. The other target steps get the model's own prediction."""
+    """Fraction of target steps that get the true previous token at the end of training (0 to 1). The fraction
+    decreases linearly from 1. The other target steps get the prediction of the model."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
@@ -263,23 +265,25 @@ class TranslationTraining(TrainingConfig):
     """Training options on parallel text."""
 
     tokens: int = 2048
-    """Tokens in a batch, with padding; the larger of source and target counts."""
+    """Number of tokens in a batch, including padding: the larger of the numbers on the source and target
+    sides."""
     batchsize: int = 0
-    """Largest number of pairs in a batch; 0: as many as the tokens allow."""
+    """Largest number of pairs in a batch; 0: limited only by tokens."""
     accumulate: int = 1
-    """Batches whose gradients are summed for one step."""
+    """Number of batches whose gradients are summed for one step."""
     schedule: Decay = "one_cycle"
     """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), the inverse
     square root of the step (inverse_sqrt), or none (constant)."""
     warmup: float = 0.1
-    """Share of the steps in which the learning rate rises (0 to below 1)."""
+    """Fraction of the training steps in which the learning rate increases (at least 0 and less than 1)."""
     label_smoothing: float = 0.1
-    """Share of the target distribution that is spread evenly over the vocabulary (0 to below 1)."""
+    """Fraction of the target distribution that is spread evenly over the vocabulary (at least 0 and less than
+    1)."""
     merge_dropout: float = 0.0
-    """BPE dropout: share of merges that are skipped at random in training (0 to below 1)."""
+    """BPE dropout: fraction of merges that are skipped at random in training (at least 0 and less than 1)."""
     r_drop: float = 0.0
     """Weight of the R-Drop loss (alpha, Liang et al. 2021): the divergence between two passes with different
-    dropout. With a weight above 0, a step takes twice the work."""
+    dropout. With a weight above 0, a training step takes twice as long."""
     guide_weight: float = 0.05
     """Weight of the alignment loss of the guided head, with --guide."""
     average: float = 0.999
@@ -287,18 +291,18 @@ class TranslationTraining(TrainingConfig):
     clip: float = 1.0
     """Largest norm of the gradient."""
     precision: Precision = "auto"
-    """Type of matrix products: bfloat16 or float32. auto: bfloat16 if the processor has native products."""
+    """Dtype of matrix products: bfloat16 or float32. auto: bfloat16 if the processor supports it natively."""
     validate_every: int = 500
-    """Steps between two validations. Each translates the validation text."""
+    """Number of training steps between two validations. Each validation translates the validation text."""
     patience: int = 0
-    """Stop after this many validations without a better BLEU; 0: never."""
+    """Number of validations without a better BLEU after which training stops; 0: training never stops early."""
     compile: bool = False
-    """Compile the layers of a Transformer (torch.compile), which takes a minute or two. For a GPU: on a CPU it
-    makes steps slower (docs/dev/benchmarks.md)."""
+    """Compile the layers of a Transformer with torch.compile, which takes one or two minutes. Use this option
+    only on a GPU: on a CPU, training steps become slower (docs/dev/benchmarks.md)."""
     sharded: bool = False
     """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
     tensorboard: bool = False
-    """Also write metrics for TensorBoard into the run's folder (needs the extra track)."""
+    """Also write metrics for TensorBoard into the folder of the run (needs the extra track)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
@@ -315,7 +319,7 @@ class TranslationTraining(TrainingConfig):
         if not 0 <= self.guide_weight <= 1000:
             raise InputError(f"guide_weight {self.guide_weight} is out of range: choose from 0 to 1000")
         if not self.clip > 0:
-            raise InputError(f"clip {self.clip} is out of range: a number above 0")
+            raise InputError(f"clip {self.clip} is out of range: choose a number above 0")
         if self.sharded and self.snapshots:
             raise InputError("snapshots need the whole model in one process: leave out --snapshots or --sharded")
 

@@ -89,7 +89,7 @@ class Subject(Protocol[Input]):
 
     @property
     def measure(self) -> str:
-        """The display name of the value that `loss` returns; "loss" if correct answers are known."""
+        """The display name of the value that `loss` returns: "loss" if the correct answers are known."""
 
     @property
     def unanswered(self) -> Sequence[str]:
@@ -100,7 +100,8 @@ class Subject(Protocol[Input]):
         """The attention layers in the order of the forward pass; empty for a model without attention."""
 
     def about(self) -> dict[str, Any]:
-        """Return the facts a page displays: task, summary, kind, step, whether inputs can be drawn, snapshots.
+        """Return the facts that a page displays: task, summary, kind, step, whether inputs can be drawn,
+        snapshots.
 
         Optional facts are the accepted inputs, and results by layer and head.
         """

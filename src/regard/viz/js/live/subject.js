@@ -150,7 +150,8 @@ export class LiveSubject {
       const lengths = `training has seen inputs of up to ${longest} ${task.unit}, not of ${pieces.length}`;
       notes.push(`${lengths}: expect errors`);
     }
-    if (unknown.length) notes.push(`the model does not know ${unknown.map((piece) => `'${piece}'`).join(", ")}`);
+    if (unknown.length)
+      notes.push(`not in the model's vocabulary: ${unknown.map((piece) => `'${piece}'`).join(", ")}`);
     const map = this.map(forward, changes, {
       input: text,
       prediction,

@@ -1,24 +1,18 @@
 """Page of a timeline: a strip for each role with its interval over seeds and the loss below, a strip for each
 head."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from rich.console import Group
 
-from regard.interpret.formation import Development, median_curves
+from regard.interpret.formation import Development, RoleHead, median_curves
 from regard.interpret.head_scores import RELEVANT
 from regard.viz.figure import figure_bytes
 from regard.viz.heatmap import label_interval
 from regard.viz.matrix_plots import letter_size, new_figure
-from regard.viz.report_page import Part, Plot, render_page
-
-if TYPE_CHECKING:
-    from regard.interpret.timeline import Timeline
 
 COLOURS = {
     "previous-token": "#0072b2",
@@ -37,36 +31,18 @@ WIDTH, STRIP, ROW = 9.0, 1.05, 0.2
 """Width of a figure, height of a role's strip, and height of a head's row, in inches."""
 
 
-def timeline_page(timeline: "Timeline") -> str:
-    """Return the page of a timeline, which opens offline, for light and dark displays."""
-    runs, roles = len(timeline.runs), ", ".join(f"{role}: {COLOURS[role]}" for role in timeline.matched)
-    parts: list[Part] = [
-        Group(*timeline.sentences),
-        Plot(
-            lambda: draw_roles(timeline),
-            f"Score of each role, loss and accuracy over the training of {runs} seeds",
-        ),
-        "Each strip: score of the role's head, median over seeds as a line, interval as a band. Ticks below: "
-        "step at which the role forms on each seed. Dashed: threshold. Snapshots stand at equal distances.",
-        timeline.role_table(),
-        timeline.order_table(),
-        Plot(lambda: draw_heads(timeline), f"Role of each head at each snapshot, by color: {roles}"),
-        "Each row is a head of one seed. Its color is that of the role with the largest score at this snapshot, "
-        "stronger for a larger score; no color for scores of 0.",
-        Group(*timeline.notes),
-    ]
-    return render_page(f"When the heads of {timeline.task} form", parts)
+def draw_roles(runs: Sequence[Development], matched: Mapping[str, Sequence[RoleHead]], threshold: float) -> bytes:
+    """Draw a strip for each role, and the loss and the share of right outputs below, as SVG.
 
-
-def draw_roles(timeline: "Timeline") -> bytes:
-    """Draw a strip for each role, and the loss and the share of right outputs below, as SVG."""
-    rows = len(timeline.matched) + 2
+    `matched`: the role's head in each run, by role.
+    """
+    rows = len(matched) + 2
     figure = new_figure(WIDTH, STRIP * rows + 0.5)
     axes: list[Axes] = list(figure.subplots(rows, 1, sharex=True))
-    for axis, (role, heads) in zip(axes, timeline.matched.items(), strict=False):
-        curves = [run.roles[role][:, head.head] for run, head in zip(timeline.runs, heads, strict=True)]
+    for axis, (role, heads) in zip(axes, matched.items(), strict=False):
+        curves = [run.roles[role][:, head.head] for run, head in zip(runs, heads, strict=True)]
         _draw_band(axis, np.array(curves), COLOURS[role])
-        axis.axhline(timeline.threshold, color=GREY, linewidth=0.6, linestyle="--")
+        axis.axhline(threshold, color=GREY, linewidth=0.6, linestyle="--")
         formed = [head.snapshot for head in heads if head.snapshot is not None]
         # Seeds that form at the same snapshot stand beside each other.
         places = [snapshot + 0.15 * formed[:seed].count(snapshot) for seed, snapshot in enumerate(formed)]
@@ -74,13 +50,13 @@ def draw_roles(timeline: "Timeline") -> bytes:
         axis.set(ylim=(-0.3, 1.05), yticks=[0, 1])
         axis.set_title(f"{role} ({len(formed)} of {len(heads)} seeds)", loc="left", fontsize=9)
     for axis, name, values in (
-        (axes[-2], "loss", np.array([run.loss for run in timeline.runs])),
-        (axes[-1], "share of right outputs", np.array([run.accuracy for run in timeline.runs])),
+        (axes[-2], "loss", np.array([run.loss for run in runs])),
+        (axes[-1], "share of right outputs", np.array([run.accuracy for run in runs])),
     ):
         _draw_band(axis, values, GREY)
         axis.set_ylim(0)
         axis.set_title(name, loc="left", fontsize=9)
-    _label_steps(axes[-1], timeline.steps)
+    _label_steps(axes[-1], runs[0].steps)
     return figure_bytes(figure, "svg")
 
 
@@ -103,13 +79,13 @@ def _label_steps(axes: Axes, steps: Sequence[int]) -> None:
     axes.set(xlabel="training step", xlim=(-0.5, len(steps) - 0.5))
 
 
-def draw_heads(timeline: "Timeline") -> bytes:
+def draw_heads(runs: Sequence[Development], roles: Collection[str]) -> bytes:
     """Draw a strip for each head of each seed, colored by its role, as SVG."""
-    heads = len(timeline.runs[0].heads)
+    heads = len(runs[0].heads)
     panel = max(ROW * heads, 0.5) + 0.35  # with the title
-    figure = new_figure(WIDTH, panel * len(timeline.runs) + 1.2)
-    panels = list(figure.subplots(len(timeline.runs), 1, sharex=True, squeeze=False).flat)
-    for axes, run in zip(panels, timeline.runs, strict=True):
+    figure = new_figure(WIDTH, panel * len(runs) + 1.2)
+    panels = list(figure.subplots(len(runs), 1, sharex=True, squeeze=False).flat)
+    for axes, run in zip(panels, runs, strict=True):
         axes.imshow(_colour_heads(run), aspect="auto", interpolation="nearest")
         _, line = letter_size()
         rows = range(0, heads, label_interval(heads, ROW * heads, line))
@@ -118,8 +94,8 @@ def draw_heads(timeline: "Timeline") -> bytes:
         ]
         axes.set_yticks(list(rows), names, fontsize=7)
         axes.set_title(f"seed {run.seed}", loc="left", fontsize=9)
-    _label_steps(panels[-1], timeline.steps)
-    for role in timeline.matched:
+    _label_steps(panels[-1], runs[0].steps)
+    for role in roles:
         panels[0].plot([], [], "s", color=COLOURS[role], label=role)
     figure.legend(loc="outside upper center", ncols=4, fontsize=8)
     return figure_bytes(figure, "svg")
