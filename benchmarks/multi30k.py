@@ -94,9 +94,9 @@ def marian(symbols: int) -> Any:
 def joeynmt_files(
     here: Path, data: Path, vocabulary: Any, threads: int, *, validated: int | None = None
 ) -> dict[str, Any]:
-    """Write the text as subwords, and return a configuration of JoeyNMT without a schedule.
+    """Write the text as subwords, and return a configuration for JoeyNMT without a schedule.
 
-    `validated` limits the number of validation pairs.
+    `validated`: largest number of validation pairs.
     """
 
     def cut(text: str) -> str:
@@ -139,7 +139,7 @@ def joined(path: Path) -> list[str]:
 
 
 def train(data: Path, runs: Path, languages: tuple[str, str], flags: dict[str, Any]) -> Any:
-    """Train or continue a lower-case run of Regard in a folder that is named by the flags; return the run."""
+    """Train or continue a lowercase run of Regard, in a folder named after the flags, and return the run."""
     import regard
     from regard.training import RunFolder
 

@@ -63,7 +63,9 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
 def check_share(name: str, value: float, *, below: bool = False) -> None:
     """Raise `InputError` unless `value` is from 0 to 1, or, with `below`, at least 0 and less than 1."""
     if not 0 <= value <= 1 or (below and value == 1):
-        raise InputError(f"{name} {value} is out of range: choose from 0 to {'below ' if below else ''}1")
+        raise InputError(
+            f"{name} {value} is out of range: choose {'at least 0 and less than 1' if below else 'from 0 to 1'}"
+        )
 
 
 def check_choices(config: object) -> None:

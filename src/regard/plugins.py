@@ -27,7 +27,7 @@ IMPORT_SYSTEM = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
 
 
 class PluginError(InputError):
-    """User code is missing or failed. A run that refers to this code may be intact."""
+    """Raised if user code is missing or fails. A run that refers to this code may be intact."""
 
 
 def plugin_module(name: str) -> str | None:
@@ -153,7 +153,7 @@ def plugin_class(what: str, name: str, base: type[Base], choices: Iterable[str] 
     if not (isinstance(imported, type) and issubclass(imported, base)):
         package = ".".join(base.__module__.split(".")[:2])  # the package that exports the base class
         raise PluginError(
-            f"{what} {name!r} is not a class derived from {package}.{base.__name__}: derive it from that"
+            f"{what} {name!r} is not a class derived from {package}.{base.__name__}: derive it from that class"
         )
     return imported
 

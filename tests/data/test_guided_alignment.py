@@ -87,7 +87,7 @@ def _first_word(pieces: list[str]) -> int:
     ("links", "told"),
     [
         (["0-0"], "ends before line 2 of the text"),
-        (["0-0"] * 3, "has 1 lines more than the text"),
+        (["0-0"] * 3, "has 1 more lines than the text"),
         (["0-0", "5-0"], "line 2 .* link 5-0 is beyond a source of 5 words"),
         (["0-0", "x"], "line 2 .* has 'x', which is not a link"),
     ],

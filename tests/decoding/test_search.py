@@ -198,7 +198,7 @@ def test_finished_sources_take_no_more_steps(monkeypatch: pytest.MonkeyPatch) ->
         ({"width": 0}, "beam 0 is out of range"),
         ({"width": 2, "n_best": 3}, "n_best 3 is out of range: choose from 1 to 2"),
         ({"width": 2, "alpha": -1.0}, "length_penalty -1.0 is out of range"),
-        ({"width": 2, "alpha": 1e30}, "length_penalty 1e\\+30 is out of range: 0 to 10"),
+        ({"width": 2, "alpha": 1e30}, "length_penalty 1e\\+30 is out of range: choose from 0 to 10"),
         ({"width": 2, "alpha": float("nan")}, "length_penalty nan is out of range"),
     ],
 )
@@ -211,7 +211,7 @@ def test_invalid_numbers_are_refused(options: dict[str, Any], message: str) -> N
 @pytest.mark.parametrize("temperature", [0.0, 1e-320, 1e308, float("nan")])
 def test_invalid_temperature_is_refused(temperature: float) -> None:
     source = collate([[4]])
-    with pytest.raises(InputError, match="temperature .* is out of range: 0.001 to 1000.0"):
+    with pytest.raises(InputError, match="temperature .* is out of range: choose from 0.001 to 1000.0"):
         sample(make(0), source, source != 0, max_len=3, temperature=temperature, seeds=[0])
 
 

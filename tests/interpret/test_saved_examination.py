@@ -68,11 +68,11 @@ def test_refuses_an_edited_file_and_that_of_another_run(
     ):
         regard.load(run.path).about()
     file.write_text(json.dumps(add_digest({**stored, "of": {**stored["of"], "config": "another"}})))
-    with pytest.raises(regard.InputError, match=r"examined\.json: it is of another run; delete the file"):
+    with pytest.raises(regard.InputError, match=r"examined\.json: it belongs to another run; delete the file"):
         load_examination(run)
-    assert "it is of another run; the file is used unchanged" not in capsys.readouterr().err
+    assert "it belongs to another run; the file is used unchanged" not in capsys.readouterr().err
     load_examination(RunFolder(run.path, trust_edited=True))
-    assert "it is of another run; the file is used unchanged" in capsys.readouterr().err
+    assert "it belongs to another run; the file is used unchanged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

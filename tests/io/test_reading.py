@@ -38,11 +38,11 @@ class Shape(msgspec.Struct, forbid_unknown_fields=True):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "it is not JSON at line 1, column 1"),
-        (b'{"name": "x",\n "sizes" [1]}', "it is not JSON at line 2, column 10"),
+        (b"", "it is not valid JSON at line 1, column 1"),
+        (b'{"name": "x",\n "sizes" [1]}', "it is not valid JSON at line 2, column 10"),
         (b"\xff", "it is not UTF-8 at byte 0"),
-        (b"[" * 100_000 + b"]" * 100_000, "its JSON is nested too deep"),
-        (b"[" * 30 + b"]" * 30, "its JSON is nested too deep"),
+        (b"[" * 100_000 + b"]" * 100_000, "its JSON is nested too deeply"),
+        (b"[" * 30 + b"]" * 30, "its JSON is nested too deeply"),
         (b'{"name": "x", "name": "y", "sizes": []}', "'name' occurs twice"),
         (b'{"name": "x", "sizes": [], "rate": NaN}', "it contains NaN, which is not a finite number"),
         (b'{"name": "x", "sizes": [], "rate": 1e999}', "it contains 1e999, which is not a finite number"),
@@ -118,7 +118,7 @@ def test_size_and_text(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes("grün".encode())
     assert read_text(file, "x") == "grün" and read_bytes(file, most=5) == file.read_bytes()
-    with pytest.raises(InputError, match="has 5 bytes, at most 4 are read"):
+    with pytest.raises(InputError, match="has 5 bytes, but at most 4 are read"):
         read_bytes(file, most=4)
     file.write_bytes(b"gr\xfcn")
     with pytest.raises(InputError, match="it is not UTF-8 at byte 2; write it anew"):

@@ -68,8 +68,8 @@ def test_config_survives_json(steps: int, lr: float | None, choice: tuple[str, s
         ({"steps": 0}, "steps 0 is out of range: choose from 1 to 1000000000"),
         ({"batchsize": 0}, "batchsize 0 is out of range: choose from 1 to 1000000"),
         ({"seed": -1}, "seed -1 is out of range: choose from 0 to 4294967295"),
-        ({"lr": 0.0}, "lr 0.0 is out of range: a finite number above 0"),
-        ({"lr": float("nan")}, "lr nan is out of range: a finite number above 0"),
+        ({"lr": 0.0}, "lr 0.0 is out of range: choose a finite number above 0"),
+        ({"lr": float("nan")}, "lr nan is out of range: choose a finite number above 0"),
         ({"recipe": "secret"}, "recipe 'secret' is unknown: choose regard, seed; did you mean seed?"),
     ],
 )

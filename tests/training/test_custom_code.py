@@ -184,7 +184,7 @@ def test_broken_score_is_refused(score: str, message: str, task: str) -> None:
         (
             "layer",
             "Maskless",
-            r"fails when .* with states \(2, 5, 8\) and mask \(2, 1, 5\): TypeError: .*; mend it",
+            r"fails when .* with states \(2, 5, 8\) and mask \(2, 1, 5\): TypeError: .*; fix it",
         ),
         ("layer", "Plain", "is not a class derived from torch.nn.Module"),
     ],

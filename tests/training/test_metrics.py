@@ -52,8 +52,8 @@ LOST: dict[str, tuple[Callable[[str], str] | None, str]] = {
     "without a line in the middle": (lines(0, 2), "1 steps, 20 to 20"),
 }
 DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
-    "no JSON": (put("x"), "line 2: it is not JSON"),
-    "a blank line": (put(""), "line 2: it is not JSON"),
+    "no JSON": (put("x"), "line 2: it is not valid JSON"),
+    "a blank line": (put(""), "line 2: it is not valid JSON"),
     "foreign": (put('{"epoch": 3}'), "line 2: 'step' is missing"),
     "a text": (put('{"step": 12, "loss": "low", "exact_match": 0.0}'), "is a text, not a"),
     "no step": (put('{"loss": 1.0, "exact_match": 0.0}'), "line 2: 'step' is missing"),
@@ -69,7 +69,7 @@ DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
     "a step twice": (put('{"step": 10, "loss": 1.0, "exact_match": 0.0}'), "line 2: step 10 does not come after"),
     "another order": (lines(1, 0, 2), "line 2: step 10 does not come after step 20"),
     "bytes": (lambda text: text.replace("loss", "l\udcff", 1), "line 1: it is not UTF-8"),
-    "depth": (put("[" * 5000), "line 2: its JSON is nested too deep"),
+    "depth": (put("[" * 5000), "line 2: its JSON is nested too deeply"),
 }
 
 

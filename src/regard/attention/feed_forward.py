@@ -16,8 +16,8 @@ from regard.errors import unknown_choice
 Activation = Literal["relu", "gelu", "swish"]
 """relu: the paper's; gelu: Hendrycks and Gimpel 2016; swish: x sigmoid(x), Ramachandran et al. 2017."""
 GatedActivation = Literal["relu", "gelu", "gelu_tanh", "swiglu"]
-"""Activations of decoder-only models. gelu_tanh: the approximation of GPT-2; swiglu: a second matrix of the inner
-width, through x sigmoid(x), is a factor on the first one."""
+"""Activations of decoder-only models. gelu_tanh: the approximation of GELU in GPT-2; swiglu: x sigmoid(x) of a
+second matrix product is multiplied by the first product."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,

@@ -67,7 +67,7 @@ class Dot(Score):
         if self.width != self.key_width:
             raise InputError(
                 f"queries of width {self.width} and keys of width {self.key_width} have no dot product: "
-                f"make them equal, or use the score general, concat or additive"
+                f"make the widths equal, or use the score general, concat or additive"
             )
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:

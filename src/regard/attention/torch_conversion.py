@@ -127,7 +127,7 @@ def _options(layer: Any) -> dict[str, Any]:
             f"activation {getattr(activation, '__name__', activation)!r} has no counterpart: use relu"
         )
     if layer.linear1.bias is None:
-        raise InputError("bias False has no counterpart: Regard's feed-forward networks have one")
+        raise InputError("bias False has no counterpart: Regard's feed-forward networks have a bias")
     return {
         "pre_norm": layer.norm_first,
         "dropout": layer.dropout1.p,
@@ -140,7 +140,7 @@ def _attention_from(layer: nn.MultiheadAttention) -> MultiHeadAttention:
         raise InputError("add_bias_kv and add_zero_attn have no counterpart in Regard: leave them out")
     if layer.kdim != layer.vdim:
         raise InputError(
-            f"kdim {layer.kdim} and vdim {layer.vdim} have no counterpart in Regard: give one width for both"
+            f"kdim {layer.kdim} and vdim {layer.vdim} have no counterpart in Regard: give the same width for both"
         )
     attention = MultiHeadAttention(
         layer.embed_dim,
@@ -238,7 +238,7 @@ def _layer_to(layer: Any, counterpart: Counterpart) -> nn.Module:
     if not isinstance(attention, MultiHeadAttention):
         raise InputError("PyTorch has no counterpart for attention without heads")
     if network.activation != "relu":
-        raise InputError(f"activation {network.activation} is not converted: build the layer with relu")
+        raise InputError(f"activation {network.activation} cannot be converted: build the layer with relu")
     converted: Any = counterpart.torch_layer(
         attention.query.in_features,
         attention.heads,

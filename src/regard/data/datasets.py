@@ -11,7 +11,7 @@ from regard.progress import print_status, reading_bar
 RETRIES = 3
 """The number of repeated attempts after a failed download."""
 TIMEOUT = 30
-"""Seconds without a response after which a connection has failed."""
+"""Seconds without a response after which a download attempt fails."""
 
 
 @dataclass(frozen=True)

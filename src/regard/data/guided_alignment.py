@@ -167,10 +167,11 @@ def _write(
         checksums = writer.close()
     extra = text.number - number + sum(1 for _ in lines)
     if extra:
-        raise InputError(f"{str(path)!r} has {extra:,} lines more than the text: give one line of links per line")
+        raise InputError(f"{str(path)!r} has {extra:,} more lines than the text: give one line of links per line")
     if pairs != len(corpus):
         raise InputError(
-            f"the text has {pairs:,} pairs, but its corpus {len(corpus):,}: train again if the text has changed"
+            f"the text has {pairs:,} pairs, but its corpus has {len(corpus):,}: train again if the text has "
+            f"changed"
         )
     content = {"format": FORMAT, "name": name, "pairs": pairs, "checksums": checksums}
     write_json(folder / "guide.json", add_digest(content))

@@ -1,7 +1,7 @@
 """A text file as one long sequence of tokens, memory-mapped from a file.
 
 Lines are encoded one by one, and each end of a line is the token `EOS`, so that the text can be restored. The
-result is kept in a folder whose name identifies text and vocabulary:
+result is stored in a folder whose name identifies the text and the vocabulary:
 
     tokens-TEXT-VOCABULARY/tokens.bin    little-endian integers of 2 or 4 bytes
     tokens-TEXT-VOCABULARY/index.json    their number and checksum
@@ -28,7 +28,7 @@ from regard.io.reading import damaged_file, is_file, read_json
 from regard.progress import print_status, reading_bar
 
 LINES = 10_000
-"""Lines that are encoded at once."""
+"""Number of lines that are encoded in one call."""
 
 
 class _Index(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,8 +49,8 @@ def check_text_file(path: Path) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, plain or .gz, with their line feeds. Raises `InputError` if it cannot be
-    read."""
+    """Yield the lines of a UTF-8 file, plain or .gz, with their line feeds. Raises `InputError` if the file
+    cannot be read."""
     with read_errors([path]), ExitStack() as stack:
         file: BinaryIO = decompress(path, stack.enter_context(path.open("rb")), stack)
         for number, line in enumerate(file, 1):
@@ -72,7 +72,7 @@ def learn_vocabulary(path: Path, kind: TokenizerKind, size: int) -> SubwordVocab
 
 
 class _Lines:
-    """The lines of a file without line feeds, which can be read more than once."""
+    """Lines of a file, without line feeds; the lines can be iterated over repeatedly."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -98,7 +98,7 @@ def encode_lines(lines: list[str], vocabulary: LearnedVocabulary) -> list[int]:
 def decode_tokens(tokens: list[int], vocabulary: SubwordVocabulary) -> str:
     """Return the text of tokens, with a line feed for each `EOS`.
 
-    Subwords begin each line with a blank, which is left out.
+    The text of subwords begins with a space in each line; this space is removed.
 
     >>> decode_tokens([4, 5, 2, 5], vocabulary_from_symbols(["a", "b"], words=False))
     'ab\\nb'
@@ -116,10 +116,10 @@ def encode_file(path: Path, vocabulary: LearnedVocabulary) -> Iterator[np.ndarra
 
 
 def prepare_tokens(path: Path, vocabulary: LearnedVocabulary, root: Path, *, progress: bool = True) -> np.ndarray:
-    """Return the tokens of a file as a memory-mapped array, written or found under `root`.
+    """Return the tokens of a file as a memory-mapped array, which is stored under `root`.
 
-    If another process is writing it, this process waits for the result. Raises `InputError` if the text cannot be
-    read, or the array is damaged.
+    If another process is writing the array, this process waits for the result. Raises `InputError` if the text
+    cannot be read, or the array is damaged.
     """
     folder = root / f"tokens-{file_digest(path).sha256[:16]}-{short_digest(vocabulary.to_json())}"
     if is_file(folder / "index.json"):

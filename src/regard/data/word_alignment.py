@@ -126,7 +126,8 @@ def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[WordAlignm
         sentence, source, target = int(match[1]), int(match[2]), int(match[3])
         if not 1 <= sentence <= pairs:
             raise InputError(
-                f"{where} is of sentence {sentence}, but the text has {pairs:,} pairs: give links and text"
+                f"{where} is a link of sentence {sentence}, but the text has {pairs:,} pairs: give links "
+                f"and text"
                 " of the same pairs"
             )
         if not (source and target):  # 0 marks a word without a partner

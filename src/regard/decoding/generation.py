@@ -1,7 +1,7 @@
-"""Continuation of prompts by a language model, with the searches that also translate.
+"""Continuation of prompts by a language model, with the search algorithms that are also used for translation.
 
-The searches reserve the first symbols of a vocabulary: padding, begin, end, unknown. Language models have none of
-these, so their tokens follow them here: token t is symbol t + 4 of the search.
+The searches reserve the first symbols of a vocabulary: padding, begin, end, unknown. Language models do not
+have these symbols, so token t of the model is symbol t + 4 of the search.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class PromptDecoder:
         return prompts
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Feed tokens (B, K), in the first step the prompts instead: returns states (B, K, D), and the next
+        """Feed tokens (B, K), or the prompts in the first step, and return states (B, K, D) and the next
         state."""
         if isinstance(state, Tensor):
             return self.model.start(state)
@@ -61,10 +61,10 @@ def generate(
     most: int,
     longest: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return the `n_best` continuations of each prompt, best first, of `most` tokens each.
+    """Return the `n_best` continuations of each prompt, best first, each with `most` tokens.
 
-    `longest`: largest number of tokens of prompt and continuation together. Raises `InputError` for an empty or
-    too long prompt.
+    `longest`: largest total number of tokens in a prompt and its continuation. Raises `InputError` for a prompt
+    that is empty or too long.
 
     >>> from regard.models import DecoderOnly, DecoderOnlyConfig
     >>> model = DecoderOnly(DecoderOnlyConfig(hidden=8, heads=2), symbols=5, longest=9)

@@ -1,4 +1,5 @@
-"""Sampling: each token is drawn from the model's distribution, which may be truncated to its likeliest tokens."""
+"""Sampling: each token is drawn from the model's distribution, which may be truncated to the most likely
+tokens."""
 
 from collections.abc import Sequence
 
@@ -34,7 +35,7 @@ def sample(
     value out of range.
     """
     if not COLDEST <= temperature <= HOTTEST:
-        raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
+        raise InputError(f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST}")
     check_range("top_k", top_k, 0, 10**9)
     if not 0 < top_p <= 1:
         raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
@@ -61,9 +62,9 @@ def sample(
 def truncate(probabilities: Tensor, top_k: int = 0, top_p: float = 1.0) -> Tensor:
     """Set probabilities (..., V) of unlikely tokens to zero.
 
-    `top_k`: number of tokens that remain (Fan et al. 2018); 0 for all. `top_p`: share of the probability that the
-    fewest remaining tokens have at least (nucleus sampling, Holtzman et al. 2020). Of equal probabilities, the
-    first token remains.
+    `top_k`: number of tokens that remain (Fan et al. 2018); 0 for all. `top_p`: the smallest set of tokens with
+    at least this total probability remains (nucleus sampling, Holtzman et al. 2020). Among tokens with equal
+    probability, the first token remains.
 
     >>> truncate(torch.tensor([0.5, 0.3, 0.2]), top_p=0.7)
     tensor([0.5000, 0.3000, 0.0000])

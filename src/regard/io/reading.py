@@ -1,7 +1,7 @@
 """Read and check files that may be missing, damaged, or not regular files.
 
 Every problem raises an `InputError` that states the file, the problem, and a solution. Callers of `read_json`
-pass the expected type and `remedy`, the solution if the content has a different type.
+pass the expected type and `remedy`, the solution to report if the content has a different type.
 """
 
 import errno
@@ -64,7 +64,7 @@ def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
         name = str(path)
         return InputError(f"cannot read {name[:80] + '…'!r}: its name of {len(name)} characters is too long")
     if number is None:
-        return InputError(f"cannot read {str(path)!r}: no file can have that name; choose another")
+        return InputError(f"cannot read {str(path)!r}: no file can have that name; choose another name")
     reason = error.strerror if isinstance(error, OSError) else None
     return InputError(f"cannot read {str(path)!r}: {reason or error}; restore a copy, or choose another file")
 
@@ -110,7 +110,7 @@ def check_file(path: Path) -> int:
 
 def _not_a_file(path: Path, status: os.stat_result) -> InputError:
     kind = KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-    return InputError(f"{str(path)!r} is {kind}, not a file: remove it, or choose another")
+    return InputError(f"{str(path)!r} is {kind}, not a file: remove it, or choose another file")
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -151,7 +151,7 @@ def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
                 raise _not_a_file(path, status)
             if status.st_size > most:
                 raise InputError(
-                    f"{str(path)!r} has {status.st_size:,} bytes, at most {most:,} are read: restore a copy"
+                    f"{str(path)!r} has {status.st_size:,} bytes, but at most {most:,} are read: restore a copy"
                 )
             return file.read()
     except OSError as error:
@@ -253,9 +253,9 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
             parse_constant=_parse_finite if finite else float,
         )
     except RecursionError:
-        raise DamageError("its JSON is nested too deep") from None
+        raise DamageError("its JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise DamageError(f"it is not JSON at line {error.lineno}, column {error.colno}") from None
+        raise DamageError(f"it is not valid JSON at line {error.lineno}, column {error.colno}") from None
     _check_depth(value)
     return value
 
@@ -304,7 +304,7 @@ def _check_depth(value: object) -> None:
     while level := [child for parent in level for child in _containers(parent)]:
         depth += 1
         if depth > MAX_DEPTH:
-            raise DamageError("its JSON is nested too deep")
+            raise DamageError("its JSON is nested too deeply")
 
 
 def _containers(parent: object) -> list[object]:

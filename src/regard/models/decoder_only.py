@@ -5,7 +5,7 @@
     x = x + feed_forward(norm(x))
     logits = norm(x) Eᵀ                              B x T x V
 
-E is the embedding, or with `tied` off a separate matrix. The options of the two papers:
+E is the embedding, or a separate matrix if `tied` is off. The options of the two papers:
 
     GPT-2    positions learned, norm layer, activation gelu_tanh, bias, tied
     Llama    positions rotary, norm rms, activation swiglu, no bias, not tied; key_value_heads from version 2 on
@@ -43,8 +43,8 @@ from regard.models.language_model import CacheState, LanguageModel
 STD = 0.8
 """Standard deviation of initial matrices, times the root of the width.
 
-GPT-2's constant 0.02 is 0.55 / sqrt(768). In a width of 64, attention forms slowly with it: two layers do not
-learn induction in 800 steps, which they do with 0.1."""
+GPT-2's constant 0.02 is 0.55 / sqrt(768). At a width of 64, attention develops slowly with this constant: two
+layers learn induction in 800 steps with 0.1, but not with 0.02."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +60,11 @@ class DecoderOnlyConfig(ModelConfig):
     head_size: int | None = None
     """Width of each head. None: hidden / heads."""
     key_value_heads: int | None = None
-    """Heads of keys and values, each shared by heads / key_value_heads heads of queries (Ainslie et al. 2023).
-    None: as many as heads."""
+    """Number of heads of keys and values, each shared by heads / key_value_heads heads of queries (Ainslie et
+    al. 2023). None: the number of heads."""
     feed_forward: bool = True
-    """Follow each attention layer by a feed-forward layer; with --no-feed_forward, there is attention only."""
+    """Add a feed-forward layer after each attention layer; with --no-feed_forward, the model has only attention
+    layers."""
     inner: int = 256
     """Inner width of the feed-forward layers."""
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
@@ -72,7 +73,7 @@ class DecoderOnlyConfig(ModelConfig):
     norm: Norm = "layer"
     """Normalization: layer (GPT-2), or by the root mean square (rms, Llama)."""
     norm_epsilon: float = EPSILON
-    """Added to the variance in normalization (above 0)."""
+    """Number added to the variance in normalization (above 0)."""
     pre_norm: bool = True
     """Normalize before each layer; with --no-pre_norm, normalize after each residual sum."""
     activation: GatedActivation = "gelu"
@@ -84,10 +85,10 @@ class DecoderOnlyConfig(ModelConfig):
     init_std: float | None = None
     """Standard deviation of the initial matrices (above 0). None: 0.8 / sqrt(hidden). GPT-2: 0.02."""
     dropout: float = 0.0
-    """Dropout of embeddings and of the output of each layer (0 to below 1)."""
+    """Dropout of embeddings and of the output of each layer (at least 0 and less than 1)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for a value out of range, or values that exclude each other."""
+        """Raise `InputError` for a value out of range, or for incompatible values."""
         for name in ("hidden", "heads", "inner"):
             check_range(name, getattr(self, name), 1, 10**6)
         check_range("layers", self.layers, 1, 1000)
@@ -105,14 +106,15 @@ class DecoderOnlyConfig(ModelConfig):
         check_range("head_size", self.head_width, 1, 10**6)
         if self.positions == "rotary" and self.head_width % 2:
             raise InputError(
-                f"head width {self.head_width} is odd, rotary positions rotate pairs of dimensions: choose an "
-                "even one"
+                f"head width {self.head_width} is odd, but rotary positions rotate pairs of dimensions: choose "
+                "an even width"
             )
         if self.key_value_heads is not None:
             check_range("key_value_heads", self.key_value_heads, 1, self.heads)
             if self.heads % self.key_value_heads:
                 raise InputError(
-                    f"heads {self.heads} cannot share {self.key_value_heads} heads of keys: choose a divisor"
+                    f"heads {self.heads} cannot share {self.key_value_heads} heads of keys: choose a "
+                    f"divisor of heads"
                 )
 
     @property
@@ -129,7 +131,7 @@ class LayerOutput(NamedTuple):
 
 
 class DecoderOnlyLayer(Block):
-    """Causal self-attention and feed-forward, each in a residual."""
+    """Causal self-attention and a feed-forward network, each with a residual connection."""
 
     def __init__(self, config: DecoderOnlyConfig) -> None:
         super().__init__()
@@ -157,7 +159,7 @@ class DecoderOnlyLayer(Block):
     def forward(self, states: Tensor, past: KeyValues | None = None) -> LayerOutput:
         """Return states (B, T, D), and the keys and values of all steps so far, for `past` of the next call.
 
-        Without `past`, `states` are all steps; with it, they are the next steps.
+        Without `past`, `states` contains all steps; with `past`, it contains the next steps.
         """
         cache: list[KeyValues] = []
         step = None if past is None else past.keys.shape[2]
@@ -224,8 +226,9 @@ class DecoderOnly(LanguageModel):
 
     @torch.no_grad()
     def _initialize(self, config: DecoderOnlyConfig) -> None:
-        """Draw all matrices from a normal distribution, those before a residual sum with a smaller deviation
-        (Radford et al. 2019, section 2.3), so that the variance of states does not grow with the layers."""
+        """Initialize all matrices from a normal distribution, with a smaller deviation for matrices before a
+        residual sum (Radford et al. 2019, section 2.3), so that the variance of states does not grow with the
+        number of layers."""
         std = STD / math.sqrt(config.hidden) if config.init_std is None else config.init_std
         sums = config.layers * (2 if config.feed_forward else 1)
         for name, parameter in self.named_parameters():

@@ -55,8 +55,8 @@ class RecurrentConfig(ModelConfig):
     input_feeding: bool = False
     """Feed the input of the output layer to the cell of the next step (Luong; with context output)."""
     dropout: float = 0.0
-    """Dropout of embeddings, of states between the encoder's layers, and of the vocabulary layer's input (0 to
-    below 1)."""
+    """Dropout of embeddings, of states between the encoder's layers, and of the vocabulary layer's input (at
+    least 0 and less than 1)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range, or for incompatible values."""

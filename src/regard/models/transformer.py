@@ -68,7 +68,7 @@ class TransformerConfig(ModelConfig):
     pre_norm: bool = True
     """Normalize before each layer; with --no-pre_norm, normalize after each residual sum, as in the paper."""
     norm_epsilon: float = EPSILON
-    """Added to the variance in normalization (above 0)."""
+    """Number added to the variance in normalization (above 0)."""
     activation: Activation = "relu"
     """Activation of the feed-forward layers."""
     bias: bool = False
@@ -79,7 +79,7 @@ class TransformerConfig(ModelConfig):
     output_bias: bool = False
     """Add a bias for each symbol in the output layer."""
     dropout: float = 0.1
-    """Dropout of embeddings and of the output of each layer (0 to below 1)."""
+    """Dropout of embeddings and of the output of each layer (at least 0 and less than 1)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range, or for incompatible values."""
@@ -100,8 +100,8 @@ class TransformerConfig(ModelConfig):
             )
         if self.positions == "rotary" and self.hidden // self.heads % 2:
             raise InputError(
-                f"head width {self.hidden // self.heads} is odd, rotary positions rotate pairs of dimensions: "
-                "choose an even one"
+                f"head width {self.hidden // self.heads} is odd, but rotary positions rotate pairs of "
+                "dimensions: choose an even width"
             )
         if self.positions == "concatenated" and self.hidden % 2:
             raise InputError(

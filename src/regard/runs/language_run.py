@@ -40,16 +40,16 @@ class LanguageReport(Result):
 
     samples: int
     sample_len: int | None
-    """Tokens of each sequence; None for the lengths of the training."""
+    """Number of tokens in each sequence; None if the lengths are those of the training data."""
     figures: TokenFigures
     measure: str
     """Name of the loss."""
     note: str = ""
-    """Warning about a length that is not in the training data; empty if the length is."""
+    """Warning about a length that is not in the training data, or an empty string."""
 
     @property
     def exact_match(self) -> float:
-        """Share (0 to 1) of outputs that are right."""
+        """Fraction (0 to 1) of correct outputs."""
         return self.figures.exact_match
 
     @property
@@ -103,10 +103,10 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return "squared error / 2" if self.task.input_width else "loss"
 
     def test(self, *, samples: int = 1000, sample_len: int | None = None, seed: int = 0) -> LanguageReport:
-        """Test on unseen sequences: share of right outputs, loss, and attention on relevant inputs.
+        """Test on unseen sequences: fraction of correct outputs, loss, and attention on relevant inputs.
 
-        `sample_len`: tokens of each sequence; by default the lengths of the training. The sequences are drawn by
-        `seed`, independently of the training data. Raises `InputError` for options that do not fit.
+        `sample_len`: number of tokens in each sequence, by default as in training. The sequences are
+        generated with `seed`, independently of the training data. Raises `InputError` for invalid options.
         """
         check_range("samples", samples, 1, 10**7)
         check_range("seed", seed, 0, 2**32 - 1)
@@ -126,11 +126,11 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             yield self.task.sample(count, generator, sample_len=sample_len, unseen=True)
 
     def unusual(self, tokens: int) -> str:
-        """Return a warning for a number of tokens above those of the training data; empty if there is none."""
+        """Return a warning if an input has more tokens than the training data, otherwise an empty string."""
         longest = self.task.lengths[-1]
         if tokens <= longest:
             return ""
-        return f"training inputs have at most {longest} tokens, this one has {tokens}: errors are to be expected"
+        return f"training inputs have at most {longest} tokens, but this input has {tokens}: expect errors"
 
     def generate(
         self,
@@ -145,18 +145,19 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[list[decoding.Candidate]]:
-        """Return the `n_best` continuations of each prompt by `new` tokens, best first.
+        """Return the `n_best` continuations of each prompt, best first, each with `new` tokens.
 
-        `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k` from
-        the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the probability.
-        Raises `InputError` for a prompt that does not fit, and for options that exclude each other.
+        `beam`: beam size; 1 is greedy search. `temperature`: if above 0, tokens are sampled with `seed`
+        instead, from the `top_k` most likely tokens, or from the smallest set of tokens with a total
+        probability of at least `top_p`.
+        Raises `InputError` for an invalid prompt, and for incompatible options.
 
             run.generate("CADBFED", new=2)[0][0].text
         """
         check_range("n_best", n_best, 1, beam)
         if self.task.input_width:
             raise InputError(
-                f"{self.name} has real-valued inputs, and its outputs are not its inputs: use `test`"
+                f"{self.name} has real-valued inputs, and its outputs cannot be used as inputs: use `test`"
             )
         tokens = [
             self.task.parse(prompt)[0].tolist() for prompt in ([prompts] if isinstance(prompts, str) else prompts)
@@ -185,15 +186,16 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> viz.AttentionMap:
         """Predict the token after each token of an input, and return the attention of each layer.
 
-        `input` None: one drawn by `seed`, with `sample_len` tokens. During an intervention, the map names it, and
-        `original` is the map without it. Raises `InputError` for an input that does not fit.
+        If `input` is None, a random input with `sample_len` tokens is generated with `seed`. During an
+        intervention, the map describes the intervention, and `original` is the map without the intervention.
+        Raises `InputError` for an invalid input.
         """
         inputs = self._inputs(input, sample_len, seed)
         attention = attach_original(self.model, self.where, partial(map_of_tokens, self.model, self.task, inputs))
         return dataclasses.replace(attention, note=self.unusual(inputs.shape[1]))
 
     def playback(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> viz.Playback:
-        """Return the attention on an input at each snapshot of the training; options as in `attend`.
+        """Return the attention map for an input at each training snapshot; options as in `attend`.
 
         Raises `InputError` for a run without snapshots.
         """
@@ -201,14 +203,14 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return play_back(self.files, self.model, partial(map_of_tokens, task=self.task, inputs=inputs))
 
     def called(self, classes: Sequence[int]) -> list[str]:
-        """Return the labels of some tokens."""
+        """Return the labels of tokens."""
         if self.task.input_width:
             return ["value" for _ in classes]
         return self.task.labels(torch.tensor(list(classes)))
 
     @property
     def draws(self) -> bool:
-        """Whether unseen inputs can be drawn, which needs the text of a task of text."""
+        """Whether unseen inputs can be generated; a task that learns from text needs its text file for this."""
         try:
             self.task.sample(1, make_generator(0, "sample"), unseen=True)
         except InputError:
@@ -216,15 +218,15 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return True
 
     def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
-        """Return a drawn input that is not in the training data; options as in `attend`."""
+        """Return a random input that is not in the training data; options as in `attend`."""
         return self.task.render(self._inputs(None, sample_len, seed)[0])
 
     def check(self, input: str) -> None:
-        """Raise `InputError` for an input that does not fit the task."""
+        """Raise `InputError` if the input is invalid for the task."""
         self.task.parse(input)
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
-        """Return inputs (T,) without padding, drawn independently of the training data."""
+        """Return inputs (T,) without padding, generated independently of the training data."""
         batches = self._batches(samples, make_generator(seed, purpose))
         return [
             inputs if batch.mask is None else inputs[batch.mask[row]]
@@ -233,11 +235,11 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         ]
 
     def look(self, input: Tensor) -> viz.AttentionMap:
-        """Return the attention on an input (T,)."""
+        """Return the attention map for an input (T,)."""
         return map_of_tokens(self.model, self.task, input.unsqueeze(0))
 
     def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
-        """Return (N, 2): per input the loss of its outputs, and their number."""
+        """Return (N, 2): for each input, the total loss of its outputs, and the number of outputs."""
         lengths = [len(tokens) for tokens in inputs]
         losses = np.zeros((len(inputs), 2))
         for length in sorted(set(lengths)):
@@ -261,7 +263,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return viz.ProbeInput(run, self.model.input_embedding, layers, relevant, causal=True)
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements of a comparison; the relevance is that of the best head."""
+        """Return the measurements for a comparison; relevance is measured for the best head."""
         figures = self.test(seed=seed).figures
         heads = [share for layer in figures.relevance.values() for share in layer]
         if not heads:
@@ -269,10 +271,10 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return Figures(exact_match=figures.exact_match, relevance=max(heads), uniform=figures.uniform)
 
     def _inputs(self, input: str | None, sample_len: int | None, seed: int) -> Tensor:
-        """Return `input` as a batch (1, T), or a drawn one if it is None."""
+        """Return `input` as a batch (1, T), or a random batch if `input` is None."""
         if input is None:
             batch = self.task.sample(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)
             return batch.inputs if batch.mask is None else batch.inputs[:, batch.mask[0]]
         if sample_len is not None:
-            raise InputError("input is given: leave out sample_len, which is for drawn samples")
+            raise InputError("input is given: leave out sample_len, which is for random inputs")
         return self.task.parse(input)

@@ -46,7 +46,7 @@ class DatesTaskConfig:
         """Raise `InputError` for a locale that is unknown, unusable or repeated."""
         names = self.names
         if not names or len(set(names)) < len(names):
-            raise InputError(f"locales {self.locales!r}: give one or more different ones, separated by commas")
+            raise InputError(f"locales {self.locales!r}: give one or more different locales, separated by commas")
         for name in names:
             _find_styles(name)
 
@@ -204,7 +204,7 @@ def _find_styles(name: str) -> tuple[Style, ...]:
         if sorted(field[0] for field in fields if field[0] not in "EcG") in (["M", "d", "y"], ["L", "d", "y"]):
             styles.append(Style(name, tuple((f, text.replace("%%", "%")) for f, text in pieces)))
     if not styles:
-        raise InputError(f"locale {name!r} has no style with year, month and day: choose another")
+        raise InputError(f"locale {name!r} has no style with year, month and day: choose another locale")
     return tuple(styles)
 
 

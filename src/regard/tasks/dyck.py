@@ -1,8 +1,8 @@
-"""Dyck: which bracket closes the innermost open one? Training lengths are short; longer samples test
-generalisation to lengths.
+"""Dyck: which bracket closes the innermost open bracket? Training lengths are short; longer samples test
+generalization to lengths.
 
 Yao et al. 2021, "Self-Attention Networks Can Process Bounded Hierarchical Languages": a Transformer of two layers
-recognises the language of k kinds of brackets and a depth of at most D.
+recognizes the language of k kinds of brackets and a depth of at most D.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ class DyckTaskConfig:
     """Size of the task."""
 
     max_len: int = 40
-    """Largest number of brackets in training (even); lengths are uniform over the even numbers up to this."""
+    """Largest number of brackets in training (even); lengths are uniform over the even numbers up to this
+    number."""
     test_len: int = 100
     """Largest number of brackets in a test, with --sample-len."""
     vocab_size: int = 4
@@ -41,8 +42,8 @@ class DyckTaskConfig:
 class Dyck(TokenTask):
     """Well-nested brackets, such as "([]){}". The outputs are the closing brackets.
 
-    While the brackets stay nested in the same way, each answer depends only on the bracket that it closes. Each
-    next bracket opens or closes with equal probability, where both are possible.
+    If the nesting does not change, each answer depends only on the bracket that it closes. Each
+    bracket opens or closes with equal probability if both are possible.
     """
 
     name = "dyck"
@@ -63,7 +64,7 @@ class Dyck(TokenTask):
 
     @property
     def longest(self) -> int:
-        """`test_len`, or one less if it is odd."""
+        """`test_len`, or `test_len` - 1 if `test_len` is odd."""
         return int(self.config.test_len // 2 * 2)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
@@ -84,7 +85,8 @@ class Dyck(TokenTask):
         return inputs
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the closing bracket where the next bracket closes, and at the last bracket if one is open."""
+        """Return the closing bracket at each position before a closing bracket, and at the last position if a
+        bracket is open."""
         innermost, has_answer = self._innermost(inputs)
         return torch.where(has_answer, self.kinds + inputs.gather(1, innermost), IGNORE)
 
@@ -103,7 +105,8 @@ class Dyck(TokenTask):
         return torch.where(same, positions, 0).amax(2), closes & (depth > 0)
 
     def parse(self, text: str) -> Tensor:
-        """Read brackets as inputs (1, T). Raises `InputError` also for a bracket that closes no open one."""
+        """Convert brackets to inputs (1, T). Also raises `InputError` for a bracket that does not close an open
+        bracket."""
         inputs, open_kinds = super().parse(text), list[int]()
         for position, token in enumerate(inputs[0].tolist()):
             if token < self.kinds:

@@ -1,8 +1,8 @@
 """Induction: random tokens, then a repetition of some of them (Olsson et al. 2022, "In-context Learning and
 Induction Heads").
 
-A model of two attention layers learns it with a previous-token head in the first layer and an induction head in
-the second; one layer cannot.
+A model with two attention layers learns the task with a previous-token head in the first layer and an induction
+head in the second layer; a model with one layer does not learn the task.
 """
 
 import string
@@ -37,11 +37,13 @@ class InductionTaskConfig:
 
 
 class Induction(TokenTask):
-    """Different tokens, then `repeated` of them again from a random position: in "CADBFEDBF", "DBF" is repeated.
+    """Different tokens, then a repetition of `repeated` consecutive tokens from a random position: in
+    "CADBFEDBF", "DBF" is repeated.
 
-    The answer is the token after the earlier occurrence of the current token. Because the repetition begins
-    anywhere, the distance between both occurrences varies, and positions alone do not give the answer. The answer
-    depends on the current token, its last earlier occurrence, and the token after that.
+    The answer is the token after the earlier occurrence of the current token. The repetition begins at a random
+    position, so the distance between the two occurrences varies, and positions alone do not determine the
+    answer. The answer depends on the current token, its last earlier occurrence, and the token after that
+    occurrence.
     """
 
     name = "induction"
@@ -55,11 +57,11 @@ class Induction(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """From a repetition of the whole beginning to `max_len`."""
+        """Lengths from 2 * `repeated`, where all tokens are repeated, to `max_len`."""
         return range(2 * self.config.repeated, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw different tokens, and repeat some of them."""
+        """Sample different tokens, and repeat some of these tokens."""
         del unseen  # training sees a negligible share of the sequences
         batch, repeated = len(lengths), self.config.repeated
         tokens = torch.rand(batch, len(self.vocabulary), generator=generator).argsort(1)
@@ -75,7 +77,8 @@ class Induction(TokenTask):
         return torch.where(earlier < 0, IGNORE, inputs.gather(1, earlier + 1))
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Each answer depends on its token, the last earlier occurrence of it, and the token after that."""
+        """Each answer depends on its token, the last earlier occurrence of this token, and the token after that
+        occurrence."""
         earlier = earlier_equal(inputs)
         current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
         return mark_positions([current, earlier, earlier + 1], earlier >= 0)

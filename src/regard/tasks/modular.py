@@ -1,7 +1,8 @@
-"""Addition modulo p, of which a training sees only some pairs (Power et al. 2022, "Grokking"; Nanda et al. 2023,
+"""Addition modulo p, trained on only some of the pairs (Power et al. 2022, "Grokking"; Nanda et al. 2023,
 "Progress measures for grokking via mechanistic interpretability").
 
-Held-out pairs become right long after the training pairs, and only with weight decay.
+A model learns the training pairs first, and generalizes to held-out pairs much later, and only with weight
+decay.
 """
 
 import hashlib
@@ -24,8 +25,8 @@ class ModularTaskConfig:
     modulus: int = 59
     """The modulus p: numbers are 0 to p - 1 (2 to 1000)."""
     train_share: float = 0.3
-    """Share of the p * p pairs that a training draws (above 0, below 1). The other pairs are held out, the same
-    ones for every seed."""
+    """Fraction of the p * p pairs that are used for training (above 0 and below 1). The other pairs are held
+    out, and are the same for every seed."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
@@ -62,7 +63,8 @@ class Modular(TokenTask):
     def pairs(self) -> tuple[Tensor, Tensor]:
         """The training pairs and the held-out pairs, each (pairs, 2) int64.
 
-        The order of their SHA-256 decides, so that the split depends on neither the seed nor the library.
+        The pairs are split in the order of their SHA-256 digests, so that the split depends on neither the seed
+        nor the library.
         """
         modulus = self.config.modulus
         pairs = sorted(
@@ -73,7 +75,7 @@ class Modular(TokenTask):
         return both.tensor_split([round(self.config.train_share * len(both))])  # type: ignore[return-value]
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw pairs with replacement, from the training pairs or from those held out."""
+        """Sample pairs with replacement, from the training pairs or from the held-out pairs."""
         pairs = self.pairs[unseen]
         return self._inputs(pairs[torch.randint(len(pairs), (len(lengths),), generator=generator)])
 
@@ -81,13 +83,13 @@ class Modular(TokenTask):
         return torch.nn.functional.pad(pairs, (0, 1), value=self.config.modulus)
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the sum of both numbers at the "=" after them."""
+        """Return the sum of the two numbers at the "=" that follows the numbers."""
         modulus = self.config.modulus
         sums = (inputs.roll(1, 1) + inputs.roll(2, 1)) % modulus
         return torch.where(self._ends_sum(inputs), sums, IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """The sum depends on both numbers."""
+        """Each sum depends on both numbers."""
         current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
         return mark_positions([current - 1, current - 2], self._ends_sum(inputs))
 
@@ -99,7 +101,8 @@ class Modular(TokenTask):
         return ends
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> TokenBatches:
-        """Return batches of training pairs without replacement: all of them if `batchsize` allows it."""
+        """Return batches of training pairs without replacement; a batch contains all pairs if `batchsize` is
+        large enough."""
         del beginning
         return _PairBatches(self, settings)
 

@@ -1,8 +1,9 @@
 """Multi-query associative recall: key-value pairs, then some of the keys again, each followed by its value.
 
-Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models". As there, the distance
-from the end of the pairs to a query follows a power law. Departure: the value follows its query, where the paper
-has noise, so that a model can generate the sequence. Each key is queried once, so the value does not help.
+Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models". As in the paper, the
+distance from the end of the pairs to a query follows a power law. Departure from the paper: each query is
+followed by its value instead of noise, so that a model can generate the sequence. Each key is queried once, so
+this value does not reveal any later answer.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ class MqarTaskConfig:
 class Mqar(TokenTask):
     """Pairs of a key and a value, then queries: "k3 v5 k1 v2 . . k1 v2 k3 v5" has the answers v2 and v5.
 
-    The answer to a query depends on the query, on the earlier occurrence of its key, and on the value after that.
+    The answer to a query depends on the query, on the earlier occurrence of its key, and on the value after
+    this key.
     """
 
     name = "mqar"
@@ -56,17 +58,17 @@ class Mqar(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """From the queries right after the pairs to `max_len`."""
+        """Lengths from 4 * `pairs`, without noise, to `max_len`."""
         return range(4 * self.config.pairs, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw pairs of different keys, and a place of two tokens after the pairs for each query."""
+        """Sample pairs with different keys, and for each query a position of two tokens after the pairs."""
         del unseen  # training sees a negligible share of the sequences
         batch, pairs = len(lengths), self.config.pairs
         keys = 1 + torch.rand(batch, self.keys, generator=generator).argsort(1)[:, :pairs]
         values = 1 + self.keys + torch.randint(self.keys, (batch, pairs), generator=generator)
         slots = torch.arange((int(lengths.max()) - 2 * pairs) // 2)
-        # The largest sums of log-probability and Gumbel noise are a draw without replacement.
+        # Selecting the largest sums of log-probability and Gumbel noise is sampling without replacement.
         uniform = torch.rand(batch, len(slots), generator=generator, dtype=torch.float64)
         scores = (POWER - 1) * (slots + 1).log() - uniform.log().neg().log()
         scores = scores.masked_fill(slots >= (lengths[:, None] - 2 * pairs) // 2, float("-inf"))
@@ -81,13 +83,15 @@ class Mqar(TokenTask):
         return torch.where(is_query, values, IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Each answer depends on the query, the earlier occurrence of the key, and the value after that."""
+        """Each answer depends on the query, the earlier occurrence of the key, and the value after this
+        occurrence."""
         earlier, (_, is_query) = earlier_equal(inputs), self._values(inputs)
         current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
         return mark_positions([current, earlier, earlier + 1], is_query)
 
     def _values(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the token after the last earlier occurrence of each token, and where it answers a query."""
+        """Return the token after the last earlier occurrence of each token, and whether this token answers a
+        query."""
         earlier = earlier_equal(inputs)
         values = inputs.gather(1, earlier + 1)
         is_key = (inputs > 0) & (inputs <= self.keys)

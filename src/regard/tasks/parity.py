@@ -1,4 +1,4 @@
-"""Parity: is the number of ones odd? Training lengths are short; longer samples test generalisation to lengths.
+"""Parity: is the number of ones odd? Training lengths are short; longer samples test generalization to lengths.
 
 Deletang et al. 2023, "Neural Networks and the Chomsky Hierarchy", train on up to 40 bits and test on 41 to 500.
 Hahn 2020 proves a limit of attention on this task.
@@ -22,7 +22,7 @@ class ParityTaskConfig:
     """Size of the task."""
 
     max_len: int = 40
-    """Largest number of bits in training; lengths are uniform from 1 to this."""
+    """Largest number of bits in training; lengths are uniform from 1 to this number."""
     test_len: int = 100
     """Largest number of bits in a test, with --sample-len (bits and the final "=")."""
 
@@ -43,7 +43,7 @@ class Parity(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """From one bit to `max_len` bits, and the "="."""
+        """Lengths of 1 to `max_len` bits plus the "="."""
         return range(2, self.config.max_len + 2)
 
     @property
@@ -52,7 +52,7 @@ class Parity(TokenTask):
         return int(self.config.test_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw bits, each with probability 1/2."""
+        """Sample bits, where 0 and 1 have equal probability."""
         del unseen  # tests draw from the same distribution, or choose a longer length
         inputs = torch.randint(2, (len(lengths), int(lengths.max())), generator=generator)
         return inputs.scatter_(1, lengths[:, None] - 1, END)
@@ -62,6 +62,6 @@ class Parity(TokenTask):
         return torch.where(inputs == END, (inputs == 1).cumsum(1) % 2, IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """The answer depends on every bit before it."""
+        """The answer depends on every bit before the "="."""
         before = torch.ones_like(inputs[0], dtype=torch.bool).expand(inputs.shape[1], -1).tril()
         return (inputs == END)[:, :, None] & (inputs != END)[:, None, :] & before

@@ -1,9 +1,9 @@
 """In-context regression: points of a random linear function, and its value at the next point.
 
 Garg et al. 2022, "What Can Transformers Learn In-Context? A Case Study of Simple Function Classes": a trained
-Transformer predicts about as well as least squares. As there, the inputs are x1, y1, x2, y2, ..., where each y is
-a vector with y as its first number and zeros, x and the function's weights are standard normal, and y has no
-noise.
+Transformer predicts about as well as least squares. As in the paper, the inputs are x1, y1, x2, y2, ..., where
+each y is a vector with y as its first number and zeros, x and the function's weights are standard normal, and y
+has no noise.
 """
 
 import math
@@ -21,9 +21,9 @@ class RegressionTaskConfig:
     """Size of the task."""
 
     dims: int = 5
-    """Numbers of each x (1 to 100)."""
+    """Number of values in each x (1 to 100)."""
     points: int = 11
-    """Points of a sequence, each with its value; Garg et al. use twice `dims` and one more."""
+    """Number of points in a sequence, each with its value; Garg et al. use 2 * dims + 1."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
@@ -35,9 +35,9 @@ class Regression(TokenTask):
     """Points with the values of a linear function, such as "0.5,1=2; 1,0=-1; 0.5,0": the answer at the last x is
     -0.5.
 
-    `answer` is the prediction of least squares from the earlier points (the weights with the smallest norm if the
-    points leave a choice), the best possible prediction. The targets of samples are the true values. Each answer
-    depends on its x and on all earlier points.
+    `answer` is the prediction of least squares from the earlier points (with weights of the smallest norm if
+    the points do not determine the weights), the best possible prediction. The targets of samples are the true
+    values. Each answer depends on its x and on all earlier points.
     """
 
     name = "regression"
@@ -54,7 +54,7 @@ class Regression(TokenTask):
         return range(2, 2 * self.config.points + 1, 2)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw a function for each sequence, and its points: (B, T, W) float32."""
+        """Sample a function for each sequence, and the points of the sequence: (B, T, W) float32."""
         del unseen  # training never draws the same function again
         batch, points, dims = len(lengths), int(lengths.max()) // 2, self.config.dims
         weights = torch.randn(batch, dims, 1, generator=generator)
@@ -87,7 +87,7 @@ class Regression(TokenTask):
         return steps.expand(inputs.shape[0], -1, -1)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Draw two points and their values, of which the second is the answer."""
+        """Sample two points with their values; the second value is the answer."""
         inputs, targets, _ = self.sample(1, generator, sample_len=4)
         return self.render(inputs[0, :3]), f"{targets[0, 2]:.4g}"
 
@@ -98,9 +98,10 @@ class Regression(TokenTask):
         return f"{shape}, each with its value (the last can lack it), as in 0.5,1=2; 1,0=-1; 2,1"
 
     def parse(self, text: str) -> Tensor:
-        """Read points such as `"0.5,1=2; 1,0=-1; 0.5,0"` as inputs (1, T, W); the last point may lack its value.
+        """Convert points such as `"0.5,1=2; 1,0=-1; 0.5,0"` to inputs (1, T, W); the last point may lack its
+        value.
 
-        Raises `InputError` for text of another form.
+        Raises `InputError` for text in a different format.
         """
         rows = list[list[float]]()
         for number, point in enumerate(points := text.split(";"), 1):
@@ -121,11 +122,11 @@ class Regression(TokenTask):
         return torch.tensor([rows])
 
     def render(self, tokens: Tensor) -> str:
-        """Return inputs (T, W) as text, with four digits of each number."""
+        """Return inputs (T, W) as text, with four digits per number."""
         rows = [",".join(f"{value:.4g}" for value in row) for row in tokens[::2].tolist()]
         values = [f"={value:.4g}" for value in tokens[1::2, 0].tolist()]
         return "; ".join(row + value for row, value in zip(rows, [*values, ""], strict=False))
 
     def labels(self, inputs: Tensor) -> list[str]:
-        """Name each input by its point."""
+        """Return a name for each input, which contains the number of its point."""
         return [f"{'xy'[step % 2]}{step // 2 + 1}" for step in range(len(inputs))]

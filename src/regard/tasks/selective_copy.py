@@ -1,8 +1,8 @@
 """Selective copy: letters among noise, then the letters again without the noise (Gu and Dao 2023, "Mamba",
 section 4.1.1).
 
-Departure from the paper: the letters are inputs after a separator, where the paper has blank inputs, so that a
-model can generate them.
+Departure from the paper: the inputs after a separator are the letters instead of blanks, so that a model can
+generate the letters.
 """
 
 import string
@@ -25,7 +25,7 @@ class SelectiveCopyTaskConfig:
     max_len: int = 64
     """Number of tokens in a sequence: letters and noise, the separator, and all letters but the last."""
     letters: int = 8
-    """Number of letters to copy, at random places."""
+    """Number of letters to copy, at random positions."""
     vocab_size: int = 16
     """Number of different letters (1 to 26)."""
 
@@ -39,7 +39,7 @@ class SelectiveCopyTaskConfig:
 class SelectiveCopy(TokenTask):
     """Letters among noise, a separator, and the letters again: "..C.A..B|CA" has the answers C, A, B.
 
-    While the places of the letters stay the same, each answer depends on the letter that it copies only.
+    If the positions of the letters do not change, each answer depends only on the letter that it copies.
     """
 
     name = "selective-copy"
@@ -53,11 +53,11 @@ class SelectiveCopy(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """From letters without noise to `max_len`."""
+        """Lengths from 2 * `letters`, without noise, to `max_len`."""
         return range(2 * self.config.letters, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw the letters and their places."""
+        """Sample the letters and their positions."""
         del unseen  # training sees a negligible share of the sequences
         batch, letters, longest = len(lengths), self.config.letters, int(lengths.max())
         copied = 2 + torch.randint(self.config.vocab_size, (batch, letters), generator=generator)
@@ -69,7 +69,7 @@ class SelectiveCopy(TokenTask):
         return inputs.scatter_(1, before + 1 + torch.arange(letters), copied)[:, :longest]
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the letters in their order, from the separator on."""
+        """Return the letters in order, from the separator on."""
         places, has_answer = self._places(inputs)
         return torch.where(has_answer, inputs.gather(1, places), IGNORE)
 
@@ -79,7 +79,8 @@ class SelectiveCopy(TokenTask):
         return mark_positions([places], has_answer)
 
     def _places(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the place of the letter that comes after each token (B, T), and whether there is one."""
+        """Return the position (B, T) of the letter that should follow each token, and whether such a letter
+        exists."""
         positions = torch.arange(inputs.shape[1], device=inputs.device)
         after = (inputs == 1).cumsum(1) > 0
         places = torch.where((inputs > 1) & ~after, positions, inputs.shape[1]).sort(1).values

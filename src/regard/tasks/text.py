@@ -29,13 +29,16 @@ class TextTaskConfig:
     text: str | None = None
     """Path of a text file in UTF-8, plain or .gz. Required."""
     tokenizer: Literal["characters", "bpe", "unigram"] = "characters"
-    """Tokens: characters, or subwords learned from the text (bpe, unigram), which normalize it to NFC."""
+    """Tokens: characters, or subwords learned from the text (bpe, unigram). Subwords normalize the text to
+    NFC."""
     vocab_size: int = 4000
-    """Largest number of subwords, with four special symbols. The vocabulary of characters has all of them."""
+    """Largest number of subwords, including four special symbols. A vocabulary of characters contains all
+    characters of the text."""
     max_len: int = 64
     """Number of tokens in a sequence (the context length)."""
     valid_share: float = 0.1
-    """Share of the tokens at the end of the text that is held out for validation (0 to below 1)."""
+    """Fraction of the tokens, at the end of the text, that is held out for validation (at least 0 and less than
+    1)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
@@ -53,9 +56,9 @@ class TextTaskConfig:
 
 
 class Text(TokenTask):
-    """Sequences from random places of a text; every next token is an output.
+    """Sequences from random positions of a text; every next token is an output.
 
-    The answer to a sequence is the text itself. On which tokens it depends is not known.
+    The answer to a sequence is the text itself. The tokens on which an answer depends are not known.
     """
 
     name = "text"
@@ -109,7 +112,8 @@ class Text(TokenTask):
         return range(1, self.config.max_len + 1)
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> TokenBatches:
-        """Write the tokens to a file in the folder of prepared text, and return batches of a training."""
+        """Write the tokens to a file in the folder of prepared text, and return the batches of a training
+        run."""
         from regard.data.token_file import prepare_tokens
 
         path, show = self.config.path, beginning.progress
@@ -122,8 +126,8 @@ class Text(TokenTask):
     def tokens(self, *, unseen: bool) -> "np.ndarray":
         """Return the tokens (N,) of the training part, or with `unseen` of the validation part.
 
-        Without `batches` before, the text is read and encoded in memory. Raises `InputError` if the text cannot
-        be read, or the part is not longer than a sequence.
+        If `batches` has not been called, the text is read and encoded in memory. Raises `InputError` if the
+        text cannot be read, or the part is not longer than a sequence.
         """
         if self._encoded is None:
             import numpy as np
@@ -144,13 +148,13 @@ class Text(TokenTask):
         return part
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw sequences from random places."""
+        """Sample sequences from random positions."""
         return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
 
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Draw sequences from random places, with the next token of each token."""
+        """Sample sequences from random positions, with the next token at each position."""
         import numpy as np
 
         part, length = self.tokens(unseen=unseen), int(lengths.max())
@@ -160,22 +164,23 @@ class Text(TokenTask):
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the next token of each token; none for the last."""
+        """Return the next token at each position except the last."""
         return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Raise `InputError`: on which tokens a text depends is not known."""
+        """Raise `InputError`, because the relevant tokens of a text are not known."""
         raise InputError("the relevant tokens of a text are not known: choose another task, such as induction")
 
     @property
     def accepts(self) -> str:
-        """Numbers of tokens of an input."""
+        """Description of the number of tokens in an input."""
         return f"text of 1 to {self.longest} tokens"
 
     def parse(self, text: str) -> Tensor:
-        """Read text as inputs (1, T).
+        """Convert text to inputs (1, T).
 
-        Raises `InputError` for empty and too long text, and for characters that are not in the vocabulary.
+        Raises `InputError` for text that is empty or too long, or that contains characters outside the
+        vocabulary.
         """
         from regard.data.token_file import encode_lines
 
@@ -194,5 +199,5 @@ class Text(TokenTask):
         return decode_tokens(tokens.tolist(), self.tokenizer)
 
     def labels(self, inputs: Tensor) -> list[str]:
-        """Return a name of each input of one sequence (T,); a line feed is `\\n`."""
+        """Return a name for each input of one sequence (T,); a line feed is `\\n`."""
         return ["\\n" if token == EOS else self.vocabulary[token] for token in inputs.tolist()]

@@ -1,8 +1,8 @@
 """Base class of tasks for language models: a sequence of tokens, and the token that follows some of them.
 
-Shapes: B batch, T tokens, W numbers per input of a real-valued task. Targets hold, at each input, the token that
-comes next if that token is an output of the task, and `IGNORE` otherwise. Answer and relevance at a position
-depend only on inputs up to this position, so padding on the right never changes them.
+Shapes: B batch, T tokens, W numbers per input of a real-valued task. The target at each input is the next token
+if this token is an output of the task, and `IGNORE` otherwise. Answer and relevance at a position depend only
+on inputs up to this position, so padding on the right never changes them.
 """
 
 from abc import abstractmethod
@@ -40,14 +40,16 @@ class TokenTask(AnyTask):
 
     answers = "tokens"
     input_width: int = 0
-    """Numbers per input; 0 for tokens. A task with numbers has one real output per position (squared error)."""
+    """Number of values per input; 0 for tokens. A task with numbers has one real output per position (squared
+    error)."""
     knows_relevance: ClassVar[bool] = True
     """Whether `relevance` is known."""
     varied: ClassVar[bool] = False
     """Whether the lengths of samples always vary, because the task is about lengths."""
 
     vocabulary: Sequence[str] = ()
-    """Text of each token, in the order of the indices. All have one character, or none contains a space."""
+    """Text of each token, in the order of the indices. Either all tokens have one character, or no token
+    contains a space."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = self.config_class() if config is None else config
@@ -55,7 +57,7 @@ class TokenTask(AnyTask):
     @property
     @abstractmethod
     def lengths(self) -> range:
-        """Numbers of inputs of the samples of a training."""
+        """Possible numbers of inputs in the samples of a training run."""
 
     @property
     def longest(self) -> int:
@@ -64,7 +66,7 @@ class TokenTask(AnyTask):
 
     @property
     def outputs(self) -> int:
-        """Number of classes of an output: the tokens; 1 for a real output."""
+        """Number of classes of an output: the number of tokens, or 1 for a real output."""
         return len(self.vocabulary) or 1
 
     @property
@@ -76,7 +78,7 @@ class TokenTask(AnyTask):
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
         """Draw inputs (B, T) for `lengths` (B,), with any tokens after the end; T is the largest length.
 
-        `unseen`: only samples that a training never draws, if the task holds out samples.
+        `unseen`: only samples that are never used for training, if the task holds out samples.
         """
 
     @abstractmethod
@@ -106,12 +108,12 @@ class TokenTask(AnyTask):
         vary_len: bool = False,
         unseen: bool = False,
     ) -> TokenBatch:
-        """Draw `batch` samples of `sample_len` inputs (default: the longest of a training).
+        """Sample a batch of `batch` sequences of `sample_len` inputs (default: the largest length in training).
 
         With `vary_len` the length is uniform over `lengths`, up to `sample_len`; a task about lengths always
-        varies them unless `sample_len` is given. `unseen`: samples that a training never draws, if the task
-        holds out samples. Equal generator states give equal samples. Raises `InputError` for a length that does
-        not fit.
+        varies them unless `sample_len` is given. `unseen`: samples that are never used for training, if the
+        task holds out samples. Equal generator states produce equal samples. Raises `InputError` for an invalid
+        length.
         """
         self.check_sample_len(sample_len)
         vary_len = vary_len or (self.varied and sample_len is None)
@@ -139,18 +141,18 @@ class TokenTask(AnyTask):
             )
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> BatchSource:
-        """Return the batches of a training."""
+        """Return the batches of a training run."""
         del beginning
         return TokenBatches(self, settings)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Draw inputs and their outputs, as text."""
+        """Sample inputs and their outputs as text."""
         inputs, targets, _ = self.sample(1, generator)
         return self.render(inputs[0]), self.render(targets[0][targets[0] != IGNORE])
 
     @property
     def accepts(self) -> str:
-        """Numbers of tokens and the tokens of an input."""
+        """Description of the number of tokens in an input, and of the tokens."""
         return f"1 to {self.longest} tokens: {self._tokens}"
 
     @property
@@ -164,7 +166,7 @@ class TokenTask(AnyTask):
         return "" if all(len(token) == 1 for token in self.vocabulary) else " "
 
     def parse(self, text: str) -> Tensor:
-        """Read inputs (1, T) from text: characters, or tokens with spaces between them.
+        """Convert text to inputs (1, T): characters, or tokens separated by spaces.
 
         Raises `InputError` for an unknown token, and for too few or too many tokens.
         """
@@ -184,14 +186,14 @@ class TokenTask(AnyTask):
         return self.separator.join(self.vocabulary[token] for token in tokens.tolist())
 
     def labels(self, inputs: Tensor) -> list[str]:
-        """Return a name of each input of one sequence (T,), as used in plots."""
+        """Return a name for each input of one sequence (T,), for plots."""
         return [self.vocabulary[token] for token in inputs.tolist()]
 
 
 class TokenBatches:
-    """Batches of a training from a task's sampler.
+    """Batches of a training run, sampled by a task.
 
-    Each step has its own random stream, so a resumed training draws the same batches wherever it stopped.
+    Each step has a separate random stream, so a resumed training run samples the same batches.
     """
 
     place = NO_POSITION

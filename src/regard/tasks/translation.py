@@ -64,7 +64,7 @@ class TranslationTaskConfig:
     """Maximum sentence length in training, in tokens. Longer sentences are skipped."""
     bleu_tokenize: str | None = None
     """sacrebleu tokenizer for BLEU: 13a, intl, zh, char, none, ja-mecab or ko-mecab. Default: chosen by the
-    script of the references, such as char or zh for text without blanks."""
+    script of the references, such as char or zh for text without spaces between words."""
     strict: bool = False
     """Stop at the first line that would be skipped."""
     lenient: bool = False
@@ -88,7 +88,7 @@ class TranslationTaskConfig:
             object.__setattr__(self, name, tuple(str(Path(path).absolute()) for path in paths))
         if self.guide is not None:
             if self.hub is not None or self.weights:
-                raise InputError("guide needs one training text in files: leave out hub and weights")
+                raise InputError("guide needs one training text in files: omit hub and weights")
             object.__setattr__(self, "guide", str(Path(self.guide).absolute()))
         if self.hub is not None and self.train:
             raise InputError("train and hub are both given: leave out one of them")

@@ -102,7 +102,7 @@ def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor
             if specs.get(name) != spec:
                 raise InputError(
                     f"parameter {name} is {spec} in the earlier run, and {specs.get(name, 'missing')} "
-                    f"in this one: use the same sizes, also max_len if positions are learned"
+                    f"in this one: use the same sizes, including max_len if positions are learned"
                 )
         model.load_state_dict(before)
     if config.training.freeze:

@@ -213,7 +213,7 @@ def _checked(config: RunConfig) -> RunConfig:
     """Return a config. Raises `InputError` for incompatible options of model and training."""
     training = config.training
     if training.r_drop and not config.model.dropout:
-        raise InputError("r_drop compares two passes with different dropout: give --dropout too")
+        raise InputError("r_drop compares two passes with different dropout: also give --dropout")
     if training.compile and not config.model_spec.model.compilable:
         raise InputError(f"compile works on Transformer layers only: leave it out for model {config.kind}")
     return config

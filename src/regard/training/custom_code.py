@@ -67,7 +67,7 @@ def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> No
     except InputError:
         raise
     except Exception as error:  # custom code can raise anything
-        raise PluginError(f"{code} fails on a batch of {SAMPLES}: {describe_error(error)}; mend it") from error
+        raise PluginError(f"{code} fails on a batch of {SAMPLES}: {describe_error(error)}; fix it") from error
 
 
 def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **others: Any) -> None:
@@ -84,7 +84,7 @@ def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **othe
             for name, value in arguments.items()
         ]
         raise PluginError(
-            f"{part} fails when it is called with {' and '.join(shown)}: {describe_error(error)}; mend it"
+            f"{part} fails when it is called with {' and '.join(shown)}: {describe_error(error)}; fix it"
         ) from error
     _check_tensor(part, "states", result, tuple(states.shape))
 
@@ -92,7 +92,9 @@ def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **othe
 def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> None:
     device = next((parameter.device for parameter in model.parameters()), None)
     if device is None:
-        raise PluginError(f"{code} has no parameters: there is nothing to train; make them nn.Parameter")
+        raise PluginError(
+            f"{code} has no parameters: there is nothing to train; declare parameters as nn.Parameter"
+        )
     batch = _draw_batch(code, config, task).to(device)
     if isinstance(batch, Batch):
         assert isinstance(model, AnswerModel)

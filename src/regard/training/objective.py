@@ -29,7 +29,7 @@ Model = TypeVar("Model", AnswerModel, Seq2Seq, LanguageModel)
 AnyBatch = TypeVar("AnyBatch", Batch, PairBatch, TokenBatch)
 
 CLOSE = 0.1
-"""Largest error of a real output that counts as right."""
+"""Largest error of a real output that counts as correct."""
 HEAD = 0
 """Index of the guided head in its layer."""
 SMALLEST_WEIGHT = 1e-9
@@ -112,11 +112,12 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
 class TokenObjective(Objective[LanguageModel, TokenBatch]):
     """Cross-entropy of every output token given the tokens before it, or half the squared error of real outputs.
 
-    Right are single outputs, not whole sequences; a real output is right within `CLOSE` of its target.
+    Correctness is measured for each output, not for whole sequences; a real output is correct if its error is
+    at most `CLOSE`.
     """
 
     def forward(self, batch: TokenBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch divided by `tokens`, and which outputs are right: (N,) bool."""
+        """Return the loss of a batch divided by `tokens`, and which outputs are correct: (N,) bool."""
         del step
         states = self.model.read(batch.inputs, batch.mask)
         if tokens == batch.targets.numel():  # all steps are outputs: selecting them would copy the states

@@ -108,7 +108,7 @@ class RunFolder:
     def stored(self) -> dict[str, Any]:
         """Return the content of config.json as plain data, after a check of its format only."""
         if not self.exists():
-            raise InputError(f"no run at {str(self.path)!r}: train a run first, or name its folder")
+            raise InputError(f"no run at {str(self.path)!r}: train a run first, or give its folder")
         try:
             # `clip` is infinite if the gradient norm is unlimited, but JSON has no infinity.
             stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)
@@ -210,7 +210,7 @@ class RunFolder:
                 f"run {str(self.path)!r} is damaged: its tokenizer cannot be read: {error}"
             ) from error
         if vocabulary_digest(vocabularies) != expected:
-            self.refuse_edited("tokenizer", "its vocabularies differ from those of the training")
+            self.refuse_edited("tokenizer", "its vocabularies differ from those used in training")
         return vocabularies
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
@@ -271,7 +271,7 @@ class RunFolder:
         if not has_valid_digest(content):
             self.refuse_edited(name, "the file has changed since it was written", mend)
         elif not isinstance(model, dict) or model.get("config") != self.model_identity["config"]:
-            self.refuse_edited(name, "it is of another run", mend)
+            self.refuse_edited(name, "it belongs to another run", mend)
         elif model != self.model_identity:
             return None
         return {key: value for key, value in content.items() if key not in ("of", "digest")}

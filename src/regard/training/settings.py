@@ -43,7 +43,7 @@ class Recipe:
     """Shape of the decay after the warm-up: a cosine to `last` (one_cycle), the inverse square root of the step
     (Vaswani et al. 2017, section 5.3), or none (constant)."""
     last: float = 0.0
-    """Share of the peak rate that the cosine reaches after the last step."""
+    """Fraction of the peak rate that the cosine reaches after the last step."""
     weight_decay: float = 0.0
     """Decay of matrices and embeddings, times the learning rate (Loshchilov and Hutter 2019)."""
 
@@ -123,9 +123,9 @@ class TrainingConfig:
     steps: int = 2000
     """Training steps, one batch each."""
     lr: float | None = None
-    """Learning rate: the peak of the schedule, or the constant rate. None: recipe regard 0.05, with encoder
-    layers 0.005; recipe seed 0.01, with encoder layers 0.001; recurrent models 0.005; language models 0.001;
-    Transformers and custom models 0.002."""
+    """Learning rate: the peak of the schedule, or the constant rate. None: 0.05 with
+    the recipe regard (0.005 with encoder layers); 0.01 with the recipe seed (0.001 with encoder layers); 0.005
+    for recurrent models; 0.001 for language models; 0.002 for Transformers and custom models."""
     seed: int = 0
     """Random seed of the initial parameters and of the samples (0 or more)."""
     snapshots: int = 0
@@ -144,7 +144,7 @@ class TrainingConfig:
             raise InputError("snapshots 1 cannot show a change: choose 2 or more, or 0 for none")
         check_range("seed", self.seed, 0, 2**32 - 1)
         if self.lr is not None and not 0 < self.lr < float("inf"):
-            raise InputError(f"lr {self.lr} is out of range: a finite number above 0")
+            raise InputError(f"lr {self.lr} is out of range: choose a finite number above 0")
 
     @property
     def optimization(self) -> Recipe:
@@ -203,7 +203,8 @@ class QueryTraining(SampledTraining):
     """regard: Adam with warm-up, cosine decay and a faster output layer. seed: the primer's Adam at a constant
     rate."""
     vary_len: bool = False
-    """Train on all lengths from 1 to max_len, with a mask. The model gets one more, learned step to attend to."""
+    """Train on all lengths from 1 to max_len, with a mask. The model gets an additional learned step to attend
+    to."""
 
     @property
     def optimization(self) -> Recipe:
@@ -218,8 +219,8 @@ class RecurrentTraining(SampledTraining):
     batchsize: int = 64
     """Samples in a batch."""
     teacher_forcing: float = 1.0
-    """Share of target steps that get the true previous token at the end of training (0 to 1); it falls linearly
-    from 1. The other target steps get the model's own prediction."""
+    """Fraction of target steps whose input is the true previous token at the end of training (0 to 1); the
+    fraction falls linearly from 1. The input of all other target steps is the model's own prediction."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
@@ -263,23 +264,24 @@ class TranslationTraining(TrainingConfig):
     """Training options on parallel text."""
 
     tokens: int = 2048
-    """Tokens in a batch, with padding; the larger of source and target counts."""
+    """Largest number of tokens in a batch, including padding, on the longer side (source or target)."""
     batchsize: int = 0
-    """Largest number of pairs in a batch; 0: as many as the tokens allow."""
+    """Largest number of pairs in a batch; 0: limited only by the number of tokens."""
     accumulate: int = 1
-    """Batches whose gradients are summed for one step."""
+    """Number of batches whose gradients are summed for one training step."""
     schedule: Decay = "one_cycle"
     """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), the inverse
     square root of the step (inverse_sqrt), or none (constant)."""
     warmup: float = 0.1
-    """Share of the steps in which the learning rate rises (0 to below 1)."""
+    """Fraction of the training steps in which the learning rate rises (at least 0 and less than 1)."""
     label_smoothing: float = 0.1
-    """Share of the target distribution that is spread evenly over the vocabulary (0 to below 1)."""
+    """Fraction of the target distribution that is spread evenly over the vocabulary (at least 0 and less than
+    1)."""
     merge_dropout: float = 0.0
-    """BPE dropout: share of merges that are skipped at random in training (0 to below 1)."""
+    """BPE dropout: fraction of merges that are skipped at random in training (at least 0 and less than 1)."""
     r_drop: float = 0.0
     """Weight of the R-Drop loss (alpha, Liang et al. 2021): the divergence between two passes with different
-    dropout. With a weight above 0, a step takes twice the work."""
+    dropout. With a weight above 0, each training step needs twice the computation."""
     guide_weight: float = 0.05
     """Weight of the alignment loss of the guided head, with --guide."""
     average: float = 0.999
@@ -289,12 +291,12 @@ class TranslationTraining(TrainingConfig):
     precision: Precision = "auto"
     """Type of matrix products: bfloat16 or float32. auto: bfloat16 if the processor has native products."""
     validate_every: int = 500
-    """Steps between two validations. Each translates the validation text."""
+    """Steps between two validations. Each validation translates the validation text."""
     patience: int = 0
-    """Stop after this many validations without a better BLEU; 0: never."""
+    """Stop after this number of validations without a better BLEU; 0: never."""
     compile: bool = False
-    """Compile the layers of a Transformer (torch.compile), which takes a minute or two. For a GPU: on a CPU it
-    makes steps slower (docs/dev/benchmarks.md)."""
+    """Compile the layers of a Transformer (torch.compile), which takes a minute or two. Useful on a GPU; on a
+    CPU, training steps become slower (docs/dev/benchmarks.md)."""
     sharded: bool = False
     """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
     tensorboard: bool = False
@@ -315,7 +317,7 @@ class TranslationTraining(TrainingConfig):
         if not 0 <= self.guide_weight <= 1000:
             raise InputError(f"guide_weight {self.guide_weight} is out of range: choose from 0 to 1000")
         if not self.clip > 0:
-            raise InputError(f"clip {self.clip} is out of range: a number above 0")
+            raise InputError(f"clip {self.clip} is out of range: choose a number above 0")
         if self.sharded and self.snapshots:
             raise InputError("snapshots need the whole model in one process: leave out --snapshots or --sharded")
 

@@ -19,18 +19,18 @@ class TokenTraining(SampledTraining):
     """Number of copies of the parameters to keep, from step 0 to the last, denser at the beginning. These
     snapshots show how attention forms. 0: none."""
     accumulate: int = 1
-    """Batches whose gradients are summed for one step."""
+    """Number of batches whose gradients are summed for one training step."""
     schedule: Decay = "one_cycle"
     """Decay of the learning rate after the warm-up: a cosine (one_cycle), the inverse square root of the step
     (inverse_sqrt), or none (constant)."""
     warmup: float = 0.05
-    """Share of the steps in which the learning rate rises (0 to below 1)."""
+    """Fraction of the training steps in which the learning rate rises (at least 0 and less than 1)."""
     last_lr: float = 0.0
-    """Share of the peak rate that the cosine reaches at the last step (0 to 1)."""
+    """Fraction of the peak rate that the cosine reaches at the last step (0 to 1)."""
     beta1: float = 0.9
-    """Adam's decay rate of the gradient's mean (0 to below 1)."""
+    """Adam's decay rate for the mean of the gradient (at least 0 and less than 1)."""
     beta2: float = 0.98
-    """Adam's decay rate of the gradient's square (0 to below 1)."""
+    """Adam's decay rate for the mean square of the gradient (at least 0 and less than 1)."""
     weight_decay: float = 0.1
     """Decay of matrices and embeddings, times the learning rate (AdamW, Loshchilov and Hutter 2019); 0: none."""
     clip: float = 1.0
@@ -38,7 +38,7 @@ class TokenTraining(SampledTraining):
     precision: Precision = FLOAT32
     """Type of matrix products: bfloat16 or float32. auto: bfloat16 if the processor has native products."""
     validate_every: int = 500
-    """Steps between two validations, for a task with validation text."""
+    """Number of training steps between two validations, for a task with validation text."""
     compile: bool = False
     """Compile the layers (torch.compile), which takes a minute or two. For a GPU."""
     sharded: bool = False
@@ -57,7 +57,7 @@ class TokenTraining(SampledTraining):
         if not 0 <= self.weight_decay <= 1000:
             raise InputError(f"weight_decay {self.weight_decay} is out of range: choose from 0 to 1000")
         if not self.clip > 0:
-            raise InputError(f"clip {self.clip} is out of range: a number above 0")
+            raise InputError(f"clip {self.clip} is out of range: choose a number above 0")
         if self.sharded and self.snapshots:
             raise InputError("snapshots need the whole model in one process: give --snapshots 0 with --sharded")
 
