@@ -94,7 +94,7 @@ def marian(symbols: int) -> Any:
 def joeynmt_files(
     here: Path, data: Path, vocabulary: Any, threads: int, *, validated: int | None = None
 ) -> dict[str, Any]:
-    """Write the text as subwords, and return a configuration for JoeyNMT without a schedule.
+    """Write the text as subword tokens, and return a JoeyNMT configuration without a training schedule.
 
     `validated`: largest number of validation pairs.
     """

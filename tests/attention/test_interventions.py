@@ -183,8 +183,8 @@ def test_short_names() -> None:
         ({"to": "zero"}, "to 'zero' is unknown: choose off, uniform"),
         ({"to": 1.5, "query": 0, "key": 0}, "to 1.5 is out of range"),
         ({"to": float("nan"), "query": 0, "key": 0}, "to nan is out of range"),
-        ({"to": 0.5, "query": 0}, "give both"),
-        ({"to": "off", "query": 0, "key": 1}, "omit query and key"),
+        ({"to": 0.5, "query": 0}, "give query and key"),
+        ({"to": "off", "query": 0, "key": 1}, "leave out query and key"),
     ],
 )
 def test_invalid_interventions_are_refused(change: dict[str, object], message: str) -> None:
@@ -199,7 +199,7 @@ def test_unknown_layers_and_heads_are_refused(layer: MultiHeadAttention, states:
         intervene(model, "self"),
     ):
         pass
-    with pytest.raises(InputError, match="choose none"), intervene(nn.Linear(1, 1), "self"):
+    with pytest.raises(InputError, match="this model has no attention"), intervene(nn.Linear(1, 1), "self"):
         pass
     with pytest.raises(InputError, match="head 3 is out of range: choose from 0 to 2"):
         with intervene(model, "cross", heads=[3]):

@@ -45,9 +45,9 @@ def test_an_offset_continues_where_the_last_call_stopped(
 
 
 def test_a_sequence_longer_than_learned_is_refused() -> None:
-    with pytest.raises(InputError, match="8 steps is too long: positions were learned for 7"):
+    with pytest.raises(InputError, match="8 steps is too long: positions were learned for up to 7 steps"):
         LearnedPositions(7, 3)(torch.zeros(2, 8, 3))
-    with pytest.raises(InputError, match="8 steps is too long: positions were learned for 7"):
+    with pytest.raises(InputError, match="8 steps is too long: positions were learned for up to 7 steps"):
         LearnedPositions(7, 3)(torch.zeros(2, 1, 3), offset=7)
 
 

@@ -44,7 +44,10 @@ def test_records_by_layer_name(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
 
 
 def test_inner_values_of_selected_rows_are_refused() -> None:
-    with pytest.raises(InputError, match="inside records whole layers"), record(Two(), inside=True, rows=[0]):
+    with (
+        pytest.raises(InputError, match="inside=True records whole layers"),
+        record(Two(), inside=True, rows=[0]),
+    ):
         pass
 
 

@@ -24,7 +24,7 @@ EVERY_RULE = """async () => {
 }"""
 
 
-def _violations(page: Any) -> list[list[str]]:
+def find_violations(page: Any) -> list[list[str]]:
     """Return the violations of all levels that axe-core reports; a contrast of 7:1 (level AAA) is not
     required.
     """
@@ -44,26 +44,26 @@ def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: s
     for mode in MODES:
         page.click(f"button:text-is('{mode}')")
         settle(page)
-        assert _violations(page) == [], mode
+        assert find_violations(page) == [], mode
     page.click("button:text-is('Flow')")
     settle(page)
-    assert _violations(page) == [], "flow"
+    assert find_violations(page) == [], "flow"
     if subject == "text":
         page.click("button:text-is('Heatmap')")
         page.select_option("select[data-name=Kind]", index=0)
         page.click("button:text-is('Arcs')")
         page.wait_for_selector(".lines svg")
-        assert _violations(page) == [], "arcs"
+        assert find_violations(page) == [], "arcs"
     page.click("#search")
     page.wait_for_selector("#samples table")
-    assert _violations(page) == [], "samples"
+    assert find_violations(page) == [], "samples"
     page.click("#samples >> text=Close")
     page.click("#roles")
     page.wait_for_function("() => document.querySelector('#roles').textContent === 'Head roles'", timeout=60_000)
     page.click("button:text-is('Overview')")
     page.wait_for_selector(".thumb")
     settle(page)
-    assert _violations(page) == [], "gallery"
+    assert find_violations(page) == [], "gallery"
     page.click("button:text-is('Heatmap')")
     page.select_option("select[data-name=Head]", label="head 1")
     page.locator("figure [role=grid]").focus()
@@ -73,24 +73,24 @@ def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: s
     if subject == "numbers":
         page.check("text=difference to the original")
     settle(page)
-    assert _violations(page) == [], "touched"
+    assert find_violations(page) == [], "touched"
     page.click("text=Explain this weight")
     page.wait_for_selector(".sum h3")
-    assert _violations(page) == [], "sum"
+    assert find_violations(page) == [], "sum"
     if subject == "text":
         page.click("#tree")
         page.wait_for_selector(".steps svg")
-        assert _violations(page) == [], "step by step"
+        assert find_violations(page) == [], "step by step"
     page.click("text=Tour")
-    assert _violations(page) == [], "tour"
+    assert find_violations(page) == [], "tour"
     page.keyboard.press("Escape")
     if subject == "numbers":
         page.click("text=Play training")
         page.wait_for_selector("input[data-name=time]")
-        assert _violations(page) == [], "playback"
+        assert find_violations(page) == [], "playback"
         page.fill("#input", "nothing")
         page.wait_for_function("() => document.querySelector('#message').textContent !== ''")
-        assert _violations(page) == [], "refused"
+        assert find_violations(page) == [], "refused"
         page.complaints.clear()
 
 
@@ -105,21 +105,21 @@ def test_axe_finds_nothing_in_an_exported_page(page: Any, tmp_path: Path, scheme
     for mode in MODES:
         page.click(f"button:text-is('{mode}')")
         settle(page)
-        assert _violations(page) == [], mode
+        assert find_violations(page) == [], mode
     page.click("button:text-is('Overview')")
     for chart in ("Bars: entropy", "Matrix: entropy"):
         page.click(f"button:text-is('{chart}')")
         page.click("summary")
         settle(page)
-        assert _violations(page) == [], chart
+        assert find_violations(page) == [], chart
     page.click("button:text-is('Keys')")
-    assert _violations(page) == [], "keys"
+    assert find_violations(page) == [], "keys"
     page.keyboard.press("Escape")
     page.set_viewport_size({"width": 390, "height": 844})
     for tab in ("Heads", "Inspector", "Picture"):
         page.click(f"[role=tab]:text-is('{tab}')")
         settle(page)
-        assert _violations(page) == [], tab
+        assert find_violations(page) == [], tab
 
 
 @pytest.mark.parametrize("subject", ["numbers", "text"])

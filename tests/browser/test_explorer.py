@@ -1,4 +1,4 @@
-"""The explorer, operated like by a user."""
+"""The explorer, operated as by a user."""
 
 import csv
 import re
@@ -102,7 +102,7 @@ def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned
     _type(page, address)
     page.locator("figure [role=grid]").nth(1).focus()
     page.keyboard.press("ArrowDown")
-    page.click("text=Find samples")
+    page.click("text=Top inputs")
     page.wait_for_selector("#samples h2:text-is('Largest weights of cross head 1')")
     page.select_option("select[data-name='attends to']", label="A")
     page.wait_for_selector("text=/largest weight at \\W?A\\W?[.]/")  # not those of the previous letter
@@ -334,7 +334,7 @@ def test_unknown_tokens_are_reported_beside_the_field(page: Any, translating: st
     page.goto(translating)
     page.wait_for_selector("figure canvas")
     page.fill("#input", "Heute läuft der 猫 Hund.")
-    page.wait_for_selector("#note:text-is(\"Note: the model does not know '猫'\")")
+    page.wait_for_selector("#note:text-is(\"Note: not in the model's vocabulary: '猫'\")")
     field, note, view = (page.locator(each).bounding_box() for each in ("#input", "#note", "#view"))
     assert 0 <= note["y"] - (field["y"] + field["height"]) < 20 and note["y"] + note["height"] < view["y"]
     assert not page.locator("#view .note").is_visible()  # the message appears once

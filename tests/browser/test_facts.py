@@ -176,12 +176,12 @@ def test_omitted_names_are_mentioned(page: Any, tmp_path: Path) -> None:
     page.wait_for_selector("figure canvas")
     page.set_viewport_size({"width": 420, "height": 800})
     settle(page)
-    assert re.search(r"1 in \d+ is labelled", page.inner_text(".axis.across"))
+    assert re.search(r"1 in \d+ is labeled", page.inner_text(".axis.across"))
     few = map_of(weights[:, :5, :5], labels[:5], labels[:5])
     page.goto(write_page(tmp_path / "q.html", [few]).as_uri())
     page.wait_for_selector("figure canvas")
     settle(page)
-    assert "is labelled" not in page.inner_text(".axis.across")
+    assert "is labeled" not in page.inner_text(".axis.across")
 
 
 def test_a_prompt_is_of_tokens(page: Any, tmp_path: Path) -> None:

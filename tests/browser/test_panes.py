@@ -154,7 +154,7 @@ def test_heads_show_structure_by_default(page: Any, tmp_path: Path) -> None:
 def test_scale_is_in_the_address_and_in_saved_files(page: Any, tmp_path: Path) -> None:
     page.goto(f"{_real(tmp_path)}#head=2")
     page.wait_for_selector("figure canvas")
-    page.select_option("select[data-name=Colours]", label="rank, own per head")
+    page.select_option("select[data-name=Colors]", label="rank, own per head")
     page.check("text=set aside first token")
     settle(page)
     assert "scale=rank" in page.url and "aside=true" in page.url

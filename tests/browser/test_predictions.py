@@ -9,6 +9,7 @@ import pytest
 
 import regard
 from tests.browser.conftest import playwright, served, settle
+from tests.browser.test_access import AXE, find_violations
 from tests.external.conftest import model_of, small, tokenizer  # noqa: F401
 
 expect = playwright.expect
@@ -72,7 +73,7 @@ def test_heads_that_are_off_show_both_probabilities(page: Any, writing: str) -> 
 
 def test_parts_of_heads_open_a_head_and_the_lens_is_a_table(page: Any, writing: str) -> None:
     open_page(page, writing)
-    page.click("[data-name='Parts of heads']")
+    page.click("[data-name='Logit by head']")
     page.wait_for_selector(".parts button")
     assert page.locator(".parts button").count() == 8
     page.locator(".parts button").nth(6).click()
@@ -83,6 +84,42 @@ def test_parts_of_heads_open_a_head_and_the_lens_is_a_table(page: Any, writing: 
     assert page.locator("dialog.lens tbody tr").count() == 3
     assert "transformer.ln_f and lm_head" in page.inner_text("dialog.lens")
     page.press("body", "Escape")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: npm ci")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing_in_predictions(page: Any, writing: str, width: int, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 844})
+    page.goto(f"{writing}#head=1")
+    page.wait_for_selector(".tokens-next li", state="attached")
+    tabs = page.locator("[role=tab]")
+    if width == 390:
+        tabs.nth(2).click()
+    assert find_violations(page) == [], "tokens"
+    page.click(".touch button >> nth=0")
+    page.wait_for_selector(".tokens-next .shares > span:nth-child(2)")
+    page.click("[data-name='Logit by head']")
+    page.wait_for_selector(".parts button")
+    assert find_violations(page) == [], "logit by head"
+    page.click("[data-name='Logit lens']")
+    page.wait_for_selector("dialog.lens table")
+    assert find_violations(page) == [], "lens"
+    page.press("body", "Escape")
+    page.click("#values")
+    page.wait_for_selector("#values[aria-pressed=true]")
+    assert find_violations(page) == [], "weighted values"
+    page.click("#texts")
+    page.wait_for_selector("#list li")
+    assert find_violations(page) == [], "texts"
+    if width == 390:
+        tabs.nth(0).click()
+        assert find_violations(page) == [], "poster"
+        tabs.nth(1).click()
+    page.click("[role=radio][data-name='Overview']")
+    settle(page)
+    assert find_violations(page) == [], "overview"
 
 
 def test_weighted_values_are_shown_and_said(page: Any, writing: str, causal: regard.ExternalModel) -> None:
@@ -105,10 +142,10 @@ def test_unknown_values_disable_the_switch(
 ) -> None:
     with served(regard.look(model_of("deberta"), tokenizer, inputs=[TEXT])) as place:
         page.goto(place)
-        page.wait_for_selector("figure canvas")
-        page.click("#values")
-        page.wait_for_selector("#values:disabled")
-        assert "its values are not recorded" in page.inner_text("#message")
+        page.wait_for_selector("#values[aria-disabled=true][title*='are not recorded']")
+        page.click("#values", force=True)
+        expect(page.locator("#message")).to_contain_text("its values are not recorded")
+        assert page.get_attribute("#values", "aria-pressed") == "false"
 
 
 def test_a_mask_is_filled_and_a_text_without_one_uses_the_chosen_row(

@@ -79,7 +79,7 @@ def test_page_contains_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: 
     warm = learned.explain(INPUT, layer="encoder.0.self_attention", head=1, output=1, key=2, temperature=1.26)
     page.wait_for_selector(f"text=the weight {warm.weight:.4f} on C (step 2)")
     said = page.inner_text(".sum")
-    assert "requires the model" in said and "normalised" not in said
+    assert "requires the model" in said and "normalized" not in said
     context = page.locator(".sum dt:text-is('context: Σ of all keys') + dd").inner_text()
     assert f"{warm.context[0]:.3f}" in context
     page.click("button:text-is('temperature 1')")
@@ -92,7 +92,7 @@ def test_page_contains_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: 
     assert f"4. Answer at this step: {found.answered.answer}, probability" in said
     assert f"{found.answered.logits[0]:.4f}" in said
     names = page.locator(".sum .strips dt").all_inner_texts()
-    assert [*found.steps] == names[: len(found.steps)] and "normalised" in names
+    assert [*found.steps] == names[: len(found.steps)] and "normalized" in names
 
 
 def test_page_without_sums_names_the_explorer(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_commands_refuse_an_edited_run(
     status, out, err = command(*words, *where)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "was edited or mixed with another run: config.json: seed is 7 in config.json, " in err
-    assert "restore a copy of it" in err and "add --trust-edited" in err
+    assert "restore a copy of the run" in err and "add --trust-edited" in err
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
     if name in REFUSED:
         return

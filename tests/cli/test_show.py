@@ -85,7 +85,7 @@ def test_examine_and_prune_by_command(
     stored = json.loads((tmp_path / "smaller" / "examined.json").read_text())
     assert stored["samples"] == 5
     status, _, err = command("prune", trained.folder, "--heads", "1", "--output", tmp_path / "smaller")
-    assert status == 2 and "already holds a run" in err
+    assert status == 2 and "already contains a run" in err
     status, _, err = command("prune", trained.folder, "--heads", "9")
     assert status == 2 and "heads 9 is out of range" in err
     status, _, err = command("prune", trained.folder, "--heads", "1", "--seed=-1")

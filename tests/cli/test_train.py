@@ -72,7 +72,7 @@ def test_help_explains_every_flag_with_the_tasks_defaults(command: Command, task
     text = " ".join(out.replace("│", " ").split())
     for flag in FLAGS:
         assert f"{flag} " in text or f"{flag}," in text, flag
-    heads_on = "without this flag, one head without projections. (default: True)" in text
+    heads_on = "without this flag, each layer has one head without projections. (default: True)" in text
     assert heads_on == (task == "signal2")
 
 
@@ -102,7 +102,7 @@ def test_custom_task(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
 BAD = {
     "no task": ([], "there is no name: name the task first, as in `regard train counting`"),
     "flag first": (["--steps", "3"], "flag '--steps' comes first: name the task first"),
-    "unknown task": (["signals"], "task 'signals' is unknown: choose counting, difference, signal, signal2"),
+    "unknown task": (["signals"], "task 'signals' is unknown: did you mean signal?"),
     "unknown flag": (["counting", "--stepps", "3"], "Unrecognized options: --stepps, 3; Perhaps you meant:"),
     "no number": (["counting", "--steps", "many"], "invalid literal for int() with base 10: 'many'"),
     "no value": (["counting", "--steps"], "Missing value for argument '--steps'"),
@@ -113,7 +113,7 @@ BAD = {
     "nothing to resume": (["counting", "--resume"], "train a run first, or give its folder"),
     "one letter": (["difference", "--vocab_size=1"], "vocab_size 1 is too small: difference needs 2 letters"),
     "nan": (["counting", "--lr", "nan"], "lr nan is out of range: choose a finite number above 0"),
-    "diverges": (["counting", "--lr", "1e30", "--steps", "50"], "lower --lr; the run keeps its last"),
+    "diverges": (["counting", "--lr", "1e30", "--steps", "50"], "lower --lr; the last checkpoint of the run"),
 }
 
 
@@ -143,7 +143,7 @@ def test_existing_run_is_kept_without_overwrite(command: Command, tmp_path: Path
     assert command(*train)[0] == 0
     before = (tmp_path / "counting/model.safetensors").read_bytes()
     status, _, err = command(*train, "--seed", "1")
-    assert status == 2 and "already holds a run: continue it with --resume, replace it with" in err
+    assert status == 2 and "already contains a run: continue it with --resume, replace it with" in err
     status, _, err = command(*train, "--resume", "--hidden", "32")
     assert status == 2 and "hidden 32 differs from the run's 64" in err
     assert (tmp_path / "counting/model.safetensors").read_bytes() == before

@@ -68,7 +68,7 @@ def test_skipped_lines_are_reported(tmp_path: Path, command: Command) -> None:
         (("--train", "nowhere.tsv"), "file 'nowhere.tsv' does not exist"),
         (("--preset", "huge"), "preset 'huge' does not fit"),
         (("--tokenizer", "syllables"), "tokenizer"),
-        (("--hub", "x"), "hub needs the columns of source and target: give --languages"),
+        (("--hub", "x"), "hub needs the source and target columns: give --languages"),
         (("--dropout", "1"), "dropout 1.0 is out of range"),
     ],
 )

@@ -239,7 +239,7 @@ def test_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[int,
     status, out, _ = command("import", theirs, *flags, "--examples", tmp_path / "text")
     assert status == 0 and out.startswith(f"Imported into {tmp_path / 'models' / 'de-en'}\n12 sentences in both")
     status, _, err = command("import", theirs, *flags, "--examples", tmp_path / "text")
-    assert status == 2 and "already holds a run: give another --name" in err
+    assert status == 2 and "already contains a run: give another --name" in err
     (tmp_path / "long").write_text("Hund " * 300, encoding="utf-8")
     status, _, err = command("import", theirs, *flags, "--name", "b", "--examples", tmp_path / "long")
     assert status == 2 and "1 of 1 sentences have more than 60 tokens" in err and "--examples" in err

@@ -1,4 +1,4 @@
-"""`regard.check` and `regard check`: the result for learners' files of every behavior."""
+"""`regard.check` and `regard check`: the results for learners' files with every kind of behavior."""
 
 import json
 import os
@@ -245,7 +245,7 @@ def test_invalid_requests_are_refused_in_one_line(tmp_path: Path, command: Comma
         ((tmp_path,), "is a folder: choose one of its files"),
         ((path,), "contains no answer to an exercise: it defines something, other; use one of the names score"),
         ((path, "atention"), "did you mean attention"),
-        ((), "a file name is missing: give one"),
+        ((), "the file name is missing: give a file"),
     ):
         status, _, err = command("check", *argv)
         assert status == 2 and words in err and err.count("\n") == 1, err

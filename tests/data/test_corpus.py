@@ -56,7 +56,7 @@ def test_long_sentences_are_skipped_or_refused(tmp_path: Path) -> None:
     assert SUBWORDS.decode(corpus.read(10, 11)[1][0].tolist()) == kept[10][1]
     with pytest.raises(InputError, match="has 6 tokens, but the limit is 5"):
         build_corpus(tmp_path / "other", PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
-    with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 9 too long"):
+    with pytest.raises(InputError, match="no pairs to learn from: 0 pairs; left out: 9 too long"):
         build_corpus(tmp_path / "other", PairList(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
@@ -246,5 +246,5 @@ def test_drawn_batches_respect_the_maximal_number_of_pairs(corpus: Corpus) -> No
 
 
 def test_a_token_limit_below_the_longest_sentence_is_refused(corpus: Corpus) -> None:
-    with pytest.raises(InputError, match="tokens 10 are fewer than the 11 of the longest sentence"):
+    with pytest.raises(InputError, match="tokens 10 is less than the 11 tokens of the longest sentence"):
         Buckets(corpus, 10, seed=0)

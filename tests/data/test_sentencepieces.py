@@ -130,5 +130,5 @@ def test_a_damaged_vocabulary_is_refused(
 
 
 def test_bpe_dropout_is_refused(found: SentencePieceVocabulary) -> None:
-    with pytest.raises(InputError, match="merge_dropout needs merges to drop"):
+    with pytest.raises(InputError, match="merge_dropout skips merges"):
         BpeDropout(found, 0.1, 0)

@@ -152,7 +152,7 @@ def test_settings() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vocabulary_without_room_is_refused(kind: TokenizerKind) -> None:
-    with pytest.raises(InputError, match="vocab_size 4 leaves no room beside 4 special symbols"):
+    with pytest.raises(InputError, match="vocab_size 4 leaves no room for symbols besides the 4 special symbols"):
         train_subwords(TEXT, kind=kind, size=4)
 
 

@@ -55,8 +55,8 @@ def test_a_file_in_naacl_format(tmp_path: Path) -> None:
         ("0-0\n1:1\n", "line 2 of .* has '1:1', which is not a link: give links in Moses' format"),
         ("0-0 -1-0\n\n", "'-1-0', which is not a link"),
         ("1 1 1 S\n1 x 2 S\n", "line 2 of .* is '1 x 2 S', which is not a link"),
-        ("3 1 1 S\n", "is a link of sentence 3, but the text has 2 pairs"),
-        ("0 1 1 S\n", "is a link of sentence 0"),
+        ("3 1 1 S\n", "belongs to sentence 3, but the text has 2 pairs"),
+        ("0 1 1 S\n", "belongs to sentence 0"),
     ],
 )
 def test_invalid_links_are_refused_with_their_line(tmp_path: Path, content: str, told: str) -> None:

@@ -50,7 +50,9 @@ def test_a_dead_process_is_reported_in_one_line() -> None:
     found = map_in_processes(Squares(), range(9), processes=2)
     _, process = next(found)
     os.kill(process, signal.SIGKILL)
-    with pytest.raises(MachineError, match="died .status -9.*: run the same command again to prepare the rest"):
+    with pytest.raises(
+        MachineError, match="died .status -9.*: run the same command again to prepare the remaining text"
+    ):
         list(found)
 
 

@@ -316,7 +316,7 @@ def test_unsafe_folders_are_refused(folders: Callable[[str], Path], tmp_path: Pa
     with pytest.raises(InputError, match="has no weights"):
         regard.look(strange)
     (strange / "config.json").unlink()
-    with pytest.raises(InputError, match=r"has no config.json: give one as save_pretrained writes it"):
+    with pytest.raises(InputError, match=r"has no config.json: give a folder written by save_pretrained"):
         regard.look(strange)
 
 
@@ -413,16 +413,16 @@ def test_invalid_inputs_are_refused(model_of: Build, tokenizer: Any) -> None:
         with pytest.raises(InputError, match=r"target 'A dog' has no source: type source \|\|\| target"):
             translates.attend(given)
     for given in ("the cat ||| ", "the cat |||", ("the cat", "")):
-        with pytest.raises(InputError, match="target is empty: type one, or leave it out"):
+        with pytest.raises(InputError, match="target is empty: type a target, or leave it out"):
             translates.attend(given)
-    with pytest.raises(InputError, match="target is empty: type one, or leave it out"):
+    with pytest.raises(InputError, match="target is empty: type a target, or leave it out"):
         translates.attend("the cat", target="")
     subject = regard.look(model_of("llama"), tokenizer)
     with pytest.raises(InputError, match="has a target, but this model accepts none"):
         subject.attend("the cat ||| the dog")
     with pytest.raises(InputError, match="input is empty"):
         subject.attend("")
-    with pytest.raises(InputError, match="has 90 tokens, more than the 80 of the model"):
+    with pytest.raises(InputError, match="has 90 tokens, more than the model's 80"):
         subject.attend("cat " * 90)
     with pytest.raises(InputError, match="has no inputs"):
         subject.importance()
@@ -484,7 +484,7 @@ def test_look_without_a_browser(
         ("--text", "a", "--plot", page, "--layers", "model.layers.1.self_atn"): "did you mean model.1.self_attn?",
         ("--text", "a", "--plot", "x.txt"): "has no known extension",
         ("--target", "a"): "--target needs a source",
-        ("--text", "a", "--target", "", "--plot", page): "target is empty: type one, or leave it out",
+        ("--text", "a", "--target", "", "--plot", page): "target is empty: type a target, or leave it out",
         ("--text", "||| A dog", "--plot", page): "target 'A dog' has no source",
         ("--text", "a", "--plot", page, "--generate", "-1"): "generate -1 is out of range",
     }.items():

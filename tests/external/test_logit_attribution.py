@@ -122,7 +122,7 @@ def test_a_head_that_is_off_adds_nothing(model_of: Callable[[str], Any], tokeniz
 def test_unknown_structures_are_refused(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     with pytest.raises(InputError, match="mlp.experts"):
         regard.logit_attribution(regard.look(model_of("mixtral"), tokenizer), TEXT)
-    with pytest.raises(InputError, match="has other parts than heads"):
+    with pytest.raises(InputError, match="has parts other than heads"):
         regard.logit_attribution(regard.look(model_of("xglm"), tokenizer), TEXT)
     with pytest.raises(InputError, match="is not in the vocabulary: choose 0 to"):
         regard.logit_attribution(regard.look(model_of("gpt2"), tokenizer), TEXT, token=100)

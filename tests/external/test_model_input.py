@@ -165,3 +165,20 @@ def test_on_the_command_line(
     said = capsys.readouterr().out
     assert "weights of [CLS]" in said and "Saved" in said
     assert Image.open(tmp_path / "o.png").width > 300
+
+
+def test_inputs_of_a_function_are_found_again_by_the_label_of_their_map() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attn = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, states: torch.Tensor) -> Any:
+            return self.attn(states, states, states)[0]
+
+    torch.manual_seed(0)
+    subject = regard.look(Model(), lambda scale: torch.linspace(0, scale, 24).reshape(1, 3, 8), inputs=[1.0, 9.0])
+    second = subject.attend(seed=1)
+    assert second.input == "float 1"
+    weights = [found.layers["attn"].weights for found in (second, subject.attend(second.input))]
+    assert np.array_equal(*weights)

@@ -27,7 +27,7 @@ class AttentionBlock(nn.Module):
 
 
 class BlockModel(nn.Module):
-    """Two blocks."""
+    """A model with two attention blocks."""
 
     def __init__(self, drop: float = 0.0) -> None:
         super().__init__()

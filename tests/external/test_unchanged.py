@@ -532,7 +532,7 @@ def test_torchscript_attention_gives_a_warning() -> None:
 
 
 class SingleHeadAttention(nn.Module):
-    """One head."""
+    """An attention layer with a single head."""
 
     def forward(self, states: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(states, states, states)

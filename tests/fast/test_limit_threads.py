@@ -12,7 +12,7 @@ from regard.fast.threads import limit_threads
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Remove all settings of threads."""
+    """Remove all settings for threads."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "_defaults", lambda: (2, 1))

@@ -87,7 +87,7 @@ print(peaks[-1] - peaks[0])
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.cpu.get_capabilities().get("avx512_bf16"), reason="oneDNN has no kernels for it")
 def test_kernels_of_earlier_shapes_are_dropped() -> None:
-    """Compare the memory in MiB for all of 800 shapes, and for the last ones."""
+    """With `keep_memory`, memory grows less than half as much over 800 shapes."""
     clean = {name: value for name, value in os.environ.items() if name not in CACHES}
 
     def growth(call: str) -> int:

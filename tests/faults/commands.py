@@ -44,7 +44,7 @@ PROGRESS = re.compile(
 )
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")
 """Names of temporary files and locks."""
-KEEPS = "the run keeps its last checkpoint"
+KEEPS = "the last checkpoint of the run is intact"
 """Message of a training run that cannot continue."""
 DONE, STOPPED = 0, {128 + signal.SIGTERM, 128 + signal.SIGINT}
 

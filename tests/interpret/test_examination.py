@@ -50,7 +50,7 @@ def test_a_head_on_relevant_inputs() -> None:
     assert head.gradient.mean == pytest.approx(1) and head.gradient_permuted.high < 0.6
     sentence = head.sentence()
     assert "more than with uniform attention and more than for another sample's inputs" in sentence
-    assert "its ranking of the inputs agrees closely with that of gradients (1.00)" in sentence
+    assert "its ranking of the inputs agrees closely with the ranking by gradients (1.00)" in sentence
     assert result.uniform.mean == pytest.approx(3 / INPUTS)
 
 
@@ -67,7 +67,7 @@ def test_a_uniform_head() -> None:
     assert head.beyond_uniform.low < 0 < head.beyond_uniform.high
     sentence = head.sentence()
     assert "which is not more than with uniform attention" in sentence
-    assert "its ranking of the inputs differs from that of ablation" in sentence
+    assert "its ranking of the inputs differs from the ranking by ablation" in sentence
 
 
 def test_unmeasured_figures_are_none_and_not_mentioned() -> None:

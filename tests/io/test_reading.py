@@ -118,7 +118,7 @@ def test_size_and_text(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes("grün".encode())
     assert read_text(file, "x") == "grün" and read_bytes(file, most=5) == file.read_bytes()
-    with pytest.raises(InputError, match="has 5 bytes, but at most 4 are read"):
+    with pytest.raises(InputError, match="has 5 bytes, but at most 4 bytes are read"):
         read_bytes(file, most=4)
     file.write_bytes(b"gr\xfcn")
     with pytest.raises(InputError, match="it is not UTF-8 at byte 2; write it anew"):

@@ -97,7 +97,7 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "top").mkdir()
     (tmp_path / "top" / "link").symlink_to(tmp_path / "outside")
-    with pytest.raises(InputError, match="'.*top/link' is a link, and Regard does not write through links there"):
+    with pytest.raises(InputError, match="'.*top/link' is a link, and Regard does not follow links here"):
         make_folder(tmp_path / "top" / "link")
     with pytest.raises(InputError, match="'.*top/link' is a link"):
         make_folder(tmp_path / "top" / "link" / "deep" / "er", below=tmp_path / "top")

@@ -19,11 +19,16 @@ function said(
     kind = "cross",
     heads = 2,
     written = false,
+    interventions = [],
   } = {},
 ) {
   const slices = Array.from({ length: heads }, () => Float32Array.from(row));
   const matrix = new Matrix(slices, [query], keys, relevant);
-  return sentence({ map: { prediction, layers: [] }, layer: { kind, written }, matrix }, heads - 1, 0);
+  return sentence(
+    { map: { prediction, layers: [], interventions }, layer: { name: "cross", kind, written }, matrix },
+    heads - 1,
+    0,
+  );
 }
 
 test("letters of one kind", () => {
@@ -48,6 +53,13 @@ test("nothing in particular, and nothing at all", () => {
     "To count B, head 1 attends to all 4 inputs about alike, 26% at most.",
   );
   assert.equal(said([0, 0, 0, 0]), "To count B, head 1 attends to nothing.");
+  const off = { interventions: ["cross: head 1 off"] };
+  assert.equal(said([0, 0, 0, 0], off), "Head 1 is switched off.");
+  const keys = Array.from({ length: 300 }, (_, key) => `t${key}`);
+  const even = keys.map(() => 1 / 300);
+  assert.equal(said(even, { keys }), "To count B, head 1 attends to all 300 inputs about alike, 0.3% at most.");
+  const most = even.map((weight, key) => (key ? weight * (key % 2 ? 1.8 : 1) : 0));
+  assert.match(said(most, { keys }), /attends to 299 of 300 inputs about alike, 1% at most/);
 });
 
 test("what the output depends on, beside what would be there anyway", () => {

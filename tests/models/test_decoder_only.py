@@ -1,4 +1,4 @@
-"""Decoder-only language models: against a loop in NumPy, against transformers, and step by step."""
+"""Decoder-only language models equal a loop in NumPy and transformers, also step by step."""
 
 import math
 from typing import Any

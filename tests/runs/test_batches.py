@@ -84,7 +84,7 @@ def test_answer_is_independent_of_the_batch_in_ctranslate2(
 
 
 def test_limits_are_reached(endless: regard.TranslationRun) -> None:
-    """The sources differ in length and answers. Otherwise the other tests would be trivial."""
+    """The sources differ in length and in their answers. Otherwise the other tests would be trivial."""
     short, long = endless.search(["a b", "a b" + " a b" * 5], beam=1)
     assert not short[0].finished and not long[0].finished
     assert (len(short[0].tokens), len(long[0].tokens)) == (56, 76)

@@ -72,7 +72,7 @@ def test_scores_links_and_maps(german: regard.TranslationRun, translator: regard
         assert found.moses == "" and len(found.source) in (0, 5) and len(found.target) in (0, 5)
     assert german.attend("  ").prediction == "" and translator.attend("\u00a0").prediction == ""
     assert translator.translate(BLANK) == [""] * len(BLANK)
-    with pytest.raises(InputError, match="input is blank: its answer is empty"):
+    with pytest.raises(InputError, match="input is blank, so the answer is empty"):
         german.tree(" ")
 
 

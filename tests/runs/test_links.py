@@ -70,7 +70,7 @@ def test_resumed_training_writes_through_no_link(models: Path, tmp_path: Path, n
     try:
         regard.train("signal2", resume=True, progress=False, savepath=models)
     except InputError as error:
-        assert "is a link, and Regard does not write through links there" in str(error)
+        assert "is a link, and Regard does not follow links here" in str(error)
         assert name not in ("model.safetensors", "metrics.jsonl")
     else:
         assert not place.is_symlink() and name in ("model.safetensors", "metrics.jsonl")
@@ -152,7 +152,7 @@ def test_removed_run_is_a_machine_error(
 
     monkeypatch.setattr(owner, name, after_it_went)
     with pytest.raises(
-        MachineError, match="was moved or removed while it was written: put it back and continue with"
+        MachineError, match="was moved or removed during a write: restore the folder and continue with"
     ):
         regard.train("counting", **TINY, steps=2, snapshots=2, savepath=tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(

@@ -34,7 +34,7 @@ FLAGS: dict[str, Any] = {
 
 
 class StoppedError(Exception):
-    """Interrupts a training."""
+    """Interrupts a training run."""
 
 
 def write(folder: Path) -> dict[str, Any]:
@@ -150,16 +150,19 @@ def change(name: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a resumed run needs the text"),
+        (
+            append,
+            r"train '.*train\.b' has changed: it has 61 lines, and had 60; a resumed run needs its original text",
+        ),
         (
             change("train.a"),
-            r"train '.*train\.a' has changed: it has 60 lines as before, but their content differs",
+            r"train '.*train\.a' has changed: it has 60 lines as before, but different content",
         ),
         (
             change("valid.b"),
-            r"valid '.*valid\.b' has changed: it has 9 lines as before, but their content differs",
+            r"valid '.*valid\.b' has changed: it has 9 lines as before, but different content",
         ),
-        (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but their content differs"),
+        (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but different content"),
     ],
 )
 def test_changed_text_is_refused(root: Path, edit: Callable[[Path], None], message: str) -> None:
@@ -175,7 +178,7 @@ def test_changed_text_is_refused(root: Path, edit: Callable[[Path], None], messa
 def test_other_files_are_refused(root: Path) -> None:
     text = places(root / "text")
     one, other = text["train"]
-    with pytest.raises(InputError, match="the files of train are in another order: '.*train.b', '.*train.a'"):
+    with pytest.raises(InputError, match="the files of train are in a different order: '.*train.b', '.*train.a'"):
         resume(root, **{**text, "train": (other, one)})
     with pytest.raises(InputError, match="train has 1 files, and had 2"):
         resume(root, **{**text, "train": (one,)})

@@ -110,7 +110,7 @@ def test_run_can_be_replaced_by_one_that_starts_from_it(
 ) -> None:
     folder = Path(shutil.copytree(german.folder, tmp_path / "translation"))
     asked: dict[str, Any] = {**OTHER, "train": other, "start_from": "translation", "savepath": tmp_path}
-    with pytest.raises(InputError, match="already holds a run"):
+    with pytest.raises(InputError, match="already contains a run"):
         regard.train("translation", **asked)
     assert not (tmp_path / "prepared").exists()  # the error precedes any work
     begun = regard.train("translation", **asked, overwrite=True)
@@ -121,7 +121,7 @@ def test_run_can_be_replaced_by_one_that_starts_from_it(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"hidden": 64}, "hidden 64 differs from 32 of run '.*'.*leave hidden out, or train without --from"),
+        ({"hidden": 64}, "hidden 64 differs from 32 of run '.*'.*leave out hidden, or train without --from"),
         ({"positions": "rotary"}, "positions rotary differs from sinusoidal of run"),
         ({"vocab_size": 50}, "vocab_size 50 differs from 60 of run"),
         ({"joint": False}, "joint False differs from True of run"),

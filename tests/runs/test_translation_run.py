@@ -133,7 +133,7 @@ def test_presets() -> None:
     assert [tiny.flags()[name] for name in ("hidden", "inner", "heads", "lr")] == [128, 256, 8, 0.003]
     with pytest.raises(InputError, match="preset 'huge' does not fit"):
         make_config("translation", {"preset": "huge"})
-    with pytest.raises(InputError, match="compile works on Transformer layers only"):
+    with pytest.raises(InputError, match="compile works only on Transformer layers"):
         make_config("translation", {"model": "recurrent", "compile": True})
     with pytest.raises(InputError, match="preset 'base' does not fit model recurrent"):
         make_config("translation", {"preset": "base", "model": "recurrent"})
@@ -150,8 +150,8 @@ def test_bad_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         ({**text, "vocab_size": 4}, "vocab_size 4 is out of range"),
         ({**text, "r_drop": -1.0, "dropout": 0.1}, "r_drop -1.0 is out of range: choose from 0 to 1000"),
         ({**text, "r_drop": 5.0, "dropout": 0.0}, "r_drop compares two passes with different dropout"),
-        ({**text, "tokens": 3}, "tokens 3 are fewer than the .* of the longest sentence"),
-        ({**text, "max_len": 2}, "no pair to learn from: 0 pairs; left out: 240 too long"),
+        ({**text, "tokens": 3}, "tokens 3 is less than the .* of the longest sentence"),
+        ({**text, "max_len": 2}, "no pairs to learn from: 0 pairs; left out: 240 too long"),
         ({**text, "max_len": 2, "strict": True}, "tokens, but the limit is 2"),
         ({**text, "valid": (__file__,)}, "validation text has no pair"),
     ):

@@ -13,11 +13,11 @@ CHECKPOINT = 10
 
 
 class LostError(Exception):
-    """A machine is lost."""
+    """Raised if a machine is lost."""
 
 
 def job(folder: Path, task: str = "counting", **flags: Any) -> Job:
-    """Return a small training."""
+    """Return a small training job."""
     return make_job(make_config(task, {"steps": 30, "hidden": 4, "batchsize": 8, **flags}), folder)
 
 

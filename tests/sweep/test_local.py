@@ -14,7 +14,7 @@ def _job(folder: Path, task: str, **flags: object) -> Job:
 
 
 def test_a_gpu_trains_seeds_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU is simulated only for the grouping, and the training runs on the CPU."""
+    """A GPU is simulated only for the grouping, and training runs on the CPU."""
     jobs = [
         _job(tmp_path / f"{task}-{score}-{seed}", task, score=score, seed=seed)
         for task in ("counting", "reverse")

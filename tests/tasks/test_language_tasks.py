@@ -1,4 +1,4 @@
-"""The tasks for language models: each oracle against a plain loop, and each relevance by changing inputs."""
+"""The oracle of each language task equals a plain loop; its relevance is verified by changing inputs."""
 
 import math
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def values_of_keys(tokens: Tokens) -> dict[int, str]:
     for position, token in enumerate(tokens):
         if token in values:
             answers[position] = values[token]
-        if token[0] == "k" and position + 1 < len(tokens) and tokens[position + 1][0] == "v":
+        elif token[0] == "k" and position + 1 < len(tokens) and tokens[position + 1][0] == "v":
             values[token] = tokens[position + 1]
     return answers
 
@@ -110,8 +110,11 @@ def test_the_answers_are_those_of_a_plain_loop(name: str, seed: int, vary: bool,
         expected = oracle(tokens)
         answers = {step: task.vocabulary[token] for step, token in enumerate(target.tolist()) if token != IGNORE}
         assert answers == expected
-        # An answer is the next token, so that a model can generate the sequence.
-        assert all(step + 1 >= len(tokens) or tokens[step + 1] == answer for step, answer in answers.items())
+        following = {step: tokens[step + 1] for step in answers if step + 1 < len(tokens)}
+        if name == "mqar":  # the answers are not inputs: a model could exclude the values of earlier queries
+            assert set(following.values()) <= {"."}
+        else:
+            assert following.items() <= answers.items()
         assert torch.equal(task.parse(task.render(row[present])), row[present][None])
 
 
@@ -168,12 +171,12 @@ def test_relevant_inputs_change_the_answer_and_others_do_not(name: str, seed: in
 
 
 def test_worked_examples() -> None:
-    induction = Induction()
+    induction = Induction(InductionTaskConfig(max_len=8, repeated=3, vocab_size=6))
     inputs = induction.parse("CADBFEDB")
     assert induction.answer(inputs)[0, -2:].tolist() == induction.parse("BF")[0].tolist()
     assert induction.relevance(inputs)[0, -1].nonzero().flatten().tolist() == [3, 4, 7]
     mqar = Mqar()
-    inputs = mqar.parse("k3 v5 k1 v2 . . k1 v2 k3")
+    inputs = mqar.parse("k3 v5 k1 v2 . . k1 . k3")
     assert mqar.render(mqar.answer(inputs)[0][[6, 8]]) == "v2 v5"
     assert mqar.relevance(inputs)[0, 8].nonzero().flatten().tolist() == [0, 1, 8]
     copy = SelectiveCopy()
@@ -240,7 +243,7 @@ def test_a_large_batch_has_every_training_pair_once() -> None:
 
 
 class Settings(TrainingConfig):
-    """Settings with a size of the batch."""
+    """Settings that include a batch size."""
 
     def __init__(self, batchsize: int) -> None:
         object.__setattr__(self, "seed", 0)
@@ -325,8 +328,14 @@ def test_other_points_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: InductionTaskConfig(max_len=31), "max_len 31 is out of range: choose from 32 to 78"),
-        (lambda: InductionTaskConfig(repeated=1), "repeated 1 is out of range: choose from 2"),
+        (
+            lambda: InductionTaskConfig(max_len=15, repeated=8, vocab_size=20),
+            "max_len 15 is out of range: choose from 16 to 28",
+        ),
+        (
+            lambda: InductionTaskConfig(repeated=1, vocab_size=20),
+            "repeated 1 is out of range: choose from 2 to 20",
+        ),
         (lambda: InductionTaskConfig(vocab_size=63), "vocab_size 63 is out of range"),
         (lambda: MqarTaskConfig(max_len=31), "max_len 31 is out of range: choose from 32"),
         (lambda: MqarTaskConfig(pairs=65), "pairs 65 is out of range: choose from 1 to 64"),

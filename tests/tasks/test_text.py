@@ -1,4 +1,4 @@
-"""Text of the user's own: characters and subwords, memory-mapped tokens, validation part, bad files."""
+"""Language tasks on a user's text: characters, subwords, memory-mapped tokens, validation text, invalid files."""
 
 import gzip
 from collections.abc import Callable
@@ -130,13 +130,13 @@ def short(path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (Path.touch, "text '.*' is empty: give a file with text"),
+        (Path.touch, "text '.*' is empty: give a file that contains text"),
         (Path.mkdir, "'.*' is a folder: give the path of a text file"),
         (lambda path: None, "file '.*' does not exist: give the path of a text file"),
         (binary, "has zero bytes"),
         (latin, "is not UTF-8: 50 of 50 lines"),
         (few_broken_lines, "text '.*' is not UTF-8 at line 501: correct the line, or convert the file"),
-        (short, "the validation part of '.*' has 3 tokens, a sequence has max_len 16 and one more"),
+        (short, "the validation part of '.*' has 3 tokens, but max_len 16 needs at least 17"),
     ],
     ids=["empty", "folder", "missing", "binary", "latin-1", "one broken line", "short"],
 )
@@ -167,7 +167,7 @@ def test_a_text_is_required() -> None:
 def test_input_outside_the_vocabulary_and_relevance_are_refused(file: Path) -> None:
     task = make_task(file)
     assert task.labels(task.parse("a b\n")[0]) == ["a", "▁", "b", "\\n"]
-    with pytest.raises(InputError, match="'dog ß Ж' has tokens that the text of the training has not: 'Ж'"):
+    with pytest.raises(InputError, match="'dog ß Ж' has tokens that do not occur in the training text: 'Ж'"):
         task.parse("dog ß Ж")
     with pytest.raises(InputError, match="has 0 tokens: text takes text of 1 to 16 tokens"):
         task.parse("")

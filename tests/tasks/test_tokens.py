@@ -1,4 +1,4 @@
-"""Token batches, and what all tasks for language models share."""
+"""Token batches, and the common behavior of all tasks for language models."""
 
 import itertools
 
@@ -7,13 +7,17 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.tasks import IGNORE, PADDING, BatchContext, Induction, TokenBatch
+from regard.tasks import IGNORE, PADDING, BatchContext, Induction, InductionTaskConfig, TokenBatch
 from regard.training import TrainingConfig
 
 
 def make_batch() -> TokenBatch:
     targets = torch.tensor([[1, IGNORE], [2, 3], [IGNORE, IGNORE]])
     return TokenBatch(torch.arange(6).view(3, 2), targets, torch.tensor([[1, 1], [1, 1], [1, 0]]).bool())
+
+
+def make_task() -> Induction:
+    return Induction(InductionTaskConfig(max_len=48, repeated=16, vocab_size=62))
 
 
 def test_a_batch_counts_its_outputs() -> None:
@@ -32,7 +36,7 @@ def test_processes_share_the_rows_of_a_batch() -> None:
 
 
 def test_padding_changes_neither_tokens_nor_answers(generator: torch.Generator) -> None:
-    task = Induction()
+    task = make_task()
     inputs, targets, mask = task.sample(50, generator, vary_len=True)
     assert mask is not None and len(set(mask.sum(1).tolist())) > 5
     for row, target, present in zip(inputs, targets, mask, strict=True):
@@ -43,7 +47,7 @@ def test_padding_changes_neither_tokens_nor_answers(generator: torch.Generator) 
 
 def test_equal_seeds_give_equal_batches_and_other_steps_others() -> None:
     def draw(seed: int, step: int) -> Tensor:
-        settings, task = TrainingConfig(seed=seed), Induction()
+        settings, task = TrainingConfig(seed=seed), make_task()
         batch = task.batches(settings, BatchContext(generator=torch.Generator())).draw(step)
         assert isinstance(batch, TokenBatch)
         return batch.inputs
@@ -54,7 +58,7 @@ def test_equal_seeds_give_equal_batches_and_other_steps_others() -> None:
 
 
 def test_text_that_is_not_an_input_is_refused() -> None:
-    task = Induction()
+    task = make_task()
     with pytest.raises(
         InputError, match="input '' has 0 tokens: induction takes 1 to 48 tokens: A, B, C, ..., 7"
     ):

@@ -95,7 +95,7 @@ def test_recurrent_decoder_is_guided_stepwise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("others", "told"),
     [
-        ({"merge_dropout": 0.1}, "guide aligns tokens that merge_dropout changes: leave out one of them"),
+        ({"merge_dropout": 0.1}, "guide aligns tokens, which merge_dropout changes: leave out one"),
         ({"guide_weight": -1.0}, "guide_weight -1.0 is out of range: choose from 0 to 1000"),
         ({"model": "recurrent", "score": "none"}, "guide needs attention to the source"),
     ],

@@ -153,7 +153,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ("Turned", r"gives scores of shape \(2, 3, 7, 5\): expected \(2, 3, 5, 7\)"),
         ("Listed", r"gives scores of type list: expected a tensor \(2, 3, 5, 7\)"),
         ("Raises", "fails on queries .*: RuntimeError: the moon is full"),
-        ("Narrow", "cannot be built for widths .*: TypeError: .*; its constructor takes the widths"),
+        ("Narrow", "cannot be built for widths .*: TypeError: .*; its constructor must accept the widths"),
         ("Picky", "cannot be built for widths .*: ValueError: not today"),
     ],
 )
@@ -171,14 +171,15 @@ def test_broken_score_is_refused(score: str, message: str, task: str) -> None:
         (
             "positions",
             "Bare",
-            "cannot be built for width 8 and 7 steps: TypeError: .*; its constructor takes a width",
+            "cannot be built for width 8 and 7 steps: TypeError: .*; its constructor must accept a width",
         ),
         ("positions", "Unmoved", r"fails when it is called with states \(2, 5, 8\) and offset 2: TypeError: "),
         ("positions", "Plain", "is not a class derived from regard.attention.Positions"),
         (
             "layer",
             "Single",
-            "cannot be built for width 8, 2 heads, inner width 11: TypeError: .*; its constructor takes these",
+            "cannot be built for width 8, 2 heads, inner width 11: TypeError: .*; its constructor must accept "
+            "these",
         ),
         ("layer", "Inner", r"gives states of shape \(2, 5, 11\): expected \(2, 5, 8\)"),
         (

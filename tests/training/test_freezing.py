@@ -66,7 +66,7 @@ def test_part_contains_its_inner_parts(parts: tuple[str, ...], frozen: tuple[str
 @pytest.mark.parametrize("part", ["encode", "encoder.2", "encoder.", "", ".", "cross", "layers"])
 def test_unknown_part_is_refused_with_the_known_ones(part: str) -> None:
     small = model("reverse", model="transformer", enc_layers=2, dec_layers=1)
-    there = "embedding, encoder, encoder.0, encoder.1, decoder, decoder.0, or a part of one of these"
+    there = "embedding, encoder, encoder.0, encoder.1, decoder, decoder.0, or a part of these parts"
     with pytest.raises(InputError) as raised:
         freeze(small, [part])
     assert str(raised.value) == f"freeze {part!r}: the model has no part with this name; choose {there}"

@@ -81,7 +81,7 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
 
 def test_nan_loss_stops_training_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(
-        regard.InputError, match=r"loss is (nan|inf) at step \d+, at a learning rate of .*: lower --lr"
+        regard.InputError, match=r"loss is (nan|inf) at step \d+, with a learning rate of .*: lower --lr"
     ):
         regard.train("signal2", **{**FLAGS, "lr": 1e30}, savepath=tmp_path)
     kept = regard.load("signal2", savepath=tmp_path)

@@ -120,7 +120,7 @@ def test_comparison_names_the_run_with_lost_metrics(tmp_path: Path) -> None:
     [file, *_] = sorted(tmp_path.rglob("metrics.jsonl"))
     file.write_text("")
     with pytest.raises(
-        InputError, match="has lost its metrics.jsonl: restore a copy of it, or delete the folder"
+        InputError, match="has lost its metrics.jsonl: restore a copy of the file, or delete the folder"
     ):
         found.save()
     next(file.parent.parent.glob("measured.json")).unlink()

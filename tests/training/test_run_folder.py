@@ -145,7 +145,7 @@ def test_training_killed_in_its_last_checkpoint_has_the_same_result(
 def test_run_is_replaced_only_with_overwrite_and_by_a_complete_run(run: RunFolder) -> None:
     before = {each: each.read_bytes() for each in run.path.rglob("*") if each.is_file()}
     config = make_config("signal2")
-    with pytest.raises(InputError, match="already holds a run: continue it with --resume, replace it with"):
+    with pytest.raises(InputError, match="already contains a run: continue it with --resume, replace it with"):
         with create_run(run.path, config, overwrite=False):
             pass
     with pytest.raises(regard.MachineError), create_run(run.path, config, overwrite=True):

@@ -62,7 +62,7 @@ def name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def refused(done: subprocess.CompletedProcess[str], folder: Path) -> bool:
     """Return whether a command reported the untrusted code in one line and did not execute the code."""
     one_line = done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
-    said = "names code that" in done.stderr and "mine.py" in done.stderr and "--trust_code" in done.stderr
+    said = "uses code that" in done.stderr and "mine.py" in done.stderr and "--trust_code" in done.stderr
     return done.returncode == 2 and one_line and said and not (folder / "ran").exists()
 
 

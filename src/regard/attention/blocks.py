@@ -23,7 +23,8 @@ STANDARD = "standard"
 EPSILON = 1e-5
 """Number added to the variance in normalization; PyTorch's default."""
 Norm = Literal["layer", "rms"]
-"""layer: layer normalization, Ba et al. 2016; rms: division by the root mean square, Zhang and Sennrich 2019."""
+"""layer: layer normalization, Ba et al. 2016; rms: division by the root mean square, Zhang and Sennrich
+2019."""
 
 
 class Block(nn.Module):

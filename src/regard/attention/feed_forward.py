@@ -1,4 +1,4 @@
-"""The feed-forward network of a Transformer's layer, with its activations.
+"""Feed-forward network of a Transformer layer, and its activation functions.
 
 W2 act(W1 x + b1) + b2            Vaswani et al. 2017, section 3.3
 W2 (silu(W3 x) * (W1 x))          with swiglu: Shazeer 2020, equation 6
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from regard.errors import unknown_choice
 
 Activation = Literal["relu", "gelu", "swish"]
-"""relu: the paper's; gelu: Hendrycks and Gimpel 2016; swish: x sigmoid(x), Ramachandran et al. 2017."""
+"""relu: Vaswani et al. 2017; gelu: Hendrycks and Gimpel 2016; swish: x sigmoid(x), Ramachandran et al. 2017."""
 GatedActivation = Literal["relu", "gelu", "gelu_tanh", "swiglu"]
-"""Activations of decoder-only models. gelu_tanh: the approximation of GELU in GPT-2; swiglu: x sigmoid(x) of a
-second matrix product is multiplied by the first product."""
+"""Activations of decoder-only models. gelu_tanh: the approximation of GPT-2; swiglu: Shazeer 2020, equation
+6."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """The point-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, the same at every position.
+    """Position-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, with the same weights at every position.
 
     `activation` replaces ReLU; swiglu adds the layer `gate` (W3). Raises `InputError` for an unknown activation.
 

@@ -113,7 +113,10 @@ def find_layer(model: nn.Module, name: str) -> AttentionLayer:
         if name in (full_name, short_name(full_name)):
             return layer
     known = ", ".join(map(short_name, layers))
-    raise InputError(f"layer {name!r} is not in the model: choose {known or 'none, for it has no attention'}")
+    raise InputError(
+        f"layer {name!r} is not in the model: choose "
+        f"{known or 'another model, because this model has no attention'}"
+    )
 
 
 @contextmanager

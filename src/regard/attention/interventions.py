@@ -81,7 +81,7 @@ class Intervention:
     """None: every head."""
     to: To | float = "off"
     """off: all weights are zero. uniform: the weights of all keys that may be attended are equal. A number from
-    0 to 1: the weight of `query` on `key`; the other weights of the query keep their proportions."""
+    0 to 1: the weight of `query` on `key`. The other weights of the query keep their proportions."""
     query: int | None = None
     """Step of the query whose weight is set; None unless `to` is a number."""
     key: int | None = None
@@ -96,7 +96,7 @@ class Intervention:
             if self.query is not None or self.key is not None:
                 raise InputError(f"to {self.to!r} changes whole heads: omit query and key")
         elif not has_position:
-            raise InputError(f"to {self.to} is the weight of one query on one key: give both query and key")
+            raise InputError(f"to {self.to} is the weight of one query on one key: give query and key")
         elif not (math.isfinite(self.to) and 0 <= self.to <= 1):
             raise InputError(f"to {self.to} is out of range: choose a weight from 0 to 1")
 

@@ -73,7 +73,9 @@ class LearnedPositions(Positions):
         """Return the vectors of `count` positions from `first` on: (count, D)."""
         time, limit = first + count, len(self.weight)
         if time > limit:
-            raise InputError(f"a sequence of {time} steps is too long: positions were learned for {limit} steps")
+            raise InputError(
+                f"a sequence of {time} steps is too long: positions were learned for up to {limit} steps"
+            )
         return self.weight[first:time]
 
 

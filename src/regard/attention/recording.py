@@ -84,7 +84,7 @@ def make_recorder(
 ) -> Recorder:
     """Return a recorder with the options of `record_own`. Raises `InputError` for incompatible options."""
     if inside and not (heads is None and rows is None):
-        raise InputError("inside records whole layers: omit heads and rows")
+        raise InputError("inside=True records whole layers: leave out heads and rows")
     return Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels, inside=inside)
 
 

@@ -66,8 +66,8 @@ class Dot(Score):
         super().__init__(width, key_width)
         if self.width != self.key_width:
             raise InputError(
-                f"queries of width {self.width} and keys of width {self.key_width} have no dot product: "
-                f"make the widths equal, or use the score general, concat or additive"
+                f"queries of width {self.width} and keys of width {self.key_width} have no dot product: give "
+                f"equal widths, or use the score general, concat or additive"
             )
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:

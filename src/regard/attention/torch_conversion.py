@@ -127,7 +127,7 @@ def _options(layer: Any) -> dict[str, Any]:
             f"activation {getattr(activation, '__name__', activation)!r} has no counterpart: use relu"
         )
     if layer.linear1.bias is None:
-        raise InputError("bias False has no counterpart: Regard's feed-forward networks have a bias")
+        raise InputError("bias False has no counterpart: feed-forward networks of Regard's blocks have a bias")
     return {
         "pre_norm": layer.norm_first,
         "dropout": layer.dropout1.p,
@@ -208,7 +208,8 @@ def _attention_to(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     plain = type(layer.score) is ScaledDot and layer.rotary is None and layer.groups == layer.heads
     if not plain or layer.head_width * layer.heads != width:
         raise InputError(
-            "PyTorch has no counterpart for grouped heads, other head widths, other scores and rotary positions"
+            "PyTorch has no counterpart for grouped heads, different head widths, other scores and rotary "
+            "positions"
         )
     attention: Any = nn.MultiheadAttention(
         width,

@@ -145,8 +145,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _load(command: str) -> Any:
     """Import the module of a command, with its dependencies."""
-    # Imported modules are never garbage, and scanning the objects of PyTorch takes longer than importing
-    # Regard.
+    # Garbage collection is off during the import: modules are never garbage, and scanning PyTorch's objects
+    # takes longer than importing Regard.
     pause = "torch" not in sys.modules and gc.isenabled()
     if pause:
         gc.disable()

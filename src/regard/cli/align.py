@@ -212,7 +212,7 @@ def _align_lines(
     run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags
 ) -> None:
     """Write the links of all lines, in order."""
-    # Batches of similar length are faster. In a terminal, the user waits for the links of each line.
+    # Batches of sentences of similar length are faster. In a terminal, the user waits for the links of each line.
     size = 1 if files[0].isatty() else 512
     waiting: list[list[str] | None] = []
     for number, lines in _lines(files, lenient=flags.lenient):

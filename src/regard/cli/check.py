@@ -13,10 +13,10 @@ from regard.io import write_json
 PROG = "regard check"
 DESCRIPTION = (
     "Check your solutions to the exercises: attention, layers, a Transformer, decoding searches, a training "
-    "loop. FILE.py has one function or class per exercise, named after the exercise. EXERCISE is the exercise "
-    "of FILE.py if the function or class has another name. The code runs in a separate process. Incorrect "
-    "answers are compared with the answers of common mistakes. Exit status: 0 if all answers are correct, 1 "
-    "otherwise."
+    "loop. FILE.py has one function or class per exercise, named after the exercise. EXERCISE names the "
+    "exercise that FILE.py solves, if the function or class has another name. The code runs in a separate "
+    "process. Incorrect answers are compared with the answers of common mistakes. Exit status: 0 if all answers "
+    "are correct, 1 otherwise."
 )
 WIDTH = 110
 
@@ -45,7 +45,8 @@ def run(argv: list[str]) -> None:
         return
     if not words:
         raise InputError(
-            f"a file name is missing: give one, as in `{PROG} attention.py`, or write templates with --stubs DIR"
+            f"the file name is missing: give a file, as in `{PROG} attention.py`, or write templates with "
+            f"--stubs DIR"
         )
     report = check(words[0], words[1] if len(words) > 1 else None)
     print_table(report.table(), WIDTH)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 PROG = "regard clean"
 USAGE = f"{PROG} SOURCE TARGET"
 DESCRIPTION = (
-    "Filter a parallel corpus. Plausible translations are written to a new folder. Its file dropped.tsv lists "
-    "the dropped pairs with their line numbers and the reasons. The corpus is a source and a target file with "
-    "one sentence per line, or one file of tab-separated pairs. Files may be compressed (.gz)."
+    "Filter a parallel corpus. Plausible translations are written to a new folder. The file dropped.tsv "
+    "in this folder lists the dropped pairs with line numbers and reasons. The corpus is a source and a target "
+    "file with one sentence per line, or one file of tab-separated pairs. Files may be compressed (.gz)."
 )
 
 
@@ -29,7 +29,7 @@ class CleanFlags:
     rules: CleaningRules = field(default_factory=CleaningRules)
     runs: tuple[str, ...] = ()
     """Paths of one or two runs that score the pairs, such as: models/translation. The first run translates
-    source to target. The second run translates target to source; the score then combines the two
+    source to target. The second run translates target to source. With two runs, the score combines both
     cross-entropies (dual cross-entropy), from 0 to 1."""
     min_score: float = 0.005
     """Drop pairs whose score is lower than this value."""

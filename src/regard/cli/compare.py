@@ -27,7 +27,7 @@ DESCRIPTION = (
 FOLDERS = "Compare two Hugging Face models on the same texts: losses, answers, and attention of each head."
 
 BACKEND_FLAGS = ("address", "cpus", "memory", "time", "partition")
-"""Flags of the machines that run the training jobs."""
+"""Flags that select and configure the machines for the training jobs."""
 OWN = tuple(f"--{name}" for name in ("seeds", "html", "explorer", "savepath", "on", *BACKEND_FLAGS))
 MACHINES: dict[str, type[Local | Ray | Slurm]] = {"here": Local, "ray": Ray, "slurm": Slurm}
 PIPE_WIDTH = 200
@@ -39,13 +39,13 @@ class CompareFlags:
     """Flags of the command."""
 
     vary: str | None = None
-    """A flag of `regard train` and its values, as in --vary score=dot,additive. Can be repeated."""
+    """A flag of `regard train` and its values, such as: --vary score=dot,additive. Can be repeated."""
     seeds: int = 5
-    """Number of seeds per variant, counted from seed 0."""
+    """Number of seeds per variant: 0, 1, and so on."""
     html: Path | None = None
     """Write the report to this HTML file: tables, curves, and links into the explorer."""
     explorer: str = EXPLORER
-    """Address of `regard show`, used by the links of the HTML report."""
+    """Address of `regard show` for the links in the HTML report."""
     savepath: Path = Path(COMPARISONS)
     """Directory of the comparisons. The comparison is stored in a subfolder named after its task."""
     on: Literal["here", "ray", "slurm"] = "here"
@@ -133,7 +133,9 @@ def run(argv: list[str]) -> None:
 
 
 def _machines(flags: CompareFlags) -> Backend:
-    """Return the machines that run the training jobs. Raises `InputError` for a flag of other machines."""
+    """Return the machines that run the training jobs. Raises `InputError` for a flag that applies only to other
+    machines.
+    """
     chosen = MACHINES[flags.on]
     accepted = {field.name for field in fields(chosen)}
     options = {name: value for name in BACKEND_FLAGS if (value := getattr(flags, name)) is not None}

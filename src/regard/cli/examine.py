@@ -35,7 +35,7 @@ class ExamineFlags:
     html: Path | None = None
     """Write the report to this HTML file: tables, plots, text, and links into the explorer."""
     explorer: str = EXPLORER
-    """Address of `regard show`, used by the links of the HTML report."""
+    """Address of `regard show` for the links in the HTML report."""
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     storage: RunFlags = field(default_factory=RunFlags)

@@ -14,7 +14,7 @@ from regard.io.reading import read_bytes
 
 PROG = "regard generate"
 DESCRIPTION = (
-    "Continue a prompt with the language model of a run. PROMPT is in the form of the task's inputs; see "
+    "Continue a prompt with the language model of a run. PROMPT has the form of an input of the task; see "
     "`regard tasks`. RUN: a task's name, or the folder of a run."
 )
 
@@ -26,21 +26,21 @@ class GenerateFlags:
     input: Path | None = None
     """File of prompts, one per line, instead of PROMPT."""
     new: int = 20
-    """Number of tokens to add."""
+    """Number of tokens to generate."""
     beam: int = 1
     """Beam width; 1 is greedy search."""
     length_penalty: float = 0.0
-    """Exponent of the length penalty; 0 for none."""
+    """Exponent of the length penalty; 0 disables the penalty."""
     n_best: int = 1
-    """Number of continuations, best first, each on its own line (at most beam)."""
+    """Number of continuations, at most the beam width. Each continuation has its own line, best first."""
     temperature: float = 0.0
     """If above 0, sample each token from the model's distribution at this temperature instead of searching."""
     top_k: int = 0
-    """With --temperature: sample from this number of likeliest tokens only; 0 for all."""
+    """With --temperature: sample only from this number of likeliest tokens; 0: all tokens."""
     top_p: float = 1.0
-    """With --temperature: sample from the fewest tokens that have this share of the probability."""
+    """With --temperature: sample from the fewest tokens whose total probability is at least this value."""
     seed: int = 0
-    """Random seed of sampling (0 or more). A prompt and a seed give the same continuation."""
+    """Random seed of sampling (0 or more). The same prompt and seed give the same continuation."""
     scores: bool = False
     """Write each continuation's log-probability (nats) and a tab before it."""
     storage: RunFlags = field(default_factory=RunFlags)

@@ -39,7 +39,7 @@ class LookFlags:
     text: str | None = None
     """First input of the model. For an encoder-decoder, the source."""
     target: str | None = None
-    """Target text to force in an encoder-decoder. Default: the model's own output."""
+    """Target text for an encoder-decoder. Default: the output that the model generates."""
     generate: int = 0
     """Maximum number of tokens to generate. 0: one token, or a complete answer for encoder-decoders."""
     image: Path | None = None

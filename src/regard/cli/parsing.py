@@ -40,7 +40,7 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
     _refuse_renamed(default, argv)
     _refuse_empty_paths(default, argv)
     helping = wants_help(argv)
-    if helping:  # help is printed unescaped for its colours, so escape the values in it
+    if helping:  # help is printed unescaped for its colors, so escape the values in it
         default = _escaped(default)
     stderr, stdout = io.StringIO(), _Screen(colours=helping)
     try:
@@ -205,7 +205,7 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
         else:
             following = next(words, None)
             if following is None:
-                raise InputError(f"flag {flag} has no value: add one")
+                raise InputError(f"flag {flag} has no value: add a value")
             values.append(following)
     return values, left
 

@@ -38,10 +38,10 @@ class ShowFlags:
     browser: bool = True
     """Open the page in a browser."""
     compare_with: tuple[str, ...] = ()
-    """Further runs that accept the same inputs, shown side by side: names of tasks, or folders of runs."""
+    """Additional runs that accept the same inputs, shown side by side: names of tasks, or folders of runs."""
     live: Path | None = None
-    """Write one HTML file that computes the attention for typed inputs without a server: for query, Transformer
-    and recurrent models of up to 1 million parameters on synthetic tasks."""
+    """Write one HTML file that computes the attention for typed inputs without a server. Supported are query,
+    Transformer and recurrent models with up to 1 million parameters on synthetic tasks."""
     storage: RunFlags = field(default_factory=RunFlags)
 
 
@@ -50,7 +50,7 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(ShowFlags(), argv, prog=PROG, description=DESCRIPTION)
     check_port(flags.port)
     if flags.live is not None and flags.compare_with:
-        raise InputError("--live writes a page of one run: leave out --compare_with")
+        raise InputError("--live writes a page for only one run: leave out --compare_with")
     keep_memory()
     shown = flags.storage.load(name)
     if flags.live is not None:

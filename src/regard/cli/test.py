@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 PROG = "regard test"
 DESCRIPTION = (
-    "Test a trained run: exact match, fraction of attention on relevant inputs, and one sample, or BLEU and "
-    "chrF for translation. RUN: a task's name, or the folder of a run."
+    "Test a trained run, and print the exact match, the fraction of attention on relevant inputs and one "
+    "sample. For translation, print BLEU and chrF. RUN: a task's name, or the folder of a run."
 )
 
 
@@ -50,7 +50,7 @@ class TestFlags:
     signal: str | None = None
     """Signal letter of all samples (or one letter per signal). Default: random signals."""
     samples: int | None = None
-    """Number of new samples to test on. Default: 10,000, 2,000 for sequence-to-sequence tasks, or 1,000 for
+    """Number of new samples to test on. Default: 10,000; 2,000 for sequence-to-sequence tasks; 1,000 for
     language models."""
     seed: int = 0
     """Random seed of the samples (0 or more)."""
@@ -68,8 +68,8 @@ class TranslationTestFlags:
     """Flags of the command for runs on parallel text."""
 
     data: tuple[str, ...] = ()
-    """Text to test on: a source and a target file, or one file of tab-separated pairs. None: the run's test
-    text."""
+    """Text to test on: a source and a target file, or one file of tab-separated pairs. Default: the run's
+    test text."""
     beam: int = field(default_factory=lambda: runs.TranslationRun.usual_beam)
     """Beam width; 1 is greedy search."""
     length_penalty: float = field(default_factory=lambda: runs.TranslationRun.usual_length_penalty)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PROG = "regard train"
 UNSEEN_SAMPLES = {"numbers": 1000, "text": 300, "tokens": 1000}
-"""Number of test samples after training, for each form of answers. Text answers take longer, so their number is
+"""Number of test samples after training, for each type of answer. Text answers take longer, so their number is
 smaller."""
 
 

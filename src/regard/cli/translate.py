@@ -84,7 +84,7 @@ def run(argv: list[str]) -> None:
     run = flags.storage.load_translator(name)
     keep_memory()
     if flags.align and flags.tags:
-        raise InputError("--align counts words without tags: leave out --align or --tags")
+        raise InputError("--align numbers words without tags: leave out --align or --tags")
     if text is not None:
         if flags.input is not None:
             raise InputError(f"text {text!r} and --input exclude each other: leave out one of them")
@@ -95,7 +95,7 @@ def run(argv: list[str]) -> None:
         marked = read_markup(text, "the text") if flags.tags else MarkedText(text)
         text = marked.text
         if plot is not None and is_blank(text):
-            raise InputError("the text is blank: its answer is empty, and there is nothing to draw")
+            raise InputError("the text is blank, so the answer is empty, and there is nothing to draw")
         answers: list[Answers] = [None] if is_blank(text) else [*run.search([text], **_search_options(flags))]
         _write(_add_alignment(run, [marked], answers, flags), flags)
         if plot is not None and answers[0]:

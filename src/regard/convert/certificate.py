@@ -88,8 +88,9 @@ class Certificate(Result):
         values = {name.replace("_", "-"): getattr(self, name) for name in DIFFERENCES}
         figures = ", ".join(f"{name} within {value:.1g}" for name, value in values.items() if value is not None)
         return (
-            f"{self.sentences} sentences in both programs: {figures}, the same translation of "
-            f"{self.same_greedy:.0%} by greedy search, of {self.same_beam:.0%} with a beam of {self.beam}"
+            f"compared on {self.sentences} sentences in both programs: {figures}; the same translation "
+            f"for {self.same_greedy:.0%} by greedy search, and for {self.same_beam:.0%} with a beam of "
+            f"{self.beam}"
         )
 
 
@@ -162,8 +163,8 @@ def matches_certificate(folder: Path) -> bool:
 
 
 _BatchComparison = tuple[tuple[int, ...], dict[str, float]]
-"""Differences of one batch, and its numbers of target tokens and of sentences with equal tokens, greedy and
-beam search.
+"""Differences for one batch, the number of its target tokens, and the numbers of its sentences with equal
+tokens, with equal greedy translations, and with equal translations by beam search.
 """
 
 

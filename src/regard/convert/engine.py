@@ -4,7 +4,8 @@
 
 HASH covers the parameters, the config, the vocabularies and the version of Regard.
 
-A model is converted when CTranslate2 is first used. The conversion removes converted models of other parameters.
+A model is converted when CTranslate2 is first used. The conversion removes models that were converted from
+other parameters.
 """
 
 from __future__ import annotations

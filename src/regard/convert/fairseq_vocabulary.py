@@ -71,8 +71,9 @@ def read_vocabularies(
     if not fitting:
         have = " and ".join(f"{len(side.symbols):,}" for side in (first, second))
         raise InputError(
-            f"dict.{names[0]}.txt and dict.{names[1]}.txt have {have} symbols including special ones, but "
-            f"the checkpoint's matrices have {sizes[0]:,} and {sizes[1]:,}: give the dictionaries of its training"
+            f"dict.{names[0]}.txt and dict.{names[1]}.txt have {have} symbols including special symbols, "
+            f"but the checkpoint's matrices have {sizes[0]:,} and {sizes[1]:,}: give the dictionaries used in "
+            "training"
         )
     if len(fitting) > 1 and not is_same_vocabulary(first, second):
         raise InputError(
@@ -91,8 +92,8 @@ def read_vocabulary(folder: Path, language: str) -> FairseqVocabulary:
     segmentation = find_segmentation_file(folder, language)
     if segmentation is None and any(name.endswith(CONTINUATION) for name in names):
         raise InputError(
-            f"{str(file)!r} has pieces with {CONTINUATION}, but the folder has no BPE codes: add those "
-            "of subword-nmt or fastBPE as codes or bpecodes"
+            f"{str(file)!r} has pieces with {CONTINUATION}, but the folder has no BPE codes: add the "
+            "codes of subword-nmt or fastBPE in a file codes or bpecodes"
         )
     vocabulary: ExportableVocabulary
     with name_damaged(segmentation or file, RESTORE):

@@ -107,7 +107,8 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
 def get_huggingface_parts(run: Exportable) -> ExportParts:
     """Return a run's Transformer, its config, and its source and target vocabulary.
 
-    Raises `InputError` if Marian's architecture or the tokenizers of Hugging Face do not support them.
+    Raises `InputError` if Marian's architecture or the tokenizers of Hugging Face do not support the model or
+    its vocabularies.
     """
     parts = get_transformer(run, "Hugging Face")
     config, source = parts.config, parts.source

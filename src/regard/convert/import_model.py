@@ -70,7 +70,7 @@ def import_model(
     check_name(Path(run_name))
     target = Path(savepath) / run_name
     if RunFolder(target).exists():
-        raise InputError(f"{str(target)!r} already holds a run: give another --name, or another --savepath")
+        raise InputError(f"{str(target)!r} already contains a run: give another --name, or another --savepath")
     imported = ORIGINS[program](folder)
     texts = {"valid": tuple(map(str, valid)), "test": tuple(map(str, test))}
     config = make_config("translation", {**imported.flags, **texts, "model": "transformer"}).resolved()

@@ -1,6 +1,6 @@
 """The model card of an exported run (Mitchell et al. 2019).
 
-The card omits unknown facts: languages that were not named, and figures that were not measured.
+The card omits unknown facts: languages that were not named, and values that were not measured.
 """
 
 import json

@@ -56,7 +56,7 @@ class Candidates:
     passed_over: dict[str, list[str]] = field(default_factory=dict)
     """Unused names in the file that also fit each exercise."""
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Exercises for which only an imported object fits, with its name and module."""
+    """For each exercise whose only candidate is an imported object: the name and the module of this object."""
 
     @property
     def replaced(self) -> list[str]:

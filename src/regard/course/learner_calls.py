@@ -72,7 +72,7 @@ def collect_answers(
 
     The code may use NumPy or PyTorch, and the parameters may have several layouts. The first case is tried with
     each combination of library and layout. The first combination that gives the `expected` outputs is used for
-    all cases. If no combination gives them, up to `MAX_ATTEMPTS` combinations are used.
+    all cases. If no combination gives the expected outputs, up to `MAX_ATTEMPTS` combinations are used.
 
     monitor: a context manager in which the first case is called.
     """

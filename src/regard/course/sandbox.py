@@ -85,7 +85,7 @@ class JobResult:
     passed_over: dict[str, list[str]] = field(default_factory=dict)
     """Other names that fit each exercise and are not called."""
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Exercises for which only an imported object fits, with its name and module."""
+    """For each exercise whose only candidate is an imported object: the name and the module of this object."""
     replaced: list[str] = field(default_factory=list)
     """Functions of other modules that the file replaces."""
     calls: dict[str, list[str]] = field(default_factory=dict)
@@ -174,7 +174,9 @@ def _read_text(file: IO[bytes]) -> str:
 
 
 def _run_process(start: Start, job: dict[str, Any], result: JobResult, seconds: float) -> str:
-    """Run one process until it ends. Return the reason why it ended, in case no event shows the reason."""
+    """Run one process until it ends. Return the reason why the process ended, for use if no event shows the
+    reason.
+    """
     reading, writing = os.pipe()
     try:
         process = start(job, writing)

@@ -29,7 +29,7 @@ matched by shape. The test inputs have prime sizes, so most weights differ in sh
 5. `rearrange_heads`: reorder or split the columns of heads for the module. Without: 3.
 6. `match_weights`: assign all weights to slots with the smallest total cost (Hungarian method). Choosing the
 best slot for one weight at a time could leave no slot for the last weight. Without the order of definition: 1.
-7. `copy_weights`: write the weights. Biases without a weight become 0, because the exercises do not have them.
+7. `copy_weights`: write the weights. Biases without a weight become 0, because the exercises have no such biases.
    Other parameters without a weight, and weights without a parameter, are reported to the learner.
 """
 

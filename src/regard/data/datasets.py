@@ -9,9 +9,9 @@ from regard.io import check_folder, hold_lock, refuse_links
 from regard.progress import print_status, reading_bar
 
 RETRIES = 3
-"""The number of repeated attempts after a failed download."""
+"""Number of further attempts after a failed download."""
 TIMEOUT = 30
-"""Seconds without a response after which a download attempt fails."""
+"""Seconds without a response after which a connection counts as failed."""
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,8 @@ def check_alignment_file(path: Path, text: Path) -> None:
     count = file_digest(path).lines
     if is_file(text) and (lines := file_digest(text).lines) != count:
         raise InputError(
-            f"{str(path)!r} has links for {count:,} lines, but {str(text)!r} has {lines:,} lines: give one"
-            " line of links per line"
+            f"{str(path)!r} has links for {count:,} lines, but {str(text)!r} has {lines:,} lines: give one "
+            f"line of links per line of the text"
         )
 
 
@@ -167,7 +167,9 @@ def _write(
         checksums = writer.close()
     extra = text.number - number + sum(1 for _ in lines)
     if extra:
-        raise InputError(f"{str(path)!r} has {extra:,} more lines than the text: give one line of links per line")
+        raise InputError(
+            f"{str(path)!r} has {extra:,} more lines than the text: give one line of links per line of the text"
+        )
     if pairs != len(corpus):
         raise InputError(
             f"the text has {pairs:,} pairs, but its corpus has {len(corpus):,}: train again if the text has "
@@ -189,7 +191,9 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 def _next_line(lines: Iterator[bytes], path: Path, number: int) -> str:
     line = next(lines, None)
     if line is None:
-        raise InputError(f"{str(path)!r} ends before line {number} of the text: give one line of links per line")
+        raise InputError(
+            f"{str(path)!r} ends before line {number} of the text: give one line of links per line of the text"
+        )
     return line.decode(errors="replace").strip()
 
 

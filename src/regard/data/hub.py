@@ -74,7 +74,7 @@ class HubText(PairSource):
 
 def _load(name: str, split: str) -> Any:
     datasets = import_library("datasets", f"data set {name!r}", "hub")
-    failure, remedy = f"cannot load split {split!r} of data set {name!r}", "check both names and the files"
+    failure, remedy = f"cannot load split {split!r} of data set {name!r}", "check the names and the files"
     if is_folder(Path(name)):
         with library_errors("datasets", failure, remedy), offline():
             return datasets.load_dataset(str(Path(name)), split=split)

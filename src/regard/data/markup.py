@@ -16,7 +16,7 @@ from regard.data.word_alignment import Link
 from regard.errors import InputError, shorten
 
 UNIT: Unit = "parts"
-"""Links connect words with punctuation split off."""
+"""Unit of the links: words with punctuation split off."""
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 """HTML's elements without an end tag and without content."""
 _NAME = r"[A-Za-z_][\w:.-]*"
@@ -32,7 +32,7 @@ class Element:
     """An element of a text: its tags and the span of its content."""
 
     start_tag: str
-    """The start tag as written: <a href="x">. For an element without content, the whole element."""
+    """The start tag as written, such as <a href="x">; the whole element if it has no content."""
     end_tag: str = ""
     span: Span = (0, 0)
     """The span of the element's content in the text."""

@@ -27,7 +27,7 @@ SKIP_REASONS = {
     "without_partner": "without a partner",
     "too_long": "too long",
 }
-"""The description of each reason to skip a pair."""
+"""Description of each reason for skipping a pair."""
 LENIENT = "; or skip such lines with --lenient"
 READ = 1 << 16
 """Number of bytes per read of a compressed file."""
@@ -293,7 +293,7 @@ def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
     if len(set(counts)) > 1:
         numbers = " and ".join(f"{str(path)!r} has {count:,}" for path, count in zip(paths, counts, strict=True))
         raise InputError(
-            f"{numbers} lines: line {min(counts) + 1:,} has no counterpart, and lines before it may be "
+            f"{numbers} lines: line {min(counts) + 1:,} has no counterpart, and earlier lines may be "
             f"misaligned; give files with equal numbers of lines{way_out}"
         )
 

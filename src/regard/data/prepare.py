@@ -208,4 +208,4 @@ def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
 def check_pairs(pairs: list[tuple[str, str]], text: PairSource, description: str) -> None:
     """Raise `InputError` with the `description` of the text if it has no pairs."""
     if not pairs:
-        raise InputError(f"{description} text has no pair: {text.counts}")
+        raise InputError(f"{description} text has no pairs: {text.counts}")

@@ -103,7 +103,7 @@ class SentencePieceVocabulary(SymbolVocabulary):
     def decode(self, indices: Sequence[int]) -> str:
         """Return the text of indices up to the first end of sequence (see `Vocabulary.decode`)."""
         pieces = self._known(indices)
-        with library_errors("sentencepiece", "the vocabulary cannot join its pieces", "import the model anew"):
+        with library_errors("sentencepiece", "the vocabulary cannot join its pieces", "import the model again"):
             text: str = self._processor.DecodePieces(pieces)
         return text.replace(BLANK, " ").strip()
 

@@ -206,7 +206,8 @@ def train_subwords(
         )
     if size <= len(RESERVED):
         raise InputError(
-            f"vocab_size {size} leaves no room beside {len(RESERVED)} special symbols: choose a larger size"
+            f"vocab_size {size} leaves no room for symbols besides the {len(RESERVED)} special symbols: "
+            f"choose a larger size"
         )
     tokenizer = Tokenizer(_make_model(kind))
     tokenizer.normalizer = normalizers.Sequence(

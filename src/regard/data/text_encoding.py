@@ -21,7 +21,7 @@ MARKS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-"""Byte order marks. UTF-32 comes first, because its mark begins with the mark of UTF-16."""
+"""Byte order marks. UTF-32 comes before UTF-16, because the mark of UTF-32 begins with the mark of UTF-16."""
 ZERO_SHARES = {"UTF-32LE": 3 / 4, "UTF-32BE": 3 / 4, "UTF-16LE": 1 / 8, "UTF-16BE": 1 / 8}
 """The smallest fraction of zero bytes for guessing an encoding without a byte order mark."""
 

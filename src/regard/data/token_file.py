@@ -1,7 +1,7 @@
 """A text file as one long sequence of tokens, memory-mapped from a file.
 
 Lines are encoded one by one, and each end of a line is the token `EOS`, so that the text can be restored. The
-result is stored in a folder whose name identifies the text and the vocabulary:
+tokens are stored in a folder whose name identifies the text and the vocabulary:
 
     tokens-TEXT-VOCABULARY/tokens.bin    little-endian integers of 2 or 4 bytes
     tokens-TEXT-VOCABULARY/index.json    their number and checksum
@@ -28,7 +28,7 @@ from regard.io.reading import damaged_file, is_file, read_json
 from regard.progress import print_status, reading_bar
 
 LINES = 10_000
-"""Number of lines that are encoded in one call."""
+"""Number of lines that are encoded together."""
 
 
 class _Index(msgspec.Struct, forbid_unknown_fields=True):
@@ -42,9 +42,9 @@ class _Index(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def check_text_file(path: Path) -> None:
-    """Raise `InputError` if a text file is missing, unreadable, empty, or not UTF-8 text."""
+    """Raise `InputError` if a text file is missing, unreadable, empty, or not UTF-8."""
     if not file_digest(path).lines:
-        raise InputError(f"text {str(path)!r} is empty: give a file with text")
+        raise InputError(f"text {str(path)!r} is empty: give a file that contains text")
     check_files([path], way_out="")
 
 
@@ -98,7 +98,7 @@ def encode_lines(lines: list[str], vocabulary: LearnedVocabulary) -> list[int]:
 def decode_tokens(tokens: list[int], vocabulary: SubwordVocabulary) -> str:
     """Return the text of tokens, with a line feed for each `EOS`.
 
-    The text of subwords begins with a space in each line; this space is removed.
+    Subwords begin each line with a space, which is left out.
 
     >>> decode_tokens([4, 5, 2, 5], vocabulary_from_symbols(["a", "b"], words=False))
     'ab\\nb'
@@ -109,7 +109,7 @@ def decode_tokens(tokens: list[int], vocabulary: SubwordVocabulary) -> str:
 
 
 def encode_file(path: Path, vocabulary: LearnedVocabulary) -> Iterator[np.ndarray]:
-    """Yield the tokens of a file in blocks. Raises `InputError` if the file cannot be read."""
+    """Yield the tokens of a file in blocks of lines. Raises `InputError` if the file cannot be read."""
     lines, dtype = read_lines(path), token_type((len(vocabulary), len(vocabulary)))
     while block := list(islice(lines, LINES)):
         yield np.array(encode_lines(block, vocabulary), dtype)
@@ -134,7 +134,7 @@ def prepare_tokens(path: Path, vocabulary: LearnedVocabulary, root: Path, *, pro
         raise damaged_file(folder, "its tokens have changed since they were written", REMEDY)
     if index.unknown:
         share = f"{index.unknown:,} of {index.tokens:,} tokens ({index.unknown / index.tokens:.2%})"
-        print_status(f"Unknown tokens: {share}, characters that do not fit in the vocabulary", show=progress)
+        print_status(f"Unknown tokens: {share}; their characters do not fit in the vocabulary", show=progress)
     return tokens
 
 

@@ -11,7 +11,8 @@ from regard.io import write_json
 from regard.io.reading import is_file, read_json
 
 WARNING_SHARE = 0.1
-"""Larger fractions cause a warning, because the language of the text may not be that of the vocabulary."""
+"""Fraction of unknown tokens above which a warning is printed, because the text may have a different language
+than the vocabulary."""
 FILE = "unknown.json"
 
 
@@ -46,7 +47,7 @@ class UnknownCount:
         if self.share <= WARNING_SHARE:
             return ""
         counts = f"{self.share:.1%} of the tokens of {text} ({self.unknown:,} of {self.tokens:,})"
-        return f"{counts} are unknown to the model's vocabulary: is it the right language and direction?"
+        return f"{counts} are not in the vocabulary of the model: check the language and the direction"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,5 +93,5 @@ def write_unknown(folder: Path, shares: Iterable[UnknownShares]) -> None:
 def read_unknown(folder: Path) -> list[UnknownShares]:
     """Return the numbers of unknown tokens of a run. The list is empty for a run of an earlier version."""
     path = folder / FILE
-    remedy = "delete the file; the shares are then not shown"
+    remedy = "delete the file; the fractions of unknown tokens are then not shown"
     return read_json(path, list[UnknownShares], remedy) if is_file(path) else []

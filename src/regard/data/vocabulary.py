@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 from regard.data.tokenization import Span, Tokenizer, word_spans
 
 PAD, BOS, EOS, UNKNOWN = range(4)
-"""Padding; begin of sequence; end of sequence; a token that is not in the vocabulary."""
+"""Indices of padding, the beginning of a sequence, the end of a sequence, and tokens that are not in the
+vocabulary."""
 SPECIAL = ("", "<s>", "</s>", "�")
 """The labels of these four indices."""
 BLANK = "▁"

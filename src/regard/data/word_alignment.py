@@ -69,7 +69,7 @@ class WordAlignment:
             if source >= sources or target >= targets:
                 raise InputError(
                     f"{where}: link {source}-{target} is beyond a source of {sources} words and a target of "
-                    f"{targets}: give links of the same tokenization as the text"
+                    f"{targets} words: give links with the same tokenization as the text"
                 )
 
 
@@ -126,9 +126,8 @@ def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[WordAlignm
         sentence, source, target = int(match[1]), int(match[2]), int(match[3])
         if not 1 <= sentence <= pairs:
             raise InputError(
-                f"{where} is a link of sentence {sentence}, but the text has {pairs:,} pairs: give links "
-                f"and text"
-                " of the same pairs"
+                f"{where} belongs to sentence {sentence}, but the text has {pairs:,} pairs: give links and "
+                f"text of the same pairs"
             )
         if not (source and target):  # 0 marks a word without a partner
             continue

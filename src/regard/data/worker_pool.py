@@ -102,8 +102,8 @@ class _Worker:
             failed, result = pickle.load(self._process.stdout)  # type: ignore[arg-type]
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             raise MachineError(
-                f"a process that prepares the text died (status {self._process.wait()}), perhaps for lack of "
-                f"memory: run the same command again to prepare the rest"
+                f"a process that prepares the text died (status {self._process.wait()}), possibly for lack of "
+                f"memory: run the same command again to prepare the remaining text"
             ) from error
         if failed:
             raise result

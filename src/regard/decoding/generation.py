@@ -1,7 +1,7 @@
 """Continuation of prompts by a language model, with the search algorithms that are also used for translation.
 
-The searches reserve the first symbols of a vocabulary: padding, begin, end, unknown. Language models do not
-have these symbols, so token t of the model is symbol t + 4 of the search.
+The searches reserve the first symbols of a vocabulary: padding, begin, end, unknown. Language models have no
+such symbols, so token t of a language model is symbol t + 4 of the search.
 """
 
 from collections.abc import Sequence
@@ -35,12 +35,11 @@ class PromptDecoder:
         return prompts
 
     def start(self, prompts: Tensor) -> Tensor:
-        """Return the state before the first step: the prompts."""
+        """Return the state before the first step, which contains the prompts."""
         return prompts
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Feed tokens (B, K), or the prompts in the first step, and return states (B, K, D) and the next
-        state."""
+        """Feed tokens (B, K), or the prompts in the first step. Return states (B, K, D) and the next state."""
         if isinstance(state, Tensor):
             return self.model.start(state)
         # A beam that is wider than the vocabulary has prefixes of reserved symbols, with probability 0.
@@ -63,7 +62,7 @@ def generate(
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` continuations of each prompt, best first, each with `most` tokens.
 
-    `longest`: largest total number of tokens in a prompt and its continuation. Raises `InputError` for a prompt
+    `longest`: largest number of tokens of prompt and continuation together. Raises `InputError` for a prompt
     that is empty or too long.
 
     >>> from regard.models import DecoderOnly, DecoderOnlyConfig
@@ -74,7 +73,8 @@ def generate(
     """
     if search.temperature and search.beam > 1:
         raise InputError(
-            f"temperature {search.temperature} and beam {search.beam} exclude each other: leave out one of them"
+            f"temperature {search.temperature} and beam {search.beam} exclude each other: leave out "
+            f"temperature or beam"
         )
     check_range("new", most, 1, 10**6)
     for prompt in prompts:

@@ -27,7 +27,8 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
 ) -> list[Hypothesis]:
-    """Return one hypothesis for each source, sampled from the model; other arguments as in `greedy_search`.
+    """Return one hypothesis for each source, sampled from the model. All other arguments are those of
+    `greedy_search`.
 
     `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
     `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `top_k`, `top_p`:
@@ -62,9 +63,9 @@ def sample(
 def truncate(probabilities: Tensor, top_k: int = 0, top_p: float = 1.0) -> Tensor:
     """Set probabilities (..., V) of unlikely tokens to zero.
 
-    `top_k`: number of tokens that remain (Fan et al. 2018); 0 for all. `top_p`: the smallest set of tokens with
-    at least this total probability remains (nucleus sampling, Holtzman et al. 2020). Among tokens with equal
-    probability, the first token remains.
+    `top_k`: number of tokens that remain (Fan et al. 2018); 0: all tokens. `top_p`: smallest total probability
+    of the remaining tokens, of which there are as few as possible (nucleus sampling, Holtzman et al. 2020). If
+    probabilities are equal, the first token remains.
 
     >>> truncate(torch.tensor([0.5, 0.3, 0.2]), top_p=0.7)
     tensor([0.5000, 0.3000, 0.0000])

@@ -26,7 +26,7 @@ from regard.models import Seq2Seq
 NEVER = (PAD, BOS, UNKNOWN)
 """Tokens that never occur in an answer."""
 LARGEST_PENALTY = 10
-"""With a larger exponent only the length matters, and the powers overflow."""
+"""Largest exponent of the length penalty. With larger exponents, only the length matters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +290,7 @@ def check_finite(values: Tensor) -> None:
     """
     if not bool((values < torch.inf).all()):
         raise InputError(
-            "the model's probabilities are not finite: train it again with a lower --lr, or restore the weights"
+            "the model's probabilities are not finite: train again with a lower --lr, or restore the weights"
         )
 
 

@@ -109,7 +109,7 @@ def search_tree(
     """
     check_range("beam", beam, 1, 100)
     if is_blank(text):
-        raise InputError("input is blank: its answer is empty, and there is no search to show; type a text")
+        raise InputError("input is blank, so the answer is empty, and no search can be shown: type a text")
     model.eval()
     indices = source_vocabulary.encode(text)
     source = collate([indices]).to(next(model.parameters()).device)

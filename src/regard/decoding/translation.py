@@ -83,7 +83,8 @@ def translate(
     """
     if search.temperature and search.beam > 1:
         raise InputError(
-            f"temperature {search.temperature} and beam {search.beam} exclude each other: leave out one of them"
+            f"temperature {search.temperature} and beam {search.beam} exclude each other: leave out "
+            f"temperature or beam"
         )
     sources = list(map(source_vocabulary.encode, texts))
     batches = length_batches(sources, batchsize)

@@ -24,7 +24,7 @@ class Quality:
     signatures: dict[str, str]
     """Signatures of sacrebleu by the name of the score."""
     tokenizer: str
-    """sacrebleu's tokenizer for BLEU."""
+    """sacrebleu tokenizer for BLEU."""
 
     @property
     def main(self) -> float:

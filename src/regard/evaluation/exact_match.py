@@ -10,7 +10,7 @@ from regard.tasks import Batch, Task
 from regard.training import exact
 
 CHUNK = 1000
-"""Samples of a batch."""
+"""Number of samples in a batch."""
 
 
 def fresh_batches(

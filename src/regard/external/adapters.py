@@ -76,7 +76,7 @@ def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
     where = getattr(model, "name_or_path", "")
     problem = f"{type(model).__name__}{f' of {where!r}' if where else ''} failed on this input"
     return library_errors(
-        "transformers", problem, "give another input, or check that the tokenizer is the one of the model"
+        "transformers", problem, "give another input, or check that the tokenizer belongs to the model"
     )
 
 

@@ -268,7 +268,8 @@ class CaptureSession:
     def _record_step(self, layer: str, number: int, call: AttentionCall) -> bool:
         """Record call `number` of a layer as its next step; returns whether the call is a next step.
 
-        A decoder that attends once per word makes such calls: each call so far had a single query.
+        Only a layer whose calls so far each had a single query, as in a decoder that attends once per word, has
+        next steps.
         """
         before, rows = self.recorder.parts.get(layer), self.recorder.rows
         if before is None or self.tracker.cache is not None or not (call.queries == 1 or call.flat):

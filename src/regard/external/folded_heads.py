@@ -82,8 +82,8 @@ class Foldings:
 
     @contextmanager
     def observe(self, names: set[str]) -> Iterator[None]:
-        """Probe the modules that contain the heads of some named modules, before each of their runs inside the
-        block.
+        """Inside the block, run a probe before each run of a module that contains the heads of the modules in
+        `names`.
         """
         tracker, owners = self.tracker, {self._find_owner(name) for name in names}
         hooks = [tracker.hook_before(tracker.modules[""], self._begin_pass)]

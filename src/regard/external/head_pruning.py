@@ -115,8 +115,8 @@ def remove_heads(
     if not difference < TOLERANCE:  # also true for NaN
         removal.undo()
         raise InputError(
-            f"heads of {name!r} cannot be removed from {type(model).__name__}: its output differs from that with"
-            " the heads switched off; switch them off instead"
+            f"heads of {name!r} cannot be removed from {type(model).__name__}: its output differs from"
+            " the output with these heads disabled; disable the heads instead"
         )
 
 
@@ -142,7 +142,7 @@ def _integers(module: nn.Module) -> dict[str, int]:
 def save_pruned(
     model: Any, before: Sequence[Layer], left: Mapping[str, Sequence[int]], after: Sequence[Layer], folder: Path
 ) -> None:
-    """Save a pruned model in the format of transformers; `left`: by layer, the remaining heads out of those
+    """Save a pruned model in the format of transformers; `left`: the remaining heads of each layer in
     `before`.
     """
     config, heads = model.config, {layer.name: layer.heads for layer in before}
@@ -216,8 +216,8 @@ def auto_class_names(model: Any) -> list[str]:
             names += [name] * (class_name in [cls.__name__ for cls in classes])
     if not names:
         raise InputError(
-            f"{class_name} belongs to no auto class of transformers: a pruned model cannot be saved; switch"
-            " heads off instead"
+            f"{class_name} belongs to no auto class of transformers: a pruned model cannot be saved;"
+            " disable heads instead"
         )
     return names
 

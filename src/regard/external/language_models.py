@@ -94,7 +94,7 @@ def _text_without_target(model_input: ModelInput) -> str:
 
 def _text(model_input: ModelInput) -> str:
     if not isinstance(model_input.value, str):
-        raise InputError(f"input {model_input.text} is no text: give one")
+        raise InputError(f"input {model_input.text} is not a text: give a text")
     return model_input.value
 
 

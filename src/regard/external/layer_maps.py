@@ -65,7 +65,7 @@ def label_patches(config: Any, count: int) -> list[str] | None:
 
 
 def find_layers(model: nn.Module, arguments: Any, modules: str | None) -> tuple[list[Layer], str]:
-    """Run a model; returns its attention layers, and one line on layers that are not recorded.
+    """Run a model; returns its attention layers, and a message about unrecorded layers.
 
     All calls of a layer are listed as one layer.
     """
@@ -124,7 +124,7 @@ def _written_labels(prepared: PreparedInput, texts: TextEncoder) -> list[str] | 
 
 
 def _label_layer(layer: LayerMap, adapter: Adapter, model: nn.Module, model_input: ModelInput) -> LayerMap:
-    """Return a layer's map with the labels of image patches, or of a user's function.
+    """Return a layer's map, with steps labeled by the user's function or as image patches.
 
     The function labels the steps of an input. If there is a target, the function labels the token that is
     written at each step.
@@ -184,7 +184,7 @@ def long_layer_maps(
             query_tokens, key_tokens = target[0], tokens if long_record.kind == "cross" else target[1]
         maps[short] = LayerMap(
             name=short,
-            title=f"{short}, the largest weight of each {side} by {side} steps",
+            title=f"{short}, the largest weight in each square of {side} by {side} steps",
             weights=weights,
             query_labels=_square_labels(queries, side, query_tokens),
             key_labels=_square_labels(keys, side, key_tokens),

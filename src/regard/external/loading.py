@@ -223,7 +223,7 @@ def _explain(error: Exception, name: str, folder: Path | None, no_download: str 
         )
     if folder is None and "safetensors" in str(error):
         return InputError(
-            f"{name!r} has no weights in safetensors, and pickled ones can run code: convert them first"
+            f"{name!r} has no weights in safetensors, and pickled weights can run code: convert the weights first"
         )
     return None
 
@@ -233,8 +233,8 @@ def _check_tokenizer(tokenizer: Any, name: str) -> None:
     missing = [method for method in TOKENIZER_METHODS if not hasattr(tokenizer, method)]
     if missing or not callable(tokenizer):
         raise InputError(
-            f"tokenizer class {type(tokenizer).__name__} of {name!r} is no transformers tokenizer"
-            f" (it has no {(missing or ['__call__'])[0]}): name another in tokenizer_config.json"
+            f"tokenizer class {type(tokenizer).__name__} of {name!r} is not a transformers tokenizer (it has "
+            f"no {(missing or ['__call__'])[0]}): name another in tokenizer_config.json"
         )
 
 
@@ -256,7 +256,7 @@ def _check_folder(folder: Path) -> None:
     if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is a run of Regard: open it with `regard show {folder}`")
     if not is_file(folder / CONFIG):
-        raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give one as save_pretrained writes it")
+        raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give a folder written by save_pretrained")
     if any(folder.glob("*.safetensors")):
         return
     if any(is_file(folder / name) for name in PICKLED):
@@ -265,7 +265,7 @@ def _check_folder(folder: Path) -> None:
             ' with python -c "import transformers as t; t.AutoModel.from_pretrained'
             f"({str(folder)!r}).save_pretrained('converted')\""
         )
-    raise InputError(f"folder {str(folder)!r} has no weights: give one with model.safetensors")
+    raise InputError(f"folder {str(folder)!r} has no weights: give a folder with model.safetensors")
 
 
 def _check_tokenizer_files(folder: Path | None) -> None:
@@ -275,8 +275,7 @@ def _check_tokenizer_files(folder: Path | None) -> None:
     if folder is not None and not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise InputError(
             f"folder {str(folder)!r} has no tokenizer: save the model's tokenizer in the folder with "
-            f"tokenizer.save_pretrained"
-            f"({str(folder)!r}), or from Python give look() one"
+            f"tokenizer.save_pretrained({str(folder)!r}), or from Python pass a tokenizer to look()"
         )
 
 

@@ -39,7 +39,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
 least 1).
 """
 HALF_TOLERANCE = 5e-2
-"""The same for other dtypes, whose parts are rounded to three digits."""
+"""Largest accepted difference for dtypes of half precision, whose parts are rounded to three digits."""
 ACTIVATIONS = (F.gelu, F.silu, F.relu, torch.relu, torch.tanh)
 """Activation functions in output heads, such as those of BERT and RoBERTa."""
 
@@ -106,7 +106,8 @@ class LogitAttribution(Result):
 def logit_attribution(
     subject: Subject[Any], text: str, *, token: int | str | None = None, position: int | None = None
 ) -> LogitAttribution:
-    """Return what each head, feed-forward layer, embedding and bias adds to the logit of a token, directly.
+    """Return the direct contribution of each head, feed-forward layer, embedding and bias to the logit of a
+    token.
 
     `token`: a text, of which the first token is used, or a token id (None: the likeliest token). `position`: as
     in `next_tokens`. The scales of all norms are fixed at their values in this forward pass (frozen). The sum
@@ -139,8 +140,8 @@ def logit_attribution(
     tolerance = TOLERANCE.get(logits.dtype, HALF_TOLERANCE)
     if not abs(remainder) <= tolerance * largest:
         raise InputError(
-            f"{type(unwrap(model)).__name__} has other parts than heads, feed-forward layers, embeddings"
-            f" and biases: they sum to {logit - remainder:.4f}, and the logit is {logit:.4f}"
+            f"{type(unwrap(model)).__name__} has parts other than heads, feed-forward layers, embeddings"
+            f" and biases, which sum to {logit - remainder:.4f}, but the logit is {logit:.4f}"
         )
 
     def named(kind: str) -> dict[str, float]:
@@ -173,7 +174,7 @@ def _token_id(tokens: TokenInput, token: int | str | None) -> int | None:
         return token
     ids = [] if texts is None else texts.target_ids(token)
     if not ids:
-        raise InputError(f"token {token!r} has no token: give another text")
+        raise InputError(f"text {token!r} contains no token: give another text")
     return int(ids[0])
 
 
@@ -218,7 +219,7 @@ class _Parts:
         for name, module in body.named_modules():
             if any(parameter.dim() > 2 for parameter in module.parameters(recurse=False)):
                 raise InputError(
-                    f"{name} ({type(module).__name__}) holds no matrix: its part cannot be separated"
+                    f"{name} ({type(module).__name__}) has no matrix, so its contribution cannot be separated"
                 )
         unknown = [name for name in self.heads if name not in self.projections]
         if unknown or not self.heads:

@@ -41,7 +41,7 @@ class LogitLens(Result):
     def summary(self) -> str:
         """Return the size of the table, and the tokens read at the last position, in one line."""
         path = [row[-1][0] for row in self.tokens]
-        return f"{len(self.layers)} layers, {len(self.positions)} positions; last one: {' > '.join(path)}"
+        return f"{len(self.layers)} layers, {len(self.positions)} positions; at the last: {' > '.join(path)}"
 
     def table(self) -> Table:
         """Return a table of the likeliest tokens, with a row for each layer and columns for the last

@@ -37,6 +37,7 @@ from regard.external.model_input import (
     as_inputs,
     find_input,
     input_name,
+    label_input,
 )
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
@@ -88,7 +89,7 @@ class ExternalModel:
     @property
     def unanswered(self) -> Sequence[str]:
         """Sentences that say which analyses are not available."""
-        relevance = "The relevant inputs are unknown, so no share of attention on relevant inputs is shown."
+        relevance = "The relevant inputs are unknown, so the attention on relevant inputs is not shown."
         labels = (
             "No labels are available, so head importance is measured against the answers of the unmodified model."
         )
@@ -239,7 +240,7 @@ class ExternalModel:
             pixels = images.colours(prepared.arguments["pixel_values"])
         return AttentionMap(
             task=self.name,
-            input=prepared.input.text,
+            input=label_input(self.inputs, prepared.input),
             prediction=answer.prediction,
             truth=answer.truth,
             layers=map_layers(self.model, self.adapter, prepared, self.tokenizer, self.modules),
@@ -333,8 +334,7 @@ class ExternalModel:
         return prune_model(subject, heads, Path(output), samples=IMPORTANCE_INPUTS, overwrite=overwrite)
 
     def compare_with(self, other: ExternalModel, texts: Iterable[Any]) -> ModelComparison:
-        """Compare two models over the same inputs; raises `InputError` if their losses measure different
-        things."""
+        """Compare two models over the same inputs; raises `InputError` if their losses are not comparable."""
         if not isinstance(other, ExternalModel):
             raise InputError(f"{shorten(str(other))} is not a model to compare with: pass a result of look()")
         subject = self.over(texts)

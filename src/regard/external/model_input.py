@@ -79,7 +79,7 @@ def with_target(source: Any, target: str) -> ModelInput:
     if isinstance(source, str) and not source.strip():
         raise InputError(f"target {shorten(target)} has no source: type source{TARGET_SEPARATOR}target")
     if not target.strip():
-        raise InputError("target is empty: type one, or leave it out")
+        raise InputError("target is empty: type a target, or leave it out")
     return ModelInput(source, target)
 
 
@@ -101,6 +101,12 @@ def input_name(inputs: Sequence[ModelInput], number: int) -> str:
     chosen = inputs[number]
     is_repeated = [other.text for other in inputs].count(chosen.text) > 1
     return f"{chosen.text} {number}" if is_repeated and not isinstance(chosen.value, str) else chosen.text
+
+
+def label_input(inputs: Sequence[ModelInput], model_input: ModelInput) -> str:
+    """Return the label with which `find_input` finds an input again."""
+    numbers = (number for number, known in enumerate(inputs) if known is model_input)
+    return next((input_name(inputs, number) for number in numbers), model_input.text)
 
 
 def find_input(inputs: Sequence[ModelInput], value: Any, target: str | None = None) -> ModelInput:
@@ -152,7 +158,7 @@ class TextEncoder:
         config = getattr(model, "config", None)
         most = next((getattr(config, name) for name in LENGTHS if getattr(config, name, None)), None)
         if most is not None and count > most:
-            raise InputError(f"input has {count:,} tokens, more than the {most:,} of the model: shorten it")
+            raise InputError(f"input has {count:,} tokens, more than the model's {most:,}: shorten the input")
         self._check_vocabulary(model, encoded["input_ids"])
         device, parameters = find_device(model), parameter_names(model)
         return {name: ids.long().to(device) for name, ids in encoded.items() if name in parameters}
@@ -175,7 +181,7 @@ class TextEncoder:
             else:
                 ids = self.tokenizer.encode(text).ids
         if not ids:
-            raise InputError("target is empty: type one, or leave it out")
+            raise InputError("target is empty: type a target, or leave it out")
         tokens = torch.tensor([ids], device=find_device(model))
         self._check_vocabulary(model, tokens)
         return tokens
@@ -205,7 +211,7 @@ class TextEncoder:
         return library_errors(
             "tokenizers" if is_fast else "transformers",
             f"tokenizer {name!r} cannot {action}",
-            "give another text, or repair its files",
+            "give another text, or repair the tokenizer's files",
         )
 
     def is_special(self, tokens: Tensor) -> Tensor:

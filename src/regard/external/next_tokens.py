@@ -59,7 +59,7 @@ class NextTokens(Result):
     kept: int
     """Number of tokens that top-k and top-p keep."""
     kept_share: float
-    """Total probability of these tokens before renormalization."""
+    """Total probability of the kept tokens before renormalization."""
     interventions: tuple[str, ...] = ()
     drawn: NextToken | None = None
     """The token drawn with `seed`."""

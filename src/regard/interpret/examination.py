@@ -39,9 +39,9 @@ from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
 
 _IMPORTANCE_CAPTION = (
-    "Points: loss increase when each head is off, with its interval; the table below has the numbers"
+    "Points: loss increase when each head is disabled, with its interval; the table below has the numbers"
 )
-_RELEVANCE_CAPTION = "Points: each head's share on what the answer depends on; the table below has the numbers"
+_RELEVANCE_CAPTION = "Points: fraction of attention on relevant inputs; the table below has the numbers"
 MAX_ROLE_SAMPLES = 60
 """Largest number of samples for roles, because roles need a full map of each sample."""
 
@@ -78,17 +78,17 @@ class Examination(Result):
         sentences += self.unanswered
         sentences.append(
             "Gradients and ablation are independent measures with their own weaknesses: a disagreement with "
-            "the weights does not show which measure is correct. Only switching a head off shows what the "
-            "model does with it, and only for this run: train more seeds before drawing conclusions about the "
-            "mechanism."
+            "the weights does not show which measure is correct. Only disabling a head shows how the "
+            "model uses the head, and only for this run: train more seeds before drawing conclusions "
+            "about the mechanism."
         )
         return sentences
 
     def table(self) -> RenderableType:
-        """Return the figures as tables."""
+        """Return the measurements as tables."""
         parts: list[RenderableType] = []
         if self.uniform is not None:
-            columns = ("share", "minus uniform", "minus another's")
+            columns = ("fraction", "minus uniform", "minus another's")
             shares = _table("Attention on what the answer depends on", *columns)
             for head in self.heads:
                 estimates = (head.relevance, head.beyond_uniform, head.beyond_permuted)
@@ -131,7 +131,7 @@ class Examination(Result):
         return Path(path)
 
     def json(self) -> dict[str, Any]:
-        """Return all figures as plain values, and the sentences as `words`."""
+        """Return all measurements as plain values, and the sentences as `words`."""
         return {**super().json(), "words": self.sentences}
 
     def summary(self) -> str:
@@ -139,7 +139,7 @@ class Examination(Result):
         return f"{self.task}, {len(self.heads)} heads, {self.samples:,} {self.over}"
 
     def save(self, path: str | Path) -> Path:
-        """Write the figures and sentences as JSON, and return the path.
+        """Write the measurements and sentences as JSON, and return the path.
 
         In the folder of a run the file also names the model, which is checked when the file is read. Raises
         `MachineError` if the file cannot be written.
@@ -206,7 +206,7 @@ def make_examination(
     unanswered: Sequence[str] = (),
     causal: bool = False,
 ) -> Examination:
-    """Compute all figures from probes.
+    """Compute all measurements from probes.
 
     `relevance`: (Tq, Tk) bool for each probe; None if the task does not define relevant inputs. `samples`:
     `samples` is None for one sample per probe. If there are no probes, only the importance of each head is

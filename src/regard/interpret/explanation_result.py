@@ -132,7 +132,7 @@ class Explanation(Result):
         if self.own_part is not None:
             rows += [_vector("added, of this head", self.own_part), _vector("added, of all heads", self.added)]
         if self.before_norm is not None and self.after_norm is not None:
-            rows += [_vector("plus the residual", self.before_norm), _vector("normalised", self.after_norm)]
+            rows += [_vector("plus the residual", self.before_norm), _vector("normalized", self.after_norm)]
         return rows
 
     def _answer_rows(self) -> list[RenderableType]:

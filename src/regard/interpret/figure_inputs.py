@@ -102,7 +102,7 @@ def interval_words(samples: int, heads: int) -> str:
     """Return a sentence on the intervals of a figure."""
     if samples < 2:
         return "A single input has no intervals."
-    return f"In the data: {describe_interval(samples)}, for each of the {heads} heads alone (no correction)."
+    return f"The data has, for each head, the {describe_interval(samples)}, without correction for {heads} heads."
 
 
 def head_rows(values: Mapping[str, Sequence[np.ndarray]], name: str, seed: int) -> list[dict[str, Any]]:

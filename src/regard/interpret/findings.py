@@ -76,7 +76,7 @@ class HeadFindings(Result):
             return [f"{share}, which is not more than with uniform attention"]
         if self.beyond_permuted.low > 0:
             return [f"{share}, more than with uniform attention and more than for another sample's inputs"]
-        same = f"{share}, more than with uniform attention, but no more than for another sample's inputs"
+        same = f"{share}, more than with uniform attention, but not more than for another sample's inputs"
         if self.moved is not None and self.moved < STEADY:
             return [
                 f"{same}: it attends to fixed positions, independent of the input ({self.moved:.0%} of it moves)"
@@ -97,6 +97,7 @@ class HeadFindings(Result):
                 "closely" if correlation.mean >= 0.7 else "in part" if correlation.mean >= 0.3 else "barely"
             )
             return [
-                f"its ranking of the inputs agrees {strength} with that of {measure} ({correlation.mean:.2f})"
+                f"its ranking of the inputs agrees {strength} with the ranking by {measure} "
+                f"({correlation.mean:.2f})"
             ]
-        return [f"its ranking of the inputs differs from that of {measure} ({correlation.mean:.2f})"]
+        return [f"its ranking of the inputs differs from the ranking by {measure} ({correlation.mean:.2f})"]

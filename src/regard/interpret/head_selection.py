@@ -64,7 +64,7 @@ class KeptHeads:
     best: By
     ways: dict[By, AligningHeads]
     writing: AligningHeads
-    """The best single head, read at the step that writes a word."""
+    """The best single head if weights are read at the step that writes a word."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -82,7 +82,9 @@ class AlignmentChoice(Result):
     ways: dict[By, AligningHeads]
     """The selected heads by method."""
     writing: AligningHeads
-    """The best single head, read at the step that writes a word, for programs that support only such a head."""
+    """The best single head if weights are read at the step that writes a word. Some programs support only a
+    single head and only this step.
+    """
     found: dict[str, Agreement]
     """Quality of each method and of the baselines on the reported pairs."""
     heads: tuple[Head, ...]

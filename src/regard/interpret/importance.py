@@ -48,7 +48,10 @@ class HeadImportance(Result):
     def summary(self) -> str:
         """Return the most important head."""
         value, layer, head = self.ranked()[-1]
-        return f"{layer} head {head} adds most when off, {value:+.4f} to a {self.measure} of {self.loss:.4f}"
+        return (
+            f"{layer} head {head} is the most important: disabling it adds {value:+.4f} to a {self.measure} "
+            f"of {self.loss:.4f}"
+        )
 
     def table(self) -> RenderableType:
         """Return a table with one row for each layer."""
@@ -105,7 +108,7 @@ def head_importance(
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, heads: None,
 ) -> HeadImportance:
-    """Measure the importance of every head of a subject, over unseen inputs.
+    """Measure the importance of every head of a subject on unseen inputs.
 
     `samples`: the number of inputs; default `subject.importance_samples`. The same `seed` draws the same inputs.
     `on_progress` is called after each head with the number of finished heads and their total.
@@ -203,7 +206,7 @@ class Pruned(Result):
         )
 
     def table(self) -> Table:
-        """Return the figures as a table."""
+        """Return the measurements as a table."""
         table = Table("", "before", "after", box=None, pad_edge=False)
         table.add_row("heads removed", "", ", ".join(f"{layer} {head}" for layer, head in self.removed))
         table.add_row("parameters", f"{self.parameters_before:,}", f"{self.parameters_after:,}")

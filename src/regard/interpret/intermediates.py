@@ -1,8 +1,8 @@
 """Add the intermediate values of all weights to an attention map, so that a page can explain the weights
 offline.
 
-The values are those of `explain`, without duplicates: a vector that depends only on the query is stored once
-per query, and the product of two other vectors is not stored.
+The values are the results of `explain`, without duplicates: a vector that depends only on the query is stored
+once per query, and the product of two other vectors is not stored.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from regard.viz.subject import Input, Subject
 MAX_NUMBERS = 250_000
 """Largest number of intermediate values in a map; these values take 1.3 MB in a page."""
 MAX_WEIGHTS = 20_000
-"""Largest number of weights of a map that is traced."""
+"""Largest number of weights in a map for which intermediate values are computed."""
 
 
 def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:

@@ -148,8 +148,8 @@ def explain_missing_folder(folder: Path) -> Iterator[None]:
         if folder.is_dir():
             raise
         raise MachineError(
-            f"{str(folder)!r} was moved or removed while it was written: put it back and continue with "
-            f"--resume, or begin again"
+            f"{str(folder)!r} was moved or removed during a write: restore the folder and continue with "
+            f"--resume, or start again"
         ) from error
 
 

@@ -41,8 +41,7 @@ class BusyError(InputError):
 
     def __init__(self, path: Path, holder: str) -> None:
         super().__init__(
-            f"{str(path)!r} is being written by {holder}: wait until that process has ended, or choose"
-            " another folder"
+            f"{str(path)!r} is being written by {holder}: wait until that process ends, or choose another folder"
         )
         self.holder = holder
 

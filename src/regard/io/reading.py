@@ -66,7 +66,9 @@ def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
     if number is None:
         return InputError(f"cannot read {str(path)!r}: no file can have that name; choose another name")
     reason = error.strerror if isinstance(error, OSError) else None
-    return InputError(f"cannot read {str(path)!r}: {reason or error}; restore a copy, or choose another file")
+    return InputError(
+        f"cannot read {str(path)!r}: {reason or error}; restore the file from a copy, or choose another file"
+    )
 
 
 def _status(path: Path) -> os.stat_result | None:
@@ -110,7 +112,7 @@ def check_file(path: Path) -> int:
 
 def _not_a_file(path: Path, status: os.stat_result) -> InputError:
     kind = KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-    return InputError(f"{str(path)!r} is {kind}, not a file: remove it, or choose another file")
+    return InputError(f"{str(path)!r} is {kind}, not a file: remove it, or choose another path")
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -151,7 +153,8 @@ def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
                 raise _not_a_file(path, status)
             if status.st_size > most:
                 raise InputError(
-                    f"{str(path)!r} has {status.st_size:,} bytes, but at most {most:,} are read: restore a copy"
+                    f"{str(path)!r} has {status.st_size:,} bytes, but at most {most:,} bytes are read: "
+                    f"restore the file from a copy"
                 )
             return file.read()
     except OSError as error:

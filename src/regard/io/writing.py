@@ -25,7 +25,7 @@ USER_ERRORS = {
     errno.EPERM,
     errno.EROFS,
 }
-"""Error codes that can be solved by choosing a different path. All other codes are errors of the machine."""
+"""Error codes that a different path can avoid. All other codes are errors of the machine."""
 
 
 def cannot_write(path: Path, error: OSError) -> RegardError:
@@ -37,13 +37,12 @@ def cannot_write(path: Path, error: OSError) -> RegardError:
         return _link_error(path)
     if error.errno in USER_ERRORS:
         return InputError(f"cannot write {str(path)!r}: {reason}; choose another path")
-    return MachineError(f"cannot write {str(path)!r}: {reason}; earlier content is intact")
+    return MachineError(f"cannot write {str(path)!r}: {reason}; the earlier content is intact")
 
 
 def _link_error(path: Path) -> InputError:
     return InputError(
-        f"{str(path)!r} is a link, and Regard does not write through links there: remove the link, or"
-        " choose another path"
+        f"{str(path)!r} is a link, and Regard does not follow links here: remove the link, or choose another path"
     )
 
 

@@ -5,7 +5,7 @@
     x = x + feed_forward(norm(x))
     logits = norm(x) Eᵀ                              B x T x V
 
-E is the embedding, or a separate matrix if `tied` is off. The options of the two papers:
+E is the embedding, or a separate matrix if `tied` is False. The options of both papers:
 
     GPT-2    positions learned, norm layer, activation gelu_tanh, bias, tied
     Llama    positions rotary, norm rms, activation swiglu, no bias, not tied; key_value_heads from version 2 on
@@ -43,8 +43,8 @@ from regard.models.language_model import CacheState, LanguageModel
 STD = 0.8
 """Standard deviation of initial matrices, times the root of the width.
 
-GPT-2's constant 0.02 is 0.55 / sqrt(768). At a width of 64, attention develops slowly with this constant: two
-layers learn induction in 800 steps with 0.1, but not with 0.02."""
+GPT-2's constant 0.02 is 0.55 / sqrt(768). With this constant and a width of 64, attention forms slowly: two
+layers do not learn induction in 800 steps. With 0.1, they do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +56,14 @@ class DecoderOnlyConfig(ModelConfig):
     layers: int = 2
     """Number of layers."""
     heads: int = 4
-    """Heads of each attention layer; a divisor of hidden, unless head_size is given."""
+    """Number of heads of each attention layer; a divisor of hidden, unless head_size is given."""
     head_size: int | None = None
     """Width of each head. None: hidden / heads."""
     key_value_heads: int | None = None
     """Number of heads of keys and values, each shared by heads / key_value_heads heads of queries (Ainslie et
-    al. 2023). None: the number of heads."""
+    al. 2023). None: heads."""
     feed_forward: bool = True
-    """Add a feed-forward layer after each attention layer; with --no-feed_forward, the model has only attention
+    """Add a feed-forward layer after each attention layer. With --no-feed_forward, the model has only attention
     layers."""
     inner: int = 256
     """Inner width of the feed-forward layers."""
@@ -71,33 +71,34 @@ class DecoderOnlyConfig(ModelConfig):
     """Positional encoding: learned or sinusoidal vectors added to the embeddings, rotation of queries and keys
     (rotary), or none."""
     norm: Norm = "layer"
-    """Normalization: layer (GPT-2), or by the root mean square (rms, Llama)."""
+    """Normalization: layer normalization (layer, GPT-2), or division by the root mean square (rms, Llama)."""
     norm_epsilon: float = EPSILON
     """Number added to the variance in normalization (above 0)."""
     pre_norm: bool = True
     """Normalize before each layer; with --no-pre_norm, normalize after each residual sum."""
     activation: GatedActivation = "gelu"
-    """Activation of the feed-forward layers: relu, gelu, gelu_tanh (GPT-2's approximation), or swiglu (Llama)."""
+    """Activation function of the feed-forward layers: relu, gelu, gelu_tanh (GPT-2's approximation), or swiglu
+    (Llama)."""
     bias: bool = False
-    """Biases in projections, feed-forward layers and layer normalization."""
+    """Use biases in projections, feed-forward layers and layer normalization."""
     tied: bool = True
-    """Use the embedding as output layer; with --no-tied, the output layer is a separate matrix."""
+    """Use the embedding as the output layer. With --no-tied, the output layer is a separate matrix."""
     init_std: float | None = None
     """Standard deviation of the initial matrices (above 0). None: 0.8 / sqrt(hidden). GPT-2: 0.02."""
     dropout: float = 0.0
-    """Dropout of embeddings and of the output of each layer (at least 0 and less than 1)."""
+    """Dropout rate for the embeddings and the output of each layer (at least 0 and less than 1)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for a value out of range, or for incompatible values."""
+        """Raise `InputError` for a value that is out of range, or for incompatible values."""
         for name in ("hidden", "heads", "inner"):
             check_range(name, getattr(self, name), 1, 10**6)
         check_range("layers", self.layers, 1, 1000)
         check_choices(self)
         check_share("dropout", self.dropout, below=True)
         if not 0 < self.norm_epsilon < 1:
-            raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and below 1")
+            raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and less than 1")
         if self.init_std is not None and not 0 < self.init_std < 10:
-            raise InputError(f"init_std {self.init_std} is out of range: choose above 0 and below 10")
+            raise InputError(f"init_std {self.init_std} is out of range: choose above 0 and less than 10")
         if self.head_size is None and self.hidden % self.heads:
             raise InputError(
                 f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of "
@@ -106,15 +107,15 @@ class DecoderOnlyConfig(ModelConfig):
         check_range("head_size", self.head_width, 1, 10**6)
         if self.positions == "rotary" and self.head_width % 2:
             raise InputError(
-                f"head width {self.head_width} is odd, but rotary positions rotate pairs of dimensions: choose "
-                "an even width"
+                f"head width {self.head_width} is odd, but rotary positions rotate pairs of dimensions: "
+                f"choose an even width"
             )
         if self.key_value_heads is not None:
             check_range("key_value_heads", self.key_value_heads, 1, self.heads)
             if self.heads % self.key_value_heads:
                 raise InputError(
-                    f"heads {self.heads} cannot share {self.key_value_heads} heads of keys: choose a "
-                    f"divisor of heads"
+                    f"heads {self.heads} cannot share {self.key_value_heads} heads of keys: choose a divisor "
+                    f"of {self.heads}"
                 )
 
     @property
@@ -157,9 +158,10 @@ class DecoderOnlyLayer(Block):
             self.feed_forward_residual = Residual(config.hidden, **residual)
 
     def forward(self, states: Tensor, past: KeyValues | None = None) -> LayerOutput:
-        """Return states (B, T, D), and the keys and values of all steps so far, for `past` of the next call.
+        """Return states (B, T, D), and the keys and values of all steps so far, which are `past` in the next
+        call.
 
-        Without `past`, `states` contains all steps; with `past`, it contains the next steps.
+        `states` contains all steps without `past`, and the steps after `past` otherwise.
         """
         cache: list[KeyValues] = []
         step = None if past is None else past.keys.shape[2]
@@ -175,7 +177,7 @@ class DecoderOnlyLayer(Block):
 
 
 class DecoderStack(nn.Module):
-    """All layers, and the last normalization."""
+    """All layers, and the final normalization."""
 
     def __init__(self, config: DecoderOnlyConfig) -> None:
         super().__init__()
@@ -187,7 +189,7 @@ class DecoderStack(nn.Module):
     def forward(
         self, states: Tensor, past: tuple[KeyValues, ...] | None = None
     ) -> tuple[Tensor, tuple[KeyValues, ...]]:
-        """Return states (B, T, D) and each layer's keys and values so far, as in `DecoderOnlyLayer`."""
+        """Return states (B, T, D), and the keys and values of each layer for all steps so far."""
         cache = []
         for layer, before in zip(self.layers, past or [None] * len(self.layers), strict=True):
             states, key_values = layer(states, before)
@@ -196,7 +198,8 @@ class DecoderStack(nn.Module):
 
 
 class DecoderOnly(LanguageModel):
-    """Decoder-only language model (see the module). Attention layers are `decoder.layers.N.self_attention`.
+    """Decoder-only language model, defined in the docstring of the module. Attention layers are
+    `decoder.layers.N.self_attention`.
 
     >>> model = DecoderOnly(DecoderOnlyConfig(hidden=8, heads=2), symbols=11, longest=20)
     >>> model(torch.full((2, 5), 4)).shape
@@ -226,7 +229,7 @@ class DecoderOnly(LanguageModel):
 
     @torch.no_grad()
     def _initialize(self, config: DecoderOnlyConfig) -> None:
-        """Initialize all matrices from a normal distribution, with a smaller deviation for matrices before a
+        """Sample all matrices from a normal distribution. The deviation is smaller for matrices before a
         residual sum (Radford et al. 2019, section 2.3), so that the variance of states does not grow with the
         number of layers."""
         std = STD / math.sqrt(config.hidden) if config.init_std is None else config.init_std
@@ -257,20 +260,21 @@ class DecoderOnly(LanguageModel):
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (V, D), of the embedding or of a separate layer; there is no bias."""
+        """Weight (V, D) of the embedding or of a separate layer. The bias is None."""
         return (self.embedding if self.output is None else self.output).weight, None
 
     def read(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the states (B, T, D) of all steps.
 
-        `mask` is not used: padding is on the right, so that no token before it attends to it.
+        `mask` is not used. Padding is on the right, so no token before the padding attends to the padding.
         """
         del mask
         states: Tensor = self.decoder(self.embed(tokens))[0]
         return states
 
     def embed(self, tokens: Tensor, offset: int = 0) -> Tensor:
-        """Return the input of the first layer for inputs (B, T) or (B, T, W) from position `offset` on."""
+        """Return the input of the first layer for inputs (B, T) or (B, T, W) that start at position
+        `offset`."""
         states = self.embedding(tokens)
         states = states if self.scale == 1 else states * self.scale
         states = states if self.positions is None else self.positions(states, offset)
@@ -283,6 +287,6 @@ class DecoderOnly(LanguageModel):
         return states[:, -1:], CacheState(past, len(prompt))
 
     def step(self, tokens: Tensor, state: CacheState) -> tuple[Tensor, CacheState]:
-        """Feed one token to each hypothesis, (B, K): returns states (B, K, D) and the next state."""
+        """Feed one token (B, K) to each hypothesis, and return states (B, K, D) and the next state."""
         states, past = self.decoder(self.embed(tokens.reshape(-1, 1), state.time), state.past)
         return states.view(*tokens.shape, -1), CacheState(past, state.prompts)

@@ -5,9 +5,10 @@
     states, state = model.start(prompt)              of the prompt's last position, before the first step
     states, state = model.step(tokens, state)        one step for the last tokens, with cached keys and values
 
-`start` and `step` have the interface of `Seq2Seq`, so that `regard.decoding` can search both kinds of models.
+`start` and `step` have the interface of `Seq2Seq`, so `regard.decoding` searches with both kinds of models.
 
-Letters: B sequences, K hypotheses for each (1 for greedy search), T steps, D width, V vocabulary.
+Letters: B sequences, K hypotheses per sequence (1 for greedy search), T steps, D width, V size of the
+vocabulary.
 """
 
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ class CacheState(NamedTuple):
     """State between two steps: the KV cache of B prompts with K hypotheses each."""
 
     past: tuple[KeyValues, ...]
-    """Keys and values of all steps so far for each layer, (B K, G, T, d) each."""
+    """For each layer, keys (B K, G, T, d) and values (B K, G, T, d) of all steps so far."""
     prompts: int
     """Number of prompts, B."""
 
@@ -69,9 +70,9 @@ class LanguageModel(TaskModel):
         return self.logits(self.read(tokens, mask))
 
     def read(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the states (B, T, D) of all steps, the inputs of the vocabulary layer.
+        """Return the states (B, T, D) of all steps, which are the inputs of the vocabulary layer.
 
-        `mask` (B, T) bool: True before the end. Padding is on the right.
+        `mask` is (B, T) bool, True before the end of a sequence. Padding is on the right.
         """
         raise NotImplementedError
 
@@ -92,6 +93,6 @@ class LanguageModel(TaskModel):
         raise NotImplementedError
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
-        """Feed one token to each hypothesis, (B, K): returns inputs of the vocabulary layer, (B, K, D), and the
+        """Feed one token (B, K) to each hypothesis, and return inputs (B, K, D) of the vocabulary layer and the
         next state."""
         raise NotImplementedError

@@ -28,7 +28,7 @@ class PoolingConfig(ModelConfig):
     """Options of a pooling classifier."""
 
     hidden: int = 64
-    """Width of embeddings and states; each direction has half of the states' width."""
+    """Width of the embeddings and states. Each direction has half of the width of the states."""
     enc_layers: int = 1
     """Recurrent layers."""
     cell: Cell = "lstm"

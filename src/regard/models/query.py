@@ -47,19 +47,19 @@ class QueryModelConfig(ModelConfig):
     hidden: int = 64
     """Width of queries, keys and values."""
     enc_layers: int = 0
-    """Encoder layers: self-attention and feed-forward over the input."""
+    """Number of encoder layers: self-attention and a feed-forward network over the input."""
     multihead: bool = False
-    """Use several heads with projections in every attention layer; without this flag, one head without
-    projections."""
+    """Use several heads with projections in every attention layer; without this flag, each layer has one head
+    without projections."""
     heads: int = 4
-    """Heads of each attention layer, with multihead; a divisor of hidden."""
+    """Number of heads of each attention layer with --multihead; a divisor of hidden."""
     pos_enc: bool = False
     """Add a positional encoding to the input."""
     positions: str = "learned"
-    """Positional encoding, with pos_enc: learned, sinusoidal, or your own class as module:Class (see
+    """Positional encoding with --pos_enc: learned, sinusoidal, or your own class as module:Class (see
     regard.attention.positions)."""
     layer: str = STANDARD
-    """Encoder layers: standard, or your own class as module:Class (width, heads, inner width)."""
+    """Class of the encoder layers: standard, or your own class as module:Class (width, heads, inner width)."""
     score: str = "scaled_dot"
     """Attention score: dot, scaled_dot, general, concat, additive, or your own class as module:Class (see
     regard.attention.scores)."""

@@ -29,17 +29,17 @@ class RecurrentConfig(ModelConfig):
     hidden: int = 128
     """Width of the decoder's state, and also of the memory if enc_hidden is not given."""
     enc_hidden: int | None = None
-    """Width of the memory; each direction of the encoder has half of it. None: hidden. A width other than hidden
-    needs a score of two widths: general, concat or additive."""
+    """Width of the memory; each direction of the encoder has half of this width. None: hidden. A width other
+    than hidden needs a score that accepts two widths: general, concat or additive."""
     bidirectional: bool = True
-    """Read the source forwards and backwards; without this flag, only forwards, with the full width of the
-    memory."""
+    """Read the source forwards and backwards. Without this flag, the encoder reads only forwards, with the full
+    width of the memory."""
     start: Start = "last"
     """Initial state of the decoder: computed from the encoder's last state, or zero."""
     embedding: int = 64
     """Width of the embeddings."""
     enc_layers: int = 1
-    """Layers of the encoder."""
+    """Number of encoder layers."""
     cell: Cell = "lstm"
     """Recurrent cell of encoder and decoder."""
     score: str = "general"
@@ -48,14 +48,15 @@ class RecurrentConfig(ModelConfig):
     score_width: int | None = None
     """Inner width of the scores concat and additive. None: hidden."""
     context: ContextTo = "output"
-    """Place of the context: the decoder's cell (Bahdanau), the output layer (Luong), or both."""
+    """Use of the context: input of the decoder's cell (cell, Bahdanau), input of the output layer (output,
+    Luong), or both."""
     query: Query | None = None
-    """State of the decoder's cell that is the query: previous or current. None: current if the context goes to
-    the output, otherwise previous."""
+    """State of the decoder's cell that is used as the query: previous or current. None: current if context is
+    output, otherwise previous."""
     input_feeding: bool = False
-    """Feed the input of the output layer to the cell of the next step (Luong; with context output)."""
+    """Feed the input of the output layer to the cell of the next step (Luong). Requires context output."""
     dropout: float = 0.0
-    """Dropout of embeddings, of states between the encoder's layers, and of the vocabulary layer's input (at
+    """Dropout rate for embeddings, states between encoder layers, and the input of the vocabulary layer (at
     least 0 and less than 1)."""
 
     def __post_init__(self) -> None:

@@ -49,11 +49,11 @@ class TransformerConfig(ModelConfig):
     hidden: int = 128
     """Width of all states."""
     heads: int = 4
-    """Heads of each attention layer; a divisor of hidden."""
+    """Number of heads of each attention layer; a divisor of hidden."""
     enc_layers: int = 2
-    """Layers of the encoder."""
+    """Number of encoder layers."""
     dec_layers: int = 2
-    """Layers of the decoder."""
+    """Number of decoder layers."""
     inner: int = 256
     """Inner width of the feed-forward layers."""
     positions: str = "sinusoidal"
@@ -61,7 +61,7 @@ class TransformerConfig(ModelConfig):
     to them, half of hidden each (concatenated); rotation of queries and keys (rotary); or your own class as
     module:Class (see regard.attention.positions)."""
     layer: str = STANDARD
-    """Encoder layers: standard, or your own class as module:Class (width, heads, inner width)."""
+    """Class of the encoder layers: standard, or your own class as module:Class (width, heads, inner width)."""
     score: str = "scaled_dot"
     """Attention score of every head: dot, scaled_dot, general, concat, additive, or your own class as
     module:Class (see regard.attention.scores)."""
@@ -70,16 +70,16 @@ class TransformerConfig(ModelConfig):
     norm_epsilon: float = EPSILON
     """Number added to the variance in normalization (above 0)."""
     activation: Activation = "relu"
-    """Activation of the feed-forward layers."""
+    """Activation function of the feed-forward layers."""
     bias: bool = False
-    """Biases in the attention projections."""
+    """Use biases in the attention projections."""
     tied: bool = True
-    """Use the target's embedding as output layer. With --no-tied, and with concatenated positions, the output
-    layer is a separate matrix."""
+    """Use the target embedding as the output layer. With --no-tied or concatenated positions, the output layer
+    is a separate matrix."""
     output_bias: bool = False
-    """Add a bias for each symbol in the output layer."""
+    """Add a bias for each symbol to the output layer."""
     dropout: float = 0.1
-    """Dropout of embeddings and of the output of each layer (at least 0 and less than 1)."""
+    """Dropout rate for the embeddings and the output of each layer (at least 0 and less than 1)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range, or for incompatible values."""
@@ -90,7 +90,7 @@ class TransformerConfig(ModelConfig):
         check_range("inner", self.inner, 1, 10**6)
         check_choices(self)
         if not 0 < self.norm_epsilon < 1:
-            raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and below 1")
+            raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and less than 1")
         find_score(self.score)
         find_positions(self.positions, POSITIONS)
         check_encoder_layer(self.layer)
@@ -101,11 +101,12 @@ class TransformerConfig(ModelConfig):
         if self.positions == "rotary" and self.hidden // self.heads % 2:
             raise InputError(
                 f"head width {self.hidden // self.heads} is odd, but rotary positions rotate pairs of "
-                "dimensions: choose an even width"
+                f"dimensions: choose an even width"
             )
         if self.positions == "concatenated" and self.hidden % 2:
             raise InputError(
-                f"hidden {self.hidden} is odd: embeddings and concatenated positions need half of it each"
+                f"hidden {self.hidden} is odd, but embeddings and concatenated positions each need half of "
+                f"hidden: choose an even number"
             )
         check_share("dropout", self.dropout, below=True)
 

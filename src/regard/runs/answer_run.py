@@ -72,7 +72,7 @@ class TestReport(Result):
         """Return the result as a table."""
         from rich.table import Table
 
-        table = Table("", "share", box=None, pad_edge=False)
+        table = Table("", "fraction", box=None, pad_edge=False)
         table.add_row(f"exact match, {self.samples:,} samples", f"{self.exact_match:.2%}")
         if self.relevance is not None:
             for head, share in enumerate(self.relevance.heads):
@@ -242,5 +242,5 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
             generator = make_generator(seed, "sample")
             return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
         if sample_len is not None or signal is not None:
-            raise InputError("input is given: leave out sample_len and signal, which are for random inputs")
+            raise InputError("input is given: leave out sample_len and signal, which apply only to random inputs")
         return self.task.parse(input)

@@ -175,7 +175,7 @@ def map_of_links(task: str, pair: LinkedPair) -> AttentionMap:
 def note_of(length: str, unknown: list[str]) -> str:
     """Return a warning about an unseen input length and about unknown symbols, or an empty string."""
     notes = [f"training {length}: expect errors"] if length else []
-    notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
+    notes += [f"not in the model's vocabulary: {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
     return "; ".join(notes)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from regard.tasks import TokenBatch, TokenTask
 
 CHUNK = 500
-"""Sequences per forward pass."""
+"""Number of sequences per forward pass."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -40,12 +40,12 @@ class LanguageReport(Result):
 
     samples: int
     sample_len: int | None
-    """Number of tokens in each sequence; None if the lengths are those of the training data."""
+    """Number of tokens in each sequence; None for the training lengths."""
     figures: TokenFigures
     measure: str
     """Name of the loss."""
     note: str = ""
-    """Warning about a length that is not in the training data, or an empty string."""
+    """Warning about a length that does not occur in the training data; empty for all other lengths."""
 
     @property
     def exact_match(self) -> float:
@@ -59,7 +59,7 @@ class LanguageReport(Result):
 
     @property
     def perplexity(self) -> float:
-        """Exponential of the cross-entropy: the number of equally likely tokens with the same loss."""
+        """Exponential of the cross-entropy: the number of equally likely tokens that gives the same loss."""
         return math.exp(min(self.loss, 700.0))
 
     def __str__(self) -> str:
@@ -105,8 +105,8 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
     def test(self, *, samples: int = 1000, sample_len: int | None = None, seed: int = 0) -> LanguageReport:
         """Test on unseen sequences: fraction of correct outputs, loss, and attention on relevant inputs.
 
-        `sample_len`: number of tokens in each sequence, by default as in training. The sequences are
-        generated with `seed`, independently of the training data. Raises `InputError` for invalid options.
+        `sample_len`: number of tokens in each sequence; by default the training lengths. The sequences are
+        drawn with `seed`, independently of the training data. Raises `InputError` for invalid options.
         """
         check_range("samples", samples, 1, 10**7)
         check_range("seed", seed, 0, 2**32 - 1)
@@ -126,7 +126,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             yield self.task.sample(count, generator, sample_len=sample_len, unseen=True)
 
     def unusual(self, tokens: int) -> str:
-        """Return a warning if an input has more tokens than the training data, otherwise an empty string."""
+        """Return a warning if an input has more tokens than the training data, or an empty string."""
         longest = self.task.lengths[-1]
         if tokens <= longest:
             return ""
@@ -147,10 +147,9 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> list[list[decoding.Candidate]]:
         """Return the `n_best` continuations of each prompt, best first, each with `new` tokens.
 
-        `beam`: beam size; 1 is greedy search. `temperature`: if above 0, tokens are sampled with `seed`
-        instead, from the `top_k` most likely tokens, or from the smallest set of tokens with a total
-        probability of at least `top_p`.
-        Raises `InputError` for an invalid prompt, and for incompatible options.
+        `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k`
+        from the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the
+        probability. Raises `InputError` for an invalid prompt, and for options that exclude each other.
 
             run.generate("CADBFED", new=2)[0][0].text
         """
@@ -186,16 +185,16 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> viz.AttentionMap:
         """Predict the token after each token of an input, and return the attention of each layer.
 
-        If `input` is None, a random input with `sample_len` tokens is generated with `seed`. During an
-        intervention, the map describes the intervention, and `original` is the map without the intervention.
-        Raises `InputError` for an invalid input.
+        `input` None: one drawn by `seed`, with `sample_len` tokens. During an intervention, the map names the
+        intervention, and `original` is the map without the intervention. Raises `InputError` for an input that
+        does not fit.
         """
         inputs = self._inputs(input, sample_len, seed)
         attention = attach_original(self.model, self.where, partial(map_of_tokens, self.model, self.task, inputs))
         return dataclasses.replace(attention, note=self.unusual(inputs.shape[1]))
 
     def playback(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> viz.Playback:
-        """Return the attention map for an input at each training snapshot; options as in `attend`.
+        """Return the attention map for an input at each snapshot. The options are those of `attend`.
 
         Raises `InputError` for a run without snapshots.
         """
@@ -218,11 +217,11 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return True
 
     def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
-        """Return a random input that is not in the training data; options as in `attend`."""
+        """Return a drawn input that is not in the training data. The options are those of `attend`."""
         return self.task.render(self._inputs(None, sample_len, seed)[0])
 
     def check(self, input: str) -> None:
-        """Raise `InputError` if the input is invalid for the task."""
+        """Raise `InputError` for an input that the task does not accept."""
         self.task.parse(input)
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
@@ -263,7 +262,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return viz.ProbeInput(run, self.model.input_embedding, layers, relevant, causal=True)
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements for a comparison; relevance is measured for the best head."""
+        """Return the measurements for a comparison, with the relevance of the best head."""
         figures = self.test(seed=seed).figures
         heads = [share for layer in figures.relevance.values() for share in layer]
         if not heads:
@@ -271,10 +270,10 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return Figures(exact_match=figures.exact_match, relevance=max(heads), uniform=figures.uniform)
 
     def _inputs(self, input: str | None, sample_len: int | None, seed: int) -> Tensor:
-        """Return `input` as a batch (1, T), or a random batch if `input` is None."""
+        """Return `input` as a batch (1, T), or a drawn input if `input` is None."""
         if input is None:
             batch = self.task.sample(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)
             return batch.inputs if batch.mask is None else batch.inputs[:, batch.mask[0]]
         if sample_len is not None:
-            raise InputError("input is given: leave out sample_len, which is for random inputs")
+            raise InputError("input is given: leave out sample_len, which applies only to random inputs")
         return self.task.parse(input)

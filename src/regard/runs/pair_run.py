@@ -53,7 +53,7 @@ class PairReport(Result):
         """Return the result as a table."""
         from rich.table import Table
 
-        table = Table("", "exact match", "alignment error", "share", "uniform", box=None, pad_edge=False)
+        table = Table("", "exact match", "alignment error", "fraction", "uniform", box=None, pad_edge=False)
         table.add_row(f"{self.samples:,} unseen samples", f"{self.exact_match:.2%}")
         for name, alignment in self.alignments.items():
             shares = (alignment.error_rate, alignment.share, alignment.uniform)
@@ -105,7 +105,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         if input is None:
             input = self.draw(sample_len=sample_len, seed=seed)
         elif sample_len is not None:
-            raise InputError("input is given: leave out sample_len, which is for random inputs")
+            raise InputError("input is given: leave out sample_len, which applies only to random inputs")
         return super().attend(input, answer=answer, beam=beam, length_penalty=length_penalty)
 
     @property

@@ -72,16 +72,16 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
         if len(now) != len(before):
             problem = f"{name} has {len(now)} files, and had {len(before)}"
         elif sorted(map(repr, now)) == sorted(map(repr, before)):
-            problem = f"the files of {name} are in another order: {', '.join(map(repr, files))}"
+            problem = f"the files of {name} are in a different order: {', '.join(map(repr, files))}"
         else:
             changed = zip(files, before, now, strict=True)
             file, old, new = next((file, old, new) for file, old, new in changed if old != new)
             lines = f"it has {new.lines:,} lines, and had {old.lines:,}"
             if new.lines == old.lines:
-                lines = f"it has {new.lines:,} lines as before, but their content differs"
+                lines = f"it has {new.lines:,} lines as before, but different content"
             problem = f"{name} {file!r} has changed: {lines}"
         raise InputError(
-            f"{problem}; a resumed run needs the text that it started with: restore the text, or train a new run"
+            f"{problem}; a resumed run needs its original text: restore the text, or train a new run"
         )
 
 
@@ -125,6 +125,6 @@ def without_text(config: RunConfig) -> RunConfig:
 
 def _fixed_flag(name: str, value: object, before: object, run: AnyRun) -> InputError:
     return InputError(
-        f"{name} {value} differs from {before} of run {run.where!r}: a run keeps the model and the vocabularies "
-        f"of the run it starts from; leave {name} out, or train without --from"
+        f"{name} {value} differs from {before} of run {run.where!r}: a run keeps the model and the "
+        f"vocabularies of the run from which it starts; leave out {name}, or train without --from"
     )

@@ -261,7 +261,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         Other options as in `search`.
         """
         if input is None and answer is not None:
-            raise InputError("answer is given without its input: also give the input")
+            raise InputError("answer has no input: also give the input of the answer")
         text = self.draw(seed=seed) if input is None else input
 
         def make_map() -> viz.AttentionMap:

@@ -174,6 +174,83 @@ class InductionConfig(
 
 
 @dataclass(frozen=True, kw_only=True)
+@_defaults_of("mqar")
+class MqarConfig(
+    FlatConfig[LanguageRun[tasks.MqarTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.MqarTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of multi-query associative recall and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("modular")
+class ModularConfig(
+    FlatConfig[LanguageRun[tasks.ModularTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.ModularTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of modular addition and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("selective-copy")
+class SelectiveCopyConfig(
+    FlatConfig[LanguageRun[tasks.SelectiveCopyTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.SelectiveCopyTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of selective copy and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("parity")
+class ParityConfig(
+    FlatConfig[LanguageRun[tasks.ParityTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.ParityTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of Parity and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("dyck")
+class DyckConfig(
+    FlatConfig[LanguageRun[tasks.DyckTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.DyckTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of Dyck and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("regression")
+class RegressionConfig(
+    FlatConfig[LanguageRun[tasks.RegressionTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.RegressionTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of in-context regression and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("text")
+class TextConfig(
+    FlatConfig[LanguageRun[tasks.TextTaskConfig, DecoderOnlyConfig, TokenTraining]],
+    tasks.TextTaskConfig,
+    DecoderOnlyConfig,
+    TokenTraining,
+):
+    """Options of Text and of the decoder-only model."""
+
+
+@dataclass(frozen=True, kw_only=True)
 @_defaults_of("translation")
 class TranslationConfig(
     FlatConfig[TranslationRun[tasks.TranslationTaskConfig, TransformerConfig, TranslationTraining]],

@@ -176,7 +176,7 @@ def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int],
                 state.restore(folder)
             _open_run(folder, config, built, state, resume=folder.exists(), overwrite=False)
         if len({state.step for state in states}) > 1:
-            raise InputError("the runs are at different steps: train each run alone")
+            raise InputError("the runs are at different training steps: train each run separately")
         batches = [
             built.batches(config.training, BatchContext(generator=state.generator, place=state.progress.place))
             for built, config, state in zip(tasks, configs, states, strict=True)

@@ -48,7 +48,7 @@ class TranslationReport(Result):
     """Fractions of unknown tokens in the text."""
     quality: Quality
     seconds: float
-    """Duration of the translation."""
+    """Duration of the translation in seconds."""
 
     def __str__(self) -> str:
         sentences = len(self.translations)

@@ -3,21 +3,22 @@
     GET  /                 the page; /explorer.js, /js/entry.js, ... its files
     GET  /api/run          facts about the run
     POST /api/attend       {input, seed, interventions, layer}: prediction and attention, also without the
-                           interventions; of many weights the layer whole, and the others as thumbnails
-    POST /api/layers       as attend, with layers: their whole weights
+                           interventions; for a large map, all weights of `layer` and thumbnails of the other
+                           layers
+    POST /api/layers       body of attend, and layers: all weights of these layers
     POST /api/picture      {name, content}: add a PNG or JPEG file in base64 as an input
-    POST /api/row          as attend, with layer, head, step: one exact row
-    POST /api/explain      as attend, with layer, head, output, key, temperature: the computation of a weight
-    POST /api/next_tokens  as attend, with count, position, temperature, top_k, top_p, draw: the likeliest tokens
-    POST /api/logit_lens   as attend, with count: the likeliest tokens of each block's state
-    POST /api/logit_attribution  as attend, with token, position: what each head adds to a logit
+    POST /api/row          body of attend, and layer, head, step: one exact row of weights
+    POST /api/explain      body of attend, and layer, head, output, key, temperature: how a weight is computed
+    POST /api/next_tokens  body of attend, and count, position, temperature, top_k, top_p, draw: likeliest tokens
+    POST /api/logit_lens   body of attend, and count: the likeliest tokens for the state after each block
+    POST /api/logit_attribution  body of attend, and token, position: the part of each head in a logit
     POST /api/value_norms  {input, interventions}: the norm of each value, by layer and head
     POST /api/tree         {input, seed, interventions, beam}: the search tree of the answer
     POST /api/playback     {input}: attention at each snapshot of training
     POST /api/importance   {texts}: loss increase for each ablated head; a GET request has no texts
-    POST /api/roles        {texts}: the role of each head; likewise
+    POST /api/roles        {texts}: the role of each head; a GET request has no texts
     POST /api/samples      {layer, head, token, wrong_first, texts}: inputs with the largest weights of a head
-    GET  /api/progress     progress of the importance and the roles
+    GET  /api/progress     the progress of computing the importance and the roles
 
 Errors are `{"error": message}` in one line: status 400 for invalid JSON or another host name, 401 without the
 token, 403 for a page of another origin, 404 and 405 for unknown routes, 408 for a late body, 413 for a large

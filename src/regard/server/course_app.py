@@ -1,6 +1,6 @@
 """The course as a web application (Starlette).
 
-GET  /                      the list of lessons; /NAME.html is one of them
+GET  /                      the list of lessons; /NAME.html: a lesson
 GET  /api/lessons/NAME      progress and results of its run
 POST /api/lessons/NAME      train the run in a separate process
 GET  /explore/NAME/         the explorer for the run

@@ -60,7 +60,7 @@ class Explorer:
         self.beside = beside
         self.back = back
         # These containers are shared between copies.
-        # Examinations by their inputs; no inputs for unseen inputs.
+        # Stored results, by the texts of a request; the key () stands for unseen inputs.
         self._importance: dict[tuple[str, ...], dict[str, list[WorthData]]] = {}
         self._roles: dict[tuple[str, ...], dict[str, list[dict[str, Any]]]] = {}
         self._displayed: list[str] = []  # the input displayed last
@@ -138,7 +138,7 @@ class Explorer:
         return self._attend(request)[1]
 
     def layers(self, request: LayersRequest) -> dict[str, list[LayerData]]:
-        """Return the whole weights of some layers: `map`, with interventions also `original`.
+        """Return all weights of some layers: `map`, and, if there are interventions, `original`.
 
         Raises `InputError` for an unknown layer.
         """
@@ -236,7 +236,7 @@ class Explorer:
             leaves = tree.leaves
             maps = [map_data(subject.attend_tokens(text, tree.path(leaf)), packed=True) for leaf in leaves]
         shown: list[int] = [0] * len(tree.branches)
-        # The leaves of the answer are last, so that shared branches show their maps.
+        # The leaves of the answer are last, so that shared branches show the maps of the answer.
         for number, leaf in sorted(enumerate(leaves), key=lambda numbered: numbered[1] in tree.best):
             branch: int | None = leaf
             while branch is not None:

@@ -20,6 +20,6 @@ class Backend(Protocol):
         `tell`: function that is called with messages for the user. If the iteration ends early, for example
         after Ctrl-C, all training jobs save their state and stop.
 
-        Raises `InputError` before the start if the backend is not available, any error of a training job, and
-        `MachineError` after all other jobs are done if some jobs were lost.
+        Raises `InputError` before the start if the backend is not available. Raises the error of a training
+        job that fails, and `MachineError`, after all other jobs are done, if jobs were lost.
         """

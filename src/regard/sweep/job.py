@@ -46,7 +46,7 @@ class Measured(Figures):
     seconds: float | None
     """CPU time of training in seconds. None if training was interrupted."""
     loss: float
-    """The value on training batches, as the mean over the last ten lines of metrics."""
+    """Loss on training batches: the mean over the last ten lines of metrics."""
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):

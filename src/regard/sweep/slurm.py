@@ -26,7 +26,7 @@ from regard.sweep.job import Job, Measured, measure
 from regard.sweep.processes import EndedError, Worker
 
 LARGEST_ARRAY = 1000
-"""Maximum number of tasks of an array. Slurm's default limit is 1001."""
+"""Maximum number of tasks in a job array. Slurm's default limit is 1001."""
 RESTARTS = 1000
 """Number of times that a training job may reach its time limit."""
 POLL_INTERVAL = 2.0

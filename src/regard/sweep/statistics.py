@@ -45,7 +45,8 @@ class Contrast:
 def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) -> Interval:
     """Return the mean and its interval at `level`.
 
-    The interval of a `share` is limited to 0 to 1, and the interval of non-negative values has no negative end.
+    The interval of a `share` is limited to the range from 0 to 1, and the interval of non-negative values has
+    no negative bounds.
 
     >>> mean([14.0, 15.0, 19.0]).value
     16.0

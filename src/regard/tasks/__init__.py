@@ -99,7 +99,7 @@ def _load_task_file(path: Path, changed: int) -> type[AnyTask]:
         with plugin_imports(path.parent, spec.name):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's file can fail in any way
-        raise PluginError(f"task file {str(path)!r} failed: {describe_error(error)}; correct the file") from error
+        raise PluginError(f"task file {str(path)!r} failed: {describe_error(error)}; fix the file") from error
     classes = [
         value
         for value in vars(module).values()

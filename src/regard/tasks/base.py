@@ -28,7 +28,7 @@ MAX_LETTERS_DRAWN = 1 << 16
 One call for many batches takes about the same time as one call for a single batch.
 """
 NULL = " "
-"""The null character. `_` is also accepted, because a space is inconvenient in a shell."""
+"""The null character. `_` is also accepted, because a space is inconvenient to type in a shell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +75,8 @@ class Defaults(TypedDict, total=False):
     r_drop: float
     feed_forward: bool
     layers: int
+    activation: str
+    tied: bool
     weight_decay: float
     snapshots: int
 
@@ -98,9 +100,8 @@ class AnyTask(ABC):
     file_names: ClassVar[tuple[str, ...]] = ("source", "target")
     """Names of `files`, if the task learns from text."""
     loose: ClassVar[tuple[str, ...]] = ()
-    """Additional config fields that may differ when a run starts from the parameters of another run.
-
-    These fields do not change the meaning of the parameters.
+    """Additional config fields that do not affect the meaning of the parameters. These fields may differ when a
+    run starts from the parameters of another run.
     """
 
     config: Any

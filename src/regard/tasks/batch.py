@@ -50,8 +50,8 @@ class TokenBatch(NamedTuple):
     inputs: Tensor
     """(B, T) int64 tokens, `PADDING` after the end; (B, T, W) float32 for real-valued inputs."""
     targets: Tensor
-    """(B, T) int64, the next token if this token is an output, otherwise `IGNORE`; for real-valued inputs, (B,
-    T) float32, with NaN instead of `IGNORE`."""
+    """(B, T) int64, the next token, or `IGNORE` if it is not an output; for real-valued inputs (B, T) float32,
+    the next value, or nan."""
     mask: Tensor | None
     """(B, T) bool, True before the end; None if all sequences have full length."""
 

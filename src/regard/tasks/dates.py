@@ -40,7 +40,7 @@ class DatesTaskConfig:
     """Locales of the task."""
 
     locales: str = "en,de,fr,es"
-    """CLDR names of languages, with or without region (en_GB), separated by commas."""
+    """CLDR names of languages, with or without a region (en_GB), separated by commas."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a locale that is unknown, unusable or repeated."""

@@ -1,8 +1,8 @@
-"""Dyck: which bracket closes the innermost open bracket? Training lengths are short; longer samples test
-generalization to lengths.
+"""Dyck: which bracket closes the innermost open bracket? Training samples are short. Longer samples test length
+generalization.
 
-Yao et al. 2021, "Self-Attention Networks Can Process Bounded Hierarchical Languages": a Transformer of two layers
-recognizes the language of k kinds of brackets and a depth of at most D.
+Yao et al. 2021, "Self-Attention Networks Can Process Bounded Hierarchical Languages": a Transformer of two
+layers recognizes the language of k kinds of brackets and a depth of at most D.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ class DyckTaskConfig:
     """Size of the task."""
 
     max_len: int = 40
-    """Largest number of brackets in training (even); lengths are uniform over the even numbers up to this
+    """Largest number of brackets in training (even). Lengths are uniform over the even numbers up to this
     number."""
     test_len: int = 100
     """Largest number of brackets in a test, with --sample-len."""
     vocab_size: int = 4
-    """Kinds of brackets (1 to 8)."""
+    """Number of kinds of brackets (1 to 8)."""
     depth: int = 5
     """Largest number of brackets that are open at the same time (1 or more)."""
 
@@ -40,15 +40,16 @@ class DyckTaskConfig:
 
 
 class Dyck(TokenTask):
-    """Well-nested brackets, such as "([]){}". The outputs are the closing brackets.
+    """Correctly nested brackets, such as "([]){}". The outputs are the closing brackets.
 
-    If the nesting does not change, each answer depends only on the bracket that it closes. Each
-    bracket opens or closes with equal probability if both are possible.
+    If the nesting does not change, each answer depends only on the bracket that it closes. Each next bracket
+    opens or closes with equal probability if both are possible.
     """
 
     name = "dyck"
-    summary = "close nested brackets; also on longer sequences"
+    summary = "close nested brackets, also in longer sequences"
     config_class = DyckTaskConfig
+    defaults = {"steps": 1000, "lr": 0.003}
     varied = True
 
     def __init__(self, config: DyckTaskConfig | None = None) -> None:
@@ -96,8 +97,8 @@ class Dyck(TokenTask):
         return mark_positions([innermost], has_answer)
 
     def _innermost(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the position (B, T) of the innermost open bracket after each bracket, and where it is closed
-        next."""
+        """Return the position (B, T) of the innermost open bracket after each bracket, and whether it is closed
+        next (B, T)."""
         positions, opening = torch.arange(inputs.shape[1], device=inputs.device), inputs < self.kinds
         depth = torch.where(opening, 1, -1).cumsum(1)
         same = (depth[:, :, None] == depth[:, None, :]) & opening[:, None, :] & (positions <= positions[:, None])
@@ -105,7 +106,7 @@ class Dyck(TokenTask):
         return torch.where(same, positions, 0).amax(2), closes & (depth > 0)
 
     def parse(self, text: str) -> Tensor:
-        """Convert brackets to inputs (1, T). Also raises `InputError` for a bracket that does not close an open
+        """Read brackets as inputs (1, T). Also raises `InputError` for a bracket that does not close an open
         bracket."""
         inputs, open_kinds = super().parse(text), list[int]()
         for position, token in enumerate(inputs[0].tolist()):

@@ -1,8 +1,8 @@
-"""Induction: random tokens, then a repetition of some of them (Olsson et al. 2022, "In-context Learning and
-Induction Heads").
+"""Induction: random tokens, followed by a repetition of some of them (Olsson et al. 2022, "In-context Learning
+and Induction Heads").
 
 A model with two attention layers learns the task with a previous-token head in the first layer and an induction
-head in the second layer; a model with one layer does not learn the task.
+head in the second. A model with one layer cannot learn the task.
 """
 
 import string
@@ -23,7 +23,7 @@ class InductionTaskConfig:
     """Size of the task."""
 
     max_len: int = 24
-    """Number of tokens in a sequence: different tokens, then the repetition."""
+    """Number of tokens in a sequence: distinct tokens, then the repetition."""
     repeated: int = 8
     """Number of tokens at the end that repeat earlier tokens, in the same order (2 or more)."""
     vocab_size: int = 20
@@ -37,12 +37,12 @@ class InductionTaskConfig:
 
 
 class Induction(TokenTask):
-    """Different tokens, then a repetition of `repeated` consecutive tokens from a random position: in
-    "CADBFEDBF", "DBF" is repeated.
+    """Distinct tokens, then `repeated` of these tokens again, starting at a random position: in "CADBFEDBF",
+    "DBF" is repeated.
 
-    The answer is the token after the earlier occurrence of the current token. The repetition begins at a random
-    position, so the distance between the two occurrences varies, and positions alone do not determine the
-    answer. The answer depends on the current token, its last earlier occurrence, and the token after that
+    The answer is the token after the earlier occurrence of the current token. The start of the repetition is
+    random, so the distance between both occurrences varies, and the answer cannot be found from positions
+    alone. The answer depends on the current token, its last earlier occurrence, and the token after that
     occurrence.
     """
 
@@ -57,12 +57,12 @@ class Induction(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Lengths from 2 * `repeated`, where all tokens are repeated, to `max_len`."""
+        """Numbers of tokens: from twice `repeated` to `max_len`."""
         return range(2 * self.config.repeated, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Sample different tokens, and repeat some of these tokens."""
-        del unseen  # training sees a negligible share of the sequences
+        """Draw distinct tokens, and repeat some of them."""
+        del unseen  # training draws a negligible fraction of all sequences
         batch, repeated = len(lengths), self.config.repeated
         tokens = torch.rand(batch, len(self.vocabulary), generator=generator).argsort(1)
         different = lengths[:, None] - repeated
@@ -77,8 +77,8 @@ class Induction(TokenTask):
         return torch.where(earlier < 0, IGNORE, inputs.gather(1, earlier + 1))
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Each answer depends on its token, the last earlier occurrence of this token, and the token after that
-        occurrence."""
+        """Return the inputs on which answers depend: the token, its last earlier occurrence, and the token
+        after that occurrence."""
         earlier = earlier_equal(inputs)
         current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
         return mark_positions([current, earlier, earlier + 1], earlier >= 0)

@@ -1,9 +1,8 @@
-"""Multi-query associative recall: key-value pairs, then some of the keys again, each followed by its value.
+"""Multi-query associative recall: key-value pairs, then the keys again among noise; what are their values?
 
-Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models". As in the paper, the
-distance from the end of the pairs to a query follows a power law. Departure from the paper: each query is
-followed by its value instead of noise, so that a model can generate the sequence. Each key is queried once, so
-this value does not reveal any later answer.
+Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models". As there, the distance
+from the end of the pairs to a query follows a power law, and noise follows each query. With the values as inputs
+instead, a model can exclude the values of earlier queries: trainings stayed at 37 % of the outputs of 8 pairs.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from regard.errors import check_range
 from regard.tasks.batch import IGNORE
-from regard.tasks.tokens import TokenTask, earlier_equal, mark_positions
+from regard.tasks.tokens import TokenTask, mark_positions
 
 NOISE = "."
 POWER = 0.01
@@ -39,16 +38,15 @@ class MqarTaskConfig:
 
 
 class Mqar(TokenTask):
-    """Pairs of a key and a value, then queries: "k3 v5 k1 v2 . . k1 v2 k3 v5" has the answers v2 and v5.
+    """Pairs of a key and a value, then queries: "k3 v5 k1 v2 . . k1 . k3" has the answers v2 and v5.
 
-    The answer to a query depends on the query, on the earlier occurrence of its key, and on the value after
-    this key.
+    The answer to a query depends on the query, on the first occurrence of its key, and on the value after that.
     """
 
     name = "mqar"
     summary = "key-value pairs, then keys again: what are their values?"
     config_class = MqarTaskConfig
-    defaults = {"steps": 3000}
+    defaults = {"steps": 3000, "lr": 0.003}
 
     def __init__(self, config: MqarTaskConfig | None = None) -> None:
         super().__init__(config)
@@ -75,24 +73,23 @@ class Mqar(TokenTask):
         queries = 2 * pairs + 2 * scores.topk(pairs).indices
         inputs = torch.zeros(batch, int(lengths.max()), dtype=torch.int64)
         inputs[:, : 2 * pairs] = torch.stack([keys, values], dim=2).flatten(1)
-        return inputs.scatter_(1, queries, keys).scatter_(1, queries + 1, values)
+        return inputs.scatter_(1, queries, keys)
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the value of each key that occurred earlier with a value."""
-        values, is_query = self._values(inputs)
-        return torch.where(is_query, values, IGNORE)
+        """Return the value after the first occurrence of each key that occurs again."""
+        first, is_query = self._first(inputs)
+        return torch.where(is_query, inputs.gather(1, (first + 1).clamp_max(inputs.shape[1] - 1)), IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Each answer depends on the query, the earlier occurrence of the key, and the value after this
-        occurrence."""
-        earlier, (_, is_query) = earlier_equal(inputs), self._values(inputs)
+        """Each answer depends on the query, the first occurrence of the key, and the value after that."""
+        first, is_query = self._first(inputs)
         current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
-        return mark_positions([current, earlier, earlier + 1], is_query)
+        return mark_positions([current, first, first + 1], is_query)
 
-    def _values(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the token after the last earlier occurrence of each token, and whether this token answers a
-        query."""
-        earlier = earlier_equal(inputs)
-        values = inputs.gather(1, earlier + 1)
-        is_key = (inputs > 0) & (inputs <= self.keys)
-        return values, is_key & (earlier >= 0) & (values > self.keys)
+    def _first(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the first position (B, T) of each token, and where it is a query: a key that has a value."""
+        positions = torch.arange(inputs.shape[1], device=inputs.device)
+        first = (inputs[:, :, None] == inputs[:, None, :]).int().argmax(2)
+        is_query = (inputs > 0) & (inputs <= self.keys) & (first < positions)
+        first = torch.where(is_query, first, 0)
+        return first, is_query & (inputs.gather(1, (first + 1).clamp_max(len(positions) - 1)) > self.keys)

@@ -18,7 +18,7 @@ from regard.tasks.base import AnyTask
 from regard.tasks.batch import NO_POSITION, BatchContext, BatchSettings
 
 BATCHES_PER_POOL = 16
-"""Number of batches sampled together and sorted by length."""
+"""Number of batches that are sampled together and sorted by length."""
 
 
 class Pair(NamedTuple):
@@ -106,9 +106,9 @@ class PairTask(SequenceTask):
     """
 
     max_source: int
-    """Number of characters of the longest source."""
+    """Number of characters in the longest source."""
     max_target: int
-    """Number of characters of the longest target."""
+    """Number of characters in the longest target."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = self.config_class() if config is None else config

@@ -1,4 +1,4 @@
-"""Parity: is the number of ones odd? Training lengths are short; longer samples test generalization to lengths.
+"""Parity: is the number of ones odd? Training samples are short. Longer samples test length generalization.
 
 Deletang et al. 2023, "Neural Networks and the Chomsky Hierarchy", train on up to 40 bits and test on 41 to 500.
 Hahn 2020 proves a limit of attention on this task.
@@ -22,9 +22,9 @@ class ParityTaskConfig:
     """Size of the task."""
 
     max_len: int = 40
-    """Largest number of bits in training; lengths are uniform from 1 to this number."""
+    """Largest number of bits in training. Numbers of bits are uniform from 1 to this number."""
     test_len: int = 100
-    """Largest number of bits in a test, with --sample-len (bits and the final "=")."""
+    """Largest number of bits in a test. --sample-len also counts the final "="."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
@@ -33,22 +33,23 @@ class ParityTaskConfig:
 
 
 class Parity(TokenTask):
-    """Bits and "=": "01101=" has the answer 1, because three is odd. The answer depends on all bits."""
+    """Bits and "=": "01101=" has the answer 1, because it has three ones. The answer depends on all bits."""
 
     name = "parity"
-    summary = "is the number of ones odd? also on longer sequences"
+    summary = "is the number of ones odd? also in longer sequences"
     config_class = ParityTaskConfig
+    defaults = {"steps": 3000, "lr": 0.001}
     varied = True
     vocabulary = "01="
 
     @property
     def lengths(self) -> range:
-        """Lengths of 1 to `max_len` bits plus the "="."""
+        """Numbers of tokens: from one bit to `max_len` bits, plus the "="."""
         return range(2, self.config.max_len + 2)
 
     @property
     def longest(self) -> int:
-        """`test_len` bits and the "="."""
+        """Largest number of tokens: `test_len` bits, plus the "="."""
         return int(self.config.test_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
@@ -62,6 +63,6 @@ class Parity(TokenTask):
         return torch.where(inputs == END, (inputs == 1).cumsum(1) % 2, IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """The answer depends on every bit before the "="."""
+        """Return the inputs on which the answer depends: all bits before the "="."""
         before = torch.ones_like(inputs[0], dtype=torch.bool).expand(inputs.shape[1], -1).tril()
         return (inputs == END)[:, :, None] & (inputs != END)[:, None, :] & before

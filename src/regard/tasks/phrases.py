@@ -38,7 +38,7 @@ from regard.tasks.pairs import Pair, PairTask
 HELD_OUT_ONE_IN = 10
 """The fraction of sentences held out from training is 1 divided by this number."""
 MAX_WORDS = 13
-"""Maximum number of words of a sentence, in both languages."""
+"""Maximum number of words in a sentence, in both languages."""
 NOMINATIVE, ACCUSATIVE = 0, 1
 SINGULARS = {noun.singular: noun for noun in NOUNS}
 PLURALS = {noun.plural: noun for noun in NOUNS}

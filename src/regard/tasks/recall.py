@@ -23,7 +23,7 @@ class RecallTaskConfig:
     """Size of the task."""
 
     max_len: int = 50
-    """Maximum number of steps: pairs, noise and the last step."""
+    """Maximum number of steps: pairs, noise and the final query."""
     pairs: int = 2
     """Number of key-value pairs at the start of each sequence."""
     vocab_size: int = 8

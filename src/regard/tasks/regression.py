@@ -1,9 +1,9 @@
-"""In-context regression: points of a random linear function, and its value at the next point.
+"""In-context regression: predict the value of a random linear function at a point from earlier points.
 
 Garg et al. 2022, "What Can Transformers Learn In-Context? A Case Study of Simple Function Classes": a trained
 Transformer predicts about as well as least squares. As in the paper, the inputs are x1, y1, x2, y2, ..., where
-each y is a vector with y as its first number and zeros, x and the function's weights are standard normal, and y
-has no noise.
+each y is padded with zeros to a vector. x and the weights of the function are standard normal, and y has no
+noise.
 """
 
 import math
@@ -21,9 +21,9 @@ class RegressionTaskConfig:
     """Size of the task."""
 
     dims: int = 5
-    """Number of values in each x (1 to 100)."""
+    """Number of dimensions of x (1 to 100)."""
     points: int = 11
-    """Number of points in a sequence, each with its value; Garg et al. use 2 * dims + 1."""
+    """Number of points in a sequence, each with its value. Garg et al. use 2 * dims + 1 points."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
@@ -35,14 +35,15 @@ class Regression(TokenTask):
     """Points with the values of a linear function, such as "0.5,1=2; 1,0=-1; 0.5,0": the answer at the last x is
     -0.5.
 
-    `answer` is the prediction of least squares from the earlier points (with weights of the smallest norm if
-    the points do not determine the weights), the best possible prediction. The targets of samples are the true
-    values. Each answer depends on its x and on all earlier points.
+    `answer` is the least-squares prediction from the earlier points, with the smallest-norm weights if several
+    weights fit. It is the best possible prediction. The targets of samples are the true values. Each answer
+    depends on its x and on all earlier points.
     """
 
     name = "regression"
     summary = "predict the next value of a linear function from its points"
     config_class = RegressionTaskConfig
+    defaults = {"layers": 4, "steps": 5000, "lr": 0.001}
 
     def __init__(self, config: RegressionTaskConfig | None = None) -> None:
         super().__init__(config)
@@ -50,7 +51,7 @@ class Regression(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Two inputs for each point."""
+        """Numbers of inputs: two for each point."""
         return range(2, 2 * self.config.points + 1, 2)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
@@ -65,14 +66,15 @@ class Regression(TokenTask):
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Draw inputs as `draw` does, with the value (B, T) after each x, and nan elsewhere."""
+        """Draw inputs like `draw`, and return them with targets (B, T): the value of each x, and nan
+        elsewhere."""
         inputs = self.draw(lengths, generator, unseen=unseen)
         targets = torch.full(inputs.shape[:2], math.nan)
         targets[:, ::2] = inputs[:, 1::2, 0]
         return inputs, targets
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the prediction (B, T) of least squares at each x, and nan elsewhere."""
+        """Return the least-squares prediction (B, T) at each x, and nan elsewhere."""
         inputs, answers = inputs.double(), torch.full(inputs.shape[:2], math.nan, device=inputs.device)
         x, y = inputs[:, ::2], inputs[:, 1::2, :1]
         for point in range(x.shape[1]):
@@ -81,13 +83,13 @@ class Regression(TokenTask):
         return answers
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Each answer depends on its x and on all earlier points."""
+        """Return the inputs on which each answer depends: its x and all earlier points."""
         steps = torch.ones(inputs.shape[1], inputs.shape[1], dtype=torch.bool, device=inputs.device).tril()
         steps[1::2] = False
         return steps.expand(inputs.shape[0], -1, -1)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Sample two points with their values; the second value is the answer."""
+        """Draw two points with values. The second value is the answer."""
         inputs, targets, _ = self.sample(1, generator, sample_len=4)
         return self.render(inputs[0, :3]), f"{targets[0, 2]:.4g}"
 
@@ -95,13 +97,13 @@ class Regression(TokenTask):
     def accepts(self) -> str:
         """Form of an input."""
         shape = f"1 to {self.config.points} points of {self.config.dims} numbers"
-        return f"{shape}, each with its value (the last can lack it), as in 0.5,1=2; 1,0=-1; 2,1"
+        return f"{shape}, each with its value (optional for the last point), such as 0.5,1=2; 1,0=-1; 2,1"
 
     def parse(self, text: str) -> Tensor:
         """Convert points such as `"0.5,1=2; 1,0=-1; 0.5,0"` to inputs (1, T, W); the last point may lack its
         value.
 
-        Raises `InputError` for text in a different format.
+        Raises `InputError` for text in any other format.
         """
         rows = list[list[float]]()
         for number, point in enumerate(points := text.split(";"), 1):
@@ -128,5 +130,5 @@ class Regression(TokenTask):
         return "; ".join(row + value for row, value in zip(rows, [*values, ""], strict=False))
 
     def labels(self, inputs: Tensor) -> list[str]:
-        """Return a name for each input, which contains the number of its point."""
+        """Return a name for each input, such as x1 and y1 for the first point."""
         return [f"{'xy'[step % 2]}{step // 2 + 1}" for step in range(len(inputs))]

@@ -1,8 +1,8 @@
-"""Selective copy: letters among noise, then the letters again without the noise (Gu and Dao 2023, "Mamba",
+"""Selective copying: letters among noise, then the letters again without the noise (Gu and Dao 2023, "Mamba",
 section 4.1.1).
 
-Departure from the paper: the inputs after a separator are the letters instead of blanks, so that a model can
-generate the letters.
+Departure from the paper: the letters are also inputs after a separator, instead of blank inputs, so that a
+model can generate the letters.
 """
 
 import string
@@ -23,7 +23,7 @@ class SelectiveCopyTaskConfig:
     """Size of the task."""
 
     max_len: int = 64
-    """Number of tokens in a sequence: letters and noise, the separator, and all letters but the last."""
+    """Number of tokens in a sequence: letters and noise, the separator, and all letters except the last."""
     letters: int = 8
     """Number of letters to copy, at random positions."""
     vocab_size: int = 16
@@ -43,9 +43,9 @@ class SelectiveCopy(TokenTask):
     """
 
     name = "selective-copy"
-    summary = "copy the letters that stand among noise"
+    summary = "copy the letters among noise"
     config_class = SelectiveCopyTaskConfig
-    defaults = {"steps": 3000}
+    defaults = {"steps": 2000, "lr": 0.003}
 
     def __init__(self, config: SelectiveCopyTaskConfig | None = None) -> None:
         super().__init__(config)
@@ -53,12 +53,12 @@ class SelectiveCopy(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Lengths from 2 * `letters`, without noise, to `max_len`."""
+        """Numbers of tokens: from letters without noise to `max_len`."""
         return range(2 * self.config.letters, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Sample the letters and their positions."""
-        del unseen  # training sees a negligible share of the sequences
+        """Draw the letters and their positions."""
+        del unseen  # training draws a negligible fraction of all sequences
         batch, letters, longest = len(lengths), self.config.letters, int(lengths.max())
         copied = 2 + torch.randint(self.config.vocab_size, (batch, letters), generator=generator)
         before = lengths[:, None] - letters
@@ -69,17 +69,17 @@ class SelectiveCopy(TokenTask):
         return inputs.scatter_(1, before + 1 + torch.arange(letters), copied)[:, :longest]
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the letters in order, from the separator on."""
+        """Return the letters in order, starting at the separator."""
         places, has_answer = self._places(inputs)
         return torch.where(has_answer, inputs.gather(1, places), IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Each answer depends on the letter that it copies."""
+        """Return the inputs on which each answer depends: the letter that it copies."""
         places, has_answer = self._places(inputs)
         return mark_positions([places], has_answer)
 
     def _places(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the position (B, T) of the letter that should follow each token, and whether such a letter
+        """Return the position (B, T) of the letter that comes after each token, and whether such a letter
         exists."""
         positions = torch.arange(inputs.shape[1], device=inputs.device)
         after = (inputs == 1).cumsum(1) > 0

@@ -71,7 +71,7 @@ class Copy(_Reordering):
     """ "CAB" has the answer "CAB"."""
 
     name = "copy"
-    summary = "write the sequence again"
+    summary = "repeat the sequence"
 
     def order(self, source: str) -> list[int]:
         """Return the source positions from first to last."""

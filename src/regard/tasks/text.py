@@ -1,4 +1,5 @@
-"""Text: predict the next character or subword of a file. The last part of the file is held out for validation."""
+"""Text: predict the next character or subword of a text file. The last part of the file is held out for
+validation."""
 
 import io
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TextTaskConfig:
-    """The text and its tokens."""
+    """Options of the text and its tokens."""
 
     text: str | None = None
     """Path of a text file in UTF-8, plain or .gz. Required."""
@@ -32,12 +33,11 @@ class TextTaskConfig:
     """Tokens: characters, or subwords learned from the text (bpe, unigram). Subwords normalize the text to
     NFC."""
     vocab_size: int = 4000
-    """Largest number of subwords, including four special symbols. A vocabulary of characters contains all
-    characters of the text."""
+    """Largest number of subwords, including four special symbols. A vocabulary of characters is not limited."""
     max_len: int = 64
     """Number of tokens in a sequence (the context length)."""
     valid_share: float = 0.1
-    """Fraction of the tokens, at the end of the text, that is held out for validation (at least 0 and less than
+    """Fraction of tokens at the end of the text that are held out for validation (at least 0 and less than
     1)."""
 
     def __post_init__(self) -> None:
@@ -49,16 +49,17 @@ class TextTaskConfig:
 
     @property
     def path(self) -> Path:
-        """Path of the text; raises `InputError` if no text is given."""
+        """Path of the text. Raises `InputError` if no text is given."""
         if self.text is None:
             raise InputError("text needs a file: give --text FILE")
         return Path(self.text)
 
 
 class Text(TokenTask):
-    """Sequences from random positions of a text; every next token is an output.
+    """Sequences from random positions of a text. Every next token is an output.
 
-    The answer to a sequence is the text itself. The tokens on which an answer depends are not known.
+    The answer to a sequence is its continuation in the text. The tokens on which an answer depends are not
+    known.
     """
 
     name = "text"
@@ -68,7 +69,7 @@ class Text(TokenTask):
     texts = ("text",)
     file_names = ("text",)
     knows_relevance = False
-    defaults = {"steps": 2000}
+    defaults = {"hidden": 128, "layers": 4, "inner": 512, "batchsize": 12, "steps": 2000, "lr": 0.001}
 
     config: TextTaskConfig
 
@@ -96,7 +97,7 @@ class Text(TokenTask):
 
     @classmethod
     def restore(cls, config: TextTaskConfig, files: Mapping[str, str]) -> Self:
-        """Create the task with the vocabulary of a run; raises `InputError` if it is damaged."""
+        """Create the task with the vocabulary of a run. Raises `InputError` if the vocabulary is damaged."""
         from regard.data.subwords import SubwordVocabulary
 
         return cls(config, SubwordVocabulary.from_json(files["text"]))
@@ -108,12 +109,11 @@ class Text(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """From one token to `max_len`."""
+        """Numbers of tokens: from 1 to `max_len`."""
         return range(1, self.config.max_len + 1)
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> TokenBatches:
-        """Write the tokens to a file in the folder of prepared text, and return the batches of a training
-        run."""
+        """Write the tokens to a file in the folder of prepared text, and return training batches."""
         from regard.data.token_file import prepare_tokens
 
         path, show = self.config.path, beginning.progress
@@ -124,10 +124,10 @@ class Text(TokenTask):
         return TokenBatches(self, settings)
 
     def tokens(self, *, unseen: bool) -> "np.ndarray":
-        """Return the tokens (N,) of the training part, or with `unseen` of the validation part.
+        """Return the tokens (N,) of the training part, or of the validation part if `unseen` is True.
 
-        If `batches` has not been called, the text is read and encoded in memory. Raises `InputError` if the
-        text cannot be read, or the part is not longer than a sequence.
+        If `batches` was not called before, the text is read and encoded in memory. Raises `InputError` if the
+        text cannot be read, or if the part is not longer than one sequence.
         """
         if self._encoded is None:
             import numpy as np
@@ -141,20 +141,20 @@ class Text(TokenTask):
         if len(part) <= self.config.max_len:
             name = "validation" if unseen else "training"
             raise InputError(
-                f"the {name} part of {self.config.text!r} has {len(part):,} tokens, a sequence has max_len "
-                f"{self.config.max_len} and one more: give a longer text, a smaller max_len, or another "
-                f"valid_share"
+                f"the {name} part of {self.config.text!r} has {len(part):,} tokens, but max_len "
+                f"{self.config.max_len} needs at least {self.config.max_len + 1:,}: give a longer text, a "
+                f"smaller max_len, or another valid_share"
             )
         return part
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Sample sequences from random positions."""
+        """Draw sequences from random positions."""
         return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
 
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Sample sequences from random positions, with the next token at each position."""
+        """Draw sequences from random positions, and return them with the next token of each token."""
         import numpy as np
 
         part, length = self.tokens(unseen=unseen), int(lengths.max())
@@ -164,22 +164,24 @@ class Text(TokenTask):
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the next token at each position except the last."""
+        """Return the next token of each token. The last token has no answer."""
         return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Raise `InputError`, because the relevant tokens of a text are not known."""
-        raise InputError("the relevant tokens of a text are not known: choose another task, such as induction")
+        """Raise `InputError`, because the tokens on which an answer depends are not known."""
+        raise InputError(
+            "the relevant tokens of a text are not known: choose a different task, such as induction"
+        )
 
     @property
     def accepts(self) -> str:
-        """Description of the number of tokens in an input."""
+        """Description of a valid input."""
         return f"text of 1 to {self.longest} tokens"
 
     def parse(self, text: str) -> Tensor:
         """Convert text to inputs (1, T).
 
-        Raises `InputError` for text that is empty or too long, or that contains characters outside the
+        Raises `InputError` for text that is empty or too long, and for characters that are not in the
         vocabulary.
         """
         from regard.data.token_file import encode_lines
@@ -189,7 +191,9 @@ class Text(TokenTask):
             raise InputError(f"input {shorten(text)} has {len(tokens)} tokens: {self.name} takes {self.accepts}")
         if UNKNOWN in tokens:
             unknown = ", ".join(map(repr, self.tokenizer.unknown(text.replace("\n", " "))))
-            raise InputError(f"input {shorten(text)} has tokens that the text of the training has not: {unknown}")
+            raise InputError(
+                f"input {shorten(text)} has tokens that do not occur in the training text: {unknown}"
+            )
         return torch.tensor([tokens])
 
     def render(self, tokens: Tensor) -> str:
@@ -199,5 +203,5 @@ class Text(TokenTask):
         return decode_tokens(tokens.tolist(), self.tokenizer)
 
     def labels(self, inputs: Tensor) -> list[str]:
-        """Return a name for each input of one sequence (T,); a line feed is `\\n`."""
+        """Return a name for each input of one sequence (T,). A line feed is `\\n`."""
         return ["\\n" if token == EOS else self.vocabulary[token] for token in inputs.tolist()]

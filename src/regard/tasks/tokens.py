@@ -1,8 +1,8 @@
-"""Base class of tasks for language models: a sequence of tokens, and the token that follows some of them.
+"""Base class of tasks for language models: predict the next token at some positions of a sequence.
 
-Shapes: B batch, T tokens, W numbers per input of a real-valued task. The target at each input is the next token
-if this token is an output of the task, and `IGNORE` otherwise. Answer and relevance at a position depend only
-on inputs up to this position, so padding on the right never changes them.
+Shapes: B batch, T tokens, W numbers per input of a real-valued task. The target at a position is the next token
+if this token is an output of the task, and `IGNORE` otherwise. The answer and the relevance at a position
+depend only on inputs up to this position, so padding on the right never changes them.
 """
 
 from abc import abstractmethod
@@ -26,7 +26,7 @@ from regard.tasks.batch import (
 )
 
 PADDING = 0
-"""Token at positions after the end of a shorter sequence, where the mask is False."""
+"""Token at the positions after the end of a shorter sequence, where the mask is False."""
 LISTED_TOKENS = 40
 """Largest vocabulary that an error message lists in full."""
 
@@ -40,16 +40,16 @@ class TokenTask(AnyTask):
 
     answers = "tokens"
     input_width: int = 0
-    """Number of values per input; 0 for tokens. A task with numbers has one real output per position (squared
-    error)."""
+    """Numbers per input; 0 for tokens. A real-valued task has one real output per position, with the squared
+    error as loss."""
     knows_relevance: ClassVar[bool] = True
     """Whether `relevance` is known."""
     varied: ClassVar[bool] = False
-    """Whether the lengths of samples always vary, because the task is about lengths."""
+    """Whether the lengths of samples always vary, because the task tests length generalization."""
 
     vocabulary: Sequence[str] = ()
-    """Text of each token, in the order of the indices. Either all tokens have one character, or no token
-    contains a space."""
+    """Text of each token, in the order of the indices. Either all texts have one character, or no text contains
+    a space."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = self.config_class() if config is None else config
@@ -57,7 +57,7 @@ class TokenTask(AnyTask):
     @property
     @abstractmethod
     def lengths(self) -> range:
-        """Possible numbers of inputs in the samples of a training run."""
+        """Numbers of inputs of the training samples."""
 
     @property
     def longest(self) -> int:
@@ -66,19 +66,20 @@ class TokenTask(AnyTask):
 
     @property
     def outputs(self) -> int:
-        """Number of classes of an output: the number of tokens, or 1 for a real output."""
+        """Number of classes of an output: the size of the vocabulary, or 1 for a real output."""
         return len(self.vocabulary) or 1
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Number of outputs, largest number of inputs, and numbers per input."""
+        """Sizes for the constructor of a model: `symbols`, `longest` and `input_width`."""
         return {"symbols": self.outputs, "longest": self.longest, "input_width": self.input_width}
 
     @abstractmethod
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw inputs (B, T) for `lengths` (B,), with any tokens after the end; T is the largest length.
+        """Draw inputs (B, T) for `lengths` (B,), where T is the largest length. The tokens after the end are
+        arbitrary.
 
-        `unseen`: only samples that are never used for training, if the task holds out samples.
+        `unseen`: draw only samples that are held out from training, if the task holds out samples.
         """
 
     @abstractmethod
@@ -95,7 +96,8 @@ class TokenTask(AnyTask):
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Draw inputs as `draw` does, and return them with their targets (B, T): the answers, by default."""
+        """Draw inputs like `draw`, and return them with their targets (B, T). By default, the targets are the
+        answers."""
         inputs = self.draw(lengths, generator, unseen=unseen)
         return inputs, self.answer(inputs)
 
@@ -108,12 +110,12 @@ class TokenTask(AnyTask):
         vary_len: bool = False,
         unseen: bool = False,
     ) -> TokenBatch:
-        """Sample a batch of `batch` sequences of `sample_len` inputs (default: the largest length in training).
+        """Draw `batch` samples of `sample_len` inputs (default: the largest training length).
 
-        With `vary_len` the length is uniform over `lengths`, up to `sample_len`; a task about lengths always
-        varies them unless `sample_len` is given. `unseen`: samples that are never used for training, if the
-        task holds out samples. Equal generator states produce equal samples. Raises `InputError` for an invalid
-        length.
+        With `vary_len`, the lengths are uniform over `lengths`, up to `sample_len`. If `varied` is True, the
+        lengths always vary unless `sample_len` is given. `unseen`: draw only samples that are held out from
+        training, if the task holds out samples. Equal generator states give equal samples. Raises `InputError`
+        for an invalid length.
         """
         self.check_sample_len(sample_len)
         vary_len = vary_len or (self.varied and sample_len is None)
@@ -131,7 +133,7 @@ class TokenTask(AnyTask):
         return TokenBatch(inputs, targets.masked_fill(~mask, no_output(targets)), mask)
 
     def check_sample_len(self, sample_len: int | None) -> None:
-        """Raise `InputError` if samples cannot have this number of inputs."""
+        """Raise `InputError` if samples cannot have `sample_len` inputs."""
         possible = range(self.lengths.start, self.longest + 1, self.lengths.step)
         if sample_len is not None and sample_len not in possible:
             step = f" in steps of {possible.step}" if possible.step > 1 and len(possible) > 1 else ""
@@ -141,18 +143,18 @@ class TokenTask(AnyTask):
             )
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> BatchSource:
-        """Return the batches of a training run."""
+        """Return the source of training batches."""
         del beginning
         return TokenBatches(self, settings)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Sample inputs and their outputs as text."""
+        """Draw a sample, and return its inputs and outputs as text."""
         inputs, targets, _ = self.sample(1, generator)
         return self.render(inputs[0]), self.render(targets[0][targets[0] != IGNORE])
 
     @property
     def accepts(self) -> str:
-        """Description of the number of tokens in an input, and of the tokens."""
+        """Description of a valid input: its numbers of tokens, and the tokens."""
         return f"1 to {self.longest} tokens: {self._tokens}"
 
     @property
@@ -168,7 +170,7 @@ class TokenTask(AnyTask):
     def parse(self, text: str) -> Tensor:
         """Convert text to inputs (1, T): characters, or tokens separated by spaces.
 
-        Raises `InputError` for an unknown token, and for too few or too many tokens.
+        Raises `InputError` for an unknown token or an invalid number of tokens.
         """
         tokens = text.split() if self.separator else list(text)
         if not 1 <= len(tokens) <= self.longest:
@@ -182,18 +184,19 @@ class TokenTask(AnyTask):
         return torch.tensor([[indices[token] for token in tokens]])
 
     def render(self, tokens: Tensor) -> str:
-        """Return tokens (T,) as text; this is the inverse of `parse`."""
+        """Return tokens (T,) as text. This function is the inverse of `parse`."""
         return self.separator.join(self.vocabulary[token] for token in tokens.tolist())
 
     def labels(self, inputs: Tensor) -> list[str]:
-        """Return a name for each input of one sequence (T,), for plots."""
+        """Return a name for each input of one sequence (T,) for plots."""
         return [self.vocabulary[token] for token in inputs.tolist()]
 
 
 class TokenBatches:
-    """Batches of a training run, sampled by a task.
+    """Training batches, drawn by `TokenTask.sample`.
 
-    Each step has a separate random stream, so a resumed training run samples the same batches.
+    Each training step has a separate random stream, so a resumed run draws the same batches as an uninterrupted
+    run.
     """
 
     place = NO_POSITION
@@ -208,7 +211,7 @@ class TokenBatches:
 
 
 def earlier_equal(inputs: Tensor) -> Tensor:
-    """Return the last earlier position (B, T) of the same token, or -1, for inputs (B, T).
+    """Return the last earlier position (B, T) of each token in inputs (B, T), or -1 for a first occurrence.
 
     >>> earlier_equal(torch.tensor([[5, 6, 5, 5]]))
     tensor([[-1, -1,  0,  2]])
@@ -219,7 +222,7 @@ def earlier_equal(inputs: Tensor) -> Tensor:
 
 
 def mark_positions(relevant: Sequence[Tensor], has_answer: Tensor) -> Tensor:
-    """Return (B, T, T) bool, True at the positions `relevant`, each (B, T), in the rows with an answer (B, T).
+    """Return (B, T, T) bool: in each row with an answer, True at the positions in `relevant`, each (B, T).
 
     >>> mark_positions([torch.tensor([[0, 0]])], torch.tensor([[False, True]])).int()
     tensor([[[0, 0],

@@ -33,21 +33,22 @@ class TranslationTaskConfig:
     """Parallel text and tokenization."""
 
     train: tuple[str, ...] = ()
-    """Training text: a source and a target file with one sentence per line, or one file of tab-separated pairs;
-    plain or .gz. With --weights, give several texts, all in the same format."""
+    """Training text: a source file and a target file with one sentence per line, or one file of tab-separated
+    pairs. Files are plain or .gz. With --weights, give several texts in the same format."""
     weights: tuple[float, ...] = ()
-    """Sampling weights of several training texts: --train a.tsv b.tsv --weights 1 4 draws four pairs of b.tsv per
-    pair of a.tsv, for any sizes of the files. Small texts are repeated. Vocabularies are learned from all
-    texts."""
+    """Sampling weights of several training texts: --train a.tsv b.tsv --weights 1 4 draws four pairs from b.tsv
+    for each pair from a.tsv, whatever the sizes of the files. Small texts are repeated. Vocabularies are
+    learned from all texts."""
     valid: tuple[str, ...] = ()
-    """Validation text to select the best model, in the same format. Default: keep the last model."""
+    """Validation text for selecting the best model, in the same format. Without a validation text, the last
+    model is saved."""
     test: tuple[str, ...] = ()
     """Test text for `regard test`, in the same format."""
     hub: str | None = None
-    """Hugging Face data set with training, validation and test text: its name on the Hub, or a folder (needs the
+    """Hugging Face data set with training, validation and test text: a name on the Hub, or a folder (needs the
     extra hub)."""
     languages: tuple[str, ...] = ()
-    """Source and target column of the data set, such as: de en."""
+    """Source and target columns of the data set, such as: de en."""
     guide: str | None = None
     """Word alignment of the training text, one line in Moses format (0-0 1-2) per pair. The first
     head of the penultimate layer learns this alignment (Garg et al. 2019)."""
@@ -57,19 +58,19 @@ class TranslationTaskConfig:
     vocab_size: int = 12_000
     """Maximum vocabulary size."""
     joint: bool = True
-    """Share one vocabulary and one embedding between both languages; --no-joint: separate vocabularies."""
+    """Share one vocabulary and one embedding between both languages. --no-joint: use separate vocabularies."""
     lowercase: bool = False
     """Lowercase all text."""
     max_len: int = 256
     """Maximum sentence length in training, in tokens. Longer sentences are skipped."""
     bleu_tokenize: str | None = None
     """sacrebleu tokenizer for BLEU: 13a, intl, zh, char, none, ja-mecab or ko-mecab. Default: chosen by the
-    script of the references, such as char or zh for text without spaces between words."""
+    script of the references, such as char or zh for text without spaces."""
     strict: bool = False
     """Stop at the first line that would be skipped."""
     lenient: bool = False
-    """Skip broken lines if the files have different numbers of lines, or invalid UTF-8 in more than 1% of lines,
-    instead of stopping."""
+    """Skip broken lines instead of stopping if the files have different numbers of lines, or if more than 1% of
+    the lines contain invalid UTF-8."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range, and make all paths absolute for use in any folder."""
@@ -78,7 +79,9 @@ class TranslationTaskConfig:
         if self.bleu_tokenize is not None:
             check_bleu_tokenizer(self.bleu_tokenize, installed=False)
         if self.strict and self.lenient:
-            raise InputError("strict stops at a broken line, but lenient skips broken lines: choose one of them")
+            raise InputError(
+                "strict stops at a broken line, but lenient skips broken lines: choose one of these flags"
+            )
         for name, paths in (("train", self.train), ("valid", self.valid), ("test", self.test)):
             if len(paths) > 2 and not (name == "train" and self.weights):
                 hint = "; for several texts add --weights" if name == "train" else ""
@@ -91,10 +94,10 @@ class TranslationTaskConfig:
                 raise InputError("guide needs one training text in files: omit hub and weights")
             object.__setattr__(self, "guide", str(Path(self.guide).absolute()))
         if self.hub is not None and self.train:
-            raise InputError("train and hub are both given: leave out one of them")
+            raise InputError("train and hub are both given: leave out one of these flags")
         if self.hub is not None and len(self.languages) != 2:
             raise InputError(
-                "hub needs the columns of source and target: give --languages, such as --languages de en"
+                "hub needs the source and target columns: give --languages, such as --languages de en"
             )
         self._check_weights()
 
@@ -259,7 +262,7 @@ class Translation(SequenceTask):
 
         self.config.check_files()
         if settings.merge_dropout and self.config.guide is not None:
-            raise InputError("guide aligns tokens that merge_dropout changes: leave out one of them")
+            raise InputError("guide aligns tokens, which merge_dropout changes: leave out one of these flags")
         corpora = [
             prepare_corpus(
                 text,

@@ -101,8 +101,8 @@ def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor
         for name, spec in tensor_specs(before).items():
             if specs.get(name) != spec:
                 raise InputError(
-                    f"parameter {name} is {spec} in the earlier run, and {specs.get(name, 'missing')} "
-                    f"in this one: use the same sizes, including max_len if positions are learned"
+                    f"parameter {name} is {spec} in the earlier run, and {specs.get(name, 'missing')} in this "
+                    f"run: use the same sizes, including max_len if positions are learned"
                 )
         model.load_state_dict(before)
     if config.training.freeze:

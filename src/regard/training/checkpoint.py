@@ -42,7 +42,7 @@ class Checkpoint:
     step: int
     """Number of training steps of the training state, or of the weights if there is no training state."""
     weights: Mapping[str, Tensor] | None = None
-    """Weights for use; with None, the stored weights are unchanged."""
+    """Weights for use; None leaves the stored weights unchanged."""
     training: Mapping[str, Tensor] | None = None
     """Parameters, optimizer moments, generator, position in the data and validation history. None for a run
     that cannot be resumed."""
@@ -286,6 +286,6 @@ class TrainingState:
             self.load_tensors(checkpoint.training)
         except (RuntimeError, ValueError) as error:
             raise InputError(
-                f"run {str(folder.path)!r} is damaged: the state of its training has impossible values; restore "
-                f"a copy of it, or train it again"
+                f"run {str(folder.path)!r} is damaged: the state of its training has impossible values; "
+                f"restore a copy of the run, or train it again"
             ) from error

@@ -215,7 +215,7 @@ def _checked(config: RunConfig) -> RunConfig:
     if training.r_drop and not config.model.dropout:
         raise InputError("r_drop compares two passes with different dropout: also give --dropout")
     if training.compile and not config.model_spec.model.compilable:
-        raise InputError(f"compile works on Transformer layers only: leave it out for model {config.kind}")
+        raise InputError(f"compile works only on Transformer layers: leave it out for model {config.kind}")
     return config
 
 

@@ -53,7 +53,7 @@ def check_score(name: str) -> None:
     except Exception as error:  # custom code can raise anything
         raise PluginError(
             f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: "
-            f"{describe_error(error)}; its forward takes queries and the result of its prepare"
+            f"{describe_error(error)}; its forward must accept queries and the result of its prepare"
         ) from error
     _check_tensor(f"score {name!r}", "scores", scores, (2, 3, 5, 7))
 
@@ -93,7 +93,7 @@ def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) 
     device = next((parameter.device for parameter in model.parameters()), None)
     if device is None:
         raise PluginError(
-            f"{code} has no parameters: there is nothing to train; declare parameters as nn.Parameter"
+            f"{code} has no parameters: there is nothing to train; wrap its tensors in nn.Parameter"
         )
     batch = _draw_batch(code, config, task).to(device)
     if isinstance(batch, Batch):

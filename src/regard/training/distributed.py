@@ -138,7 +138,7 @@ def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             raise MachineError(
-                f"process {rank} of {size} lost the connection to another process, which ended"
+                f"process {rank} of {size} lost the connection to another process, because that process ended"
             ) from error
         raise
     finally:

@@ -25,13 +25,13 @@ def freeze(model: nn.Module, parts: Sequence[str]) -> None:
         parameters = [parameter for name, parameter in named.items() if _is_in(name, part)]
         if not parameters:
             raise InputError(
-                f"freeze {part!r}: the model has no part with this name; choose {', '.join(parts_of(model))}, or "
-                "a part of one of these"
+                f"freeze {part!r} is not a part of the model: choose {', '.join(parts_of(model))}, or a part "
+                f"of these parts"
             )
         for parameter in parameters:
             parameter.requires_grad_(False)
     if parts and not any(parameter.requires_grad for parameter in named.values()):
-        raise InputError(f"freeze {' '.join(parts)} freezes the whole model: omit a part to be trained")
+        raise InputError(f"freeze {' '.join(parts)} freezes the whole model: leave at least one part to train")
 
 
 def parts_of(model: nn.Module) -> list[str]:

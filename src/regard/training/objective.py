@@ -112,12 +112,11 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
 class TokenObjective(Objective[LanguageModel, TokenBatch]):
     """Cross-entropy of every output token given the tokens before it, or half the squared error of real outputs.
 
-    Correctness is measured for each output, not for whole sequences; a real output is correct if its error is
-    at most `CLOSE`.
+    Single outputs are correct, not whole sequences. A real output is correct within `CLOSE` of its target.
     """
 
     def forward(self, batch: TokenBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch divided by `tokens`, and which outputs are correct: (N,) bool."""
+        """Return the loss of a batch divided by `tokens`, and whether each output is correct: (N,) bool."""
         del step
         states = self.model.read(batch.inputs, batch.mask)
         if tokens == batch.targets.numel():  # all steps are outputs: selecting them would copy the states
@@ -148,7 +147,7 @@ def guided_layer(model: Seq2Seq) -> str:
     """Return the name of the layer with the guided head. Raises `InputError` if no layer attends to the
     source."""
     if not model.cross_layers:
-        raise InputError("guide needs attention to the source, which this model does not have: leave guide out")
+        raise InputError("guide needs attention to the source, which this model does not have: leave out guide")
     return model.cross_layers[-2:][0]
 
 

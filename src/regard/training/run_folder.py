@@ -55,7 +55,7 @@ from regard.training.stored_config import (
 from regard.training.tensor_file import read_metadata
 from regard.training.trust_code import check_trusted
 
-MEND = "restore a copy of it, or train it again"
+MEND = "restore a copy of the run, or train it again"
 TRUST = "if you edited the file yourself, add --trust-edited (in Python trust_edited=True)"
 _reported: set[tuple[Path, str]] = set()
 """Accepted edits that have been reported since the run was loaded."""
@@ -210,7 +210,7 @@ class RunFolder:
                 f"run {str(self.path)!r} is damaged: its tokenizer cannot be read: {error}"
             ) from error
         if vocabulary_digest(vocabularies) != expected:
-            self.refuse_edited("tokenizer", "its vocabularies differ from those used in training")
+            self.refuse_edited("tokenizer", "its vocabularies differ from the vocabularies used for training")
         return vocabularies
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
@@ -226,8 +226,8 @@ class RunFolder:
         metrics = self.read_metrics()
         if not metrics:
             raise InputError(
-                f"run {str(self.path)!r} has lost its metrics.jsonl: restore a copy of it, or delete the folder "
-                f"to train it again"
+                f"run {str(self.path)!r} has lost its metrics.jsonl: restore a copy of the file, or delete "
+                f"the folder to train the run again"
             )
         return metrics
 
@@ -295,7 +295,7 @@ def check_run_path(path: Path, *, overwrite: bool) -> None:
     """Raise `InputError` if a new run cannot be created at `path`."""
     if RunFolder(path).exists() and not overwrite:
         raise InputError(
-            f"{str(path)!r} already holds a run: continue it with --resume, replace it with --overwrite, "
+            f"{str(path)!r} already contains a run: continue it with --resume, replace it with --overwrite, "
             f"or choose another --savepath"
         )
     if path.exists() and not RunFolder(path).exists() and (not path.is_dir() or any(path.iterdir())):
@@ -317,7 +317,9 @@ def find_run(run: str | Path, savepath: Path, *, trust_edited: bool = False) -> 
     `trust_edited`: also use edited files. Raises `InputError` if the run does not exist.
     """
     if not isinstance(run, str | Path):
-        raise InputError(f"run {run!r} is not a name: give a task's name, or the path of a run's folder")
+        raise InputError(
+            f"run {run!r} is not a name: give the name of a task, or the path of the folder of a run"
+        )
     for path in (Path(run), savepath / run):
         tidy(path.parent)
         if RunFolder(path).exists():

@@ -121,7 +121,7 @@ class TrainingConfig:
     vary_len = False
 
     steps: int = 2000
-    """Training steps, one batch each."""
+    """Number of training steps. Each step trains on one batch."""
     lr: float | None = None
     """Learning rate: the peak of the schedule, or the constant rate. None: 0.05 with
     the recipe regard (0.005 with encoder layers); 0.01 with the recipe seed (0.001 with encoder layers); 0.005
@@ -129,11 +129,12 @@ class TrainingConfig:
     seed: int = 0
     """Random seed of the initial parameters and of the samples (0 or more)."""
     snapshots: int = 0
-    """Number of copies of the parameters to keep, from step 0 to the last, denser at the beginning. These
-    snapshots show how attention forms. 0: none."""
+    """Number of snapshots: copies of the parameters from step 0 to the last step, denser at the beginning.
+    Snapshots show how attention forms. 0: no snapshots."""
     freeze: tuple[str, ...] = ()
     """Parts of the model whose parameters are not trained, such as embedding, encoder, decoder, a layer
-    (encoder.0) or a part of a layer (decoder.1.cross). This option is for runs that start from another run."""
+    (encoder.0) or a part of a layer (decoder.1.cross). Use this option for a run that starts from the
+    parameters of another run."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
@@ -203,8 +204,8 @@ class QueryTraining(SampledTraining):
     """regard: Adam with warm-up, cosine decay and a faster output layer. seed: the primer's Adam at a constant
     rate."""
     vary_len: bool = False
-    """Train on all lengths from 1 to max_len, with a mask. The model gets an additional learned step to attend
-    to."""
+    """Train on all lengths from 1 to max_len, with a mask. The model can also attend to an additional learned
+    step."""
 
     @property
     def optimization(self) -> Recipe:
@@ -219,8 +220,8 @@ class RecurrentTraining(SampledTraining):
     batchsize: int = 64
     """Samples in a batch."""
     teacher_forcing: float = 1.0
-    """Fraction of target steps whose input is the true previous token at the end of training (0 to 1); the
-    fraction falls linearly from 1. The input of all other target steps is the model's own prediction."""
+    """Fraction of target steps that get the true previous token at the end of training (0 to 1). The fraction
+    decreases linearly from 1. The other target steps get the prediction of the model."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
@@ -264,16 +265,17 @@ class TranslationTraining(TrainingConfig):
     """Training options on parallel text."""
 
     tokens: int = 2048
-    """Largest number of tokens in a batch, including padding, on the longer side (source or target)."""
+    """Number of tokens in a batch, including padding: the larger of the numbers on the source and target
+    sides."""
     batchsize: int = 0
-    """Largest number of pairs in a batch; 0: limited only by the number of tokens."""
+    """Largest number of pairs in a batch; 0: limited only by tokens."""
     accumulate: int = 1
-    """Number of batches whose gradients are summed for one training step."""
+    """Number of batches whose gradients are summed for one step."""
     schedule: Decay = "one_cycle"
     """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), the inverse
     square root of the step (inverse_sqrt), or none (constant)."""
     warmup: float = 0.1
-    """Fraction of the training steps in which the learning rate rises (at least 0 and less than 1)."""
+    """Fraction of the training steps in which the learning rate increases (at least 0 and less than 1)."""
     label_smoothing: float = 0.1
     """Fraction of the target distribution that is spread evenly over the vocabulary (at least 0 and less than
     1)."""
@@ -281,7 +283,7 @@ class TranslationTraining(TrainingConfig):
     """BPE dropout: fraction of merges that are skipped at random in training (at least 0 and less than 1)."""
     r_drop: float = 0.0
     """Weight of the R-Drop loss (alpha, Liang et al. 2021): the divergence between two passes with different
-    dropout. With a weight above 0, each training step needs twice the computation."""
+    dropout. With a weight above 0, a training step takes twice as long."""
     guide_weight: float = 0.05
     """Weight of the alignment loss of the guided head, with --guide."""
     average: float = 0.999
@@ -289,18 +291,18 @@ class TranslationTraining(TrainingConfig):
     clip: float = 1.0
     """Largest norm of the gradient."""
     precision: Precision = "auto"
-    """Type of matrix products: bfloat16 or float32. auto: bfloat16 if the processor has native products."""
+    """Dtype of matrix products: bfloat16 or float32. auto: bfloat16 if the processor supports it natively."""
     validate_every: int = 500
-    """Steps between two validations. Each validation translates the validation text."""
+    """Number of training steps between two validations. Each validation translates the validation text."""
     patience: int = 0
-    """Stop after this number of validations without a better BLEU; 0: never."""
+    """Number of validations without a better BLEU after which training stops; 0: training never stops early."""
     compile: bool = False
-    """Compile the layers of a Transformer (torch.compile), which takes a minute or two. Useful on a GPU; on a
-    CPU, training steps become slower (docs/dev/benchmarks.md)."""
+    """Compile the layers of a Transformer with torch.compile, which takes one or two minutes. Use this option
+    only on a GPU: on a CPU, training steps become slower (docs/dev/benchmarks.md)."""
     sharded: bool = False
     """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
     tensorboard: bool = False
-    """Also write metrics for TensorBoard into the run's folder (needs the extra track)."""
+    """Also write metrics for TensorBoard into the folder of the run (needs the extra track)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""

@@ -43,7 +43,7 @@ DIGESTS = "digests"
 def shard(objective: Objective[Any, Any], context: DistributedContext) -> None:
     """Split the parameters of an objective between the processes. Raises `InputError` without torchrun."""
     if not torch.distributed.is_initialized():
-        raise InputError("sharded splits the model between processes: start the training with torchrun")
+        raise InputError("sharded splits the model between processes: start training with torchrun")
     mesh = init_device_mesh(context.device.type, (context.size,))
     for module in objective.model.modules():
         if isinstance(module, Block):

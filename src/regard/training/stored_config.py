@@ -114,7 +114,7 @@ def differences(stored: Mapping[str, Any], config: str, name: str) -> str:
     mine, theirs = dict(_values("", without_digest(stored))), dict(_values("", other))
     names = [option for option in {**mine, **theirs} if mine.get(option) != theirs.get(option)]
     if names == ["initial"]:
-        return "training began with parameters that differ from those in config.json"
+        return "training began with different parameters than config.json states"
     names = [option for option in names if option != "initial"]  # determined by the other options
     changes = [
         f"{option} is {_shorten(mine.get(option))} in config.json, {_shorten(theirs.get(option))} in {name}"

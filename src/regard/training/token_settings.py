@@ -14,37 +14,38 @@ class TokenTraining(SampledTraining):
     """Training options of language models."""
 
     batchsize: int = 64
-    """Sequences in a batch."""
+    """Number of sequences in a batch."""
     snapshots: int = 50
-    """Number of copies of the parameters to keep, from step 0 to the last, denser at the beginning. These
-    snapshots show how attention forms. 0: none."""
+    """Number of snapshots: copies of the parameters from step 0 to the last step, denser at the beginning.
+    Snapshots show how attention forms. 0: no snapshots."""
     accumulate: int = 1
     """Number of batches whose gradients are summed for one training step."""
     schedule: Decay = "one_cycle"
     """Decay of the learning rate after the warm-up: a cosine (one_cycle), the inverse square root of the step
     (inverse_sqrt), or none (constant)."""
     warmup: float = 0.05
-    """Fraction of the training steps in which the learning rate rises (at least 0 and less than 1)."""
+    """Fraction of the training steps in which the learning rate increases (at least 0 and less than 1)."""
     last_lr: float = 0.0
     """Fraction of the peak rate that the cosine reaches at the last step (0 to 1)."""
     beta1: float = 0.9
-    """Adam's decay rate for the mean of the gradient (at least 0 and less than 1)."""
+    """Decay rate of Adam for the mean of the gradient (at least 0 and less than 1)."""
     beta2: float = 0.98
-    """Adam's decay rate for the mean square of the gradient (at least 0 and less than 1)."""
+    """Decay rate of Adam for the squared gradient (at least 0 and less than 1)."""
     weight_decay: float = 0.1
-    """Decay of matrices and embeddings, times the learning rate (AdamW, Loshchilov and Hutter 2019); 0: none."""
+    """Weight decay of matrices and embeddings, multiplied by the learning rate (AdamW, Loshchilov and Hutter
+    2019); 0: no decay."""
     clip: float = 1.0
     """Largest norm of the gradient."""
     precision: Precision = FLOAT32
-    """Type of matrix products: bfloat16 or float32. auto: bfloat16 if the processor has native products."""
+    """Dtype of matrix products: bfloat16 or float32. auto: bfloat16 if the processor supports it natively."""
     validate_every: int = 500
     """Number of training steps between two validations, for a task with validation text."""
     compile: bool = False
-    """Compile the layers (torch.compile), which takes a minute or two. For a GPU."""
+    """Compile the layers with torch.compile, which takes one or two minutes. Use this option only on a GPU."""
     sharded: bool = False
     """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
     tensorboard: bool = False
-    """Also write metrics for TensorBoard into the run's folder (needs the extra track)."""
+    """Also write metrics for TensorBoard into the folder of the run (needs the extra track)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""

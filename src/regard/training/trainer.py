@@ -246,8 +246,8 @@ def check_finite(loss: float, step: int, lr: float) -> None:
     """Raise `InputError` for a loss that is NaN or infinite."""
     if not math.isfinite(loss):
         raise InputError(
-            f"loss is {loss} at step {step}, at a learning rate of {lr:g}: lower --lr; "
-            f"the run keeps its last checkpoint"
+            f"loss is {loss} at step {step}, with a learning rate of {lr:g}: lower --lr; the last checkpoint "
+            f"of the run is intact"
         )
 
 

@@ -53,9 +53,9 @@ def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> 
     elif unknown:
         named = " and ".join(f"{name} ({str(file)!r})" for name, file in unknown)
         raise InputError(
-            f"run {str(run)!r} names code that was never used for training on this machine, or that has "
+            f"run {str(run)!r} uses code that was never used for training on this machine, or that has "
             f"changed since: {named}; read the code, and if you trust it, add --trust_code (in Python "
-            "trust_code=True)"
+            f"trust_code=True)"
         )
 
 

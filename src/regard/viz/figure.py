@@ -53,7 +53,7 @@ def shades(count: int) -> list[tuple[float, float, float]]:
 
 
 COLOURS = ListedColormap(shades(256), name="regard").with_extremes(bad="#{:02x}{:02x}{:02x}".format(*NOT_FINITE))
-"""The colour map of weights; the order of its colours is preserved in grey and for colour-blind readers."""
+"""Color map of weights. The order of its colors is preserved in grayscale and for color-blind readers."""
 
 
 def drawable(text: str) -> str:

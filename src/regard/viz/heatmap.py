@@ -39,7 +39,7 @@ MARGIN, GAP, TITLE, COLOUR_BAR, ANSWER, CAPTION_LINE = 0.2, 0.2, 0.4, 0.8, 0.45,
 def draw_map(attention: Map, format: str) -> bytes:
     """Draw an attention map; return the bytes of a file. `format`: png, svg or pdf.
 
-    All panels share one colour scale, from 0 to the largest weight. A first step that can only attend to itself
+    All panels share one color scale, from 0 to the largest weight. A first step that can only attend to itself
     is excluded from the scale, because its weight of 1 would make all other weights pale. A weight that is not
     finite is magenta. A white dot marks an input on which the output step depends. If there are more weights
     than pixels, the maximum of each square is drawn. Weights on an image are drawn on its patches

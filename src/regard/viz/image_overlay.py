@@ -15,7 +15,7 @@ from regard.viz.labels import intervention_lines
 from regard.viz.maps import LayerMap, Map, finite
 
 LARGEST = (255, 106, 0)
-"""Color of the largest weight, as in `js/overlay.js`: an orange that differs from light and dark greys."""
+"""Color of the largest weight, as in `js/overlay.js`: an orange that differs from light and dark grays."""
 OPACITY = 0.85  # of the largest weight, so that the image remains visible
 # All lengths are in inches.
 SIDE = 1.5  # width of an image if there is room
@@ -82,14 +82,14 @@ def draw_overlay(attention: Map) -> Figure:
 
 def _header(attention: Map, layers: Sequence[LayerMap]) -> str:
     answer = "" if attention.prediction is None else f", prediction {attention.prediction!r}"
-    return f"{drawable(f'{attention.task}: {attention.input}{answer}')}\nColour: {query_description(layers[0])}"
+    return f"{drawable(f'{attention.task}: {attention.input}{answer}')}\nColor: {query_description(layers[0])}"
 
 
 def query_description(layer: LayerMap) -> str:
     """Return a description of the weights that `patch_weights` returns."""
     if layer.patches is not None and layer.patches.first:
         return f"weights of {drawable(layer.query_labels[0])}, from 0 to the largest weight of the layer"
-    return "weights of all patches on average, from 0 to the largest weight of the layer"
+    return "mean weights of all patches, from 0 to the largest weight of the layer"
 
 
 def _draw_image(axes: Axes, image: np.ndarray, box: tuple[float, float, float, float], title: str) -> None:

@@ -106,7 +106,7 @@ def intervention_lines(attention: Map) -> list[str]:
 
 
 def figure_metadata(attention: Map, layers: Sequence[LayerMap], scale: str) -> dict[str, str]:
-    """Return the metadata of a figure of `layers`, by name; `scale`: description of the colour scale."""
+    """Return the metadata of a figure of `layers`, by name; `scale`: description of the color scale."""
     heads = {layer.name: ", ".join(map(layer.head_name, range(len(layer.weights)))) for layer in layers}
     metadata = {
         "model": attention.model or attention.task,

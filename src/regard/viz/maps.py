@@ -12,7 +12,7 @@ import numpy as np
 from regard.errors import InputError
 
 LayerKind = Literal["encoder", "decoder", "cross"]
-"""Queries and keys of a layer: inputs and inputs, outputs and outputs, or outputs and inputs."""
+"""Kind of a layer: queries and keys are both inputs, both outputs, or outputs and inputs."""
 CROSS: LayerKind = "cross"
 TITLES: dict[LayerKind, str] = {
     "encoder": "Self-attention of the input",
@@ -130,7 +130,7 @@ class LayerMap:
     """Steps that are patches of the input image; None without an image."""
 
     def head_number(self, head: int) -> int:
-        """Return the number in the model of a head of this map."""
+        """Return the number that a head of this map has in the model."""
         return head if self.head_numbers is None else self.head_numbers[head]
 
     def head_name(self, head: int) -> str:
@@ -190,8 +190,8 @@ class Map:
     """The layer and the head that align best over many inputs; None if no head was chosen."""
 
     def __post_init__(self) -> None:
-        """Add a note about the first layer with NaN or infinite weights, or otherwise about such
-        probabilities.
+        """Add a note about the first layer with NaN or infinite weights, or, without such a layer, about NaN
+        or infinite probabilities.
         """
         broken = (name for name, layer in self.layers.items() if not np.isfinite(layer.weights).all())
         remark = next((f"weights of {name} are {UNFINITE}, the first such layer" for name in broken), "")

@@ -64,7 +64,7 @@ def _pixels(weights: np.ndarray, colours: ScalarMappable, width: float, height: 
 
 
 def _thinned(weights: np.ndarray, width: float, height: float) -> str:
-    """Return a sentence on weights (..., Tq, Tk) without a pixel; empty if all weights have a pixel."""
+    """Return a sentence for weights (..., Tq, Tk) that outnumber the pixels; empty if each weight has a pixel."""
     side = -(-max(weights.shape[-2:]) // max(int(max(width, height) * PIXELS), 1))
     return f"Each pixel is the largest weight of a square of {side} steps." if side > 1 else ""
 
@@ -194,7 +194,7 @@ class HeadGrid:
         across, heights = self.panels
         thinned = (_thinned(row, across, height) for row, height in zip(self.rows, heights, strict=True))
         return (
-            "The colour is the square root of the weight, on the same scale for all heads; the darkest color is"
+            "The color is the square root of the weight, on the same scale for all heads; the darkest color is"
             f" {self.largest:.2g} or more, which {EXCEEDING} % of the weights exceed."
             f" {next(filter(None, thinned), '')}"
         ).rstrip()

@@ -141,7 +141,7 @@ def _read_sheet(style: str | Path) -> dict[str, Any]:
     try:
         sheet: Any = rc_params_from_file(style, use_default_template=False)
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not a text file"
         raise InputError(
             f"style {str(style)!r} cannot be read: {reason}; give a matplotlib style sheet"
         ) from error

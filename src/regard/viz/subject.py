@@ -100,7 +100,8 @@ class Subject(Protocol[Input]):
         """The attention layers in the order of the forward pass; empty for a model without attention."""
 
     def about(self) -> dict[str, Any]:
-        """Return the facts a page displays: task, summary, kind, step, whether inputs can be drawn, snapshots.
+        """Return the facts that a page displays: task, summary, kind, step, whether inputs can be drawn,
+        snapshots.
 
         Optional facts are the accepted inputs, and results by layer and head.
         """

@@ -115,7 +115,7 @@ def _check(name: str, weights: np.ndarray) -> None:
         problem = f"sums to {sums[head, row]:.4g}" if weights[head, row].min() >= 0 else "has weights below 0"
         raise InputError(
             f"row {row} of {name}, head {head}, {problem}: give weights after the softmax, whose rows sum to 1,"
-            " or pass the model to regard.look if an attention sink takes the rest"
+            " or pass the model to regard.look if an attention sink receives the rest"
         )
 
 
@@ -126,7 +126,7 @@ def _layer(
     for side, labels, count in (("queries", queries, rows), ("keys", keys, columns)):
         if labels is not None and len(labels) != count:
             raise InputError(
-                f"{name} has {count} {side} but {len(labels)} tokens are given: give one token for each of them"
+                f"{name} has {count} {side} but {len(labels)} tokens are given: give one token for each"
             )
     return LayerMap(
         name=name,

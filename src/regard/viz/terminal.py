@@ -85,7 +85,7 @@ def heatmap(attention: Map) -> RenderableType:
     """Draw a heatmap of characters: a row for each output step and head, a column for each key.
 
     The heatmap is as wide as the terminal. For text answers, and for more rows than fit on a screen, only the
-    best-aligned head is shown, with a hint how to show the other heads.
+    best-aligned head is shown, with a hint about showing the other heads.
     """
     lines = intervention_lines(attention)
     return Group(*map(Text, lines), _heatmap(attention)) if lines else _heatmap(attention)
@@ -112,8 +112,8 @@ def _heatmap(attention: Map) -> RenderableType:
 def _other_heads(best: AlignedHead, heads: int) -> str:
     reason = "aligns best" if best.layer.kind == CROSS else "attends to most of the tokens"
     return (
-        f"This is {best.layer.head_name(best.head)} of {best.layer.name}, of {heads} heads the one that {reason}."
-        " To see the others: --plot page.html, the explorer, or in Python .to_html(path)."
+        f"This is {best.layer.head_name(best.head)} of {best.layer.name}; of {heads} heads, it {reason}."
+        " To see the other heads: --plot page.html, the explorer, or in Python .to_html(path)."
     )
 
 

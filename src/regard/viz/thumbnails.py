@@ -12,7 +12,9 @@ import numpy as np
 from regard.viz.maps import CROSS, LayerMap, finite
 
 PIXELS = 64
-"""Largest number of rows and columns of a thumbnail: more than the pixels of a small picture on most screens."""
+"""Maximum number of rows and columns of a thumbnail. On most screens, a small picture has fewer pixels per
+side.
+"""
 
 
 def thumbnail_side(layer: LayerMap) -> int:

@@ -3,7 +3,7 @@ from torch import nn
 
 
 class MHA(nn.Module):
-    """Weights of three dimensions and one that is applied from the left."""
+    """Weights with three dimensions, and a weight that is applied from the left."""
 
     def __init__(self, width, heads):
         super().__init__()

@@ -2,7 +2,7 @@ from torch import nn
 
 
 class MultiHeadAttention(nn.Module):
-    """Layers whose names show nothing, created in another order: output, values, keys, queries."""
+    """Layers whose names do not show their role, created in another order: output, values, keys, queries."""
 
     def __init__(self, width, heads):
         super().__init__()

@@ -69,7 +69,7 @@ def cosine(self: Solution, query: Array, key: Array) -> Array:
     return Solution.dot_products(self, query, key / np.linalg.norm(key, axis=-1, keepdims=True))
 
 
-@mistake(Solution.dot_products, EQUATION_1, "The second factor of Q Kᵀ is the keys.")
+@mistake(Solution.dot_products, EQUATION_1, "The second factor of Q Kᵀ contains the keys.")
 def queries_times_queries(self: Solution, query: Array, key: Array) -> Array:
     """The queries are compared with each other instead of with the keys."""
     return np.einsum("...id,...jd->...ij", query, query)

@@ -12,7 +12,7 @@ HEAD_I = "Vaswani et al. 2017, section 3.2.2: head_i = Attention(Q W_i^Q, K W_i^
 @mistake(
     Solution.split,
     HEAD_I,
-    "View as (B, T, H, D/H) first, then swap T and H: a head is some columns of every step.",
+    "View as (B, T, H, D/H) first, then swap T and H: a head consists of D/H columns of every step.",
 )
 def wrong_view(self: Solution, states: Array, heads: int) -> Array:
     """The heads are split by a view that mixes steps: (B, T, D) is viewed as (B, H, T, D/H) directly."""

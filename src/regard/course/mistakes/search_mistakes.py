@@ -96,7 +96,7 @@ def each_keeps_its_best(
 
 @mistake(
     Solution.prune,
-    f"{BEAM}; this exercise's stub: the length counts for the answer",
+    f"{BEAM}; this exercise's stub: the length affects only the choice of the answer",
     "Keep the largest sums of log-probabilities; divide by length ** alpha only to choose the answer.",
 )
 def pruned_by_score(
@@ -160,7 +160,7 @@ class FirstToEnd(Solution, paper=BEAM):
 
 @mistake(
     Solution.keep_finished,
-    f"{BEAM}; this exercise's stub: it keeps competing for its place",
+    f"{BEAM}; this exercise's stub: a finished hypothesis keeps competing",
     "Add a finished hypothesis to the candidates unchanged, so that it competes for its place in the beam.",
 )
 def ended_dropped(self: Solution, hypothesis: Hypothesis) -> list[Hypothesis]:
@@ -168,7 +168,7 @@ def ended_dropped(self: Solution, hypothesis: Hypothesis) -> list[Hypothesis]:
     return []
 
 
-class EndedAside(Solution, paper=f"{BEAM}; this exercise's stub: it keeps competing for its place"):
+class EndedAside(Solution, paper=f"{BEAM}; this exercise's stub: a finished hypothesis keeps competing"):
     """Finished hypotheses are put aside, and worse hypotheses take their places in the beam."""
 
     instead = "Leave a finished hypothesis in the beam, where it occupies one of the `width` places."

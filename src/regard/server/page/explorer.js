@@ -7,7 +7,7 @@ import { Texts } from "./texts.js";
 import { tour } from "./tour.js";
 import { searchTree } from "./tree.js";
 import { neededLayers, thumbnails, withLayers } from "./whole-layers.js";
-import { weighValues } from "./value-norms.js";
+import { isLong, missingValues, weighValues } from "./value-norms.js";
 import { formatAddress, replaceAddress, readAddress } from "./js/address.js";
 import { addTokens } from "./js/style.js";
 import { oneTabStop } from "./js/dom.js";
@@ -70,6 +70,8 @@ import { View } from "./js/view.js";
  * @property {string} fetching names of the layers whose weights were requested
  * @property {Predictions} [predictions]
  * @property {boolean} weighed whether weights are multiplied by the norms of their values
+ * @property {string} noValues why weights cannot be multiplied by the norms of values
+ * @property {boolean} valuesChecked whether `noValues` is known
  * @property {boolean} foreign whether it was not trained here: then weights cannot be explained
  * @property {number} seed
  * @property {number} ticket identifies the latest request
@@ -77,7 +79,7 @@ import { View } from "./js/view.js";
  */
 
 const WORK = 300; // milliseconds after which the page says that the model is computing
-const VALUES = "Multiply each weight by the norm of the value that it weighs (Kobayashi et al. 2020)";
+const VALUES_WAIT = 1000; // milliseconds after which it is checked whether values are known
 const TYPING = 150; // milliseconds without a keystroke before an input is sent
 const PROGRESS = 400; // milliseconds between progress requests
 const LARGEST_IMAGE = 8_000_000; // bytes of an image
@@ -108,6 +110,8 @@ const state = {
   accepts: "",
   fetching: "",
   weighed: false,
+  noValues: "",
+  valuesChecked: false,
 };
 
 /** @param {string} id */
@@ -191,6 +195,7 @@ function draw(answered) {
     showWholeLayers();
   }
   updateButtons();
+  requestIdleCallback(() => checkValues(answered.map), { timeout: VALUES_WAIT });
   if (state.view) state.predictions?.show({ input: answered.map.input, touched }, state.view);
 }
 
@@ -237,10 +242,11 @@ function updateButtons() {
     search: none || unknown || first,
     tree: first,
     playback: first,
+    values: none || first || (shown && isLong(shown) ? "Value-weighted: the input is too long." : state.noValues),
   };
   for (const [name, reason] of Object.entries(reasons)) {
     element(name).setAttribute("aria-disabled", String(Boolean(reason)));
-    element(name).title = reason ?? "";
+    element(name).title = reason || (element(name).dataset.does ?? "");
   }
   const example = texts.origin && texts.all?.includes(input.value) ? `Example ${texts.origin}.` : "";
   const accepts = [state.accepts && `Accepts ${state.accepts}.`, example, texts.noRoles]
@@ -269,33 +275,51 @@ function stateChanged() {
 function weigh(answered) {
   const { input: text } = answered.map;
   const interventions = answered.touched ?? [];
-  const long = answered.map.layers.some((layer) => layer.square > 1);
-  /** @param {object} body @returns {Promise<ValueNorms>} */
-  const norms = async (body) => (long ? { norms: {}, left_out: {} } : ask("api/value_norms", body));
   return runRequest(async () => {
-    /** @type {MapData | string} */
-    let map;
-    /** @type {MapData | string | undefined} */
-    let original;
+    let reason = "";
     try {
+      if (isLong(answered.map)) throw new Error("Value-weighted: the input is too long.");
       const layers = thumbnails(answered.map.layers);
-      if (layers.length && !long) Object.assign(answered, await wholeLayers(answered, layers));
-      map = weighValues(answered.map, await norms({ input: text, interventions }));
-      original = answered.original && weighValues(answered.original, await norms({ input: text }));
+      if (layers.length) Object.assign(answered, await wholeLayers(answered, layers));
+      const { map, original } = answered;
+      const [norms, norms0] = [
+        await valueNorms({ input: text, interventions }),
+        original && (await valueNorms({ input: text })),
+      ];
+      reason = missingValues(map, norms);
+      if (!reason)
+        answered.weighed = {
+          map: weighValues(map, norms),
+          original: original && norms0 && weighValues(original, norms0),
+        };
     } catch (error) {
-      map = error instanceof Error ? error.message : String(error);
+      reason = error instanceof Error ? error.message : String(error);
     }
     return () => {
       answered.values = true;
-      const reason = [map, original].find((result) => typeof result === "string");
-      if (typeof map === "string" || typeof original === "string") {
-        setWeighed(false);
-        Object.assign(element("values"), { disabled: true, title: reason });
-        message.textContent = String(reason);
-      } else answered.weighed = { map, original };
+      if (reason) setWeighed(false);
       if (answered === state.found) draw(answered);
+      message.textContent = reason;
     };
   });
+}
+
+/** @param {object} body @returns {Promise<ValueNorms>} */
+function valueNorms(body) {
+  return ask("api/value_norms", body);
+}
+
+/**
+ * Finds out once whether the model's values are known, so that the button is never offered in vain.
+ *
+ * @param {MapData} map
+ */
+async function checkValues(map) {
+  if (state.valuesChecked || element("values").hidden || isLong(map)) return;
+  state.valuesChecked = true;
+  const norms = await valueNorms({ input: map.input }).catch((error) => String(error?.message ?? error));
+  state.noValues = typeof norms === "string" ? norms : missingValues(map, norms);
+  updateButtons();
 }
 
 /** @param {boolean} on */
@@ -340,7 +364,6 @@ const answerAgain = latest(() => attend());
 
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 export function attend({ fresh = false, drawn = false } = {}) {
-  Object.assign(element("values"), { disabled: false, title: VALUES });
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
   state.shownText = fresh && !drawn ? input.value : null;
   element("steps").hidden = true; // it belongs to another answer
@@ -394,7 +417,7 @@ async function showSubject() {
     element("task").textContent = about.task;
     const steps =
       about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
-    const begun = about.origin ? `, initialised from ${about.origin}` : "";
+    const begun = about.origin ? `, initialized from ${about.origin}` : "";
     element("about").textContent = `${about.summary}; ${steps}${begun}`;
     const back = /** @type {HTMLAnchorElement} */ (element("back"));
     back.hidden = !about.back;
@@ -566,7 +589,7 @@ element("draw").addEventListener("click", () => {
   attend({ fresh: true, drawn: true });
 });
 element("tour").addEventListener("click", () => tour(element("guide")));
-element("values").addEventListener("click", () => {
+onClick("values", () => {
   setWeighed(!state.weighed);
   if (state.found) draw(state.found);
 });

@@ -1,6 +1,6 @@
 // The logit lens as a table, and direct logit attribution as a grid of layers and heads.
 
-import { cssColour, luminance } from "./js/colours.js";
+import { cssColour, inkOn } from "./js/colours.js";
 import { node, oneTabStop, secondaryText, select } from "./js/dom.js";
 import { percent, tokenLabel } from "./js/labels.js";
 import { shortNames } from "./js/layer-names.js";
@@ -57,8 +57,8 @@ export function lensTable(lens, colours) {
   const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": "Logit lens" });
   box.append(table);
   const said =
-    `Each cell: the likeliest token if the state after a layer goes through ${lens.head.join(" and ")} at once, ` +
-    "coloured by its probability. Final norm and unembedding are the model's own, trained for the last layer only.";
+    `Each cell shows the likeliest token if ${lens.head.join(" and ")} are applied to the state after that layer. ` +
+    "Its color shows the probability. Both modules were trained for the last layer only.";
   return [node("h2", {}, "Logit lens"), node("p", { class: "quiet" }, said), box];
 }
 
@@ -115,7 +115,7 @@ export function attributionGrid(parts, tokens, view, choose) {
     select("Logit of", list, at, (index) => choose(tokens[index].id)),
     grid,
     secondaryText(
-      `${said.join(", ")}: logit ${signed(parts.logit)}. Colours: ± ${most.toFixed(2)}. Direct paths only; the scale of each norm is frozen.`,
+      `${said.join(", ")}: logit ${signed(parts.logit)}. Green heads raise the logit, brown ones lower it, by at most ${most.toFixed(2)}. Only direct paths count; the scale of each norm is frozen.`,
     ),
   ];
 }
@@ -136,5 +136,5 @@ function signed(value) {
  */
 function paintLogits(element, colour) {
   element.style.background = cssColour(colour);
-  element.style.color = luminance(colour) > 0.45 ? "#000" : "#fff";
+  element.style.color = inkOn(colour);
 }

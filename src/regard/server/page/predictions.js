@@ -35,8 +35,6 @@ import { attributionGrid, lensTable } from "./logit-pictures.js";
 /** @typedef {(path: string, body: object) => Promise<any>} Ask */
 /** @typedef {{ input: string, touched: InterventionData[] }} Answered */
 
-const CHANGED = 0.0005; // a smaller change of a probability is not shown
-
 export class Predictions {
   /**
    * @param {"next" | "masked"} kind
@@ -169,7 +167,7 @@ export class Predictions {
       bars.append(now);
       const { original } = token;
       if (original !== null) bars.append(bar(original / most, cssColour(colours.change(-0.6))));
-      const changed = original !== null && Math.abs(original - token.probability) >= CHANGED;
+      const changed = original !== null && percent(original) !== percent(token.probability);
       const share = node("span", { class: "share" }, percent(token.probability));
       if (changed) share.append(node("span", { class: "changed" }, ` was ${percent(original)}`));
       item.append(this.writeButton(token), bars, share);
@@ -236,7 +234,7 @@ export class Predictions {
     );
     undo.disabled = !this.before.length;
     const shown = this.token !== null;
-    const parts = button("Parts of heads", () => this.choose(shown ? null : found.tokens[0].id, found), shown);
+    const parts = button("Logit by head", () => this.choose(shown ? null : found.tokens[0].id, found), shown);
     parts.title = "What each head adds to the logit of a token";
     const lens = button("Logit lens", () => this.openLens());
     lens.title = "What the state after each layer says about the next token";

@@ -52,7 +52,7 @@ function sampleList(data, wanted, tokens, open, search, close) {
     checkbox("wrong answers first", wanted.wrong_first, (on) => search({ ...wanted, wrong_first: on })),
     button("Close", close),
   );
-  const title = `Largest weights of ${data.layer} head ${data.head}`;
+  const title = `Inputs on which head ${data.head} of ${data.layer} has its largest weights`;
   box.append(
     node("h2", {}, title),
     bar,

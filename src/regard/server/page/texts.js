@@ -96,8 +96,8 @@ export class Texts {
       ...(this.noun === "text" ? [button("Add the typed input", () => this.add(this.actions.typed()))] : []),
       button("Close", () => this.opener.click()),
     );
-    const from = this.origin ? ` Those of the beginning are examples ${this.origin}.` : "";
-    const use = `Head importance, Head roles and Find samples use these ${this.noun}s. Select one to show it.${from}`;
+    const from = this.origin ? ` The first ones are examples ${this.origin}.` : "";
+    const use = `Head importance, Head roles and Top inputs use these ${this.noun}s. Select one to show it.${from}`;
     section.append(node("p", { class: "quiet" }, use), list, bar);
     return section;
   }

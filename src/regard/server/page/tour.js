@@ -5,7 +5,7 @@ import { button, node } from "./js/dom.js";
 /** @typedef {{ at: string, text: string }} Stop what is pointed at, and what is said of it */
 
 /** @type {Stop[]} */
-export const STOPS = [
+const STOPS = [
   {
     at: "#input",
     text: "Type an input here; the accepted form is described below. The model answers as you type.",
@@ -24,7 +24,7 @@ export const STOPS = [
     at: ".panels",
     text:
       "The attention of each head. Rows are queries, columns are keys. The stronger " +
-      "the colour, the larger the weight; each row sums to 1.",
+      "the color, the larger the weight; each row sums to 1.",
   },
   { at: ".sentence", text: "The selected row in words." },
   {

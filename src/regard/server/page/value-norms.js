@@ -6,24 +6,41 @@ import { unpack } from "./js/packing.js";
 
 /** @typedef {{ norms: Record<string, number[][]>, left_out: Record<string, string> }} ValueNorms norms by layer, head and key */
 
-export const SAID =
-  "Each weight is multiplied by the norm of the value that it weighs, ‖v W‖, and each row is divided by its sum " +
-  "(Kobayashi et al. 2020). Weights that you set are those of the model.";
+const SAID =
+  "Weights are multiplied by the norms of their values, and rows are divided by their sums (Kobayashi et al. 2020).";
 
 /**
- * The map with weighted values, or the reason why they are not known.
+ * The reason why weights cannot be multiplied by the norms of values; empty if they can.
  *
  * @param {MapData} map
  * @param {ValueNorms} values
- * @returns {MapData | string}
  */
-export function weighValues(map, { norms, left_out: reasons }) {
-  const missing = map.layers.filter((layer) => !norms[layer.name] || layer.square > 1);
-  if (missing.length) {
-    const [{ name, square }] = missing;
-    const more = missing.length > 1 ? ` and ${missing.length - 1} more` : "";
-    return `Values cannot be weighed in ${name}${more}: ${square > 1 ? "the input is long" : (reasons[name] ?? "its values are not recorded")}.`;
-  }
+export function missingValues(map, { norms, left_out: reasons }) {
+  if (isLong(map)) return "Value-weighted: the input is too long.";
+  const missing = map.layers.filter((layer) => !norms[layer.name]);
+  if (!missing.length) return "";
+  const [{ name }] = missing;
+  const more = missing.length > 1 ? ` and ${missing.length - 1} more` : "";
+  return `Value-weighted: the values of ${name}${more} are not known: ${reasons[name] ?? "they are not recorded"}.`;
+}
+
+/**
+ * Whether the input is so long that the map holds the largest weights of squares.
+ *
+ * @param {MapData} map
+ */
+export function isLong(map) {
+  return map.layers.some((layer) => layer.square > 1);
+}
+
+/**
+ * The map with weighted values.
+ *
+ * @param {MapData} map
+ * @param {ValueNorms} values
+ * @returns {MapData}
+ */
+export function weighValues(map, { norms }) {
   const layers = map.layers.map((layer) => ({ ...layer, weights: weighed(layer, norms[layer.name]) }));
   return { ...map, layers, note: [map.note, SAID].filter(Boolean).join(" "), sums: undefined };
 }

@@ -1,6 +1,7 @@
 // The prediction, its probability, and whether it is right.
 
 import { node } from "./dom.js";
+import { layerTitle } from "./layer-names.js";
 import { revealHidden, percent, tokenLabel } from "./labels.js";
 
 /** @import { MapData } from "./data.js" */
@@ -61,11 +62,20 @@ function inputText(map) {
   return node("code", long ? { tabindex: 0, role: "region", "aria-label": "Input" } : {}, text);
 }
 
-/** @param {MapData} map */
-function interventionLine({ interventions }) {
-  return interventions.length
-    ? [node("div", { class: "changed" }, `Interventions: ${interventions.join("; ")}`)]
-    : [];
+/**
+ * The interventions, with the names of layers as in the page.
+ *
+ * @param {MapData} map
+ */
+function interventionLine({ interventions, layers }) {
+  if (!interventions.length) return [];
+  const texts = interventions.map((text) => {
+    const layer = layers.find(({ name }) => text.startsWith(`${name}: `));
+    return layer?.title === layer?.name && layer
+      ? layerTitle(layer, layers) + text.slice(layer.name.length)
+      : text;
+  });
+  return [node("div", { class: "changed" }, `Interventions: ${texts.join("; ")}`)];
 }
 
 /**

@@ -74,6 +74,17 @@ function paintKeys(context, { viewport, keys, upright }, marked) {
 }
 
 /**
+ * Labels whose widths decide the room: the first ones and, of a long list, the one with the most characters.
+ *
+ * @param {string[]} labels
+ */
+function measuredLabels(labels) {
+  if (labels.length <= MEASURED) return labels;
+  const longest = labels.reduce((before, label) => (label.length > before.length ? label : before), "");
+  return [...labels.slice(0, MEASURED), longest];
+}
+
+/**
  * Room for the labels in pixels, and whether keys are vertical because they are wider than a cell.
  *
  * @param {{ queries: string[], keys: string[], rows: number, columns: number }} matrix
@@ -83,9 +94,9 @@ function paintKeys(context, { viewport, keys, upright }, marked) {
 export function labelMargins(matrix, available, tallest) {
   const factor = textScale();
   const left = Math.ceil(
-    Math.min(widestText(matrix.queries.slice(0, MEASURED)) + LABEL_GAP + 4, 150 * factor, available * 0.35),
+    Math.min(widestText(measuredLabels(matrix.queries)) + LABEL_GAP + 4, 150 * factor, available * 0.35),
   );
-  const across = widestText(matrix.keys.slice(0, MEASURED));
+  const across = widestText(measuredLabels(matrix.keys));
   const level = { left, top: LABEL * factor + LABEL_GAP + 4, upright: false };
   if (across + 4 <= cellSize(matrix, level, available, tallest)) return level;
   const most = Math.min(130 * factor, (tallest ?? Number.POSITIVE_INFINITY) * 0.4);

@@ -136,15 +136,34 @@ export function luminance([red, green, blue]) {
 }
 
 /**
+ * Black or white, whichever has more contrast on a colour (WCAG 2.2, relative luminance).
+ *
+ * @param {Colour} colour
+ */
+export function inkOn(colour) {
+  const linear = colour.map((value) => (value <= 10 ? value / 3295 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return luminance(linear) * 255 > 0.179 ? "#000" : "#fff";
+}
+
+/** @type {Map<string, boolean>} reading a canvas costs 2 ms, and each picture asks three times */
+const lightInks = new Map();
+
+/**
  * Whether the page is dark: text is light, in any notebook theme and any notation of colours.
  *
  * @param {Element} element
  */
 export function isDark(element) {
-  const context = canvasContext(node("canvas", { width: 1, height: 1 }));
-  context.fillStyle = getComputedStyle(element)?.color ?? ""; // some browsers compute no style in a hidden frame
-  context.fillRect(0, 0, 1, 1);
-  return luminance([...context.getImageData(0, 0, 1, 1).data]) > 0.5;
+  const ink = getComputedStyle(element)?.color ?? ""; // some browsers compute no style in a hidden frame
+  let light = lightInks.get(ink);
+  if (light === undefined) {
+    const context = canvasContext(node("canvas", { width: 1, height: 1 }));
+    context.fillStyle = ink;
+    context.fillRect(0, 0, 1, 1);
+    light = luminance([...context.getImageData(0, 0, 1, 1).data]) > 0.5;
+    lightInks.set(ink, light);
+  }
+  return light;
 }
 
 /**

@@ -37,7 +37,7 @@ function colours(scheme) {
 
 /** The tokens as CSS: of a page by the system's scheme, of a view by its own, which a notebook sets. */
 export const TOKEN_CSS = `:root { ${SIZES} ${colours(0)} }
-@media (prefers-color-scheme: dark) { :root { ${colours(1)} } }
+@media screen and (prefers-color-scheme: dark) { :root { ${colours(1)} } }
 .regard-view { ${SIZES} ${colours(0)} }
 .regard-view.dark { ${colours(1)} }
 `;

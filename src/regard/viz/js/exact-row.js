@@ -96,7 +96,7 @@ function drawStrip(weights, colours, width) {
   let level = { values: Float32Array.from(weights), rows: 1, columns: weights.length };
   while (level.columns > Math.max(width, 1)) level = halve(level);
   const canvas = node("canvas", { width: level.columns, height: 1, role: "img" });
-  canvas.setAttribute("aria-label", `${weights.length} weights as colours; the table below lists the largest`);
+  canvas.setAttribute("aria-label", `${weights.length} weights as colors; the table below lists the largest`);
   const largest = level.values.reduce((maximum, value) => Math.max(maximum, value), 1e-9);
   const image = canvasContext(canvas).createImageData(level.columns, 1);
   new Uint32Array(image.data.buffer).set(

@@ -112,7 +112,7 @@ function rowTitle({ layer }, layers, names) {
  * @param {number} side
  */
 function thumbOf(scene, { layer, head }, colours, side) {
-  return thumbPixels({ matrix: scene.shown(layer), head, scale: posterScale(scene) }, colours, side);
+  return thumbPixels({ matrix: scene.shown(layer), head, scale: posterScale(scene, layer.kind) }, colours, side);
 }
 
 /**

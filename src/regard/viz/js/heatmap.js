@@ -178,7 +178,7 @@ export class Heatmap {
     this.frame = 0;
     paint(this.canvas, this.picture, this.marked);
     const every = labelInterval(Math.min(this.viewport.cell, this.viewport.rowCell)); // changes with the zoom
-    this.acrossName.textContent = `${this.across}${every > 1 ? ` (1 in ${every} is labelled)` : ""}`;
+    this.acrossName.textContent = `${this.across}${every > 1 ? ` (1 in ${every} is labeled)` : ""}`;
   }
 
   zoomButtons() {

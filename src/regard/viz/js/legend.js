@@ -25,7 +25,7 @@ const BROKEN = "■ (magenta) not finite: NaN or infinite";
 const SCOPES = {
   overview: "the same for all layers and heads",
   flow: "the same for all layers",
-  picture: "the query's largest weight on a patch, the same for all heads",
+  picture: "largest on a patch of this row, the same for all heads",
 };
 
 /**

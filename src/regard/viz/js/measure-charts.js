@@ -1,6 +1,6 @@
 // A measure of all heads, such as importance, as bars and as a matrix of layers and heads.
 
-import { cssColour, luminance } from "./colours.js";
+import { cssColour, inkOn } from "./colours.js";
 import { node, svg } from "./dom.js";
 import { headName } from "./labels.js";
 import { shortNames } from "./layer-names.js";
@@ -27,7 +27,7 @@ const MOST_LABEL = 170; // pixels
  * @param {Scene} scene
  * @returns {Bar[]}
  */
-export function rankedHeads(scene) {
+function rankedHeads(scene) {
   const { map } = scene;
   const measured = chosenMeasure(scene);
   const names = shortNames(map.layers);
@@ -142,7 +142,7 @@ export function measureMatrix(scene, colours, width) {
       square.append(svg("title", {}, `${labels[index]}, head ${head}: ${found?.text ?? "unknown"}`));
       picture.append(square);
       if (!found || textWidth(numberText(found)) > cell) return;
-      const ink = luminance(colour) > 0.45 ? "#000" : "#fff";
+      const ink = inkOn(colour);
       const place = {
         x: left + (head + 0.5) * cell,
         y: y + cell / 2 + 4,

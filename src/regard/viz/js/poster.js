@@ -39,12 +39,15 @@ export function posterRows({ map, data, state }) {
 }
 
 /**
- * The scale of a poster: if heads share it, over all layers.
+ * The scale of a layer's small pictures: if heads share it, over all layers of the same kind. The other kinds
+ * can have 1,500 keys where this one has four, and would be white.
  *
  * @param {Scene} scene
+ * @param {LayerData["kind"]} kind
  */
-export function posterScale({ map, scale, shown }) {
-  const largest = scale.name === "shared" ? map.layers.map((layer) => shown(layer).scale) : [scale.largest];
+export function posterScale({ map, scale, shown }, kind) {
+  const layers = map.layers.filter((layer) => layer.kind === kind);
+  const largest = scale.name === "shared" ? layers.map((layer) => shown(layer).scale) : [scale.largest];
   return new Scale(scale.name, Math.max(...largest, 1e-9), scale.aside, scale.alike);
 }
 
@@ -162,11 +165,14 @@ function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
   const measured = chosenMeasure(scene);
   /** @type {(ReturnType<typeof measured.of>)[]} */
   const values = [];
+  const kinds = new Set(scene.map.layers.map((layer) => layer.kind));
+  const scales = new Map([...kinds].map((kind) => [kind, posterScale(scene, kind)]));
   /** @param {number} index */
   const fill = (index) => {
     const { layer, head } = flat[index];
     const matrix = scene.shown(layer);
-    const { canvas } = thumbPixels({ matrix, head, scale: posterScale(scene) }, colours, side);
+    const scale = scales.get(layer.kind) ?? scene.scale;
+    const { canvas } = thumbPixels({ matrix, head, scale }, colours, side);
     buttons[index].children[0].replaceChildren(canvas);
     values[index] = measured.of(layer, head);
     const text = values[index]?.text;

@@ -26,6 +26,7 @@ export class Readout {
   tell(scene, query, key, head) {
     const { element, exact } = this;
     element.textContent = describeWeight(scene, query, key, head);
+    element.classList.toggle("invitation", key === null && head === null); // it is not printed
     this.told += 1;
     const { matrix, state, layer, derived, preview } = scene;
     const chosen = key !== null && query === state.query && key === state.key && !state.words;

@@ -12,6 +12,7 @@ import { headImportance, importanceSentence } from "./importance.js";
 /** @import { Scene } from "./scene.js" */
 
 const EVEN = 1.5; // multiple of the mean weight below which a row has no peaks
+const MOST_PEAKS = 10; // large weights of a row, beyond which none of them is named if they are most of the row
 const MOST_NAMED = 3; // inputs listed by name
 const SHARE = 0.5; // share of the layer's largest importance below which a head matters little
 const NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
@@ -78,6 +79,8 @@ export function currentHead({ data, layer, matrix, state }) {
 export function sentence({ map, layer, matrix }, head, query) {
   const row = matrix.row(matrix.slices[head], query);
   const subject = matrix.heads > 1 || matrix.names ? matrix.name(head) : "attention";
+  const off = `${layer.name}: ${matrix.name(head)} off`;
+  if (map.interventions.includes(off)) return `${capitalised(subject)} is switched off.`;
   const text = `${purpose(map.prediction, layer, matrix.queries[query], query)}, ${subject} attends to ${target(matrix, row, axisTitles({ map, layer })[1].split(" ")[0])}`;
   const relevant = relevantShare(matrix, row, query);
   if (!relevant) return `${text}.`;
@@ -122,6 +125,8 @@ function target({ keys }, row, noun) {
   if (peaks.length > 1 && peaks.every((key) => keys[key] === keys[first])) return describeKeys(keys, row, peaks);
   if (peaks.length <= MOST_NAMED)
     return peaks.map((key) => `${mentionLabel(keys[key])} (step ${key}, ${rounded(row[key])})`).join(" and ");
+  if (peaks.length > MOST_PEAKS && peaks.length > keys.length / 2)
+    return `${number(peaks.length)} of ${keys.length} ${noun} about alike, ${rounded(largest)} at most`;
   const together = peaks.reduce((sum, key) => sum + row[key], 0);
   return `${number(peaks.length)} of ${keys.length} ${noun}, mostly ${mentionLabel(keys[first])} (step ${first}), with ${rounded(together)} in all`;
 }
@@ -158,7 +163,13 @@ function relevantShare({ relevant, columns }, row, query) {
 
 /** @param {number} share */
 function rounded(share) {
-  return `${Math.round(100 * share)}%`;
+  const hundredth = 100 * share;
+  return `${hundredth > 0 && hundredth < 0.5 ? hundredth.toPrecision(1) : Math.round(hundredth)}%`;
+}
+
+/** @param {string} text */
+function capitalised(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** @param {number} count */

@@ -87,13 +87,14 @@ const STYLE = `
 .regard-view .chart { overflow-x: auto; }
 .regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.1rem var(--gap2); font-size: var(--small); }
 .regard-view .tokens > div { position: relative; max-height: 4.4em; overflow: auto; scrollbar-width: thin; }
-.regard-view.fits .tokens.long > div { max-height: 2.2em; }
+.regard-view.fits .tokens.long > div { max-height: 26px; line-height: 26px; scroll-snap-type: y mandatory; }
+.regard-view.fits .tokens.long .token { line-height: 22px; vertical-align: top; scroll-snap-align: start; scroll-margin: 1px; }
 .regard-view .token { display: inline-block; padding: 0 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
   min-width: 24px; min-height: 24px; text-align: center; white-space: pre; unicode-bidi: isolate; print-color-adjust: exact; forced-color-adjust: none; }
 .regard-view .tokens > div:nth-of-type(1) .token, .regard-view .answer .token { forced-color-adjust: auto; }
 .regard-view .token.aside { background: repeating-linear-gradient(45deg, var(--paper) 0 3px, var(--edge) 3px 4px) !important; color: var(--ink) !important; }
 .regard-view .answer .token { min-height: 0; }
-.regard-view .step { display: inline-block; padding: 0 var(--gap1) 2px; margin: 2px 2px 0 0; background: linear-gradient(var(--accent), var(--accent)) left bottom / var(--share) 3px no-repeat, var(--panel); }
+.regard-view .step { display: inline-block; print-color-adjust: exact; padding: 0 var(--gap1) 2px; margin: 2px 2px 0 0; background: linear-gradient(var(--accent), var(--accent)) left bottom / var(--share) 3px no-repeat, var(--panel); }
 .regard-view .token.on { border-color: currentColor; font-weight: 600; }
 .regard-view .token[tabindex] { cursor: pointer; user-select: none; }
 .regard-view .card:not(:empty) { padding-bottom: var(--gap3); margin-bottom: var(--gap3); border-bottom: 1px solid var(--line); }
@@ -105,7 +106,7 @@ const STYLE = `
   text-align: start; padding: 0 var(--gap1); font-variant-numeric: tabular-nums; border-radius: 3px; }
 .regard-view .row-list button[aria-pressed="true"] { background: var(--down); }
 .regard-view .key-name { overflow: hidden; text-overflow: ellipsis; white-space: pre; unicode-bidi: isolate; }
-.regard-view .track i { display: block; height: 0.75em; border-radius: 2px; forced-color-adjust: none; }
+.regard-view .track i { display: block; height: 0.75em; border-radius: 2px; forced-color-adjust: none; print-color-adjust: exact; }
 .regard-view .answer > code { display: block; max-height: 8em; overflow: auto; scrollbar-width: thin; }
 .regard-view .answer { overflow-wrap: anywhere; }
 .regard-view .answer code { white-space: pre-wrap; unicode-bidi: isolate; font-family: var(--mono); }
@@ -171,9 +172,13 @@ const STYLE = `
   .regard-view .under { display: contents; }
   .regard-view .choices { display: flex; flex-wrap: wrap; gap: 0 var(--gap3); align-items: center; font-size: var(--small); }
   .regard-view :is(.below, .choices, .strip, .foot) { order: 2; }
-  .regard-view .pane.picture .bar { flex-wrap: nowrap; overflow-x: auto; scrollbar-width: none; }
-  .regard-view .pane.picture .choice { flex-wrap: nowrap; }
   .regard-view .legend canvas { width: 64px; }
+}
+@container view (max-width: 480px) {
+  .regard-view .toolbar { font-size: var(--small); }
+  .regard-view .toolbar .choice .icon { display: none; }
+  .regard-view .toolbar .choice button { padding-inline: 0.35em; }
+  .regard-view .toolbar select { max-width: 9.5em; }
 }
 @media print {
   .regard-view { color: black; }
@@ -181,6 +186,7 @@ const STYLE = `
   .regard-view :is(.heads, .tabs, .bar, .zoom, .foot, .row-box, .choices label, .playback :is(button, input), [data-name="Explain this weight"]) { display: none !important; }
   .regard-view .pane { overflow: visible !important; max-height: none !important; border: 0 !important; background: none !important; }
   .regard-view .stage { overflow: visible !important; }
+  .regard-view .card:has(.touch, .invitation) { display: none; }
   .regard-view .tokens > div { max-height: none; overflow: visible; }
   .regard-view .below { position: static; }
   .regard-view figure, .regard-view .legend { break-inside: avoid; }

@@ -211,7 +211,7 @@ function contextSection(explanation, colours) {
     ["context: Σ of all keys", context],
   ];
   if (own_part) vectors.push(["added by this head", own_part], ["added by all heads", added]);
-  if (before_norm && after_norm) vectors.push(["with the residual", before_norm], ["normalised", after_norm]);
+  if (before_norm && after_norm) vectors.push(["with the residual", before_norm], ["normalized", after_norm]);
   return [
     heading("3. Context: weights times values", `(Dv = ${value.length}, D = ${added.length})`),
     strips(vectors, colours),

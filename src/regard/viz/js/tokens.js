@@ -1,6 +1,6 @@
 // Queries and keys as text; the keys are coloured by the weights of the selected query.
 
-import { cssColour, luminance } from "./colours.js";
+import { cssColour, inkOn } from "./colours.js";
 import { node, oneTabStop, secondaryText } from "./dom.js";
 import { nearbyIndices, signedNumber } from "./labels.js";
 import { toggleNumber } from "./number-list.js";
@@ -87,7 +87,7 @@ export class Tokens {
       const colour = changes ? colours.change(value / largest) : colours.at(share(value));
       token.classList.toggle("aside", scale.aside && !changes && key === 0);
       token.style.background = cssColour(colour);
-      token.style.color = luminance(colour) > 0.45 ? "#000" : "#fff";
+      token.style.color = inkOn(colour);
     }
   }
 

@@ -84,7 +84,10 @@ function layers(scene, { choose }) {
   const { layer } = scene;
   const candidates = layersOfKind(scene, layer.kind);
   if (candidates.length === 1 && availableKinds(scene).length > 1) return [];
-  const titles = candidates.map((candidate) => layerTitle(candidate, scene.map.layers));
+  const titles = candidates.map((candidate) => {
+    const title = layerTitle(candidate, scene.map.layers);
+    return candidates.length > 1 ? title.replace(/^.*, (?=layer \d+$)/, "") : title; // the kind is in its own list
+  });
   const list = [
     select("Layer", titles, candidates.indexOf(layer), (index) => {
       choose({ layer: candidates[index].name, query: 0, key: null });
@@ -130,7 +133,7 @@ export function choices({ data, map, layer, state, before, shown, scale, changes
   if (!changes && !["picture", "table"].includes(state.mode)) {
     const at = SCALE_NAMES.indexOf(scale.name);
     controls.push(
-      select("Colours", Object.values(SCALES), at, (index) => choose({ scale: SCALE_NAMES[index] })),
+      select("Colors", Object.values(SCALES), at, (index) => choose({ scale: SCALE_NAMES[index] })),
       checkbox("set aside first token", state.aside, (aside) => choose({ aside })),
     );
   }

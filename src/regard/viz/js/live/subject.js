@@ -150,7 +150,8 @@ export class LiveSubject {
       const lengths = `training used inputs of at most ${longest} ${task.unit}, but this input has ${pieces.length}`;
       notes.push(`${lengths}: expect errors`);
     }
-    if (unknown.length) notes.push(`the model does not know ${unknown.map((piece) => `'${piece}'`).join(", ")}`);
+    if (unknown.length)
+      notes.push(`not in the model's vocabulary: ${unknown.map((piece) => `'${piece}'`).join(", ")}`);
     const map = this.map(forward, changes, {
       input: text,
       prediction,
