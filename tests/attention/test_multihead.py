@@ -264,7 +264,7 @@ def test_compiles_and_exports(generator: torch.Generator, name: str) -> None:
         ({"heads": 3}, "width 64 cannot be split into 3 heads: choose a multiple of 3, or a head_width"),
         (
             {"heads": 4, "groups": 3},
-            "heads 4 cannot share 3 groups of keys: choose a number of groups",
+            "heads 4 cannot share 3 groups of keys: choose a number of groups that divides 4",
         ),
     ],
 )

@@ -196,7 +196,11 @@ def test_start_from_runs_of_other_tasks(
         ("signal2", {"start_from": trained.folder, "vary_len": True}, "vary_len True differs from False of run"),
         ("signal2", {"start_from": trained.folder, "max_len": 11}, "max_len 11 differs from 10 of run"),
         ("dates", {"start_from": german.folder}, "is a run of task translation: start from a run of task dates"),
-        ("translation", {"start_from": translator.folder}, "is a run of task dates: start from a run of task translation"),
+        (
+            "translation",
+            {"start_from": translator.folder},
+            "is a run of task dates: start from a run of task translation",
+        ),
     ):
         asked: dict[str, Any] = {**flags, "savepath": tmp_path / "models"}
         with pytest.raises(InputError, match=message):
