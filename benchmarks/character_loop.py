@@ -16,8 +16,6 @@ from torch import Tensor, nn
 LAYERS, HEADS, WIDTH, CONTEXT, BATCH = 4, 4, 128, 64, 12
 STEPS, WARMUP, RATE, LAST_RATE = 2000, 100, 1e-3, 1e-4
 BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.99), 0.1, 1.0
-SHARE = 0.9
-"""Fraction of the text used for training; the rest is for validation."""
 
 
 class Layer(nn.Module):

@@ -11,7 +11,7 @@ from regard.tasks import examples
 
 @dataclass(frozen=True)
 class TasksFlags:
-    """Flags of the command, which has none."""
+    """The command has no flags."""
 
 
 def run(argv: list[str]) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from regard.viz import AttentionMap
 
 MAX_LENGTH = 900
-"""Maximum number of characters of a message. The middle of longer messages is omitted."""
+"""Maximum number of characters in a message. The middle of longer messages is omitted."""
 
 
 def print_message(message: str) -> None:

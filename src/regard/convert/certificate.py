@@ -47,7 +47,7 @@ class Certificate(Result):
     program: str
     sentences: int
     tokens: int
-    """Number of compared target tokens, with the ends of sequence."""
+    """Number of compared target tokens, including the end symbols."""
     same_tokens: float
     """Fraction of sentences with the same tokens in both programs."""
     log_probabilities: float

@@ -109,7 +109,7 @@ def read_huggingface(folder: Path) -> ImportedModel:
 
 
 def _vocabularies(folder: Path, config: Any, *, shared: bool) -> tuple[Vocabularies, tuple[Rows, Rows]]:
-    """Return source and target vocabulary, and Marian's index of each of their symbols."""
+    """Return the source and the target vocabulary, and Marian's index of each symbol in the two vocabularies."""
     if not is_file(folder / "source.spm") and is_file(folder / "tokenizer.json"):
         return _read_exported(folder, config)
     tokenizer = _TokenizerConfig()

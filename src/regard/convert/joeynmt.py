@@ -166,7 +166,7 @@ def get_tokenizer_kind(side: Mapping[str, Any]) -> str:
     if level == "bpe":
         level = side.get("tokenizer_type", side.get("bpe_type", "sentencepiece"))
     if level not in LEVELS:
-        raise InputError(f"tokenizer_type {level} is not supported: only word, char and sentencepiece are")
+        raise InputError(f"tokenizer_type {level} is not supported: use word, char or sentencepiece")
     if side.get("normalize", False):
         raise InputError("normalize is on: Regard does not support JoeyNMT's normalization")
     if (pretokenizer := side.get("tokenizer_cfg", {}).get("pretokenizer", "none")) != "none":

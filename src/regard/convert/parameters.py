@@ -147,7 +147,7 @@ Rows = Sequence[int | None]
 
 
 class IndexMap:
-    """Map between token indices of a run's vocabulary and those of another program.
+    """Map between the token indices in a run's vocabulary and the token indices in another program.
 
     If the other program has one symbol for the start and the end of a sequence, the start symbol must never be
     generated. The logit of the start symbol is then lowered by `MISSING_LOGIT`.

@@ -16,7 +16,7 @@ Outputs = Sequence[Array]
 ROUNDING = 2e-4
 """Largest difference that counts as a rounding error, relative to the largest number or to 1."""
 GRADIENT_ROUNDING = 5e-3
-"""Largest difference of gradients that counts as a rounding error. Gradients accumulate many rounding
+"""Largest difference between gradients that counts as a rounding error. Gradients accumulate many rounding
 errors."""
 
 

@@ -23,7 +23,8 @@ def check(object: str | Path | Callable[..., Any], exercise: str | None = None) 
     on many inputs. Incorrect results are compared with the results of known mistakes.
 
     object: path of a file, or a function, class or module instance.
-    exercise: the exercise that it answers; default: found from the names in the file, or the object's name.
+    exercise: the exercise that the object answers; by default derived from the names in the file or the
+    object's name.
 
     Raises `InputError` if the file or exercise does not exist, or if the file has no answer, and `MachineError`
     if the system cannot limit a process.

@@ -32,7 +32,7 @@ NOTE_FIRST = (
     " the first ✗ line."
 )
 MAX_TOKENS = 8
-"""Maximum number of tokens of a sequence that are shown."""
+"""Maximum number of tokens that are shown from a sequence."""
 Answer = Mapping[str, Any]
 
 

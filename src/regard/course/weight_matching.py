@@ -178,7 +178,7 @@ def find_view(role: str, shape: tuple[int, ...], slot: Slot, heads: int, layout:
 
 
 def _part_view(packed: tuple[int, int], heads: int, layout: WeightLayout) -> View:
-    """Return the mapping of one part to a packed projection."""
+    """Return the mapping of a weight to one part of a packed projection."""
     part, parts = packed
 
     def view(parameter: Array) -> Array:

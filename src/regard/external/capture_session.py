@@ -152,7 +152,7 @@ class CaptureSession:
         self.mismatched: set[str] = set()
         """Layers with a warning that the recorded weights differ from the model's weights."""
         self.non_step_keys: set[str] = set()
-        """Records whose keys are not steps (such as compressed keys), so columns of several passes do not
+        """Records whose keys are not steps, such as compressed keys. The columns of several passes do not
         match.
         """
         self.named_modules: set[str] = set()

@@ -39,7 +39,7 @@ class ModelComparison(Result):
     added: tuple[dict[str, list[float]], dict[str, list[float]]]
     """By layer: the increase of the loss when a head is disabled, for each head."""
     entropy: tuple[dict[str, list[float]], dict[str, list[float]]]
-    """By layer: the mean entropy of the rows of each head, in nats; 0 if it attends to a single step."""
+    """By layer: the mean entropy of the rows of each head, in nats; 0 if the head attends to a single step."""
     predictions: list[tuple[str | None, str | None]]
     """Answers to each input."""
     apart: dict[str, list[float]]

@@ -28,7 +28,7 @@ MAX_HEADER = 100_000
 MAX_TEXTS = 10
 """Largest number of texts that are taken from a card."""
 MAX_CHARACTERS = 2_000
-"""Largest number of characters of an example from a card; longer examples are left out."""
+"""Largest number of characters in an example from a card; longer examples are left out."""
 FROM_CARD = f"from the model's card ({CARD})"
 OWN = "of Regard's own"
 FIRST = "The cat sat on the mat"

@@ -30,7 +30,7 @@ EAGER = "eager_attention_forward"
 KERNELS = {"sdpa_attention_forward": "sdpa", "flash_attention_forward": "flash", "flex_attention_forward": "flex"}
 """Fused attention functions of transformers."""
 MASK_ROWS = 512
-"""Number of rows of a mask that are examined at once: the whole mask of a long input may not fit in memory."""
+"""Number of mask rows that are examined at once: the whole mask of a long input may not fit in memory."""
 Output = tuple[Tensor, Any]
 
 

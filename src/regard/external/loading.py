@@ -234,7 +234,7 @@ def _check_tokenizer(tokenizer: Any, name: str) -> None:
     if missing or not callable(tokenizer):
         raise InputError(
             f"tokenizer class {type(tokenizer).__name__} of {name!r} is not a transformers tokenizer (it has "
-            f"no {(missing or ['__call__'])[0]}): name another in tokenizer_config.json"
+            f"no {(missing or ['__call__'])[0]}): name another class in tokenizer_config.json"
         )
 
 

@@ -183,7 +183,7 @@ def record_long(
 ) -> Iterator[LongRecords]:
     """Record a model over an input whose weights do not fit in memory; yields `LongRecord` by layer name.
 
-    `largest`: number of weights of each row to store. `side`: steps along the side of the smallest squares, 16,
+    `largest`: number of weights to store for each row. `side`: steps along the side of the smallest squares, 16,
     32 or 64. Captures the same layers as `record`. Raises `InputError` for an unknown layer or side, or for
     `largest` below 1.
 

@@ -220,7 +220,7 @@ class TextEncoder:
         return torch.isin(tokens, special)
 
     def max_new_tokens(self, model: Any) -> int:
-        """Return the largest number of tokens of a model's answer."""
+        """Return the largest number of tokens in a model's answer."""
         config = model.generation_config
         most = config.max_new_tokens or config.max_length or DEFAULT_NEW_TOKENS
         if not isinstance(most, int) or most < 1:

@@ -9,9 +9,9 @@ one head (or of all heads of a layer) is replaced by the context from the clean 
 
     effect = (difference patched - difference corrupted) / (difference clean - difference corrupted)
 
-`difference` is the logit difference of two answers at the last step. The effect is 0 if the head restores
-nothing, and 1 if the head restores the whole difference. The patch replaces the context of a head before the
-output projection.
+`difference` is the difference between the logits of two answers at the last step. The effect is 0 if the head
+restores nothing, and 1 if the head restores the whole difference. The patch replaces the context of a head
+before the output projection.
 """
 
 from collections.abc import Callable, Iterator, Sequence

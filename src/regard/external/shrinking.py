@@ -118,7 +118,7 @@ def _drop_passed_biases(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> 
 
 
 def shrink_model(model: nn.Module, kept: dict[str, dict[str, Any]]) -> None:
-    """Remove heads of layers. By layer name, an entry holds the number of `heads`, the `kept` ones, and the name
+    """Remove heads of layers. By layer name, an entry holds the number of `heads`, the `kept` heads, and the name
     of the `output` projection.
     """
     give_own_biases(model)

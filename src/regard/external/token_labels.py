@@ -176,7 +176,7 @@ class TokenLabels:
                 self.tokens[name] = self.tokens[name][:, :count]
 
     def begin_pass(self, targets: Tensor | None, padding: int | None) -> None:
-        """Set the targets of a pass of the whole model, and its padding token."""
+        """Set the targets and the padding token for a pass of the whole model."""
         self.targets, self.padding = targets, padding
 
     def add_logits(self, logits: Tensor, start: int) -> None:

@@ -1,6 +1,6 @@
 """Weights of PyTorch's own attention: `F.scaled_dot_product_attention` and `F.multi_head_attention_forward`.
 
-Both functions run unchanged. If a call returns no weights, they are computed separately.
+Both functions run unchanged. If a call returns no weights, the weights are computed separately.
 `nn.MultiheadAttention` calls the second one. See `torch_calls` for how calls are intercepted.
 """
 

@@ -111,8 +111,8 @@ class Examination(Result):
     def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
         """Write a page with all tables, plots and sentences, and return its path.
 
-        `explorer`: the address at which `regard show` serves the model; each head then has a link to it. Raises
-        `MachineError` if the file cannot be written.
+        `explorer`: the address at which `regard show` serves the model; each head then has a link to the
+        explorer. Raises `MachineError` if the file cannot be written.
         """
         parts: list[Part] = [
             Group(*self.sentences),

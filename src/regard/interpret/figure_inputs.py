@@ -16,7 +16,7 @@ from regard.viz.subject import Subject
 SAMPLES = 100
 """Number of unseen inputs over which weights are averaged."""
 SHORTENED = 300
-"""Number of characters of an input that a caption shows."""
+"""Number of characters that a caption shows from an input."""
 
 
 @dataclass(frozen=True, kw_only=True)

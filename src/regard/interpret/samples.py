@@ -20,7 +20,7 @@ from regard.viz.subject import Input, Subject
 MAX_RETURNED = 20
 """Largest number of samples that are returned."""
 MAX_LETTERS = 40
-"""Largest number of characters of an input in a table."""
+"""Largest number of characters that a table shows from an input."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,7 +70,7 @@ class Protocol(H11Protocol):
         self._start_timer("linger", LINGER_SECONDS, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """Start the timeout for the client to read: the buffer is full."""
+        """Start the timeout for the client's reading, because the buffer is full."""
         super().pause_writing()
         self._start_timer("read", READ_SECONDS, self.transport.abort)
 

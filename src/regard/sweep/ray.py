@@ -31,7 +31,7 @@ from regard.training import code_digests, trust
 from regard.version import __version__
 
 GRACE = 60.0
-"""Seconds that stopped training jobs have to save their state."""
+"""Seconds in which stopped training jobs must save their state."""
 ATTEMPTS = 3
 """Number of times that a training job may be lost without a new checkpoint."""
 WAIT = 0.5

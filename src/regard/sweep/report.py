@@ -273,7 +273,9 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
 
 
 WINDOW = 10
-"""Number of lines of metrics over which a point of a learning curve is averaged, including its own line."""
+"""Number of metrics lines that are averaged for a point of a learning curve: the point's line and earlier
+lines.
+"""
 
 
 def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Interval], **style: Any) -> None:

@@ -89,7 +89,7 @@ class Subject(Protocol[Input]):
 
     @property
     def measure(self) -> str:
-        """The display name of the value that `loss` returns; "loss" if correct answers are known."""
+        """The display name of the value that `loss` returns: "loss" if the correct answers are known."""
 
     @property
     def unanswered(self) -> Sequence[str]:

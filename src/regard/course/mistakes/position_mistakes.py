@@ -23,7 +23,7 @@ def dimensions_for_pairs(self: Solution, length: int, width: int) -> Array:
 
 
 class DimensionsFromOne(Solution, paper=SECTION_3_5):
-    """Dimensions, or pairs of them, are counted from 1 in the exponent: no wave has the frequency 1."""
+    """Dimensions, or pairs of dimensions, are counted from 1 in the exponent: no wave has the frequency 1."""
 
     instead = "Count from 0: the angle of the first pair grows by 1 in each step, 10000^0."
     first_index = 1

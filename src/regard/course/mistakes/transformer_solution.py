@@ -49,7 +49,7 @@ class AttentionSolution:
         return np.where(np.isneginf(masked) & np.isnan(weights), 0.0, weights)
 
     def masked_softmax(self, scores: Array, mask: Mask) -> Array:
-        """Return the attention weights of scores."""
+        """Return the attention weights for given scores."""
         if mask is None:
             return self.softmax(scores)
         masked = self.apply_mask(scores, np.broadcast_to(mask, scores.shape))
@@ -98,7 +98,7 @@ class PositionSolution:
         return self.interleave(np.sin(angles), np.cos(angles))[:, :width]
 
     def position_vectors(self, states: Array, width: int) -> Array:
-        """Return the positions of states (B, T, D), the same for each batch element."""
+        """Return the positions for states (B, T, D), equal for all batch elements."""
         waves = self.sinusoidal_positions(states.shape[1], width)
         return np.broadcast_to(waves, (len(states), *waves.shape))
 
