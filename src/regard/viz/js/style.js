@@ -64,8 +64,11 @@ const STYLE = `
 .regard-view .sentence { font-size: calc(var(--text) * 1.05); }
 .regard-view .poster { display: grid; gap: 3px; align-items: start; width: max-content; font-size: var(--tiny); }
 .regard-view .poster.sorted { display: flex; flex-wrap: wrap; width: auto; gap: 6px; }
+.regard-view .poster .axes { grid-column: 1 / -1; color: var(--quiet); }
 .regard-view .poster .kind { grid-column: 1 / -1; color: var(--quiet); margin-top: var(--gap1); }
 .regard-view .poster .layer { color: var(--quiet); text-align: end; padding-inline-end: 2px; align-self: center; min-width: 1.4em; max-width: 5em; overflow-wrap: anywhere; }
+.regard-view .poster.upright .layer { text-align: center; width: 0; min-width: 100%; padding: 0; }
+.regard-view .poster.upright .number { text-align: end; width: auto; min-width: 1.4em; align-self: center; padding-inline-end: 2px; }
 .regard-view .poster .number { color: var(--quiet); text-align: center; width: 0; min-width: 100%; }
 .regard-view :is(.thumb, .tile) { position: relative; border: 0; padding: 0; min-width: 0; min-height: 0; display: inline-grid; gap: 2px; justify-items: start;
   background: none; border-radius: 2px; text-align: start; font-weight: normal; }
