@@ -68,7 +68,7 @@ def formed_at(scores: np.ndarray, threshold: float = THRESHOLD) -> np.ndarray:
     """Return for scores (S, N) the first snapshot of each head from which its score stays at `threshold` or
     above, (N,) int; S for a head whose last score is below it.
 
-    >>> formed_at(np.array([[0.6, 0.1], [0.2, 0.7], [0.9, 0.8], [0.9, 0.4]]))
+    >>> formed_at(np.array([[0.6, 0.1], [0.2, 0.7], [0.9, 0.8], [0.9, 0.2]]))
     array([2, 4])
     """
     above = scores >= threshold  # False for NaN
