@@ -25,7 +25,7 @@ SCALE = [
     for width in WIDTHS
     for score in ("dot", "scaled_dot")
 ]
-"""One head of the full width, with and without the division by √D."""
+"""One head with the full width, with and without division by √D."""
 CONCATENATED = {"hidden": 64, "positions": "concatenated"}
 POSITIONS = {
     "added, embeddings of 32, states of 32": {"hidden": 32, "positions": "sinusoidal"},
@@ -100,8 +100,8 @@ def head_attention(run: Any) -> list[dict[str, float]]:
     """Return the mean weight of each head of the cross-attention, by group of attended positions.
 
     `own` is the signal of the output; `signals` are the two other signals; `same` are the letters that are
-    counted; `rest` are other letters. `favoured` is the largest weight on one letter, over the letters, divided
-    by the share of this letter in the inputs.
+    counted; `rest` are other letters. `favoured` is the largest mean weight on a letter, divided by the
+    fraction of this letter in the inputs.
     """
     import regard
 
@@ -132,12 +132,12 @@ def head_attention(run: Any) -> list[dict[str, float]]:
 
 
 def figures_of(results: Results, flags: Flags, seeds: range, name: str = "exact_match") -> list[Any]:
-    """Return one figure of a training run for all seeds."""
+    """Return one figure of the training runs for all seeds."""
     return [results[key_of({**flags, "seed": seed})][name] for seed in seeds]
 
 
 def exact(values: list[float]) -> str:
-    """Format shares as median, minimum and maximum."""
+    """Format fractions as median, minimum and maximum."""
     return spread(values, lambda share: f"{share:.1%}" if share < 0.99 else f"{share:.2%}")
 
 
@@ -181,7 +181,8 @@ def heads(results: Results, seeds: range) -> str:
 
 
 def letters(results: Results, seeds: range) -> str:
-    """Table of the attention of four projected heads; each seed's heads are sorted by their weight on signals."""
+    """Table of the attention of four projected heads; the heads of each seed are sorted by their weight on
+    signals."""
     ranked = [
         sorted(seed_heads, key=lambda head: -(head["own"] + head["signals"]))
         for seed_heads in figures_of(results, head_flags(HEADS[FOUR]), seeds, "weighed")

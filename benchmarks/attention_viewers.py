@@ -5,8 +5,8 @@
 `--peers` is the target folder of `pip install --no-deps --target FOLDER bertviz inspectus`. `--scripts` is a
 folder in which `npm install requirejs d3 jquery` was run; the program answers the network requests of BertViz
 from this folder, and counts their bytes. All pages are opened in a headless Chromium. The table shows medians
-over several openings: the bytes of the page, the seconds until the page is drawn, and then the memory of
-JavaScript. The last table shows the answers per second while a weight is dragged.
+over several openings: the bytes of the page, the seconds until the page is drawn, and the memory of JavaScript
+after the page is drawn. The last table shows the answers per second while a weight is dragged.
 """
 
 import argparse
@@ -165,7 +165,8 @@ def _line(
 
 
 def _opened(browser: Browser, path: Path, drawn: str, scripts: Path | None) -> tuple[int, float, int]:
-    """Open a page; return bytes from the network, seconds until it is drawn, and bytes of heap."""
+    """Open a page; return the bytes from the network, the seconds until the page is drawn, and the bytes of the
+    heap."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     page = context.new_page()
     fetched = 0

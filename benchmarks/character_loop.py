@@ -1,5 +1,5 @@
-"""A plain PyTorch loop with nanoGPT's CPU settings: the baseline of `language_model.py`. It shares no code with
-Regard.
+"""A plain PyTorch loop with nanoGPT's CPU settings: the baseline of `language_model.py`. The program shares no
+code with Regard.
 
 The settings are those of "i only have a macbook" in nanoGPT's README: 4 layers, 4 heads, width 128, context of 64
 characters, batches of 12, 2,000 steps, AdamW (betas 0.9 and 0.99, weight decay 0.1 on matrices), warmup of 100
@@ -19,7 +19,7 @@ BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.99), 0.1, 1.0
 
 
 class Layer(nn.Module):
-    """Pre-norm causal attention and feed-forward."""
+    """Causal attention and a feed-forward network, with pre-norm."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Layer(nn.Module):
 
 
 class PlainGPT(nn.Module):
-    """Decoder-only model with learned positions and tied output, initialized as GPT-2."""
+    """Decoder-only model with learned positions and a tied output layer, initialized like GPT-2."""
 
     def __init__(self, symbols: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class PlainGPT(nn.Module):
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * LAYERS) if last else 0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return logits (B, T, V) of tokens (B, T)."""
+        """Return logits (B, T, V) for tokens (B, T)."""
         states = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         for layer in self.layers:
             states = layer(states)
@@ -107,7 +107,7 @@ class PlainTraining:
 
 
 def learning_rate(step: int) -> float:
-    """Return the rate of a step: linear warmup, then a cosine from RATE to LAST_RATE."""
+    """Return the learning rate at a step: linear warmup, then a cosine from RATE to LAST_RATE."""
     if step < WARMUP:
         return RATE * (step + 1) / (WARMUP + 1)
     share = (step - WARMUP) / (STEPS - WARMUP)

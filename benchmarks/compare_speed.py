@@ -3,8 +3,8 @@
     python benchmarks/compare_speed.py [--tasks counting signal2] [--seeds 10] [--steps 300] [--rounds 1]
 
 All three methods train the same seeds of a task, and test each run on 10,000 samples: `regard compare`, which
-also draws its report; a loop in one process with PyTorch's default number of threads; and a process with one
-thread for each seed, with one process per core at a time.
+also draws its report; a loop in one process with PyTorch's default number of threads; and one process with one
+thread for each seed, with as many concurrent processes as cores.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python benchmarks/corpus_memory.py [--pairs 50000 5000000] [--steps 50]
 
 The program writes corpora of synthetic pairs with the given sizes, prepares the vocabulary and the corpus, and
-trains the tiny Transformer on each corpus. Each training run has a separate process. The program prints the
+trains the tiny Transformer on each corpus. Each training run is a separate process. The program prints the
 peak memory (resident set) and the time of each part.
 """
 
@@ -24,7 +24,8 @@ WORDS = 20_000
 
 
 def write_pairs(folder: Path, pairs: int) -> tuple[str, str]:
-    """Write `pairs` sentences of 3 to 12 words with Zipfian frequencies; the target has the words reversed."""
+    """Write `pairs` sentences of 3 to 12 words with Zipfian frequencies; each target is its source in reverse
+    order."""
     choose = random.Random(0)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(choose.choices(letters, k=choose.randint(2, 9))) for _ in range(WORDS)]

@@ -24,9 +24,9 @@ import regard
 
 CLOSE = 2e-5
 LENGTH, PROMPT, NEW = 13, 7, 6
-"""Number of tokens of an input, of a prompt, and of the text generated after the prompt.
+"""Number of tokens in an input, in a prompt, and in the text generated after the prompt.
 
-Each number exceeds every window and top-k of the configs.
+Each number exceeds every window and top-k in the configs.
 """
 MOST = 20_000_000
 """Largest number of parameters of a small model."""
@@ -57,7 +57,7 @@ class Result:
     """Class name of the model."""
     family: str = ""
     status: str = ""
-    """exact, warned, not built, no attention, or wrong."""
+    """One of: exact, warned, not built, no attention, wrong."""
     why: str = ""
     layers: int = 0
     left_out: int = 0
@@ -141,7 +141,8 @@ def find_implementation(model: nn.Module) -> str:
 
 
 def make_inputs(model: Any, masked: str = "") -> Iterator[dict[str, Any]]:
-    """Yield possible inputs of a model, the likeliest first; `masked`: "", "right", "left" or "row"."""
+    """Yield possible inputs of a model, the most likely inputs first; `masked`: "", "right", "left" or
+    "row"."""
     generator = torch.Generator().manual_seed(1)
     parameters = inspect.signature(model.forward).parameters
     config = model.config

@@ -98,7 +98,7 @@ def attend(p: Parameters, name: str, heads: int, query: Array, memory: Array) ->
 
 
 def logits_of(task: str, p: Parameters, letters: Array) -> Array:
-    """Return logits (B, To, classes) of letters (B, T)."""
+    """Return logits (B, To, classes) for letters (B, T)."""
     spec = TASKS[task]
     heads = spec.get("heads", 0)
     memory = jax.nn.one_hot(letters, spec["letters"]) @ p["embed"] + p["embed.bias"]

@@ -57,7 +57,8 @@ def measure(way: str, tokens: int) -> None:
 
 
 def page(model: Any, tokens: int) -> None:
-    """Read a text of the given length, generate one token, and write the page with the attention."""
+    """Read a text with the given number of tokens, generate one token, and write the page with the
+    attention."""
     words = {f"w{number}": number for number in range(1000)}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

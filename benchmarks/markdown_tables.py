@@ -20,7 +20,7 @@ def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
 
 
 def pages() -> list[Path]:
-    """Return the pages with tables: docs/explanation/results.md and docs/dev/results/*.md."""
+    """Return the pages that contain tables: docs/explanation/results.md and docs/dev/results/*.md."""
     return [DOCS / "explanation" / "results.md", *sorted(RESULTS.glob("*.md"))]
 
 
@@ -34,7 +34,7 @@ def write_tables(tables: Mapping[str, str]) -> None:
     for name, table in tables.items():
         marker = f"<!-- table: {name} -->\n"
         matches = [page for page, text in texts.items() for _ in range(text.count(marker))]
-        assert len(matches) == 1, f"table {name} has {len(matches)} markers on the pages on results, expected one"
+        assert len(matches) == 1, f"table {name} has {len(matches)} markers on the pages of results: expected one"
         before, _, rest = texts[matches[0]].partition(marker)
         _, end, after = rest.partition("<!-- end -->")
         assert end, f"{matches[0]} has no end marker for table {name}"

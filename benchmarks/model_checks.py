@@ -13,7 +13,7 @@ import regard
 from regard.attention import Records
 
 CLOSE = 1e-5
-"""Largest allowed difference from a model's own weights, in float32."""
+"""Largest allowed difference between recorded weights and the model's own weights, in float32."""
 NEW_TOKENS = 5
 """Number of generated tokens."""
 STRATEGIES: dict[str, dict[str, Any]] = {

@@ -96,7 +96,7 @@ def joeynmt_files(
 ) -> dict[str, Any]:
     """Write the text as subword tokens, and return a JoeyNMT configuration without a training schedule.
 
-    `validated` limits the number of validation pairs.
+    `validated`: largest number of validation pairs.
     """
 
     def cut(text: str) -> str:
@@ -139,7 +139,7 @@ def joined(path: Path) -> list[str]:
 
 
 def train(data: Path, runs: Path, languages: tuple[str, str], flags: dict[str, Any]) -> Any:
-    """Train or continue a lower-case run of Regard in a folder that is named by the flags; return the run."""
+    """Train or continue a lowercase run of Regard, in a folder named after the flags, and return the run."""
     import regard
     from regard.training import RunFolder
 

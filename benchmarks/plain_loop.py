@@ -37,7 +37,7 @@ def next_batch(task: str, size: int, random: np.random.Generator) -> tuple[Tenso
 
 
 class PlainAttention(nn.Module):
-    """Attention, residual and normalization; `heads=0` is one head without projections."""
+    """Attention, residual connection and normalization; `heads=0` means one head without projections."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class PlainModel(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return logits (B, To, classes) of one-hot inputs (B, T, letters)."""
+        """Return logits (B, To, classes) for one-hot inputs (B, T, letters)."""
         memory = self.embed(inputs)
         if self.encoder:
             memory = memory + self.positions

@@ -158,7 +158,7 @@ COLUMNS = [
     ("wall", ".1f", OURS),
     ("cpu", ".1f", OURS),
 ]
-"""Key of a measurement, its format, and the programs that report it."""
+"""Key of a measurement, its format, and the programs that report this measurement."""
 
 
 def head(jax: bool) -> str:

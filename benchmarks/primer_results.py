@@ -110,7 +110,7 @@ def figures_of(flags: Flags) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure all training runs that are not in the cache yet, and write the tables."""
+    """Run and measure all training runs that are not yet in the cache, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10, help="seeds of each variant (default: 10)")
     parser.add_argument("--cache", type=Path, default=RESULTS / "results.json", help="file of measurements")
@@ -133,7 +133,7 @@ def percent(share: float) -> str:
 
 
 def reliability(results: Results, seeds: range) -> str:
-    """Table of exact match of each task with its defaults and both recipes."""
+    """Table of the exact match for each task with its defaults and with both recipes."""
     body = []
     for task, flags in {**TASKS, "difference, alone": {}}.items():
         name = task.split(",")[0]
@@ -189,7 +189,7 @@ def signal_losses(results: Results, seeds: range) -> str:
 
 
 def without(results: Results, seeds: range) -> str:
-    """Table of ablations of the recipe regard: minimum and median exact match of each task."""
+    """Table of ablations of the recipe regard: minimum and median of the exact match for each task."""
     body = []
     for recipe in WITHOUT:
         line = [recipe if recipe == "regard" else f"…: {recipe}"]
@@ -212,7 +212,7 @@ def by_length(results: Results, seeds: range) -> str:
 
 
 def relevance(results: Results, seeds: range) -> str:
-    """Table of the share of attention on relevant inputs, for the best and the worst head of each seed."""
+    """Table of the fraction of attention on relevant inputs, for the best and the worst head of each seed."""
     body = []
     for task, flags in TASKS.items():
         runs = rows(results, seeds, task, **flags)
@@ -224,7 +224,8 @@ def relevance(results: Results, seeds: range) -> str:
 
 
 def position_norms(results: Results, seeds: range) -> str:
-    """Table of L2 norms of learned positions: smallest of the signals, largest of the letters."""
+    """Table of the L2 norms of learned positions: the smallest norm at a signal, and the largest norm at a
+    letter."""
     body = []
     for task, flags, signals in (("signal", {"pos_enc": True}, 1), ("signal2", {}, 3)):
         for recipe in ("regard", "seed"):

@@ -27,7 +27,7 @@ PLACES: dict[str, dict[str, Any]] = {
     "into the cell, previous state (Bahdanau)": {"context": "cell", "query": "previous"},
     "both, previous state": {"context": "both", "query": "previous"},
 }
-"""Input of the context, and state of the query, by variant."""
+"""Flags for the use of the context and for the state of the query, by variant."""
 RECALL_SEEDS, SEEDS = 3, 5
 LONGEST = 20
 SAMPLES = 2000
@@ -89,12 +89,12 @@ def dates(runs: Path) -> Lines:
 
 
 def select(lines: Lines, **wanted: Any) -> Lines:
-    """Return the measurements with these values."""
+    """Return the measurements whose fields have these values."""
     return [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
 
 
 def recall_table(lines: Lines) -> str:
-    """Table of exact match by length; a row for each pooling."""
+    """Table of exact match by length; one row for each kind of pooling."""
     body = []
     for pooling in POOLINGS:
         rows = [select(lines, task="recall", pooling=pooling, max_len=length) for length in LENGTHS]
@@ -103,7 +103,7 @@ def recall_table(lines: Lines) -> str:
 
 
 def recall_relevance_table(lines: Lines) -> str:
-    """Table of the share of attention on the queried pair."""
+    """Table of the fraction of attention on the queried pair."""
     body = []
     for length in LENGTHS:
         rows = select(lines, task="recall", pooling="attention", max_len=length)

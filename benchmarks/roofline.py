@@ -6,8 +6,9 @@ DATA is the folder that `regard data multi30k` creates. Searches are measured on
 Transformer. The program uses one thread. The program counts the FLOPs of the matrix products in a step, and the
 bytes that all operations of the step read and write. The program prints the time of these FLOPs at the speed of
 a large product, the time of these bytes at the speed of a large copy, and the measured processor time of the
-step. Other programs affect processor time least. The fraction is the time of the products divided by the time
-of the step. Bytes are not a limit if the tensors stay in the cache, as in small models.
+step. Processor time is measured because other programs affect it less than wall-clock time. The fraction is the
+time of the products divided by the time of the step. Bytes are not a limit if the tensors stay in the cache, as
+in small models.
 """
 
 import argparse
@@ -54,7 +55,7 @@ TRAININGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class OperationCounter(TorchDispatchMode):
-    """Count the operations of this thread: FLOPs of matrix products by dtype, and bytes."""
+    """Count the operations of this thread: the FLOPs of matrix products by dtype, and the bytes."""
 
     def __init__(self) -> None:
         super().__init__()

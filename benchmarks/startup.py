@@ -1,11 +1,11 @@
-"""Measure the start-up time that each command adds to `import torch`.
+"""Measure the startup time that each command adds to that of `import torch`.
 
     python benchmarks/startup.py [--rounds 5] [--only train]
 
-The program runs each command to its end, and `import torch` alone after every third command, all with `-X
-importtime`. The program adds up the import time of the modules that `import torch` alone does not load: modules
-of Regard and of other libraries. The program first trains the runs that the commands read for one step each, in
-a temporary folder.
+The program runs each command to completion, and runs `import torch` alone after every third command, all with
+`-X importtime`. The program sums the import times of the modules that `import torch` alone does not load:
+modules of Regard and of other libraries. The program first trains the runs that the commands read for one step
+each, in a temporary folder.
 """
 
 import argparse

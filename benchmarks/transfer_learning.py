@@ -96,7 +96,7 @@ def jobs() -> list[Flags]:
 
 
 def table(results: Results) -> str:
-    """Return a row for each start, with mean, minimum and maximum over the seeds."""
+    """Return a row for each starting point, with the mean, minimum and maximum over the seeds."""
     head = ["trained", "seeds", "val, greedy", "test", "test chrF"]
     body = []
     for name, flags in ROWS.items():

@@ -5,8 +5,8 @@
 DATA is the folder that `regard data multi30k` creates; RUN is a Transformer that was trained on this text. The
 engines are the search of Regard, the engine ctranslate2 of `run.translate`, and CTranslate2 alone with the same
 files. All engines translate test_2016_flickr from text to text with the same number of threads and a length
-penalty of 1. The engines run alternately in one process, and the table shows medians. Ratios compare the
-wall-clock and processor times with CTranslate2 alone in the same precision. The second table compares the
+penalty of 1. The engines run alternately in one process, and the table shows medians. Ratios compare wall-clock
+and processor times with those of CTranslate2 alone in the same precision. The second table compares the
 log-probabilities of given pairs. The program needs the extra export.
 """
 

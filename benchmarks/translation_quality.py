@@ -4,7 +4,7 @@
 
 DATA is the folder that `regard data multi30k` creates. Both programs use the same 8,000 subwords and sizes.
 Regard trains for `--steps`. JoeyNMT trains with its settings for IWSLT (Adam, learning rate 0.0003, multiplied
-by 0.7 after 5 validations without a better BLEU, dropout 0.3) for eight times as many steps, or for
+by 0.7 after 5 validations without a better BLEU, dropout 0.3) for eight times the number of steps, or for
 `--minutes`. Validations use greedy search, and their time is excluded. Models in `--folder` are not trained
 again, and an interrupted run of JoeyNMT continues from its latest checkpoint. peers.py installs JoeyNMT.
 """

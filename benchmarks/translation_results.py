@@ -130,7 +130,8 @@ def table(results: Results, seeds: int) -> str:
 
 
 def short_table(results: Results, seeds: int) -> str:
-    """Return BLEU on the test text: a row for each model and its steps, a column for each direction."""
+    """Return BLEU on the test text: one row for each model and number of steps, one column for each
+    direction."""
     trainings = sorted({row[1:] for row in ROWS}, key=lambda row: (list(MODELS).index(row[0]), row[1]))
     body = []
     for model, steps in trainings:

@@ -99,6 +99,7 @@ def main() -> None:
                 high=TALL,
             )
         minilm_page(browser, Path(folder))
+        timeline_page(browser, Path(folder))
 
 
 def figures(run: Any, folder: Path) -> None:
@@ -182,8 +183,26 @@ def minilm_page(browser: Browser, folder: Path) -> None:
     print(f"Wrote {two.save(HERE / 'minilm.png')}", flush=True)
 
 
-def take(browser: Browser, address: str, name: str, do: Callable[[Page], object], *, high: int = HEIGHT) -> None:
-    """Call `do`, then take pictures in the light and in the dark theme; `high` is the height in pixels."""
+def timeline_page(browser: Browser, folder: Path) -> None:
+    """Take a picture of the page of a timeline, of the runs of docs/tutorials/induction-heads.md."""
+    runs = [regard.train("induction", seed=seed, savepath=folder / f"seed{seed}") for seed in range(3)]
+    file = regard.timeline(runs).to_html(folder / "timeline.html")
+    take(browser, file.as_uri(), "timeline", lambda page: None, high=TALL, waits_for="picture img")
+
+
+def take(
+    browser: Browser,
+    address: str,
+    name: str,
+    do: Callable[[Page], object],
+    *,
+    high: int = HEIGHT,
+    waits_for: str = "figure canvas, .thumb canvas",
+) -> None:
+    """Call `do`, then take pictures in the light and in the dark theme; `high` is the height in pixels.
+
+    `waits_for`: selector of what the page shows when it is ready.
+    """
     for dark in (False, True):
         context = browser.new_context(
             viewport={"width": WIDTH, "height": high}, color_scheme="dark" if dark else "light"
@@ -191,7 +210,7 @@ def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.goto(address)
-        page.wait_for_selector("figure canvas, .thumb canvas")
+        page.wait_for_selector(waits_for)
         do(page)
         page.evaluate("document.activeElement.blur()")
         page.wait_for_timeout(500)

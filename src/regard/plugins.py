@@ -27,7 +27,7 @@ IMPORT_SYSTEM = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
 
 
 class PluginError(InputError):
-    """User code is missing or failed. A run that refers to this code may be intact."""
+    """Raised if user code is missing or fails. A run that refers to this code may be intact."""
 
 
 def plugin_module(name: str) -> str | None:

@@ -116,13 +116,18 @@ def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int
 
 
 @contextmanager
-def counting_bar(name: str, done: int, total: int, *, show: bool) -> Iterator[Callable[[], None]]:
+def counting_bar(name: str, done: int, total: int, *, show: bool, every: int = 1) -> Iterator[Callable[[], None]]:
     """Show the progress of work in `total` parts, of which `done` are finished. Yields a function to call after
-    each part."""
+    each part. Without a terminal, every `every`th part is printed."""
     console = _find_console() if show else None
     if console is None:
         numbers = count(done + 1)
-        yield lambda: print_status(f"{name}: {next(numbers)} of {total} done", show=show)
+
+        def write() -> None:
+            number = next(numbers)
+            print_status(f"{name}: {number} of {total} done", show=show and not number % every)
+
+        yield write
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -184,7 +184,7 @@ def test_short_names() -> None:
         ({"to": 1.5, "query": 0, "key": 0}, "to 1.5 is out of range"),
         ({"to": float("nan"), "query": 0, "key": 0}, "to nan is out of range"),
         ({"to": 0.5, "query": 0}, "give query and key"),
-        ({"to": "off", "query": 0, "key": 1}, "leave out query and key"),
+        ({"to": "off", "query": 0, "key": 1}, "omit query and key"),
     ],
 )
 def test_invalid_interventions_are_refused(change: dict[str, object], message: str) -> None:

@@ -41,7 +41,7 @@ def test_dimensions_of_a_mask_define_its_meaning() -> None:
         (torch.ones(3, 7, dtype=torch.bool), "mask (3, 7) does not fit weights of B 2, Tq 5, Tk 7: give (B, Tk)"),
         (torch.ones(2, 5, 6, dtype=torch.bool), "mask (2, 5, 6) does not fit weights of B 2, Tq 5, Tk 7"),
         (torch.ones(7, dtype=torch.bool), "mask (7,) does not fit weights"),
-        (torch.ones(2, 7), "mask is of dtype torch.float32: give torch.bool, where True may be attended"),
+        (torch.ones(2, 7), "mask is of dtype torch.float32: give torch.bool, where True means may be attended"),
     ],
 )
 def test_masks_of_wrong_shape_are_refused(mask: torch.Tensor, message: str) -> None:

@@ -262,7 +262,10 @@ def test_compiles_and_exports(generator: torch.Generator, name: str) -> None:
     ("options", "message"),
     [
         ({"heads": 3}, "width 64 cannot be split into 3 heads: choose a multiple of 3, or a head_width"),
-        ({"heads": 4, "groups": 3}, "heads 4 cannot share 3 groups of keys: choose a divisor of 4"),
+        (
+            {"heads": 4, "groups": 3},
+            "heads 4 cannot share 3 groups of keys: choose a number of groups that divides 4",
+        ),
     ],
 )
 def test_widths_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
@@ -274,7 +277,7 @@ def test_widths_that_do_not_fit_are_refused(options: dict[str, Any], message: st
 @pytest.mark.parametrize(
     ("query", "key", "value", "message"),
     [
-        ((2, 5), (2, 7, 8), (2, 7, 8), "are not all (B, T, D): give three dimensions each"),
+        ((2, 5), (2, 7, 8), (2, 7, 8), "are not all (B, T, D): give three dimensions for each tensor"),
         ((2, 5, 8), (3, 7, 8), (3, 7, 8), "do not fit: expected (B, Tq, D), (B, Tk, D) and (B, Tk, Dv)"),
         ((2, 5, 8), (2, 7, 8), (2, 6, 8), "query (2, 5, 8), key (2, 7, 8), value (2, 6, 8) do not fit"),
         ((2, 5, 9), (2, 7, 8), (2, 7, 8), "query (2, 5, 9) does not fit: expected width 8"),

@@ -219,7 +219,7 @@ def test_way_without_selected_heads_is_refused(
 ) -> None:
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
     assert status != 0 and "has no chosen alignment heads" in err
-    with pytest.raises(regard.InputError, match="links of 2 pairs, but 1 pairs: give links for every pair"):
+    with pytest.raises(regard.InputError, match="links for 2 pairs, but 1 pairs: give links for every pair"):
         german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 
 

@@ -10,7 +10,7 @@ from regard.tasks import examples
 def test_lists_every_task_with_an_example(
     command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "240")
+    monkeypatch.setenv("COLUMNS", "480")
     status, out, _ = command("tasks")
     assert status == 0
     for example in examples():

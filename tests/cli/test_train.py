@@ -110,7 +110,7 @@ BAD = {
     "heads": (["signal2", "--heads", "5"], "hidden 64 cannot be split into 5 heads: choose a multiple of 5"),
     "recipe": (["counting", "--recipe", "my"], "invalid choice 'my' for argument '--recipe'"),
     "boolean": (["counting", "--pos_enc=maybe"], "--pos_enc 'maybe' is not a boolean: give --pos_enc=True"),
-    "nothing to resume": (["counting", "--resume"], "train a run first, or name its folder"),
+    "nothing to resume": (["counting", "--resume"], "train a run first, or give its folder"),
     "one letter": (["difference", "--vocab_size=1"], "vocab_size 1 is too small: difference needs 2 letters"),
     "nan": (["counting", "--lr", "nan"], "lr nan is out of range: choose a finite number above 0"),
     "diverges": (["counting", "--lr", "1e30", "--steps", "50"], "lower --lr; the last checkpoint of the run"),

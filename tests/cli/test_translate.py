@@ -76,7 +76,7 @@ def test_invalid_lines_are_reported_and_keep_their_position(piped: Command, tran
         "regard: line 3 has characters not seen in training: '€'",
         "regard: line 4 is not UTF-8 at byte 7: invalid bytes are read as unknown",
         "regard: line 4 has characters not seen in training: '�'",
-        "regard: line 5 has 1000 characters, at most 360 are allowed: its answer is empty",
+        "regard: line 5 has 1000 characters, but at most 360 are allowed: its answer is empty",
     ]
 
 
@@ -124,7 +124,7 @@ def test_plot_draws_the_alignment(command: Command, translator: regard.PairRun, 
         (("x", "--beam", "0"), "beam 0 is out of range: choose from 1 to 1000"),
         (("x", "--n_best", "2"), "n_best 2 is out of range: choose from 1 to 1"),
         (("x", "--batchsize", "0"), "batchsize 0 is out of range"),
-        (("9" * 1000,), "text 0, '99999999999999999999…', has 1000 characters, at most 360 are allowed"),
+        (("9" * 1000,), "text 0, '99999999999999999999…', has 1000 characters, but at most 360 are allowed"),
     ],
 )
 def test_invalid_options_are_refused(
@@ -154,7 +154,7 @@ def test_longer_text_than_in_training_is_reported(command: Command, translator: 
     text = "3. Mai " + "1979" * 12
     status, out, err = command("translate", translator.folder, text)
     assert status == 0 and out.count("\n") == 1
-    assert err.startswith("regard: training has seen inputs of up to ") and err.count("\n") == 1
+    assert err.startswith("regard: training used inputs of at most ") and err.count("\n") == 1
     assert command("translate", translator.folder, "3. Mai 1979")[2] == ""
-    assert "has seen inputs of up to" in translator.attend(text).note
+    assert "used inputs of at most" in translator.attend(text).note
     assert map_data(translator.attend(text))["note"] == translator.attend(text).note != ""

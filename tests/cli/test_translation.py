@@ -90,7 +90,7 @@ def test_each_line_has_one_answer(
     found = out.split("\n")
     assert status == 0 and len(found) == 6 and found[0].startswith("The ") and found[1] == "" and found[4] == ""
     assert "line 3 is not UTF-8" in err and "line 4 has tokens not seen in training: '☃'" in err
-    assert "line 5 has" in err and "tokens, at most 1024 are allowed" in err
+    assert "line 5 has" in err and "tokens, but at most 1024 are allowed" in err
 
 
 def test_scores(german: regard.TranslationRun, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

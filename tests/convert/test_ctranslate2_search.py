@@ -176,7 +176,7 @@ def test_invalid_numbers_are_refused(run: regard.TranslationRun, options: dict[s
 
 
 def test_too_long_text_is_refused(run: regard.TranslationRun, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="text 1, .* at most 1024 are allowed"):
+    with pytest.raises(InputError, match="text 1, .* but at most 1024 are allowed"):
         run.translate(["Hund", "x " * 2000], engine="ctranslate2")
 
 

@@ -64,7 +64,7 @@ def test_long_sentences_are_skipped_or_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("corpus.json", b"{", "is damaged: it is not JSON"),
+        ("corpus.json", b"{", "is damaged: it is not valid JSON"),
         ("corpus.json", b"{}", "is damaged: 'format' is missing"),
         ("corpus.json", b'{"format": "regard-corpus/3"}', "is not of format 'regard-corpus/4'"),
         (TOKENS, b"", "is damaged: target.bin changed after it was written"),

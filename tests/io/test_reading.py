@@ -38,8 +38,8 @@ class Shape(msgspec.Struct, forbid_unknown_fields=True):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "it is not JSON at line 1, column 1"),
-        (b'{"name": "x",\n "sizes" [1]}', "it is not JSON at line 2, column 10"),
+        (b"", "it is not valid JSON at line 1, column 1"),
+        (b'{"name": "x",\n "sizes" [1]}', "it is not valid JSON at line 2, column 10"),
         (b"\xff", "it is not UTF-8 at byte 0"),
         (b"[" * 100_000 + b"]" * 100_000, "its JSON is nested too deeply"),
         (b"[" * 30 + b"]" * 30, "its JSON is nested too deeply"),

@@ -25,7 +25,7 @@ def test_vary_len_has_no_unseen_lengths(tmp_path: Path) -> None:
 def test_longer_sequence_is_reported(tmp_path: Path) -> None:
     run = regard.train("copy", max_len=4, steps=1, hidden=4, savepath=tmp_path, progress=False)
     assert run.attend("ABCD").note == ""
-    assert "training has seen inputs of up to 4 characters, not of 6" in run.attend("ABCDEF").note
+    assert "training used inputs of at most 4 characters, but this input has 6" in run.attend("ABCDEF").note
 
 
 def test_training_ends_with_a_test_on_unseen_samples(command: Command, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_run_can_be_replaced_by_one_that_starts_from_it(
         ({"train": ()}, "translation needs training text"),
         (
             {"freeze": "encodr"},
-            "freeze 'encodr' is not a part of the model: choose embedding, encoder, encoder.0,",
+            "freeze 'encodr': the model has no part with this name; choose embedding, encoder, encoder.0,",
         ),
         ({"steps": 0}, "steps 0 is out of range"),
         ({"start_from": "nowhere"}, "no run 'nowhere' in"),
@@ -195,8 +195,12 @@ def test_start_from_runs_of_other_tasks(
         ("dates", {"start_from": translator.folder, "locales": "en"}, "locales en differs from"),
         ("signal2", {"start_from": trained.folder, "vary_len": True}, "vary_len True differs from False of run"),
         ("signal2", {"start_from": trained.folder, "max_len": 11}, "max_len 11 differs from 10 of run"),
-        ("dates", {"start_from": german.folder}, "is of task translation: start from a run of dates"),
-        ("translation", {"start_from": translator.folder}, "is of task dates: start from a run of translation"),
+        ("dates", {"start_from": german.folder}, "is a run of task translation: start from a run of task dates"),
+        (
+            "translation",
+            {"start_from": translator.folder},
+            "is a run of task dates: start from a run of task translation",
+        ),
     ):
         asked: dict[str, Any] = {**flags, "savepath": tmp_path / "models"}
         with pytest.raises(InputError, match=message):

@@ -220,7 +220,7 @@ def test_size_for_half_a_million_parameters(tmp_path: Path) -> None:
     ("task", "flags", "reason"),
     [
         ("recall", {}, "model pooling is not one of query, transformer, recurrent"),
-        ("copy", {"hidden": 400}, f"parameters, a page stores at most {MAX_PARAMETERS:,}"),
+        ("copy", {"hidden": 400}, f"parameters, but a page stores at most {MAX_PARAMETERS:,}"),
     ],
 )
 def test_unsupported_runs_are_refused(tmp_path: Path, task: str, flags: dict[str, Any], reason: str) -> None:

@@ -69,7 +69,7 @@ def test_unknown_part_is_refused_with_the_known_ones(part: str) -> None:
     there = "embedding, encoder, encoder.0, encoder.1, decoder, decoder.0, or a part of these parts"
     with pytest.raises(InputError) as raised:
         freeze(small, [part])
-    assert str(raised.value) == f"freeze {part!r} is not a part of the model: choose {there}"
+    assert str(raised.value) == f"freeze {part!r}: the model has no part with this name; choose {there}"
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ LOST: dict[str, tuple[Callable[[str], str] | None, str]] = {
     "without a line in the middle": (lines(0, 2), "1 steps, 20 to 20"),
 }
 DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
-    "no JSON": (put("x"), "line 2: it is not JSON"),
-    "a blank line": (put(""), "line 2: it is not JSON"),
+    "no JSON": (put("x"), "line 2: it is not valid JSON"),
+    "a blank line": (put(""), "line 2: it is not valid JSON"),
     "foreign": (put('{"epoch": 3}'), "line 2: 'step' is missing"),
     "a text": (put('{"step": 12, "loss": "low", "exact_match": 0.0}'), "is a text, not a"),
     "no step": (put('{"loss": 1.0, "exact_match": 0.0}'), "line 2: 'step' is missing"),

@@ -37,7 +37,7 @@ def test_files_of_a_run(run: RunFolder) -> None:
     ("name", "content", "message"),
     [
         ("config.json", None, "no run "),
-        ("config.json", b"", "is damaged: config.json: it is not JSON at line 1, column 1"),
+        ("config.json", b"", "is damaged: config.json: it is not valid JSON at line 1, column 1"),
         ("config.json", b"\xff\xfe", "is damaged: config.json: it is not UTF-8 at byte 0"),
         ("config.json", b"[]", "config.json names no format, but this version of Regard reads regard-run/7"),
         (

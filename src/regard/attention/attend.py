@@ -1,6 +1,6 @@
-"""One call of an attention layer: the equations of `functional`, or PyTorch's fused kernel for them.
+"""One call of an attention layer, computed by the equations in `functional` or by PyTorch's fused kernel.
 
-A mechanism has one part per slot, in this order:
+An attention mechanism has these parts, in this order:
 
     score        scores  = score(Q, K)                 `Score`; positions that rotate Q and K act before it
     mask         scores of masked keys become very low
@@ -8,7 +8,7 @@ A mechanism has one part per slot, in this order:
     sharing      keys and values of a group serve several heads, `repeat_groups`
     context      context = weights V                   `weighted_sum`
 
-Only `attention_forward` selects the fused kernel. The letters for shapes are those of `functional`.
+Only `attention_forward` selects the fused kernel. Shapes use the letters defined in `functional`.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def attention_forward(
 
     `key` (B, G, Tk, any) comes from `score.prepare`. `mask` broadcasts to (B, H, Tq, Tk). `dropout`: fraction
     of the weights that are set to zero. `step`, for the hook: decoding step of the query, or None if the
-    queries cover the whole sequence. Raises `InputError` for a mask with a different number of heads.
+    queries cover the whole sequence. Raises `InputError` if the number of heads in the mask is neither 1 nor H.
 
     >>> states = torch.ones(1, 2, 3, 4)
     >>> attention_forward(states, states, states, score=ScaledDot(4)).shape

@@ -28,12 +28,12 @@ Norm = Literal["layer", "rms"]
 
 
 class Block(nn.Module):
-    """Base class of the layers of a stack. Each layer is compiled, and split in sharded training,
-    separately."""
+    """Base class of the layers of a stack. Each layer is compiled separately, and is split separately in
+    sharded training."""
 
 
 def make_norm(width: int, epsilon: float = EPSILON, norm: Norm = "layer", *, bias: bool = True) -> nn.Module:
-    """Return the normalization `norm` for states (..., D). `bias` applies only to layer normalization.
+    """Return the normalization layer `norm` for states (..., D). `bias` applies only to layer normalization.
 
     >>> make_norm(12, norm="rms")
     RMSNorm((12,), eps=1e-05, elementwise_affine=True)
@@ -69,7 +69,7 @@ class Residual(nn.Module):
 def attention_layer(
     width: int, heads: int | None, *, score: type[Score] = ScaledDot, **options: Any
 ) -> Attention | MultiHeadAttention:
-    """Return multi-head attention, or, if `heads` is None, single-head attention without projections.
+    """Return a multi-head attention layer, or a single-head layer without projections if `heads` is None.
 
     >>> attention_layer(12, 3).heads, attention_layer(12, None).heads
     (3, 1)
@@ -131,8 +131,8 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
     """Return the standard encoder layer with `options`, or the custom layer named by `module:Class`.
 
     The constructor of a custom layer takes the width, the number of heads (1 without projections) and the inner
-    width. Its `forward` takes states (B, T, D) and a mask (B, 1, T), True before the end, or None. Raises
-    `InputError` if the layer cannot be built.
+    width. Its `forward` takes states (B, T, D) and a mask, which is None or (B, 1, T) with True before the end
+    of each sequence. Raises `InputError` if the layer cannot be built.
 
     >>> type(make_encoder_layer("standard", 12, 3, 24)).__name__
     'EncoderLayer'

@@ -18,9 +18,9 @@ class Dropout(nn.Module):
     """Set a random fraction of the values to zero during training, and scale the remaining values to keep the
     mean.
 
-    `rate`: at least 0 and less than 1. On a CPU, a rate above 0 is rounded to the nearest multiple of 1/256
-    between 0 and 1, both excluded. The random bytes come from PyTorch's generator. Raises `InputError` for a
-    rate out of range.
+    `rate`: at least 0 and less than 1. On a CPU, a nonzero rate is rounded to the nearest multiple of 1/256
+    that is above 0 and below 1. The random bytes come from PyTorch's generator. Raises `InputError` for a rate
+    out of range.
 
     >>> Dropout(0.5).eval()(torch.ones(3))
     tensor([1., 1., 1.])
@@ -45,7 +45,7 @@ class Dropout(nn.Module):
         words = torch.empty(-(-states.numel() // 8), dtype=torch.int64)
         words.random_(torch.iinfo(torch.int64).min, None)
         random_bytes = words.view(torch.uint8)[: states.numel()]
-        # The result is 1 for bytes from `dropped` on, and 0 for smaller bytes. Clamping keeps the dtype uint8.
-        # A comparison would convert the bytes to a wider dtype and take ten times as long.
+        # The result is 1 for bytes of at least `dropped`, and 0 for smaller bytes. Clamping keeps the dtype
+        # uint8. A comparison would convert the bytes to a wider dtype and take ten times as long.
         mask = random_bytes.clamp_(dropped - 1, dropped).sub_(dropped - 1)
         return states * mask.view_as(states).to(states.dtype).mul_(BYTE / (BYTE - dropped))

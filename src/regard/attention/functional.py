@@ -59,7 +59,7 @@ def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def tempered_weights(weights: Tensor, temperature: float) -> Tensor:
-    """Return weights (..., Tq, Tk) whose scores are divided by a temperature.
+    """Return the weights (..., Tq, Tk) that result if the scores are divided by a temperature.
 
     `softmax(s / t)` is `softmax(s) ** (1 / t)`, normalized again. A temperature above 1 makes a row more
     uniform; a temperature below 1 makes it more peaked. A row of zeros stays zero.

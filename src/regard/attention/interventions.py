@@ -94,14 +94,14 @@ class Intervention:
             if self.to not in ("off", "uniform"):
                 raise InputError(f"to {self.to!r} is unknown: choose off, uniform, or a weight from 0 to 1")
             if self.query is not None or self.key is not None:
-                raise InputError(f"to {self.to!r} changes whole heads: leave out query and key")
+                raise InputError(f"to {self.to!r} changes whole heads: omit query and key")
         elif not has_position:
             raise InputError(f"to {self.to} is the weight of one query on one key: give query and key")
         elif not (math.isfinite(self.to) and 0 <= self.to <= 1):
             raise InputError(f"to {self.to} is out of range: choose a weight from 0 to 1")
 
     def describe(self, layer: str) -> str:
-        """Return the change of a layer in words.
+        """Return a description of the change.
 
         >>> Intervention(heads=(1,)).describe("decoder.layers.0.cross")
         'decoder.0.cross: head 1 off'

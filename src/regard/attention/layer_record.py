@@ -17,7 +17,7 @@ class AttentionTrace(NamedTuple):
     """All tensors of one call of an attention layer, by head."""
 
     query: Tensor
-    """(B, H, Tq, D), input of the score: projected, and rotated by rotary positions."""
+    """(B, H, Tq, D), input of the score: projected, and rotated if the layer has rotary positions."""
     key: Tensor
     """(B, H, Tk, any), prepared by the score."""
     value: Tensor
@@ -68,7 +68,7 @@ class Record:
     mask: Tensor | None
     """Broadcastable to the weights, True = may be attended; None if there is no mask."""
     query_labels: Sequence[str] | None = None
-    """Names of the recorded queries; None without names or with fewer names than queries."""
+    """Names of the recorded queries; None if there are no names, or fewer names than queries."""
     key_labels: Sequence[str] | None = None
     """Names of the keys."""
     kind: Kind | None = None
@@ -117,13 +117,13 @@ class Part(NamedTuple):
 
 @dataclass
 class Parts:
-    """Calls of a layer that form one record, from step `first` up to but excluding `end`."""
+    """Calls of a layer that form one record, from step `first` up to, but not including, step `end`."""
 
     calls: list[Part]
     first: int
     end: int
     whole: bool
-    """Whether the parts are all steps from step 0 with one query each, so that the next step can be
+    """Whether the parts cover all steps from step 0 on with one query per step, so that the next step can be
     appended."""
     kind: Kind | None = None
     record: Record | None = None

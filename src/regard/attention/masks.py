@@ -57,7 +57,7 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
     torch.Size([2, 1, 1, 3])
     """
     if mask.dtype != torch.bool:
-        raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True may be attended")
+        raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True means may be attended")
     shape, rest = tuple(mask.shape), mask.dim() - 1
     by_batch = shape == (batch, keys)
     # An export with dynamic sizes cannot compare two sizes. In an export, a mask of two dimensions means (B,

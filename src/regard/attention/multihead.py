@@ -23,7 +23,7 @@ from regard.attention.single import check_states
 from regard.errors import InputError, check_range
 
 MAX_SIZE = 2**20
-"""Largest number of heads, and of dimensions of a head."""
+"""Largest number of heads, and largest width of a head."""
 
 
 class KeyValues(NamedTuple):
@@ -74,7 +74,8 @@ class MultiHeadAttention(AttentionLayer):
         self.heads, self.groups = heads, heads if groups is None else groups
         if heads % self.groups:
             raise InputError(
-                f"heads {heads} cannot share {self.groups} groups of keys: choose a divisor of {heads}"
+                f"heads {heads} cannot share {self.groups} groups of keys: choose a number of groups that "
+                f"divides {heads}"
             )
         self.head_width = width // heads if head_width is None else head_width
         memory_width = width if memory_width is None else memory_width

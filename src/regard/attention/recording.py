@@ -44,16 +44,17 @@ def record_own(
         records["cross"].weights
 
     Records are added to the mapping as the model runs. A second forward pass of a layer replaces its record.
-    Stepwise decoding of the same sequences extends the record, in greedy search until a sequence ends.
+    Stepwise decoding of the same sequences extends the record; greedy search extends the record only until a
+    sequence ends.
 
     `layers`, `heads` and `rows` (query steps) select the weights to compute and record. `inside`: also store
     queries, keys, scores, values and contexts in `Record.inside`, for whole layers only. Labels are attached to
     each record. Gradients are computed as usual. Recording changes the outputs of the model only by rounding
-    (at most 1e-5 in float32). With `heads` or `rows`, the outputs are identical.
+    (at most 1e-5 in float32). If `heads` or `rows` are given, the outputs do not change.
 
-    Raises `InputError` for an unknown layer, for heads or rows with `inside`, and, when the model runs, for a
-    head or row that is out of range. In stepwise decoding, the error for a row is raised when the record is
-    requested.
+    Raises `InputError` for an unknown layer, for `heads` or `rows` combined with `inside`, and, when the model
+    runs, for a head or row that is out of range. In stepwise decoding, the error for a row is raised when the
+    record is requested.
 
     >>> import torch
     >>> from regard.attention import EncoderLayer

@@ -32,7 +32,7 @@ class Recorder:
     interventions: Callable[[], Sequence[str]] = tuple
     """Function that returns the active interventions."""
     left_out: Callable[[], dict[str, str]] = dict
-    """Function that returns the layers that ran without a record, with the reason."""
+    """Function that returns the layers that ran without a record, and the reason for each layer."""
 
     @property
     def partial(self) -> bool:
@@ -40,7 +40,7 @@ class Recorder:
         return self.heads is not None or self.rows is not None
 
     def rows_of(self, queries: int, step: int | None) -> Sequence[int]:
-        """Return the selected rows among `queries` rows.
+        """Return the indices of the selected rows of a call with `queries` rows.
 
         `step`: decoding step of the query, or None if the queries cover the whole sequence.
         """
@@ -52,14 +52,14 @@ class Recorder:
         return self.rows
 
     def select(self, per_query: Tensor, step: int | None = None) -> Tensor:
-        """Return the selected heads and rows of (B, H, Tq, any)."""
+        """Return the selected heads and rows of a tensor (B, H, Tq, any)."""
         per_query = self.select_heads(per_query)
         if self.rows is None:
             return per_query
         return per_query[:, :, list(self.rows_of(per_query.shape[2], step))]
 
     def select_heads(self, per_head: Tensor) -> Tensor:
-        """Return the selected heads of (B, H, any, any)."""
+        """Return the selected heads of a tensor (B, H, any, any)."""
         if self.heads is None:
             return per_head
         check_indices("heads", self.heads, per_head.shape[1])
@@ -177,7 +177,7 @@ class Records(Mapping[str, Record]):
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Layers that ran without a record, with the reason.
+        """Layers that ran without a record, and the reason for each layer.
 
         Such layers have no softmax attention (in hybrid models), or their attention code cannot be captured.
 

@@ -11,7 +11,7 @@ from regard.errors import InputError
 
 
 class Attention(AttentionLayer):
-    """Single-head attention without projections except those of the score.
+    """Single-head attention with no projections except those of the score.
 
     `score`: one of `regard.attention.scores`; None for the scaled dot product (Vaswani et al. 2017, equation
     1). `dropout`: fraction of the weights set to zero during training.
@@ -74,11 +74,14 @@ class Attention(AttentionLayer):
 
 
 def check_states(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Raise `InputError` unless query (B, Tq, any), key (B, Tk, any) and value (B, Tk, any) have one dtype."""
+    """Raise `InputError` unless query (B, Tq, any), key (B, Tk, any) and value (B, Tk, any) have these shapes
+    and the same dtype."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.dim() == key.dim() == value.dim() == 3:
-        raise InputError(f"{shapes} are not all (B, T, D): give three dimensions each")
+        raise InputError(f"{shapes} are not all (B, T, D): give three dimensions for each tensor")
     if not query.shape[0] == key.shape[0] == value.shape[0] or key.shape[1] != value.shape[1]:
         raise InputError(f"{shapes} do not fit: expected (B, Tq, D), (B, Tk, D) and (B, Tk, Dv)")
     if not query.dtype == key.dtype == value.dtype and not torch.is_autocast_enabled(query.device.type):
-        raise InputError(f"query, key and value are {query.dtype}, {key.dtype}, {value.dtype}: give one dtype")
+        raise InputError(
+            f"query, key and value are {query.dtype}, {key.dtype}, {value.dtype}: give the same dtype for all"
+        )

@@ -140,7 +140,7 @@ def _attention_from(layer: nn.MultiheadAttention) -> MultiHeadAttention:
         raise InputError("add_bias_kv and add_zero_attn have no counterpart in Regard: leave them out")
     if layer.kdim != layer.vdim:
         raise InputError(
-            f"kdim {layer.kdim} and vdim {layer.vdim} have no counterpart in Regard: give one width for both"
+            f"kdim {layer.kdim} and vdim {layer.vdim} have no counterpart in Regard: give the same width for both"
         )
     attention = MultiHeadAttention(
         layer.embed_dim,

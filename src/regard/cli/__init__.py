@@ -22,6 +22,7 @@ COMMANDS = {
     "show": "explore the attention of a run on an interactive page",
     "look": "inspect the attention of a Hugging Face model",
     "examine": "test whether attention is meaningful",
+    "timeline": "follow the roles of heads through a training",
     "explain": "compute an attention weight step by step",
     "prune": "remove the least important attention heads",
     "translate": "answer or translate texts, one per line",

@@ -34,7 +34,7 @@ class PairBatch(NamedTuple):
         return int((self.target != PAD).sum())
 
     def share(self, rank: int, size: int) -> "PairBatch":
-        """Return the rows of one of `size` processes.
+        """Return the rows for one of `size` processes.
 
         A process without rows gets one row with an empty target, so that all processes run the same number of
         steps.

@@ -2,8 +2,8 @@
 
 An epoch reads segments of adjacent pairs in random order. A pool of segments is sorted by length and split into
 batches whose number of tokens, including padding, is within the limit. The batches of a pool are shuffled.
-Memory contains a single pool for any size of the corpus. A batch is identified by its position: epoch, pool,
-and batch in the pool.
+Memory contains only one pool, regardless of the size of the corpus. A batch is identified by its position:
+epoch, pool, and batch in the pool.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class Buckets:
     max_pairs: int = 0
     """Largest number of pairs in a batch; 0: no limit."""
     guide: GuidedAlignment | None = None
-    """Alignment of the corpus that batches include, or None."""
+    """Alignment of the corpus, which is added to the batches, or None."""
 
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:

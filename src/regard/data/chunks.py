@@ -16,7 +16,7 @@ from regard.data.vocabulary import is_blank
 
 LINES = 20_000
 """Lines per chunk. A worker needs 128 MiB for chunks of 20,000 lines and 317 MiB for chunks of 100,000 lines.
-Its speed is the same.
+Both sizes have the same speed.
 """
 STRETCH = 5
 """Number of chunks per stretch. A sample of a long text consists of the first lines of each stretch."""
@@ -195,7 +195,7 @@ class Sample:
         texts = self.text.texts if isinstance(self.text, ConcatenatedText) else [self.text]
         for text in texts:
             for number, chunk in enumerate(read_chunks(text)):
-                # Lines of this chunk; may be negative or too large.
+                # Number of lines to read from this chunk; may be negative or larger than the chunk.
                 wanted = self.lines - number % STRETCH * LINES
                 if wanted > 0:
                     yield chunk.read(wanted if wanted < LINES else None)

@@ -6,7 +6,7 @@
 
 Tokens are stored as uint16, or as uint32 for a vocabulary of more than 65,536 symbols. A corpus needs 2 bytes
 per token and 16 bytes per pair. The alternative, Arrow with the library `datasets`, is slower. For 2 million
-pairs of 14 words on two cores, it took 36 s of processor time instead of 26 s with the same tokenizer (194 s
+pairs of 14 words on two cores, Arrow took 36 s of processor time instead of 26 s with the same tokenizer (194 s
 with the `tokenizers` library alone), 527 MiB of memory instead of 142 MiB, and one second of imports for every
 training run. `corpus_builder` writes a corpus.
 """

@@ -42,7 +42,7 @@ class TextDigest:
 
 
 _scans: dict[tuple[object, ...], TextScan] = {}
-"""Results of scanned files in this process, by path and status.
+"""Results of the file scans in this process, by path and status.
 
 With this cache, a training text is read only once for its digest, its line count and its check.
 """
@@ -194,7 +194,7 @@ class ParallelText(PairSource):
         return [str(path.absolute()) for path in self.paths]
 
     def pair(self, lines: tuple[bytes | None, ...], number: int) -> tuple[str, str] | None:
-        """Return the pair of one line of each file, or None if it is skipped.
+        """Return the pair formed by one line of each file, or None if the pair is skipped.
 
         `lines`: lines without line feeds; None for a file that has ended.
         """

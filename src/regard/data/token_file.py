@@ -54,8 +54,8 @@ def check_text_file(path: Path) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, plain or .gz, with their line feeds. Raises `InputError` if it cannot be
-    read."""
+    """Yield the lines of a UTF-8 file, plain or .gz, with their line feeds. Raises `InputError` if the file
+    cannot be read."""
     with read_errors([path]), ExitStack() as stack:
         file: BinaryIO = decompress(path, stack.enter_context(path.open("rb")), stack)
         for number, line in enumerate(file, 1):
@@ -77,7 +77,7 @@ def learn_vocabulary(path: Path, kind: TokenizerKind, size: int) -> SubwordVocab
 
 
 class _Lines:
-    """The lines of a file without line feeds, which can be read more than once."""
+    """Lines of a file, without line feeds; the lines can be iterated over repeatedly."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -125,7 +125,7 @@ def encode_file(path: Path, vocabulary: TextVocabulary) -> Iterator[np.ndarray]:
 
 
 def prepare_tokens(path: Path, vocabulary: TextVocabulary, root: Path, *, progress: bool = True) -> np.ndarray:
-    """Return the tokens of a file as a memory-mapped array, written or found under `root`.
+    """Return the tokens of a file as a memory-mapped array, which is stored under `root`.
 
     If another process is writing the array, this process waits for the result. Raises `InputError` if the text
     cannot be read, or the array is damaged.

@@ -63,7 +63,7 @@ def word_ids(text: str, offsets: Sequence[Span], unit: Unit = "words") -> list[i
     """Return the word to which each token of a text belongs, counted from 0.
 
     A token belongs to the word in which it begins. A token that begins between two words, such as a space,
-    belongs to the second word. At the end of the text, it belongs to the last word.
+    belongs to the second word. A token at the end of the text belongs to the last word.
 
     >>> word_ids("ein Hund", [(0, 3), (3, 6), (6, 8)])
     [0, 1, 1]

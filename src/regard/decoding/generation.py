@@ -1,4 +1,4 @@
-"""Continuation of prompts by a language model, with the searches that also translate.
+"""Continuation of prompts by a language model, with the search algorithms that are also used for translation.
 
 The searches reserve the first symbols of a vocabulary: padding, begin, end, unknown. Language models have no
 such symbols, so token t of a language model is symbol t + 4 of the search.
@@ -60,7 +60,7 @@ def generate(
     most: int,
     longest: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return the `n_best` continuations of each prompt, best first, of `most` tokens each.
+    """Return the `n_best` continuations of each prompt, best first, each with `most` tokens.
 
     `longest`: largest number of tokens of prompt and continuation together. Raises `InputError` for a prompt
     that is empty or too long.

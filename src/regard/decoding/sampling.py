@@ -1,4 +1,5 @@
-"""Sampling: each token is drawn from the model's distribution, which may be truncated to its likeliest tokens."""
+"""Sampling: each token is drawn from the model's distribution, which may be truncated to the most likely
+tokens."""
 
 from collections.abc import Sequence
 

@@ -1,10 +1,10 @@
 """Search for the most likely targets of a model: greedy search, sampling and beam search.
 
-Greedy search extends one prefix of each source by the most likely token, sampling extends it by a random token.
-Beam search keeps the best `width` prefixes. Each step extends every prefix by every token, and keeps the best
-extensions. Prefixes with an end symbol are finished hypotheses, ranked by their score, `log-probability /
-length_penalty`. A source is done when `width` of its hypotheses are finished, or when no prefix can reach a
-better score than the finished hypotheses.
+Greedy search extends one prefix of each source by the most likely token; sampling extends the prefix by a
+random token. Beam search keeps the best `width` prefixes. Each step extends every prefix by every token, and
+keeps the best extensions. Prefixes with an end symbol are finished hypotheses, ranked by their score,
+`log-probability / length_penalty`. A source is done when `width` of its hypotheses are finished, or when no
+prefix can reach a better score than the finished hypotheses.
 
 Letters: B is the number of sources, K the number of prefixes per source, V the size of the target vocabulary.
 """
@@ -209,7 +209,7 @@ def beam_search(
 
 
 def _unfinished(prefixes: Tensor, totals: Tensor, alpha: float, count: int) -> list[Hypothesis]:
-    """Return up to `count` of the prefixes (K, T) of a source that has reached its limit."""
+    """Return at most `count` of the prefixes (K, T) of a source whose length limit has been reached."""
     penalty = length_penalty(prefixes.shape[1] - 1, alpha)
     possible = [pair for pair in zip(prefixes, totals.tolist(), strict=False) if pair[1] > -torch.inf]
     return [_hypothesis(prefix, total, penalty, finished=False) for prefix, total in possible[: max(count, 0)]]

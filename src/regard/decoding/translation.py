@@ -56,9 +56,9 @@ class Search:
     temperature: float = 0.0
     """If above 0, sample each token from the model's distribution at this temperature, instead of searching."""
     top_k: int = 0
-    """With a temperature: sample from this number of likeliest tokens only; 0 for all."""
+    """With a temperature: sample only from this number of most likely tokens; 0 for all."""
     top_p: float = 1.0
-    """With a temperature: sample from the fewest tokens that have this share of the probability."""
+    """With a temperature: sample only from the smallest set of tokens with this total probability."""
     seed: int = 0
     """Seed of sampling. The answer depends only on the text and the seed, not on the other texts."""
 
@@ -79,7 +79,7 @@ def translate(
     Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel in the number of
     threads that PyTorch uses. Answers are in the order of the texts, and do not depend on the other texts
     except for rounding errors. `scored`: if False, log-probabilities may be NaN to save time. Raises
-    `InputError` for options that exclude each other.
+    `InputError` for incompatible options.
     """
     if search.temperature and search.beam > 1:
         raise InputError(

@@ -26,12 +26,13 @@ class TokenFigures:
     relevance: dict[str, list[float]] = field(default_factory=dict)
     """By layer, for each head: mean attention (0 to 1) on the inputs on which the output depends."""
     uniform: float | None = None
-    """The same for uniform attention to all inputs so far."""
+    """Attention (0 to 1) on these inputs if the attention to all inputs so far is uniform."""
 
 
 @torch.inference_mode()
 def measure_tokens(model: LanguageModel, task: TokenTask, batches: Iterable[TokenBatch]) -> TokenFigures:
-    """Measure a model on batches of a task; relevance only if the task knows it."""
+    """Measure a model on batches of a task; attention on relevant inputs is only measured if the task defines
+    relevance."""
     model.eval()
     device = next(model.parameters()).device
     outputs, right, loss, counted, even = 0, 0, 0.0, 0, 0.0
@@ -65,7 +66,8 @@ def measure_tokens(model: LanguageModel, task: TokenTask, batches: Iterable[Toke
 
 @torch.inference_mode()
 def next_token_losses(model: LanguageModel, inputs: Tensor, targets: Tensor) -> Tensor:
-    """Return (B, 2) float64 on the CPU: the loss of all outputs of each input, and their number."""
+    """Return (B, 2) float64 on the CPU: the total loss of the outputs of each input, and the number of
+    outputs."""
     model.eval()
     device = next(model.parameters()).device
     batch = TokenBatch(inputs, targets, None).to(device)

@@ -49,5 +49,5 @@ def fused_adam_step(
 
 
 def fused_lerp(averages: Sequence[Tensor], parameters: Sequence[Tensor], weight: float) -> None:
-    """Interpolate averages linearly towards parameters in place, as PyTorch's `swa_utils` does."""
+    """Interpolate averages linearly toward parameters in place, as PyTorch's `swa_utils` does."""
     torch._foreach_lerp_(list(averages), list(parameters), weight)

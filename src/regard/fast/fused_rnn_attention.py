@@ -2,9 +2,9 @@
 context.
 
 Replaces the loop over `RecurrentDecoder.step` under autograd.
-Gain: training is 2.1 to 2.8 times as fast as in JoeyNMT for Bahdanau's decoder and Luong's with input feeding,
-  together with other fast paths (docs/dev/benchmarks.md, "Recurrent encoder-decoders").
-The fast path is not used for a GRU, custom scores, samples that are only padding, scheduled sampling, autocast,
+Gain: together with other fast paths, training Bahdanau's decoder, or Luong's decoder with input feeding, is 2.1
+to 2.8 times as fast as in JoeyNMT (docs/dev/benchmarks.md, "Recurrent encoder-decoders"). The fast path is not
+used for a GRU, custom scores, samples that are only padding, scheduled sampling, autocast,
   compiled code, while attention is recorded or changed, or with `REGARD_REFERENCE=1` (see `RecurrentDecoder`).
 
 Under autograd, most of the time is overhead of about a hundred small operations per step. This module runs the

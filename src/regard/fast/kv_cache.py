@@ -107,7 +107,7 @@ class KVCache:
         return self
 
     def keep(self, sources: Tensor) -> "KVCache":
-        """Select sources by their indices (B',) int64. Index i must be at least i."""
+        """Select sources by their indices (B',) int64. The index at position i must be at least i."""
         moves = [(place, source) for place, source in enumerate(sources.tolist()) if place != source]
         remaining = slice(len(sources))
         states, offsets = self.states[..., : self.used, :], self.memory.offsets

@@ -2,14 +2,14 @@
 
 Replaces `torch.mm`, `torch.addmm` and `F.linear` without gradients.
 Gain: up to 2.3x for a product on an AMD EPYC; a training step of Signal 2 takes 3.05 ms instead of 3.65 ms,
-  `regard score` 0.96 s instead of 1.36 s (docs/dev/benchmarks.md, "Products in float32"). No gain on Intel
-  processors, where MKL is fast.
+  `regard score` 0.96 s instead of 1.36 s (docs/dev/benchmarks.md, "Products in float32"). There is no gain on
+  Intel processors, where MKL is fast.
 The fast path is not used for gradients, other dtypes, other devices, small products, autocast, compiled or
-  traced code, tensor subclasses and transforms of `torch.func`, a PyTorch without oneDNN, or with
+  traced code, tensor subclasses, transforms of `torch.func`, builds of PyTorch without oneDNN, or with
   `REGARD_REFERENCE=1`.
 
-PyTorch computes float32 products with MKL, which uses half of the vector width on processors of other vendors
-than Intel. This module calls the same oneDNN function as PyTorch's compiler. oneDNN compiles a kernel for each
+PyTorch computes float32 products with MKL, which uses half of the vector width on processors that are not from
+Intel. This module calls the same oneDNN function as PyTorch's compiler. oneDNN compiles a kernel for each
 shape, which takes half a millisecond and half a megabyte, and caches the latest kernels. Therefore,
 `onednn_matmul` is for shapes that recur at each step, and the other functions pad the number of rows to one of
 a few values. A search multiplies a few rows by the same matrices at each step.
@@ -99,7 +99,7 @@ class PackedLinear:
         return torch.addmm(self.bias, states, self._transposed)
 
     def add_to(self, sums: Tensor, states: Tensor) -> Tensor:
-        """Add the product with states (N, D) to `sums` (N, V) in place, and return `sums`."""
+        """Add the product of states (N, D) and the weight to `sums` (N, V) in place, and return `sums`."""
         if self._use_onednn(states.shape[0]):
             return sums.add_(self(states))
         sums.addmm_(states, self._transposed)
@@ -162,7 +162,7 @@ def _packable(weight: Tensor) -> bool:
 
 
 def _contiguous(factor: Tensor) -> Tensor:
-    """Return a contiguous copy of a slice, for which oneDNN would take a thousand times as long."""
+    """Return a contiguous copy of a slice, because oneDNN takes a thousand times as long for a slice."""
     return factor if factor.t().is_contiguous() else factor.contiguous()
 
 

@@ -109,7 +109,7 @@ class QueryGradient:
 
 
 def projections(layer: nn.Module) -> Projections | None:
-    """Return the layer if it has projections (multi-head attention), and None if not."""
+    """Return the layer if it has projections (multi-head attention), otherwise None."""
     return cast(Projections, layer) if hasattr(layer, "output") else None
 
 

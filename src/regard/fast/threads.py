@@ -48,8 +48,8 @@ def limit_threads(model: nn.Module) -> Iterator[None]:
 
 
 def _defaults() -> tuple[int, int]:
-    """Return PyTorch's possible defaults: the number of logical cores, or half of it with two threads per
-    core."""
+    """Return PyTorch's possible defaults: the number of logical cores, or half of this number if each core has
+    two threads."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores, cores // 2
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from regard.interpret.figures import KINDS as FIGURE_KINDS
     from regard.interpret.figures import plot
     from regard.interpret.findings import HeadFindings
+    from regard.interpret.formation import Development, MedianInterval, Order, RoleHead
+    from regard.interpret.head_scores import HeadScores, measure_heads
     from regard.interpret.head_selection import (
         AligningHeads,
         AlignmentChoice,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
     from regard.interpret.saved_examination import load_examination
+    from regard.interpret.timeline import RoleTimeline, Timeline
     from regard.interpret.word_links import Head, all_weights, cross_attention_heads, extract_links, word_weights
 
 late(__name__)
@@ -40,6 +43,7 @@ __all__ = [
     "Alignment",
     "AlignmentChoice",
     "By",
+    "Development",
     "Estimate",
     "Examination",
     "Explanation",
@@ -50,12 +54,18 @@ __all__ = [
     "HeadRoles",
     "HeadSample",
     "HeadSamples",
+    "HeadScores",
     "KeptHeads",
+    "MedianInterval",
+    "Order",
     "Probe",
     "Pruned",
     "PrunedHeads",
     "RelevanceShare",
+    "RoleHead",
+    "RoleTimeline",
     "StepAnswer",
+    "Timeline",
     "alignment",
     "all_weights",
     "attention_mass",
@@ -70,6 +80,7 @@ __all__ = [
     "head_roles",
     "head_samples",
     "load_examination",
+    "measure_heads",
     "plot",
     "probe",
     "prune_heads",

@@ -154,7 +154,8 @@ def explain_missing_folder(folder: Path) -> Iterator[None]:
 
 
 def state_folder() -> Path:
-    """Return the folder for state of the user outside of runs: `regard` in $XDG_STATE_HOME or ~/.local/state.
+    """Return the folder for user state that does not belong to a run: `regard` in $XDG_STATE_HOME or
+    ~/.local/state.
     The path follows the XDG Base Directory Specification.
 
     The folder may be missing.

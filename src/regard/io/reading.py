@@ -1,7 +1,7 @@
 """Read and check files that may be missing, damaged, or not regular files.
 
 Every problem raises an `InputError` that states the file, the problem, and a solution. Callers of `read_json`
-pass the expected type and `remedy`, the solution if the content has a different type.
+pass the expected type and `remedy`, the solution to report if the content has a different type.
 """
 
 import errno
@@ -258,7 +258,7 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
     except RecursionError:
         raise DamageError("its JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise DamageError(f"it is not JSON at line {error.lineno}, column {error.colno}") from None
+        raise DamageError(f"it is not valid JSON at line {error.lineno}, column {error.colno}") from None
     _check_depth(value)
     return value
 

@@ -195,7 +195,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether `path` cannot be replaced: a device, a pipe, a socket, or a file open under /dev/std*,
+    """Return whether `path` cannot be replaced because it is a device, a pipe, a socket, or a file open under
+    /dev/std*,
     /dev/fd, /proc.
 
     Links elsewhere are replaced.

@@ -36,12 +36,12 @@ class CacheState(NamedTuple):
         return self.past[0].keys.shape[2]
 
     def choose(self, hypotheses: Tensor) -> "CacheState":
-        """Return the state of some hypotheses of each prompt, (B, K') int64."""
+        """Select hypotheses of each prompt by their indices (B, K') int64."""
         begin = torch.arange(self.prompts, device=hypotheses.device).unsqueeze(1) * self._hypotheses
         return self._take((begin + hypotheses).flatten(), self.prompts)
 
     def keep(self, sources: Tensor) -> "CacheState":
-        """Return the state of some of the prompts, (B',) int64."""
+        """Select prompts by their indices (B',) int64."""
         count = self._hypotheses
         rows = sources.unsqueeze(1) * count + torch.arange(count, device=sources.device)
         return self._take(rows.flatten(), len(sources))
@@ -56,7 +56,7 @@ class CacheState(NamedTuple):
 
 
 class LanguageModel(TaskModel):
-    """Base of all language models.
+    """Base class of all language models.
 
     The constructor takes an instance of `config_class` and properties of the task as keywords: the number of
     `symbols` (outputs of the last layer), the largest number of steps (`longest`), and the width of real-valued

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.runs.alignment import LinkedPair
     from regard.runs.answer_run import AnswerRun, TestReport
     from regard.runs.drawing import draw_model
+    from regard.runs.head_timeline import timeline
     from regard.runs.language_run import LanguageReport, LanguageRun
     from regard.runs.loading import SAVEPATH, load, load_translator
     from regard.runs.pair_run import PairReport, PairRun
@@ -91,6 +92,7 @@ __all__ = [
     "load",
     "load_translator",
     "prune",
+    "timeline",
     "train",
     "train_seeds",
     "without_text",

@@ -46,7 +46,8 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
     for full, record in records.items():
         name, weights = short_name(full), record.weights[0].float().numpy()
         rest = weights.shape[-1] - len(letters)
-        # The rest step does not represent an input, so no answer depends on the rest step.
+        # The rest step (the additional learned step) does not represent an input, so no answer depends on the
+        # rest step.
         relevant = np.pad(relevance, ((0, 0), (0, rest))) if full in model.cross_layers else None
         cross = (outputs, letters + [REST] * rest)
         layers[name] = make_layer_map(name, weights, {**labels, CROSS: cross}, relevant)
@@ -107,10 +108,11 @@ def map_of_pair(
 
 @torch.inference_mode()
 def map_of_tokens(model: LanguageModel, task: TokenTask, inputs: torch.Tensor) -> AttentionMap:
-    """Return the attention of a language model on one input (1, T); every token has a row over those before it.
+    """Return the attention of a language model on one input (1, T); each token has a row of weights over the
+    tokens up to its position.
 
-    `outputs` and `probabilities` are those of the likeliest next token at each position. Prediction and truth are
-    the outputs of the task.
+    `outputs` and `probabilities` are those of the most likely next token at each position. Prediction and truth
+    are the outputs of the task.
     """
     model.eval()
     with record_own(model) as records:

@@ -145,7 +145,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[list[decoding.Candidate]]:
-        """Return the `n_best` continuations of each prompt by `new` tokens, best first.
+        """Return the `n_best` continuations of each prompt, best first, each with `new` tokens.
 
         `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k`
         from the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the
@@ -156,7 +156,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         check_range("n_best", n_best, 1, beam)
         if self.task.input_width:
             raise InputError(
-                f"{self.name} has real-valued inputs, and its outputs are not its inputs: use `test`"
+                f"{self.name} has real-valued inputs, and its outputs cannot be used as inputs: use `test`"
             )
         tokens = [
             self.task.parse(prompt)[0].tolist() for prompt in ([prompts] if isinstance(prompts, str) else prompts)
@@ -202,14 +202,14 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return play_back(self.files, self.model, partial(map_of_tokens, task=self.task, inputs=inputs))
 
     def called(self, classes: Sequence[int]) -> list[str]:
-        """Return the labels of some tokens."""
+        """Return the labels of tokens."""
         if self.task.input_width:
             return ["value" for _ in classes]
         return self.task.labels(torch.tensor(list(classes)))
 
     @property
     def draws(self) -> bool:
-        """Whether unseen inputs can be drawn, which needs the text of a task of text."""
+        """Whether unseen inputs can be generated; a task that learns from text needs its text file for this."""
         try:
             self.task.sample(1, make_generator(0, "sample"), unseen=True)
         except InputError:
@@ -225,7 +225,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         self.task.parse(input)
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
-        """Return inputs (T,) without padding, drawn independently of the training data."""
+        """Return inputs (T,) without padding, generated independently of the training data."""
         batches = self._batches(samples, make_generator(seed, purpose))
         return [
             inputs if batch.mask is None else inputs[batch.mask[row]]
@@ -238,7 +238,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return map_of_tokens(self.model, self.task, input.unsqueeze(0))
 
     def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
-        """Return (N, 2): per input the loss of its outputs, and their number."""
+        """Return (N, 2): for each input, the total loss of its outputs, and the number of outputs."""
         lengths = [len(tokens) for tokens in inputs]
         losses = np.zeros((len(inputs), 2))
         for length in sorted(set(lengths)):

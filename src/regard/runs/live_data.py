@@ -27,11 +27,12 @@ SAMPLES = 200
 RANDOM_INPUTS = 50
 """Number of these inputs that are stored in a page as random inputs."""
 TOLERANCE = 9e-5
-"""Largest change of a logit by rounding. The remaining tolerance, up to 1e-4, is for sums in another order."""
+"""Largest change of a logit by rounding. The remaining tolerance, up to 1e-4, is for sums in a different
+order."""
 WITHOUT = ("importance", "roles", "search", "values")
 """Buttons of the explorer that a page without a server does not support."""
 LEAST_STEPS = {"counting": 2000, "difference": 4000}
-"""Number of training steps in a page, after which all of 5 seeds reach 99 % exact match."""
+"""Number of training steps in a page, after which all 5 seeds reach an exact match of 99 %."""
 LETTER_TASKS = (Counting, Difference, Signal, Signal2)
 MODELS: dict[type, str] = {QueryModel: "query", Transformer: "transformer", RecurrentSeq2Seq: "recurrent"}
 
@@ -89,7 +90,7 @@ def _unsupported(run: AnyRun) -> str | None:
     ):
         return "its inputs are pieces of a learned vocabulary, and a page cannot split text into such pieces"
     if count > MAX_PARAMETERS:
-        return f"its model has {count:,} parameters, a page stores at most {MAX_PARAMETERS:,}"
+        return f"its model has {count:,} parameters, but a page stores at most {MAX_PARAMETERS:,}"
     return None
 
 

@@ -112,7 +112,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def unanswered(self) -> Sequence[str]:
-        """Sentences that name the results that cannot be computed for this run."""
+        """Sentences that list the results that cannot be computed for this run."""
         return ()
 
     def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:

@@ -35,7 +35,7 @@ def resumed_config(
 ) -> RunConfig:
     """Return the config of a stored run, with the paths of its text taken from the flags.
 
-    Raises `InputError` for an unknown flag, and for a flag that differs from the stored one.
+    Raises `InputError` for an unknown flag, and for a flag that differs from the stored flag.
     """
     name = find_task(task).name if isinstance(task, str) else task.name
     stored = RunFolder(savepath / name, trust_edited).read_config(trust_code=trust_code)
@@ -90,7 +90,7 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
     `before`.
 
     Options that `flags` do not name are taken from the earlier run, except for text and `freeze`. Raises
-    `InputError` for a run of another task, and for a flag that changes the model or the vocabularies.
+    `InputError` for a run with a different task, and for a flag that changes the model or the vocabularies.
     """
     base = before.config
     flags = dict(task.flags() if isinstance(task, RunConfig) else flags)
@@ -101,7 +101,7 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
         )
     on = task.on if isinstance(task, RunConfig) else make_config(task).on
     if base.on != on:
-        raise InputError(f"run {before.where!r} is of task {base.on}: start from a run of {on}")
+        raise InputError(f"run {before.where!r} is a run of task {base.on}: start from a run of task {on}")
     if (model := flags.pop("model", base.kind)) != base.kind:
         raise _fixed_flag("model", model, base.kind, before)
     config = dataclasses.replace(changed_config(without_text(base), flags), text={}, initial=None)

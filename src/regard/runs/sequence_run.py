@@ -213,7 +213,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         self._check_pairs(pairs)
         if len(pairs) != len(known):
-            raise InputError(f"links of {len(known)} pairs, but {len(pairs)} pairs: give links for every pair")
+            raise InputError(f"links for {len(known)} pairs, but {len(pairs)} pairs: give links for every pair")
         return self._aligner.choose(
             pairs,
             known,
@@ -282,7 +282,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         vocabulary, longest = self.task.source_vocabulary, self.longest_seen
         if len(text) < longest or (steps := len(vocabulary.pieces(text))) <= longest:
             return ""
-        return f"has seen inputs of up to {longest} {vocabulary.unit}, not of {steps}"
+        return f"used inputs of at most {longest} {vocabulary.unit}, but this input has {steps}"
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> viz.Playback:
         """Return the attention map for an input at each training snapshot.
@@ -342,4 +342,4 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         # Most texts need no encoding here: a text has at most one token per character, plus an initial space.
         if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
             return None
-        return f"has {length} {vocabulary.unit}, at most {most} are allowed"
+        return f"has {length} {vocabulary.unit}, but at most {most} are allowed"

@@ -13,7 +13,8 @@ Position = tuple[int, int, int]
 """Position of a batch: epoch, pool, index in the pool."""
 NO_POSITION: Position = (0, 0, 0)
 IGNORE = -100
-"""Target at a position without an output: no loss, no accuracy. PyTorch's cross-entropy skips this value."""
+"""Target at a position without an output, which counts for neither the loss nor the accuracy. PyTorch's
+cross-entropy skips this value."""
 
 
 class Batch(NamedTuple):
@@ -65,9 +66,9 @@ class TokenBatch(NamedTuple):
         return int(self.is_output.sum())
 
     def share(self, rank: int, size: int) -> "TokenBatch":
-        """Return the rows of one of `size` processes.
+        """Return the rows for one of `size` processes.
 
-        A process without rows gets one row without outputs, so that all processes take the same steps.
+        A process without rows gets one row without outputs, so that all processes run the same number of steps.
         """
         if size == 1:
             return self

@@ -65,7 +65,7 @@ class Dyck(TokenTask):
 
     @property
     def longest(self) -> int:
-        """`test_len`, or one less if it is odd."""
+        """`test_len`, or `test_len` - 1 if `test_len` is odd."""
         return int(self.config.test_len // 2 * 2)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:

@@ -56,17 +56,17 @@ class Mqar(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """From the queries right after the pairs to `max_len`."""
+        """Lengths from 4 * `pairs`, without noise, to `max_len`."""
         return range(4 * self.config.pairs, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw pairs of different keys, and a place of two tokens after the pairs for each query."""
+        """Sample pairs with different keys, and for each query a position of two tokens after the pairs."""
         del unseen  # training sees a negligible share of the sequences
         batch, pairs = len(lengths), self.config.pairs
         keys = 1 + torch.rand(batch, self.keys, generator=generator).argsort(1)[:, :pairs]
         values = 1 + self.keys + torch.randint(self.keys, (batch, pairs), generator=generator)
         slots = torch.arange((int(lengths.max()) - 2 * pairs) // 2)
-        # The largest sums of log-probability and Gumbel noise are a draw without replacement.
+        # Selecting the largest sums of log-probability and Gumbel noise is sampling without replacement.
         uniform = torch.rand(batch, len(slots), generator=generator, dtype=torch.float64)
         scores = (POWER - 1) * (slots + 1).log() - uniform.log().neg().log()
         scores = scores.masked_fill(slots >= (lengths[:, None] - 2 * pairs) // 2, float("-inf"))

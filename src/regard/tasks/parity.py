@@ -53,7 +53,7 @@ class Parity(TokenTask):
         return int(self.config.test_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw bits, each with probability 1/2."""
+        """Sample bits, where 0 and 1 have equal probability."""
         del unseen  # tests draw from the same distribution, or choose a longer length
         inputs = torch.randint(2, (len(lengths), int(lengths.max())), generator=generator)
         return inputs.scatter_(1, lengths[:, None] - 1, END)

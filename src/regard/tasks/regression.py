@@ -55,7 +55,7 @@ class Regression(TokenTask):
         return range(2, 2 * self.config.points + 1, 2)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw a function for each sequence, and its points: (B, T, W) float32."""
+        """Sample a function for each sequence, and the points of the sequence: (B, T, W) float32."""
         del unseen  # training never draws the same function again
         batch, points, dims = len(lengths), int(lengths.max()) // 2, self.config.dims
         weights = torch.randn(batch, dims, 1, generator=generator)
@@ -100,7 +100,8 @@ class Regression(TokenTask):
         return f"{shape}, each with its value (optional for the last point), such as 0.5,1=2; 1,0=-1; 2,1"
 
     def parse(self, text: str) -> Tensor:
-        """Read points such as `"0.5,1=2; 1,0=-1; 0.5,0"` as inputs (1, T, W); the last point may lack its value.
+        """Convert points such as `"0.5,1=2; 1,0=-1; 0.5,0"` to inputs (1, T, W); the last point may lack its
+        value.
 
         Raises `InputError` for text in any other format.
         """

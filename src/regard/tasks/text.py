@@ -190,7 +190,7 @@ class Text(TokenTask):
         return f"text of 1 to {self.longest} tokens"
 
     def parse(self, text: str) -> Tensor:
-        """Read text as inputs (1, T).
+        """Convert text to inputs (1, T).
 
         Raises `InputError` for text that is empty or too long, and for characters that are not in the
         vocabulary.

@@ -168,7 +168,7 @@ class TokenTask(AnyTask):
         return "" if all(len(token) == 1 for token in self.vocabulary) else " "
 
     def parse(self, text: str) -> Tensor:
-        """Read inputs (1, T) from text: characters, or tokens with spaces between them.
+        """Convert text to inputs (1, T): characters, or tokens separated by spaces.
 
         Raises `InputError` for an unknown token or an invalid number of tokens.
         """

@@ -91,7 +91,7 @@ class TranslationTaskConfig:
             object.__setattr__(self, name, tuple(str(Path(path).absolute()) for path in paths))
         if self.guide is not None:
             if self.hub is not None or self.weights:
-                raise InputError("guide needs one training text in files: leave out hub and weights")
+                raise InputError("guide needs one training text in files: omit hub and weights")
             object.__setattr__(self, "guide", str(Path(self.guide).absolute()))
         if self.hub is not None and self.train:
             raise InputError("train and hub are both given: leave out one of these flags")

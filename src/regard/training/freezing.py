@@ -25,8 +25,8 @@ def freeze(model: nn.Module, parts: Sequence[str]) -> None:
         parameters = [parameter for name, parameter in named.items() if _is_in(name, part)]
         if not parameters:
             raise InputError(
-                f"freeze {part!r} is not a part of the model: choose {', '.join(parts_of(model))}, or a part "
-                f"of these parts"
+                f"freeze {part!r}: the model has no part with this name; choose {', '.join(parts_of(model))}, "
+                f"or a part of these parts"
             )
         for parameter in parameters:
             parameter.requires_grad_(False)

@@ -32,14 +32,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             if number > 1 and lines[-1]["step"] <= lines[-2]["step"]:
                 raise DamageError(f"step {lines[-1]['step']} does not come after step {lines[-2]['step']}")
         except DamageError as error:
-            mend = "restore a copy, or delete that line and all later ones"
+            mend = "restore a copy, or delete that line and all later lines"
             raise damaged_file(path, f"line {number}: {error}", mend) from error
     return lines
 
 
 def missing_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, every: int) -> list[int]:
-    """Return the steps up to `step` whose lines are missing. A line is expected for every multiple of `every`
-    and for the last of `steps`.
+    """Return the steps up to `step` whose lines are missing. A line is expected for every multiple of `every`,
+    and for the last of all `steps`.
 
     >>> missing_steps([{"step": 10}, {"step": 30}], step=30, steps=30, every=10)
     [20]

@@ -108,7 +108,7 @@ class RunFolder:
     def stored(self) -> dict[str, Any]:
         """Return the content of config.json as plain data, after a check of its format only."""
         if not self.exists():
-            raise InputError(f"no run at {str(self.path)!r}: train a run first, or name its folder")
+            raise InputError(f"no run at {str(self.path)!r}: train a run first, or give its folder")
         try:
             # `clip` is infinite if the gradient norm is unlimited, but JSON has no infinity.
             stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)

@@ -43,7 +43,7 @@ class Recipe:
     """Shape of the decay after the warm-up: a cosine to `last` (one_cycle), the inverse square root of the step
     (Vaswani et al. 2017, section 5.3), or none (constant)."""
     last: float = 0.0
-    """Share of the peak rate that the cosine reaches after the last step."""
+    """Fraction of the peak rate that the cosine reaches after the last step."""
     weight_decay: float = 0.0
     """Decay of matrices and embeddings, times the learning rate (Loshchilov and Hutter 2019)."""
 
@@ -123,9 +123,9 @@ class TrainingConfig:
     steps: int = 2000
     """Number of training steps. Each step trains on one batch."""
     lr: float | None = None
-    """Learning rate: the peak of the schedule, or the constant rate. None: recipe regard 0.05, with encoder
-    layers 0.005; recipe seed 0.01, with encoder layers 0.001; recurrent models 0.005; language models 0.001;
-    Transformers and custom models 0.002."""
+    """Learning rate: the peak of the schedule, or the constant rate. None: 0.05 with
+    the recipe regard (0.005 with encoder layers); 0.01 with the recipe seed (0.001 with encoder layers); 0.005
+    for recurrent models; 0.001 for language models; 0.002 for Transformers and custom models."""
     seed: int = 0
     """Random seed of the initial parameters and of the samples (0 or more)."""
     snapshots: int = 0

@@ -120,7 +120,7 @@ class ShardedState(TrainingState):
         try:
             load(tensors, storage_reader=HuggingFaceStorageReader(str(last)))
         except (CheckpointException, RuntimeError, ValueError, OSError) as error:
-            raise InputError(f"run {str(folder.path)!r} is damaged: {last.name} does not load") from error
+            raise InputError(f"run {str(folder.path)!r} is damaged: {last.name} cannot be loaded") from error
         self.step = int(last.name.removeprefix("step-"))
         self.load_tensors(tensors)
 

@@ -147,7 +147,7 @@ export class LiveSubject {
     const [, longest] = this.data.seen;
     const notes = [];
     if (pieces.length > longest) {
-      const lengths = `training has seen inputs of up to ${longest} ${task.unit}, not of ${pieces.length}`;
+      const lengths = `training used inputs of at most ${longest} ${task.unit}, but this input has ${pieces.length}`;
       notes.push(`${lengths}: expect errors`);
     }
     if (unknown.length)

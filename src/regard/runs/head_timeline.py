@@ -1,0 +1,123 @@
+"""The development of every head over the snapshots of runs: `regard.timeline`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import InputError, check_range
+from regard.interpret.formation import THRESHOLD, join_snapshots
+from regard.interpret.head_scores import SAMPLES, measure_heads
+from regard.interpret.timeline import Timeline
+from regard.progress import counting_bar
+from regard.runs.loading import SAVEPATH, read_task
+from regard.training import Checkpoint, build_model, find_run, limit_threads, tensor_specs
+
+if TYPE_CHECKING:
+    from regard.interpret.formation import Development
+    from regard.interpret.head_scores import Samples
+    from regard.runs.run import Run
+    from regard.tasks import AnyTask
+    from regard.training import RunConfig, RunFolder
+
+SAMPLE_COUNT = 100
+"""Default number of samples."""
+
+
+def timeline(
+    runs: Sequence[str | Path | Run[Any, Any, Any]],
+    *,
+    samples: int = SAMPLE_COUNT,
+    threshold: float = THRESHOLD,
+    seed: int = 0,
+    savepath: str | Path = SAVEPATH,
+    trust_code: bool = False,
+    trust_edited: bool = False,
+    progress: bool = True,
+) -> Timeline:
+    """Measure every head at all snapshots of runs that differ only in their seed.
+
+    `runs`: runs, folders of runs, or names of runs in `savepath`. `samples`: number of samples, the same for all
+    snapshots, drawn by `seed`. `threshold`: score (above 0, below 1) from which a head has a role. `progress`:
+    show the number of measured snapshots on standard error. `trust_code`, `trust_edited`: as in `regard.load`.
+
+    Raises `InputError` for runs without snapshots, of different tasks, or with different options, for equal
+    seeds, and for a model without attention.
+
+        print(regard.timeline(["seed0/induction", "seed1/induction"]))
+    """
+    check_range("samples", samples, 2, 10**6)
+    check_range("seed", seed, 0, 2**63 - 1)
+    if not 0 < threshold < 1:
+        raise InputError(f"threshold {threshold} is out of range: choose above 0 and below 1")
+    folders = [_folder_of(run, Path(savepath), trust_edited=trust_edited) for run in runs]
+    if not folders:
+        raise InputError("there are no runs: name the folders of one or more runs")
+    configs = [folder.read_config(trust_code=trust_code) for folder in folders]
+    _check_comparable(folders, configs)
+    task = read_task(configs[0], folders[0])
+    if task.answers == "text" and not task.draws:
+        raise InputError(f"{task.name} draws no samples to measure its heads on: give runs of a task that does")
+    drawn, count = SAMPLES[task.answers](task, samples, seed), len(folders[0].snapshots)
+    with counting_bar("timeline, snapshots", 0, count * len(folders), show=progress, every=count) as advance:
+        developments = [
+            _measure_run(folder, config, task, drawn, advance)
+            for folder, config in zip(folders, configs, strict=True)
+        ]
+    return Timeline(task=task.name, kind=configs[0].kind, samples=samples, threshold=threshold, runs=developments)
+
+
+def _measure_run(
+    folder: RunFolder, config: RunConfig, task: AnyTask, samples: Samples, advance: Callable[[], None]
+) -> Development:
+    """Measure all snapshots of a run; `advance` is called after each of them."""
+    model = build_model(config, task)
+    expected = tensor_specs(model.state_dict(), half=True)
+    steps, scores = [], []
+    with limit_threads(model):
+        for path in folder.snapshots:
+            snapshot = Checkpoint.load_snapshot(folder, path, expected)
+            model.load_state_dict(snapshot.weights or {})
+            steps.append(snapshot.step)
+            scores.append(measure_heads(model, samples))
+            advance()
+    return join_snapshots(str(folder.path), config.training.seed, steps, scores)
+
+
+def _folder_of(run: str | Path | Run[Any, Any, Any], savepath: Path, *, trust_edited: bool) -> RunFolder:
+    """Return the folder of a run; raises `InputError` if it has no snapshots."""
+    folder = find_run(run, savepath, trust_edited=trust_edited) if isinstance(run, str | Path) else run.files
+    if not folder.snapshots:
+        raise InputError(f"run {str(folder.path)!r} has no snapshots: train it with --snapshots 50")
+    return folder
+
+
+def _check_comparable(folders: Sequence[RunFolder], configs: Sequence[RunConfig]) -> None:
+    """Raise `InputError` unless runs differ in their seed only, and have snapshots of the same steps."""
+    (first, *others), name = zip(folders, configs, strict=True), repr(str(folders[0].path))
+    steps, seeds = [path.name for path in folders[0].snapshots], {configs[0].training.seed: name}
+    for folder, config in others:
+        path = repr(str(folder.path))
+        if config.name != first[1].name:
+            raise InputError(
+                f"{name} is a run of {first[1].name}, {path} of {config.name}: give runs of one task"
+            )
+        flags, expected = config.flags(), first[1].flags()
+        for flag in sorted((flags.keys() | expected.keys()) - {"seed"}):
+            if flags.get(flag) != expected.get(flag):
+                raise InputError(
+                    f"{flag} is {expected.get(flag)} in {name} and {flags.get(flag)} in {path}: give runs that "
+                    f"differ only in their seed"
+                )
+        if config.training.seed in seeds:
+            raise InputError(
+                f"seed {config.training.seed} is that of {seeds[config.training.seed]} and of {path}: give each "
+                f"seed once"
+            )
+        seeds[config.training.seed] = path
+        if [snapshot.name for snapshot in folder.snapshots] != steps:
+            raise InputError(
+                f"{name} has {len(steps)} snapshots, {path} has {len(folder.snapshots)} or other steps: continue "
+                f"an interrupted training with --resume"
+            )
