@@ -10,9 +10,9 @@ pairs are reported separately, against the manual links of alignment.links. BLEU
 with a beam of 5. Results are stored in docs/dev/results/alignment-results.json, and stored runs are not trained
 again.
 
-The manual links connect words separated by spaces. Sure links connect words that translate each other in their
-sentence, and each part of a compound with the whole. Possible links connect free translations. Possible links
-also connect a word without a counterpart with the translation of its phrase (the `are` of `are loading`).
+The manual links connect words. Spaces separate the words. Sure links connect words that translate each other in
+their sentence, and each part of a compound with the whole. Possible links connect free translations. Possible
+links also connect a word without a counterpart with the translation of its phrase (the `are` of `are loading`).
 """
 
 import argparse

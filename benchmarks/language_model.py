@@ -1,4 +1,4 @@
-"""Compare a character model of Regard with a plain PyTorch loop of the same settings (`character_loop.py`).
+"""Compare a character model of Regard with a plain PyTorch loop with the same settings (`character_loop.py`).
 
     python benchmarks/language_model.py [--seeds 3]
 

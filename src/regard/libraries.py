@@ -2,7 +2,7 @@
 network access are disabled.
 
 transformers = import_library("transformers", "models of Hugging Face", "hub")
-with library_errors("transformers", f"{str(folder)!r} cannot be loaded", "copy the folder anew"), offline():
+with library_errors("transformers", f"{str(folder)!r} cannot be loaded", "copy the folder again"), offline():
     model = transformers.AutoModel.from_pretrained(folder)
 """
 

@@ -62,7 +62,7 @@ def test_look_explains_a_wrong_name(
     if without:
         assert "'nofolder' is not a folder: check the path." in found
     else:
-        assert "'nofolder' is not a folder here, and the cache of Hugging Face has no copy" in found
+        assert "'nofolder' is not a folder here, and the Hugging Face cache has no copy" in found
     shutil.copytree(trained.folder, tmp_path / "models" / "mine")
     found = _refused(command, "look", "mine")
     assert "'mine' is not a folder here, but a run in 'models': open it with `regard show mine`" in found

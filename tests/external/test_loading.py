@@ -384,7 +384,7 @@ def test_hub_is_not_contacted_without_download(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     with no_connections() as tried:
         with pytest.raises(
-            InputError, match=r"the cache of Hugging Face has no copy: check the name, or add --down"
+            InputError, match=r"the Hugging Face cache has no copy: check the name, or add --down"
         ):
             regard.look("bert-base")
         status, out, error = command("look", "owner/bert-base", "--text", "a", "--json", "a.json")

@@ -101,7 +101,7 @@ def test_refuses_models_that_cannot_be_pruned(
 def test_a_pruned_run_cannot_be_resumed(trained: regard.AnswerRun, tmp_path: Path) -> None:
     smaller = prune(trained, 1, tmp_path / "signal2").run
     assert not RunFolder(smaller.folder).path.joinpath("trainer").exists()
-    with pytest.raises(regard.InputError, match="the state of its training is missing"):
+    with pytest.raises(regard.InputError, match="its training state is missing"):
         regard.train("signal2", savepath=tmp_path, resume=True, progress=False)
 
 

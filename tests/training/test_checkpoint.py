@@ -49,7 +49,7 @@ def test_other_tensors_and_other_runs_are_refused(folder: RunFolder, tmp_path: P
     Checkpoint(step=5, weights=WEIGHTS).save(folder)
     with pytest.raises(InputError, match="tensor 'bias' is missing"):
         Checkpoint.load(folder, tensor_specs({**WEIGHTS, "bias": torch.zeros(3)}))
-    with pytest.raises(InputError, match="is incomplete: the state of its training is missing"):
+    with pytest.raises(InputError, match="is incomplete: its training state is missing"):
         Checkpoint.load(folder, training={})
     with create_run(tmp_path / "other", make_config("counting", {"steps": 7}), overwrite=False):
         pass

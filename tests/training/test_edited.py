@@ -51,7 +51,7 @@ def config(change: dict[str, Any], part: str | None = None, *, seal: bool = Fals
 
 
 def header(file: str, change: Callable[[dict[str, Any]], None]) -> Edit:
-    """Return an edit of the header of a tensor file."""
+    """Return a function that edits the header of a tensor file."""
 
     def edit(run: Path) -> None:
         content = (run / file).read_bytes()

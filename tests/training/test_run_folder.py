@@ -96,7 +96,7 @@ def test_model_of_another_shape_is_refused(run: RunFolder) -> None:
 
 def test_resuming_without_training_state_is_refused(run: RunFolder) -> None:
     shutil.rmtree(run.path / "trainer")
-    with pytest.raises(InputError, match="is incomplete: the state of its training is missing"):
+    with pytest.raises(InputError, match="is incomplete: its training state is missing"):
         regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
 
 

@@ -37,7 +37,7 @@ BATCH_SIZE = 25
 """Number of sentences per batch."""
 CERTIFICATE_NAME = "certificate.json"
 DIFFERENCES = ("log_probabilities", "logits", "weights")
-"""Fields that contain a largest difference."""
+"""Fields that contain a maximum difference."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -49,7 +49,7 @@ def view_inputs(lesson: Lesson, run: AnyRun, count: int) -> list[Any]:
 
 
 def train_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str]:
-    """Train the run of a lesson, replacing any earlier run, and return its results as sentences."""
+    """Train the model of a lesson, replacing any earlier run, and return its results as sentences."""
     refuse_links(home / lesson.name)
     lesson_run = lesson.runs[0]
     train_any: Any = train  # its overloads know each task's flags, which come from a table here

@@ -218,9 +218,7 @@ def _explain(error: Exception, name: str, folder: Path | None, no_download: str 
     if not isinstance(error, OSError):
         return None
     if no_download is not None:
-        return InputError(
-            f"{name!r} is not a folder here, and the cache of Hugging Face has no copy: {no_download}"
-        )
+        return InputError(f"{name!r} is not a folder here, and the Hugging Face cache has no copy: {no_download}")
     if folder is None and "safetensors" in str(error):
         return InputError(
             f"{name!r} has no weights in safetensors, and pickled weights can run code: convert the weights first"

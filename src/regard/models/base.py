@@ -22,7 +22,7 @@ from regard.fast.query_gradient import QueryGradient
 class ModelConfig:
     """Base class of model configs.
 
-    Options of only some models are class attributes of this class. Their values apply to all other models, so
+    Options that only some models have are class attributes here. Their values apply to all other models, so
     that code can read the options from any config.
     """
 

@@ -84,7 +84,7 @@ class Protocol(H11Protocol):
         self._reject(400, "this is not an HTTP/1.1 request: open the address in a browser")
 
     def shutdown(self) -> None:
-        """Close the connection, after the end of a running response."""
+        """Close the connection after the current response."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
         else:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MEASURED = "measured.json"
 LARGEST = 1 << 20
-"""Maximum size in bytes of the file of a measurement."""
+"""Maximum size of a measurement's file, in bytes."""
 REACHED = 0.99
 """Exact match on training batches, averaged over ten lines of metrics, at which the task counts as learned."""
 

@@ -81,7 +81,7 @@ class Checkpoint:
         states = list_steps(folder.path / "trainer")
         if not states:
             raise InputError(
-                f"run {str(folder.path)!r} is incomplete: the state of its training is missing; train it again"
+                f"run {str(folder.path)!r} is incomplete: its training state is missing; train it again"
             )
         state, step = _read(folder, states[-1], training or None)
         return cls(step=step, weights=weights, training=state)

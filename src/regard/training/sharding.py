@@ -113,7 +113,7 @@ class ShardedState(TrainingState):
         Checkpoint.load(folder)
         checkpoints = _checkpoints(folder)
         if not checkpoints:
-            raise InputError(f"run {str(folder.path)!r} is incomplete: the state of its training is missing")
+            raise InputError(f"run {str(folder.path)!r} is incomplete: its training state is missing")
         last = checkpoints[-1]
         check_digests(folder, last, torch.distributed.get_rank(), torch.distributed.get_world_size())
         tensors = self.tensors()

@@ -19,7 +19,7 @@ class RecurrentSolution(TransformerSolution):
     """One step of a recurrent decoder with attention."""
 
     def tanh(self, states: Array) -> Array:
-        """Return the tanh in a score or before an output."""
+        """Apply tanh, as additive scores and Luong's output layer do."""
         return np.tanh(states)
 
     def additive_scores(self, state: Array, memory: Array, w: Array, u: Array, v: Array) -> Array:
