@@ -6,7 +6,8 @@ FOLDER contains config.json (JoeyNMT's configuration) and the text files that co
 trains a model, or loads the file `weights` of config.json. Unless `search` is false, the program translates the
 test set with greedy search and a beam of 5 into found-1.txt and found-5.txt. The program prints one line of
 JSON with the target tokens per second of each logging interval and the seconds of each search. Each validation
-appends a line of JSON to validations.jsonl: the number of updates and target tokens so far, and the wall-clock and CPU seconds, excluding validation. Training stops after `minutes` of wall-clock time if config.json sets
+appends a line of JSON to validations.jsonl: the number of updates and target tokens so far, and the wall-clock
+and CPU seconds, excluding validation. Training stops after `minutes` of wall-clock time if config.json sets
 them. An interrupted training run continues from its latest checkpoint.
 """
 

@@ -22,7 +22,7 @@ COMMANDS = {
     "show": "explore the attention of a run on an interactive page",
     "look": "inspect the attention of a Hugging Face model",
     "examine": "test whether attention is meaningful",
-    "timeline": "follow the roles of heads through a training",
+    "timeline": "follow the roles of heads through training",
     "explain": "compute an attention weight step by step",
     "prune": "remove the least important attention heads",
     "translate": "answer or translate texts, one per line",
@@ -45,7 +45,7 @@ MODULES = {"import": "import_model"}
 
 HELP = """usage: regard COMMAND ...
 
-Train attention models, inspect their attention, and test whether the attention explains their answers.
+Train attention models, and test whether attention explains their answers.
 
 commands:
 {commands}
