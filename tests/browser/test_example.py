@@ -76,9 +76,10 @@ def test_of_a_long_text_the_layer_in_view_comes_whole(page: Any, language_model:
     assert len(asked) == 1
     layers = asked[0].json()["map"]["layers"]
     assert [layer["weights"]["side"] for layer in layers] == [1, 3, 3]
-    before = page.locator(".tile").nth(14).get_attribute("title")
+    tile = page.locator(".tile[data-name='tile-transformer.h.1.attn-2']")
+    before = tile.get_attribute("title")
     with page.expect_response("**/api/layers") as response:
-        page.locator(".tile").nth(14).click()
+        tile.click()
     assert response.value.request.post_data_json["layers"] == ["transformer.h.1.attn"]
     page.wait_for_timeout(300)
-    assert page.locator(".tile").nth(14).get_attribute("title") == before  # measures of the whole weights
+    assert tile.get_attribute("title") == before  # measures of the whole weights

@@ -103,7 +103,7 @@ def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned
     page.locator("figure [role=grid]").nth(1).focus()
     page.keyboard.press("ArrowDown")
     page.click("text=Top inputs")
-    page.wait_for_selector("#samples h2:text-is('Largest weights of cross head 1')")
+    page.wait_for_selector("#samples h2:text-is('Inputs on which head 1 of cross has its largest weights')")
     page.select_option("select[data-name='attends to']", label="A")
     page.wait_for_selector("text=/largest weight at \\W?A\\W?[.]/")  # not those of the previous letter
     found = learned.samples("cross", 1, token="A").samples[2]

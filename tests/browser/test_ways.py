@@ -286,7 +286,7 @@ def test_weights_overlay_an_image(page: Any, tmp_path: Path) -> None:
         patches = page.locator(".seen").nth(head).locator("rect[fill-opacity]")
         return [index for index in range(4) if float(patches.nth(index).get_attribute("fill-opacity")) > 0.8]
 
-    assert page.locator(".seen").count() == 2 and "0.750, the query's largest" in page.inner_text(".legend")
+    assert page.locator(".seen").count() == 2 and "0.750, largest on a patch" in page.inner_text(".legend")
     assert (strongest(0), strongest(1)) == ([2], [])
     side = page.locator(".seen svg").nth(1).bounding_box()
     page.locator(".seen > div").nth(1).click(position={"x": side["width"] * 0.75, "y": side["height"] * 0.25})

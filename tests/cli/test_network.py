@@ -29,6 +29,8 @@ LINES: dict[str, list[list[str]]] = {
         ["look", "bert-base-uncased", "--text", "a", "--json", "c.json"],
     ],
     "examine": [["examine", "counting", "--samples", "20"]],
+    "timeline": [["timeline", "counting", "--samples", "20"]],
+    "generate": [["generate", "induction", "ABCAB"]],
     "explain": [["explain", "counting"]],
     "prune": [["prune", "counting", "--output", "pruned"]],
     "translate": [["translate", "translation", TEXT], ["translate", "translation", TEXT, "--engine", "regard"]],
@@ -69,7 +71,15 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "progress": False,
     }
     regard.train("translation", **given)
-    regard.train("counting", hidden=8, heads=2, steps=4, batchsize=4, savepath=folder / "models", progress=False)
+    flags: dict[str, Any] = {
+        "hidden": 8,
+        "heads": 2,
+        "steps": 4,
+        "savepath": folder / "models",
+        "progress": False,
+    }
+    regard.train("counting", batchsize=4, snapshots=4, **flags)
+    regard.train("induction", **flags)
     (folder / "text.de").write_text(f"{TEXT}\nEin Hund.\n", encoding="utf-8")
     (folder / "text.en").write_text("The small dog runs today.\nA dog.\n", encoding="utf-8")
     (folder / "pairs.txt").write_text(f"{TEXT}\tThe small dog runs today.\n", encoding="utf-8")

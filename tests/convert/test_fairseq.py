@@ -151,7 +151,7 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path: Path) -> None:
 def test_dictionaries_of_named_languages_are_read(tmp_path: Path) -> None:
     named = {"source_lang": "en", "target_lang": "de"}  # in the other direction
     folder = write_fairseq(tmp_path / "theirs", joined=False, old=True, **named)
-    with pytest.raises(InputError, match="dict.en.txt and .* the checkpoint's matrices have .* of its training"):
+    with pytest.raises(InputError, match="dict.en.txt and .* the checkpoint's matrices have .* used in training"):
         import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)
 
 
@@ -166,7 +166,7 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
 
     one, other = german.read_text(encoding="utf-8"), english.read_text(encoding="utf-8")
     german.write_text(one.replace("madeupword0000 0\n", ""), encoding="utf-8")
-    refused("the checkpoint's matrices .* give the dictionaries of its training")
+    refused("the checkpoint's matrices .* give the dictionaries used in training")
     german.write_text(one.replace("madeupword0000 0", "madeupword0000"), encoding="utf-8")
     refused("dict.de.txt' is damaged: line .* of the file is not a symbol with a count")
     german.write_text(one.replace("madeupword0000", one.split(" ")[0]), encoding="utf-8")
@@ -225,7 +225,9 @@ def test_command(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -
     texts.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
     flags = ("--from", "fairseq", "--examples", texts, "--savepath", tmp_path / "models")
     status, out, _ = command("import", folder, *flags)
-    assert status == 0 and out.startswith(f"Imported into {tmp_path / 'models' / 'theirs'}\n12 sentences in both")
+    assert status == 0 and out.startswith(
+        f"Imported into {tmp_path / 'models' / 'theirs'}\ncompared on 12 sentences in both"
+    )
     assert "logits within" in out and "weights within" in out
     status, out, _ = command("translate", tmp_path / "models" / "theirs", TEXTS[0])
     assert status == 0 and "@@" not in out

@@ -146,7 +146,7 @@ def test_invalid_interventions_are_refused() -> None:
     with pytest.raises(InputError, match="query 9 is out of range"):
         with regard.intervene(model, "fused", to=0.5, query=9, key=0):
             model(states)
-    with pytest.warns(UserWarning, match=r"without attention in layer.out_proj, so nothing was changed"):
+    with pytest.warns(UserWarning, match=r"computed no attention in layer.out_proj, so nothing was changed"):
         with regard.intervene(model, "layer.out_proj"):
             model(states)
 

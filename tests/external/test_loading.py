@@ -369,7 +369,7 @@ def test_name_that_cannot_be_fetched_is_refused_at_once(
     begin = time.monotonic()
     with pytest.raises(
         InputError,
-        match="'bert-base' is not a folder here, and the cache.*cannot be fetched: '.*refused",
+        match="'bert-base' is not a folder here, and the Hugging Face cache .* cannot be fetched: '.*refused",
     ):
         regard.look("bert-base", download=True)
     assert not caplog.records and time.monotonic() - begin < 10  # the download is not retried

@@ -115,7 +115,7 @@ def test_map_of_a_long_input_has_the_largest_weights(
         for row, column in ((0, 0), (4, 1), (3, 3)):
             square = whole.layers[name].weights[:, row * 16 : row * 16 + 16, column * 16 : column * 16 + 16]
             np.testing.assert_allclose(layer.weights[:, row, column], square.max((1, 2)), atol=1e-6)
-    assert layer.key_labels[1] == "16 the" and "each 16 by 16 steps" in layer.title
+    assert layer.key_labels[1] == "16 the" and "in each square of 16 by 16 steps" in layer.title
 
 
 class WordModel(nn.Module):

@@ -31,6 +31,8 @@ LINES = {
     "look": "look models/signal2 --text A",
     "examine": f"examine signal2 {SAMPLES}",
     "explain": "explain signal2",
+    "timeline": f"timeline signal2 {SAMPLES}",
+    "generate": "generate induction AB",
     "prune": f"prune signal2 {SAMPLES} --heads 1",
     "translate": "translate dates A --plot",
     "align": "align dates --input text/pairs",
@@ -55,6 +57,7 @@ def site(tmp_path: Path) -> Path:
     os.environ.pop("PYTHONPATH", None)
     regard.train("signal2", hidden=8, heads=2, steps=2, savepath=tmp_path / "models", progress=False)
     regard.train("dates", hidden=8, embedding=4, steps=2, savepath=tmp_path / "models", progress=False)
+    regard.train("induction", hidden=8, heads=2, steps=2, savepath=tmp_path / "models", progress=False)
     (tmp_path / "text").mkdir()
     write(tmp_path / "text")
     (tmp_path / "text" / "pairs").write_text("A\tB\n")

@@ -60,7 +60,7 @@ def test_stacked_runs_resume_alone_or_together(tmp_path: Path, monkeypatch: pyte
     alone = regard.train("counting", savepath=folders[0], resume=True, progress=False)
     assert [each["step"] for each in alone.metrics] == [10, 20]
     assert alone.metrics[-1]["loss"] == pytest.approx(whole[0].metrics[-1]["loss"], rel=1e-3)
-    with pytest.raises(regard.InputError, match="are at different steps"):
+    with pytest.raises(regard.InputError, match="are at different training steps"):
         train_seeds("counting", folders, seeds=[0, 1], **flags)
     again = train_seeds("counting", folders[1:], seeds=[1], **flags)
     assert again[0].metrics[-1]["loss"] == pytest.approx(whole[1].metrics[-1]["loss"], rel=1e-3)
