@@ -119,7 +119,7 @@ def main() -> None:
     regards = {role.role: role.steps for role in timeline.roles}
     for index, folder in enumerate(folders):
         steps, found = formation(folder)
-        places = {None: len(steps), **{step: place for place, step in enumerate(steps)}}
+        places: dict[int | None, int] = {None: len(steps), **{step: place for place, step in enumerate(steps)}}
         for role, step in found.items():
             difference = abs(places[step] - places[regards[role][index]])
             worst, compared = max(worst, difference), compared + 1

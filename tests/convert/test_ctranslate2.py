@@ -40,7 +40,7 @@ def test_translations_are_equal(german: regard.TranslationRun, tmp_path: Path) -
     check_same(german, folder)
     certificate = read_certificate(folder)
     assert certificate.sentences == 24 and certificate.same_greedy == 1
-    assert certificate.same_beam > 0.9  # the two stop by different rules
+    assert (certificate.same_beam or 0) > 0.9  # the two stop by different rules
     assert 0 < certificate.log_probabilities < 1e-4 and certificate.logits is certificate.weights is None
     assert certificate.missing.keys() == {"logits", "weights"}
     assert certificate.hashes.keys() >= {"run/model.safetensors", "model.bin", "source.json"}

@@ -181,4 +181,4 @@ def test_inputs_of_a_function_are_found_again_by_the_label_of_their_map() -> Non
     second = subject.attend(seed=1)
     assert second.input == "float 1"
     weights = [found.layers["attn"].weights for found in (second, subject.attend(second.input))]
-    assert np.array_equal(*weights)
+    assert np.array_equal(weights[0], weights[1])

@@ -166,6 +166,7 @@ def test_gpt2_has_the_same_logits() -> None:
         for parameter in peer.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.5)
         model.embedding.weight.copy_(weights.wte.weight)
+        assert model.learned_positions is not None
         model.learned_positions.copy_(weights.wpe.weight)
         for layer, block in zip(model.decoder.layers, weights.h, strict=True):
             own: Any = layer
@@ -221,7 +222,7 @@ def test_llama_has_the_same_logits() -> None:
             own.feed_forward.outer.weight.copy_(block.mlp.down_proj.weight)
             own.attention_residual.norm.weight.copy_(block.input_layernorm.weight)
             own.feed_forward_residual.norm.weight.copy_(block.post_attention_layernorm.weight)
-        model.decoder.norm.weight.copy_(peer.model.norm.weight)  # type: ignore[union-attr, operator]
+        model.decoder.norm.weight.copy_(peer.model.norm.weight)  # type: ignore[operator]
     torch.testing.assert_close(model(tokens()), peer(tokens()).logits, rtol=1e-5, atol=1e-6)
 
 

@@ -126,7 +126,8 @@ export function outputLabels({ name, vocabulary, signals }, letters) {
 export function readSource({ source, most_source: most, unit }, text) {
   const pieces = unit === "words" ? text.split(/\s+/).filter(Boolean) : [...text];
   if (!text.trim()) throw new Error("the input is blank: type a text");
-  if (pieces.length > most) throw new Error(`input has ${pieces.length} ${unit}, but at most ${most} are allowed`);
+  if (pieces.length > most)
+    throw new Error(`input has ${pieces.length} ${unit}, but at most ${most} are allowed`);
   const indices = pieces.map((piece) => {
     const index = source.indexOf(piece);
     return index > UNKNOWN ? index : UNKNOWN;
