@@ -20,6 +20,7 @@ from markdown_tables import markdown
 from torch import Tensor, nn
 
 import regard
+from regard.tasks import Text
 
 
 class WithLogits(nn.Module):
@@ -85,7 +86,7 @@ def main() -> None:
             start = time.process_time()
             run = train_regard(file, seed, Path(folder, str(seed)))
             regard_time = time.process_time() - start
-            assert isinstance(run.task, regard.tasks.Text)
+            assert isinstance(run.task, Text)
             train, held_out = (
                 torch.from_numpy(run.task.tokens(unseen=part).astype("int64")) for part in (False, True)
             )
