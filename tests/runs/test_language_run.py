@@ -68,6 +68,7 @@ def test_attention_map_shows_inputs_predictions_and_truth(run: regard.LanguageRu
 def test_generation_continues_the_repetition(run: regard.LanguageRun[Any, Any, Any]) -> None:
     [[best]] = run.generate("ABCDEFBC", new=2)
     assert best.text == "DE"
+    assert run.generate("ABCDEFBC")[0][0].tokens[:2] == best.tokens  # as many as fit
     [ranked] = run.generate("ABCDEFBC", new=2, beam=3, n_best=3)
     assert ranked[0].text == "DE" and ranked[0].log_probability >= ranked[1].log_probability
     assert ranked[0].log_probability == pytest.approx(best.log_probability, abs=1e-5)

@@ -25,8 +25,8 @@ class GenerateFlags:
 
     input: Path | None = None
     """File of prompts, one per line, instead of PROMPT."""
-    new: int = 20
-    """Number of tokens to generate."""
+    new: int | None = None
+    """Number of tokens to generate. None: 20, or fewer if the model has fewer positions left."""
     beam: int = 1
     """Beam width; 1 is greedy search."""
     length_penalty: float = 0.0

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 CHUNK = 500
 """Number of sequences per forward pass."""
 
+DEFAULT_NEW = 20
+"""Number of tokens that `generate` adds to a prompt."""
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LanguageReport(Result):
@@ -136,7 +139,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         self,
         prompts: str | Iterable[str],
         *,
-        new: int = 20,
+        new: int | None = None,
         beam: int = 1,
         length_penalty: float = 0.0,
         n_best: int = 1,
@@ -145,7 +148,8 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[list[decoding.Candidate]]:
-        """Return the `n_best` continuations of each prompt, best first, each with `new` tokens.
+        """Return the `n_best` continuations of each prompt, best first, each with `new` tokens (default: 20, or fewer
+        if the model has fewer positions left).
 
         `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k`
         from the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the
@@ -171,6 +175,9 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             seed=seed,
         )
         longest = None if self.model.learned_positions is None else self.task.longest
+        if new is None:
+            left = DEFAULT_NEW if longest is None else longest - max(map(len, tokens), default=0)
+            new = max(1, min(DEFAULT_NEW, left))
         answers = decoding.generate(self.model, tokens, search, most=new, longest=longest)
         return [
             [
