@@ -148,8 +148,8 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[list[decoding.Candidate]]:
-        """Return the `n_best` continuations of each prompt, best first, each with `new` tokens (default: 20, or fewer
-        if the model has fewer positions left).
+        """Return the `n_best` continuations of each prompt, best first, each with `new` tokens (default: 20, or
+        fewer if the model has fewer positions left).
 
         `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k`
         from the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the
