@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from regard.cli.lines import open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import answer_output
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
-from regard.io.reading import read_bytes
 
 PROG = "regard generate"
 DESCRIPTION = (
@@ -59,7 +59,7 @@ def run(argv: list[str]) -> None:
     if loaded.task.answers != "tokens":
         raise InputError(f"run {name!r} is not a language model: try `regard test {name}`")
     keep_memory()
-    prompts = [text] if text is not None else _read_lines(flags)
+    prompts = _read_prompts(flags.input) if text is None else [text]
     options = {option.name: getattr(flags, option.name) for option in dataclasses.fields(flags)}
     for option in ("input", "scores", "storage"):
         del options[option]
@@ -72,9 +72,7 @@ def run(argv: list[str]) -> None:
     output.flush()
 
 
-def _read_lines(flags: GenerateFlags) -> list[str]:
-    assert flags.input is not None
-    try:
-        return read_bytes(flags.input).decode().splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"input {str(flags.input)!r} is not UTF-8 at byte {error.start}") from error
+def _read_prompts(path: Path | None) -> list[str]:
+    """Return the lines of a file, plain or .gz; also the empty ones, which are refused as prompts."""
+    with open_lines(path) as file:
+        return [read_line(line, number) for number, line in enumerate(file, start=1)]
