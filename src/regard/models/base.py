@@ -12,6 +12,7 @@ Letters: B batch, T input steps, To output steps.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Positions, Rotary
@@ -59,6 +60,19 @@ class TaskModel(nn.Module):
     def learned_positions(self) -> Tensor | None:
         """Learned position vectors (T, D) of the input, or None."""
         return None
+
+
+class AutoregressiveModel(TaskModel):
+    """Base of `Seq2Seq` and `LanguageModel`: models that predict the next token with a vocabulary layer."""
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return logits (..., V) for states (..., D)."""
+        return F.linear(states, *self.vocabulary_layer)
+
+    @property
+    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
+        """Return weight (V, D) and bias (V,) of the last layer."""
+        raise NotImplementedError
 
 
 class AnswerModel(TaskModel):

@@ -14,11 +14,10 @@ vocabulary.
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import KeyValues
-from regard.models.base import TaskModel
+from regard.models.base import AutoregressiveModel
 from regard.models.seq2seq import State
 
 
@@ -55,7 +54,7 @@ class CacheState(NamedTuple):
         return CacheState(tuple(layers), prompts)
 
 
-class LanguageModel(TaskModel):
+class LanguageModel(AutoregressiveModel):
     """Base class of all language models.
 
     The constructor takes an instance of `config_class` and properties of the task as keywords: the number of
@@ -74,15 +73,6 @@ class LanguageModel(TaskModel):
 
         `mask` is (B, T) bool, True before the end of a sequence. Padding is on the right.
         """
-        raise NotImplementedError
-
-    def logits(self, states: Tensor) -> Tensor:
-        """Return logits (..., V) of states (..., D)."""
-        return F.linear(states, *self.vocabulary_layer)
-
-    @property
-    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (V, D) and bias (V,) of the last layer."""
         raise NotImplementedError
 
     def start(self, prompt: Tensor) -> tuple[Tensor, State]:

@@ -15,10 +15,9 @@ of a source share its memory, so a beam search does not copy the memory.
 
 from typing import Any, Protocol
 
-import torch.nn.functional as F
 from torch import Tensor
 
-from regard.models.base import TaskModel
+from regard.models.base import AutoregressiveModel
 
 
 class State(Protocol):
@@ -31,7 +30,7 @@ class State(Protocol):
         """Select sources by their indices (B',) int64."""
 
 
-class Seq2Seq(TaskModel):
+class Seq2Seq(AutoregressiveModel):
     """Base class of all sequence-to-sequence models.
 
     The constructor takes an instance of `config_class` and properties of the task as keywords: the vocabulary
@@ -60,15 +59,6 @@ class Seq2Seq(TaskModel):
         target_in (scheduled sampling, Bengio et al. 2015, with the most likely token). The input of the first
         step is always target_in.
         """
-        raise NotImplementedError
-
-    def logits(self, states: Tensor) -> Tensor:
-        """Return logits (..., V) for states (..., D)."""
-        return F.linear(states, *self.vocabulary_layer)
-
-    @property
-    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Return weight (V, D) and bias (V,) of the last layer."""
         raise NotImplementedError
 
     def start(self, memory: Any) -> State:
