@@ -191,7 +191,7 @@ def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _B
     source = collate(source_ids)
     most = max(longest_answer(tokens, run.task.longest_target) for tokens in source_ids)
     here = source.to(next(run.model.parameters()).device)
-    same, ours = [_count_equal(source_ids, other.read(texts))], []
+    same, ours = [count_equal(source_ids, other.read(texts))], []
     for beam in (1, BEAM):
         # Other programs have one length limit per batch, so the run gets the same limit.
         candidates = search_batch(run.model, here, Search(beam=beam), most=most)
@@ -199,7 +199,7 @@ def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _B
         theirs = other.translate(source, beam=beam, most=most)
         # Programs count the end symbol differently, so only the first `most - 1` tokens of unfinished answers
         # are compared.
-        same.append(_count_equal(*([row[: most - 1] for row in rows] for rows in (ours[-1], theirs))))
+        same.append(count_equal(*([row[: most - 1] for row in rows] for rows in (ours[-1], theirs))))
     batch = PairBatch(source, collate(ours[0]))
     forced, external = _force(run, batch), other.force(batch)
     steps = batch.target != PAD
@@ -217,7 +217,7 @@ def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _B
     return (int(steps.sum()), *same), differences
 
 
-def _count_equal(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> int:
+def count_equal(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> int:
     """Return the number of sentences with the same tokens in both programs."""
     return sum(mine == yours for mine, yours in zip(ours, theirs, strict=True))
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.recording import record_own
-from regard.convert.certificate import Certificate, largest, make_certificate
+from regard.convert.certificate import Certificate, count_equal, largest, make_certificate
 from regard.convert.conversion import hide_logs
 from regard.decoding import Search, generate
 from regard.errors import InputError
@@ -181,8 +181,7 @@ def certify_language_model(
 
 
 def _share_equal(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> float:
-    pairs = list(zip(ours, theirs, strict=True))
-    return sum(mine == yours for mine, yours in pairs) / max(len(pairs), 1)
+    return count_equal(ours, theirs) / max(len(ours), 1)
 
 
 def _compare(run: LanguageModelRun, other: ConvertedLanguageModel, rows: Sequence[Sequence[int]]) -> list[float]:
