@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.attention import short_name
 from regard.attention.recording import record_own
 from regard.models import LanguageModel
-from regard.tasks import IGNORE, TokenBatch, TokenTask
+from regard.tasks import TokenBatch, TokenTask
 from regard.training.objective import CLOSE
 
 
@@ -42,8 +42,8 @@ def measure_tokens(model: LanguageModel, task: TokenTask, batches: Iterable[Toke
         batch = batch.to(device)
         with record_own(model, layers=() if relevant is None else None) as records:
             logits = model(batch.inputs, batch.mask)
-        losses, correct = _losses(logits, batch.targets)
-        outputs += len(losses)
+        losses, correct = output_losses(logits, batch.targets, batch.is_output)
+        outputs += batch.tokens
         right += int(correct.sum())
         loss += float(losses.double().sum())
         if relevant is None:
@@ -71,18 +71,22 @@ def next_token_losses(model: LanguageModel, inputs: Tensor, targets: Tensor) -> 
     model.eval()
     device = next(model.parameters()).device
     batch = TokenBatch(inputs, targets, None).to(device)
-    losses, _ = _losses(model(batch.inputs), batch.targets)
-    sums = torch.zeros(batch.targets.shape, dtype=torch.float64, device=device)
-    sums[batch.is_output] = losses.double()
-    return torch.stack([sums.sum(1), batch.is_output.sum(1).double()], 1).cpu()
+    losses, _ = output_losses(model(batch.inputs), batch.targets, batch.is_output)
+    return torch.stack([losses.double().sum(1), batch.is_output.sum(1).double()], 1).cpu()
 
 
-def _losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the loss of each output (N,), and whether the output is correct, for logits (B, T, V)."""
+def output_losses(logits: Tensor, targets: Tensor, is_output: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the loss of each output, (B, To), and whether the output is correct; 0 and False elsewhere.
+
+    `logits` (B, To, V), `targets` (B, To) int64, `is_output` (B, To) bool. The loss is the cross-entropy in nats.
+    For real-valued targets (float32) it is half the squared error, and an output is correct within `CLOSE`.
+
+    >>> output_losses(torch.zeros(1, 1, 2), torch.tensor([[1]]), torch.tensor([[True]]))
+    (tensor([[0.6931]]), tensor([[False]]))
+    """
     if targets.is_floating_point():
-        is_output = ~targets.isnan()
-        errors = logits.squeeze(-1)[is_output].float() - targets[is_output]
-        return errors.square() / 2, errors.abs() < CLOSE
-    is_output = targets != IGNORE
-    logits, targets = logits[is_output].float(), targets[is_output]
-    return F.cross_entropy(logits, targets, reduction="none"), logits.argmax(-1) == targets
+        errors = torch.where(is_output, logits.squeeze(-1).float() - targets, 0.0)
+        return errors.square() / 2, (errors.abs() < CLOSE) & is_output
+    logits, targets = logits.float(), targets.masked_fill(~is_output, 0)
+    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+    return losses.masked_fill(~is_output, 0.0), (logits.argmax(-1) == targets) & is_output

@@ -28,10 +28,10 @@ from regard.attention import attention_layers, intervene, short_name
 from regard.attention.recording import record_own
 from regard.data import PAD
 from regard.errors import InputError
+from regard.evaluation.next_tokens import output_losses
 from regard.interpret.relevance import attention_mass
 from regard.streams import make_generator
 from regard.tasks import alignment_mask
-from regard.training.objective import CLOSE
 from regard.viz.maps import CROSS, LayerKind, layer_kind
 
 RELEVANT = "relevant-input"
@@ -88,13 +88,7 @@ class Samples:
     def losses(self, model: nn.Module) -> tuple[Tensor, Tensor]:
         """Return the loss (B, To) of each output in nats, or half the squared error, and which outputs are
         right."""
-        logits = self.forward(model)
-        if self.targets.is_floating_point():
-            errors = torch.where(self.is_output, logits.squeeze(-1) - self.targets, 0.0)
-            return errors.square() / 2, errors.abs() < CLOSE
-        targets = self.targets.masked_fill(~self.is_output, 0)
-        losses = F.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
-        return losses.masked_fill(~self.is_output, 0.0), logits.argmax(-1) == targets
+        return output_losses(self.forward(model), self.targets, self.is_output)
 
     def mean(self, values: Tensor) -> float:
         """Return the mean of values (B, To) over the outputs."""
