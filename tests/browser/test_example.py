@@ -83,3 +83,18 @@ def test_of_a_long_text_the_layer_in_view_comes_whole(page: Any, language_model:
     assert response.value.request.post_data_json["layers"] == ["transformer.h.1.attn"]
     page.wait_for_timeout(300)
     assert tile.get_attribute("title") == before  # measures of the whole weights
+
+
+def test_layers_are_columns_of_the_navigator_if_there_are_more_heads(page: Any, language_model: str) -> None:
+    page.goto(language_model)
+    page.wait_for_selector(".tile canvas")
+    assert page.locator(".poster .axes").first.inner_text() == "layers →, heads ↓"
+    names = [f"tile-transformer.h.{layer}.attn-{head}" for head in range(2) for layer in range(3)]
+    tiles = page.locator(".tile")
+    assert [tiles.nth(index).get_attribute("data-name") for index in range(6)] == names
+    left = [tiles.nth(index).bounding_box()["x"] for index in range(4)]
+    assert left[0] == left[3] < left[1] < left[2]
+    tiles.nth(0).focus()
+    for key, name in (("ArrowRight", names[1]), ("ArrowDown", names[4])):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.dataset.name") == name
