@@ -3,7 +3,7 @@
     python benchmarks/timeline_check.py seed*/induction
 
 The other program shares no code with Regard. It reads the snapshots with safetensors, computes the attention of
-the two layers in plain PyTorch, and draws sequences of its own. It finds the step at which the first
+the two layers in plain PyTorch, and draws other sequences. It finds the step at which the first
 previous-token head and the first induction head form: their score, (weight - share) / (1 - share) for a share
 of the visible keys, stays at 0.3 or above. The previous-token score counts the tokens before the repetition.
 Exit status 1 if a step differs by more than one snapshot. The CPU time of both is printed too.

@@ -7,7 +7,7 @@ across seeds.
 The median over seeds has an interval of order statistics, which holds for every distribution (Conover 1999,
 "Practical Nonparametric Statistics", section 3.2): among n sorted values, the k-th smallest and the k-th largest
 enclose the median with probability 1 - 2 P(Binomial(n, 1/2) < k). The largest k with at least 95 % is used. Fewer
-than 6 seeds do not reach 95 %: their interval is the range, and `coverage` tells its probability. A seed on which
+than 6 seeds do not reach 95 %: their interval is the range, and `coverage` is its probability. A seed on which
 the role has not formed counts as infinitely late, so that it is not left out.
 """
 
@@ -38,9 +38,9 @@ class Development:
     roles: dict[str, np.ndarray]
     """Score of each role, (S, N); NaN for heads without keys of the role."""
     uniform: np.ndarray
-    """1 minus the share of the weight that differs from uniform attention, (S, N)."""
+    """1 minus the fraction of the weight that differs from uniform attention, (S, N)."""
     relevance: np.ndarray
-    """Share of the weight on the inputs on which the answer depends, (S, N)."""
+    """Fraction of the weight on the inputs on which the answer depends, (S, N)."""
     entropy: np.ndarray
     """Mean entropy of the weights of a query, in nats, (S, N)."""
     importance: np.ndarray
@@ -48,9 +48,9 @@ class Development:
     loss: np.ndarray
     """Loss over the samples, (S,)."""
     accuracy: np.ndarray
-    """Share (0 to 1) of the outputs that are right, (S,)."""
+    """Fraction (0 to 1) of correct outputs, (S,)."""
     in_context: np.ndarray
-    """Loss late in a sequence minus loss early in it, (S,)."""
+    """Loss late in a sequence minus loss early in the sequence, (S,)."""
 
     def __repr__(self) -> str:
         return f"<Development: {self.run}, {len(self.heads)} heads at {len(self.steps)} snapshots>"
@@ -78,7 +78,7 @@ def formed_at(scores: np.ndarray, threshold: float = THRESHOLD) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class RoleHead:
-    """The head of a run that has a role, or is nearest to it."""
+    """The head of a run that has a role, or the head with the largest score for the role."""
 
     head: int
     """Index of the head in `Development.heads`."""
@@ -145,7 +145,7 @@ def median_curves(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """On how many seeds the event `first` comes before `second`."""
+    """Number of seeds on which the event `first` comes before `second`."""
 
     first: str
     second: str

@@ -3,14 +3,15 @@
 The score of a role is its strength of `regard.interpret.roles`, averaged over the queries that have keys of the
 role:
 
-    (weight on the role's keys - share of these keys) / (1 - share of these keys)    0: uniform, 1: these keys
-    only
+    (weight on the role's keys - fraction of these keys) / (1 - fraction of these keys)
 
-A score is linear in the weights. The factors of all roles are therefore computed once for the samples, and the
-scores of all heads of a layer are one matrix product. Roles of language models follow Olsson et al. 2022,
-"In-context Learning and Induction Heads". So does the in-context score, the loss late in a sequence minus the
-loss early in it; they subtract the loss of token 50 from that of token 500, and here the quarters of each
-sequence's outputs count.
+The score is 0 for uniform attention, and 1 for attention to only these keys.
+
+A score is linear in the weights. The factors of all roles are therefore computed once for the samples, and one
+matrix product gives the scores of all heads of a layer. Roles of language models follow Olsson et al. 2022,
+"In-context Learning and Induction Heads". The in-context score also follows this paper: the loss late in a
+sequence minus the loss early in the sequence. The paper subtracts the loss of token 50 from the loss of token
+500; here, the first and last quarters of the outputs of each sequence are compared.
 
 Letters: B samples, T tokens, Tq queries, Tk keys, To outputs, R roles, H heads of a layer, N heads of all layers.
 """
@@ -87,7 +88,7 @@ class Samples:
 
     def losses(self, model: nn.Module) -> tuple[Tensor, Tensor]:
         """Return the loss (B, To) of each output in nats, or half the squared error, and which outputs are
-        right."""
+        correct."""
         return output_losses(self.forward(model), self.targets, self.is_output)
 
     def mean(self, values: Tensor) -> float:
@@ -96,7 +97,7 @@ class Samples:
 
     def in_context(self, losses: Tensor) -> float:
         """Return the in-context score of losses (B, To): the mean loss of the last quarter of each sequence's
-        outputs, minus that of the first quarter. NaN without sequences of four outputs."""
+        outputs, minus the mean loss of the first quarter. NaN if no sequence has four outputs."""
         rank, outputs = self.is_output.cumsum(1) - 1, self.is_output.sum(1, keepdim=True)
         quarter = outputs // 4
         early = self.is_output & (rank < quarter)
@@ -113,16 +114,16 @@ class HeadScores:
     roles: dict[str, np.ndarray]
     """Score of each role, (N,)."""
     uniform: np.ndarray
-    """1 minus the share of the weight that differs from uniform attention."""
+    """1 minus the fraction of the weight that differs from uniform attention."""
     relevance: np.ndarray
-    """Share of the weight on the inputs on which the answer depends, over the outputs."""
+    """Fraction of the weight on the inputs on which the answer depends, over the outputs."""
     entropy: np.ndarray
     """Mean entropy of the weights of a query, in nats."""
     importance: np.ndarray
     """Increase of the loss when the head is ablated."""
     loss: float
     accuracy: float
-    """Share (0 to 1) of the outputs that are right."""
+    """Fraction (0 to 1) of correct outputs."""
     in_context: float
 
 
@@ -175,7 +176,7 @@ def _measure_layer(keys: KeySets, weights: Tensor, name: str) -> dict[str, Tenso
 
 
 def token_samples(task: Any, count: int, seed: int) -> Samples:
-    """Draw samples of a task for language models; held-out ones where the task holds some out."""
+    """Draw samples of a task for language models: held-out samples if the task holds out samples."""
     batch = task.sample(count, make_generator(seed, "timeline"), unseen=True)
     relevant = task.relevance(batch.inputs) if task.knows_relevance else None
     present = torch.ones(batch.inputs.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask

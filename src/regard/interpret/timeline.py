@@ -1,5 +1,7 @@
-"""The timeline of the heads of runs: which roles form at which step, over seeds, as sentences, table, JSON and
-page."""
+"""The timeline of the heads of runs: the training step at which each role forms, over seeds.
+
+The results are sentences, tables, JSON and a page.
+"""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +30,8 @@ from regard.result import Result, to_plain
 from regard.viz.report_page import Part, Plot, render_page
 
 RIGHT = 0.5
-"""Share of right outputs whose first lasting step is an event beside the formation of heads."""
+"""Fraction of correct outputs. The step from which this fraction is exceeded is an event like the formation of a
+head."""
 EVEN = 0.9
 """Score from which a head counts as uniform."""
 ANSWERS = "half of the outputs right"
@@ -45,7 +48,7 @@ class RoleTimeline:
     step: MedianInterval
     """Step at which the role has formed."""
     steps: list[int | None]
-    """The same for each run; None where the role has not formed."""
+    """Training step in each run at which the role has formed; None if it has not formed."""
     heads: list[str]
     """The role's head in each run: layer and number."""
     layers: dict[str, int]
@@ -59,7 +62,7 @@ class RoleTimeline:
     importance: float
     """Median increase of the loss at the last snapshot when the head is ablated."""
     relevance: float
-    """Median share of the weight on relevant inputs at the last snapshot; NaN if unknown."""
+    """Median fraction of the weight on relevant inputs at the last snapshot; NaN if unknown."""
     entropy: float
     """Median entropy of the weights at the last snapshot, in nats."""
 
@@ -102,8 +105,8 @@ class Timeline(Result):
 
     @property
     def events(self) -> dict[str, list[float]]:
-        """Step of each role's formation, and of half of the outputs being right, for each run; infinite for
-        never."""
+        """Training step for each run at which each role forms, and at which half of the outputs are correct;
+        infinite for never."""
         answers = [formed_at(run.accuracy[:, None], RIGHT)[0] for run in self.runs]
         events = {role: self._steps_of(heads) for role, heads in self.matched.items()}
         return {**events, ANSWERS: [[*self.steps, math.inf][snapshot] for snapshot in answers]}
@@ -192,7 +195,7 @@ class Timeline(Result):
 
     @property
     def notes(self) -> list[str]:
-        """What the numbers mean, and their limits."""
+        """Meaning and limits of the numbers."""
         seeds, coverage = len(self.runs), median_interval([0.0] * len(self.runs)).coverage
         interval = (
             f"Steps are medians over {seeds} seeds, in brackets the {coverage:.1%} interval (order statistics)"

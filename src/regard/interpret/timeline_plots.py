@@ -24,15 +24,15 @@ COLOURS = {
     RELEVANT: "#d55e00",
     "same-position": "#009e73",
 }
-"""Colours of Okabe and Ito (2008), which stay distinct for colour-blind readers. Roles of one kind of layer
-differ."""
+"""Colors of Okabe and Ito (2008), which are distinct for color-blind readers. Roles of the same kind of layer
+have different colors."""
 GREY = "#7f8894"
 WIDTH, STRIP, ROW = 9.0, 1.05, 0.2
 """Width of a figure, height of a role's strip, and height of a head's row, in inches."""
 
 
 def draw_roles(runs: Sequence[Development], matched: Mapping[str, Sequence[RoleHead]], threshold: float) -> bytes:
-    """Draw a strip for each role, and the loss and the share of right outputs below, as SVG.
+    """Draw a strip for each role, and below the strips the loss and the fraction of correct outputs, as SVG.
 
     `matched`: the role's head in each run, by role.
     """
@@ -71,7 +71,7 @@ def _draw_band(axes: Axes, curves: np.ndarray, colour: str) -> None:
 
 
 def _label_steps(axes: Axes, steps: Sequence[int]) -> None:
-    """Label the snapshots with their steps, as many as fit."""
+    """Label as many snapshots as fit with their training steps."""
     letter, _ = letter_size()
     every = label_interval(len(steps), WIDTH - 2, letter * (len(f"{steps[-1]:,}") + 1))
     shown = range(len(steps) - 1, -1, -every)

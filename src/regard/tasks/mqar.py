@@ -1,8 +1,9 @@
 """Multi-query associative recall: key-value pairs, then the keys again among noise; what are their values?
 
 Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models". As there, the distance
-from the end of the pairs to a query follows a power law, and noise follows each query. With the values as inputs
-instead, a model can exclude the values of earlier queries: trainings stayed at 37 % of the outputs of 8 pairs.
+from the end of the pairs to a query follows a power law, and noise follows each query. If the value is the next
+input instead, a model can exclude the values of earlier queries: with 8 pairs, a model stayed at 37 % correct
+outputs.
 """
 
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Mqar(TokenTask):
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
         """Sample pairs with different keys, and for each query a position of two tokens after the pairs."""
-        del unseen  # training sees a negligible share of the sequences
+        del unseen  # training draws a negligible fraction of all sequences
         batch, pairs = len(lengths), self.config.pairs
         keys = 1 + torch.rand(batch, self.keys, generator=generator).argsort(1)[:, :pairs]
         values = 1 + self.keys + torch.randint(self.keys, (batch, pairs), generator=generator)
