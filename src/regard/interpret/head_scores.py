@@ -184,8 +184,8 @@ def token_samples(task: Any, count: int, seed: int) -> Samples:
         relevant = relevant & batch.is_output.unsqueeze(2)
     symbols = None if task.input_width else batch.inputs
     # A previous-token head prepares positions that are read later, by noting which token came before. At an
-    # output it often does something else: heads of `induction` put 0.65 of their weight on the previous token
-    # where there is no output, and 0.05 where there is one.
+    # output it often does something else: the previous-token heads of `induction` (seeds 0 to 2) put 0.84 to 0.86
+    # of their weight on the previous token where there is no output, and 0.11 to 0.17 where there is one.
     preparing = present & ~batch.is_output
     keys = _self_attention(
         symbols, present, relevant, causal=True, preparing=preparing if preparing.any() else present
