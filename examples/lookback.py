@@ -60,8 +60,8 @@ class Written:
 
     def keep(self, sources: Tensor) -> "Written":
         """Select sources; `sources` (B',) int64 are indices into B."""
-        keys, values = (each[sources] for each in self.memory.source)
-        memory = Memory(KeyValues(keys, values), self.memory.mask[sources], self.memory.begin[sources])
+        source = self.memory.source.map(lambda states: states[sources])
+        memory = Memory(source, self.memory.mask[sources], self.memory.begin[sources])
         return Written(memory, self.state[sources], self.context[sources], self.time)
 
 

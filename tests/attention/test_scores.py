@@ -1,48 +1,32 @@
 """Scores equal the equations of the papers, computed in float64 loops."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import SCORES, Additive, Attention, Concat, Dot, General, ScaledDot, Score, find_score
+from regard.attention import SCORES, Additive, Attention, Concat, Dot, ScaledDot, Score, find_score
 from regard.errors import InputError
+from tests.attention.reference import score_of
 
 each_score = pytest.mark.parametrize("name", SCORES)
-
-
-def by_hand(score: Score, q: Tensor, k: Tensor) -> float:
-    """Return the score of one query (D,) and one key (Dk,)."""
-    match score:
-        case ScaledDot():
-            return sum(float(a * b) for a, b in zip(q, k, strict=True)) / math.sqrt(len(q))
-        case Dot():
-            return sum(float(a * b) for a, b in zip(q, k, strict=True))
-        case General():
-            return float(q @ (score.key.weight @ k))
-        case Concat():
-            return float(score.energy.weight[0] @ torch.tanh(score.both.weight @ torch.cat([q, k])))
-        case Additive():
-            inner = score.query.weight @ q + score.key.weight @ k
-            return float(score.energy.weight[0] @ torch.tanh(inner))
-    raise AssertionError(score)
 
 
 @each_score
 @pytest.mark.parametrize("lead", [(2,), (2, 3)], ids=["single", "heads"])
 def test_agrees_with_its_equation(generator: torch.Generator, name: str, lead: tuple[int, ...]) -> None:
-    key_width = 5 if "dot" in name else 7
+    key_width = 5 if issubclass(SCORES[name], Dot) else 7
     score = find_score(name)(5, key_width).double()
     query = torch.randn(*lead, 3, 5, generator=generator, dtype=torch.float64)
     keys = torch.randn(*lead, 4, key_width, generator=generator, dtype=torch.float64)
-    found = score(query, score.prepare(keys))
-    assert found.shape == (*lead, 3, 4)
+    mask = torch.arange(4) < torch.tensor([[4], [2], [0]])
+    scores = score.rescale(score(query, score.prepare(keys)), mask)
+    assert scores.shape == (*lead, 3, 4)
     with torch.no_grad():
-        for at in torch.cartesian_prod(*map(torch.arange, found.shape)).tolist():
+        for at in torch.cartesian_prod(*map(torch.arange, scores.shape)).tolist():
             *where, q, k = at
-            expected = by_hand(score, query[(*where, q)], keys[(*where, k)])
-            assert found[tuple(at)].item() == pytest.approx(expected, abs=1e-12)
+            count = max(int(mask[q].sum()), 1)
+            expected = score_of(score, query[(*where, q)], keys[(*where, k)], count)
+            assert scores[tuple(at)].item() == pytest.approx(expected, abs=1e-12)
 
 
 @each_score
@@ -122,5 +106,8 @@ def test_scores_have_the_papers_parameters() -> None:
         "general": {"key.weight": (5, 5)},
         "concat": {"both.weight": (5, 10), "energy.weight": (1, 5)},
         "additive": {"query.weight": (5, 5), "key.weight": (5, 5), "energy.weight": (1, 5)},
+        "cosine": {"gain": ()},
+        "soft_capped": {},
+        "scalable": {"gain": ()},
     }
     assert isinstance(find_score("general")(5), nn.Module)

@@ -42,8 +42,11 @@ def run(decoder: RecurrentDecoder, given: list[Tensor], mask: Tensor = MASK) -> 
     return decoder(embedded, decoder.remember(states, last, mask))
 
 
+FUSED = ["dot", "scaled_dot", "general", "concat", "additive"]
+
+
 @each_place
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("score", FUSED)
 def test_equals_single_steps_with_all_gradients(place: dict[str, Any], score: str) -> None:
     decoder, given = make(score, place)
     inputs = [*given, *decoder.parameters()]
@@ -96,3 +99,11 @@ def test_unsupported_cases_use_single_steps(monkeypatch: pytest.MonkeyPatch) -> 
     run(decoder, given)
     with torch.autocast("cpu", torch.bfloat16):
         run(*make("general", PLACES[0]))
+
+
+@pytest.mark.parametrize("score", sorted(set(SCORES) - set(FUSED)))
+def test_scores_without_a_fused_step_use_the_decoder_itself(score: str) -> None:
+    torch.manual_seed(1)
+    decoder = RecurrentDecoder(E, D, D, cell="lstm", score=SCORES[score](D, D), **PLACES[0]).double()
+    output = run(decoder, [torch.randn(shape, dtype=torch.float64) for shape in [(2, 6, E), (2, 4, D), (2, D)]])
+    assert output.grad_fn is not None and "FusedDecoder" not in output.grad_fn.name()

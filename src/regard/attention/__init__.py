@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from regard.attention.parts import (
         Combination,
         Gate,
-        Kind,
+        LayerKind,
         LayerSizes,
         LinearAttention,
         MaskPart,
@@ -109,7 +109,7 @@ __all__ = [
     "General",
     "Intervention",
     "KeyValues",
-    "Kind",
+    "LayerKind",
     "LayerSizes",
     "LearnedPositions",
     "LinearAttention",

@@ -40,6 +40,7 @@ def attention_forward(
     *,
     score: Score,
     weigh: Weigh | None = None,
+    splits: int = 1,
     causal: bool = False,
     dropout: float = 0.0,
     hook: AttentionHook | None = None,
@@ -48,17 +49,20 @@ def attention_forward(
     """Return the context (B, H, Tq, Dv) of query (B, H, Tq, D) over value (B, G, Tk, Dv).
 
     `key` (B, G, Tk, any) comes from `score.prepare`. `mask` broadcasts to (B, H, Tq, Tk). `weigh`: function for
-    the scores and weights of a mechanism other than the softmax of `score`. `dropout`: fraction of the weights
-    that are set to zero. `step`, for the hook: decoding step of the query, or None if the queries cover the whole
-    sequence. Raises `InputError` if the number of heads in the mask is neither 1 nor H.
+    the scores and weights of a mechanism other than the softmax of `score`. `splits`: number of queries and keys
+    of each head, in differential attention. `dropout`: fraction of the weights that are set to zero. `step`, for
+    the hook: decoding step of the query, or None if the queries cover the whole sequence. Raises `InputError` if
+    the number of heads in the mask is neither 1 nor that of the layer.
 
     >>> states = torch.ones(1, 2, 3, 4)
     >>> attention_forward(states, states, states, score=ScaledDot(4)).shape
     torch.Size([1, 2, 3, 4])
     """
     heads = query.shape[1]
-    if weigh is None and mask is not None and mask.shape[1] not in (1, heads):
-        raise InputError(f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads}, or 1 for all")
+    if mask is not None and mask.shape[1] not in (1, heads // splits):
+        raise InputError(
+            f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads // splits}, or 1 for all"
+        )
     causal = causal and query.shape[2] > 1  # a single query is the last step: no key comes after it
     if weigh is None and _use_kernel(score, key, dropout) and (hook is None or hook.partial):
         if hook is not None:

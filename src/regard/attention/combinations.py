@@ -8,14 +8,14 @@
 | selective     | scores minus how often earlier queries of head 0 masked the key | Leviathan et al. 2025     |
 """
 
-import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.functional import widen
-from regard.attention.parts import Combination, LayerSizes
+from regard.attention.parts import Combination, LayerSizes, Pairs
 from regard.errors import InputError
 
 LAMBDA = 0.8
@@ -84,9 +84,9 @@ class TalkingHeads(Combination):
         self.scores = nn.Parameter(torch.eye(sizes.heads))
         self.weights = nn.Parameter(torch.eye(sizes.heads))
 
-    def change_scores(self, scores: Tensor, mask: Tensor | None, marks: Tensor | None, keys: Tensor) -> Tensor:
+    def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
         """Return the mixed scores."""
-        del mask, marks, keys
+        del marks, keys, score
         return torch.einsum("bhqk,gh->bgqk", scores, self.scores.to(scores.dtype))
 
     def change_weights(self, weights: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class Forgetting(Combination):
     head.
 
     >>> part = Forgetting(LayerSizes(width=8, memory_width=8, heads=2, head_width=4, kind="causal"))
-    >>> part.marks(torch.zeros(1, 3, 8), torch.zeros(1, 2, 3, 4)).shape
+    >>> part.marks(torch.zeros(1, 3, 8), lambda: torch.zeros(1, 2, 3, 4)).shape
     torch.Size([1, 2, 3, 1])
     """
 
@@ -110,29 +110,29 @@ class Forgetting(Combination):
         self.gate = nn.Linear(sizes.memory_width, sizes.heads, bias=False)
         self.offset = nn.Parameter(torch.full((sizes.heads,), OPEN))
 
-    def marks(self, states: Tensor, queries: Tensor) -> Tensor:
+    def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
         """Return the logarithms of the forget gates, (B, H, T, 1)."""
         del queries
         gates: Tensor = F.logsigmoid(widen(self.gate(states)) + self.offset)
         return gates.transpose(1, 2).unsqueeze(-1)
 
-    def change_scores(self, scores: Tensor, mask: Tensor | None, marks: Tensor | None, keys: Tensor) -> Tensor:
+    def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
         """Return the scores plus the sums of the logarithms."""
-        del mask, keys
+        del keys, score
         assert marks is not None
         return scores + decay(marks, scores.shape[2])
 
 
 class Selective(Combination):
-    """`s_ij - Σ max(s⁰_lj, 0)` over the queries l before i.
+    """`s_ij - Σ max(s⁰_lj, 0)` over the steps l from j + 1 to i - 1.
 
-    A key that a query selected in head 0 is masked for later queries.
-    s⁰ are the scores of head 0. A step does not mask itself, and the first step is never masked. The same sums
-    are subtracted in all heads.
+    s⁰ are the scores of head 0, before a position bias and before the factor of `scalable`. A query with a high
+    score in head 0 thus masks the key for later queries. A step does not mask itself, and no step masks the
+    first. The sums are the same for all heads.
 
     >>> part = Selective(LayerSizes(width=8, memory_width=8, heads=2, head_width=4, kind="causal"))
     >>> states = torch.ones(1, 2, 3, 4)
-    >>> part.marks(torch.zeros(1, 3, 8), states).shape
+    >>> part.marks(torch.zeros(1, 3, 8), lambda: states).shape
     torch.Size([1, 1, 3, 4])
     """
 
@@ -140,19 +140,17 @@ class Selective(Combination):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.scale = 1 / math.sqrt(sizes.head_width)
+        del sizes
 
-    def marks(self, states: Tensor, queries: Tensor) -> Tensor:
+    def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
         """Return the queries of head 0, (B, 1, T, d)."""
         del states
-        return queries[:, :1]
+        return queries()[:, :1]
 
-    def change_scores(self, scores: Tensor, mask: Tensor | None, marks: Tensor | None, keys: Tensor) -> Tensor:
-        """Return the scores minus the accumulated selections of earlier queries."""
-        del mask
+    def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
+        """Return the scores minus the sums of the earlier queries."""
         assert marks is not None
-        selection = (marks.to(scores.dtype) * self.scale) @ keys[:, :1].to(scores.dtype).transpose(-2, -1)
-        selection = selection.relu().tril(-1)  # a step does not select itself
+        selection = score(marks.to(keys.dtype), keys[:, :1]).relu().tril(-1)  # a step does not mask itself
         selection = torch.cat([torch.zeros_like(selection[..., :1]), selection[..., 1:]], dim=-1)
         earlier = selection.cumsum(-2) - selection
         return scores - earlier[:, :, scores.shape[3] - scores.shape[2] :]

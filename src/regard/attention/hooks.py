@@ -108,6 +108,12 @@ class AttentionLayer(nn.Module):
         return all(part is None or part.normalized for part in parts)
 
     @property
+    def softmax(self) -> bool:
+        """Whether the weights are the softmax of some scores over all keys that may be attended."""
+        changed = self.combination is not None and not self.combination.normalized
+        return self.normalizer is None and self.linear is None and not changed
+
+    @property
     def weighs_by_softmax(self) -> bool:
         """Whether the weights are the softmax of the scaled dot product, which the fused kernel computes."""
         parts = (self.normalizer, self.bias, self.combination, self.linear)
@@ -133,14 +139,13 @@ class AttentionLayer(nn.Module):
             return weights, weights
         splits = 1 if self.combination is None else self.combination.splits
         if mask is not None and splits > 1 and mask.dim() == 4 and mask.shape[1] > 1:
-            mask = mask.repeat(1, splits, 1, 1)
+            mask = mask.repeat(1, splits, 1, 1)  # add_causal alone returns a mask of two dimensions
         scores = self.score.rescale(self.score(query, keys), mask)
         if self.bias is not None:
-            scores = scores + self.bias(*positions_of(scores.shape[2], scores.shape[3], scores.device)).repeat(
-                splits, 1, 1
-            )
+            bias = self.bias(*positions_of(scores.shape[2], scores.shape[3], scores.device))
+            scores = scores + bias.repeat(splits, 1, 1).to(scores.dtype)
         if self.combination is not None:
-            scores = self.combination.change_scores(scores, mask, marks, keys)
+            scores = self.combination.change_scores(scores, marks, keys, self.score)
         weights = attention_weights(scores, mask) if self.normalizer is None else self.normalizer(scores, mask)
         return scores, weights if self.combination is None else self.combination.change_weights(weights)
 

@@ -194,7 +194,8 @@ def temper(
     """Divide the scores of some `heads` of a layer by a temperature in the block; None for all heads.
 
     A temperature above 1 makes the attention more uniform; a temperature below 1 makes it more peaked. `layer`
-    and the errors are those of `intervene`.
+    and the errors are those of `intervene`. Raises `InputError` also for a layer whose weights are not a softmax
+    over all keys, such as one with a sink.
 
     >>> from regard.attention import EncoderLayer
     >>> layer = EncoderLayer(12, 3, 24)
@@ -215,6 +216,10 @@ def temper(
         return tempered
 
     target = find_layer(model, layer)
+    if not target.softmax:
+        raise InputError(
+            f"layer {short_name(layer)} has no temperature: its weights are not a softmax over all keys"
+        )
     description = f"{short_name(layer)}: {_describe_heads(heads)}, temperature {temperature:.6g}"
     hook = with_change(target.hook, change)
     with disable_compile(), note_intervention(model, description), attach_hooks({target: hook}):

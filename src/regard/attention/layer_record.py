@@ -102,7 +102,7 @@ def _of_input(tokens: Sequence[Sequence[str]] | None, input: int, batch: int) ->
     return None if not tokens or batch % len(tokens) else tokens[input * len(tokens) // batch]
 
 
-class Part(NamedTuple):
+class CallRecord(NamedTuple):
     """Selected heads and rows of one call of a layer."""
 
     weights: Tensor
@@ -116,10 +116,10 @@ class Part(NamedTuple):
 
 
 @dataclass
-class Parts:
+class CallRecords:
     """Calls of a layer that form one record, from step `first` up to, but not including, step `end`."""
 
-    calls: list[Part]
+    calls: list[CallRecord]
     first: int
     end: int
     whole: bool
@@ -131,12 +131,12 @@ class Parts:
     interventions: Sequence[str] = ()
     """Interventions that are active when the record begins."""
 
-    def accepts(self, part: Part, step: int) -> bool:
+    def accepts(self, part: CallRecord, step: int) -> bool:
         """Return whether `part` has one query per sequence, the same batch size, and a `step` that continues
         the parts."""
         return self.whole and self.end == step and self.calls[-1].weights.shape[:2] == part.weights.shape[:2]
 
-    def add(self, part: Part, queries: int = 1) -> None:
+    def add(self, part: CallRecord, queries: int = 1) -> None:
         """Append a part that contains one or more steps."""
         self.calls.append(part)
         self.end, self.record = self.end + queries, None
@@ -147,7 +147,7 @@ class Parts:
             self.calls = [_before(part, step) for part in self.calls]
             self.end, self.record = step, None
 
-    def join(self) -> Part:
+    def join(self) -> CallRecord:
         """Join all calls into one part, with zero weight on the keys that come after a query."""
         if self.kind == "decoder":  # a static cache, or a cache with rejected drafts, has unused keys
             self.calls = [_without_unused_keys(part, self.end) for part in self.calls]
@@ -160,11 +160,11 @@ class Parts:
             steps = [step for part in self.calls for step in part.steps]
             traces = [part.inside for part in self.calls if part.inside is not None]
             trace = concat_traces(traces, weights, mask) if len(traces) == len(self.calls) else None
-            self.calls = [Part(weights, mask, steps, inside=trace)]
+            self.calls = [CallRecord(weights, mask, steps, inside=trace)]
         return self.calls[0]
 
 
-def _without_unused_keys(part: Part, end: int) -> Part:
+def _without_unused_keys(part: CallRecord, end: int) -> CallRecord:
     """Return a part without the keys from `end` on if the weights of these keys are all zero."""
     count = max(end - part.first_key, 0)
     weights = part.weights if part.mask is None else part.weights * part.mask
@@ -174,17 +174,17 @@ def _without_unused_keys(part: Part, end: int) -> Part:
     return part._replace(weights=part.weights[..., :count], mask=mask)
 
 
-def _full_mask(part: Part) -> Tensor:
+def _full_mask(part: CallRecord) -> Tensor:
     if part.mask is None:
         return torch.ones_like(part.weights, dtype=torch.bool)
     return part.mask.expand_as(part.weights)
 
 
-def _pad_keys(rows: Tensor, part: Part, keys: int) -> Tensor:
+def _pad_keys(rows: Tensor, part: CallRecord, keys: int) -> Tensor:
     return F.pad(rows, (part.first_key, keys - rows.shape[-1] - part.first_key))
 
 
-def _before(part: Part, end: int) -> Part:
+def _before(part: CallRecord, end: int) -> CallRecord:
     """Return the rows of a part before a step."""
     rows = [row for row, step in enumerate(part.steps) if step < end]
     mask = part.mask if part.mask is None or part.mask.shape[-2] == 1 else part.mask[..., rows, :]

@@ -11,6 +11,8 @@ and step, as in Mamba-2; Yang et al. have one for each dimension. `norm` divides
 square.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -39,14 +41,15 @@ class Linear(LinearAttention):
         del marks
         products = (F.elu(query) + 1) @ (F.elu(keys) + 1).transpose(-2, -1)
         products = products if mask is None else products * mask
-        return products / products.sum(-1, keepdim=True).clamp(min=torch.finfo(products.dtype).tiny)
+        total = products.sum(-1, keepdim=True)
+        return products / total.masked_fill(total == 0, 1.0)  # a fully masked row is zero
 
 
 class GatedLinear(LinearAttention):
     """`q_i · k_j / √d` times the product of the gates of the steps from j + 1 to i. Weights can be negative.
 
     >>> part = GatedLinear(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))
-    >>> marks = part.marks(torch.zeros(1, 2, 4), torch.zeros(1, 1, 2, 4))
+    >>> marks = part.marks(torch.zeros(1, 2, 4), lambda: torch.zeros(1, 1, 2, 4))
     >>> part(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 2, 4), None, marks)[..., 1].item()
     2.0
     """
@@ -59,7 +62,7 @@ class GatedLinear(LinearAttention):
         self.offset = nn.Parameter(torch.full((sizes.heads,), OPEN))
         self.norm = nn.RMSNorm(sizes.head_width, 1e-5)
 
-    def marks(self, states: Tensor, queries: Tensor) -> Tensor:
+    def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
         """Return the logarithms of the gates, (B, H, T, 1)."""
         del queries
         gates: Tensor = F.logsigmoid(widen(self.gate(states)) + self.offset)
@@ -86,7 +89,7 @@ class DeltaRule(LinearAttention):
     (Yang et al. 2024b, equation 10). Weights can be negative.
 
     >>> part = DeltaRule(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))
-    >>> marks = part.marks(torch.zeros(1, 1, 4), torch.zeros(1, 1, 1, 4))
+    >>> marks = part.marks(torch.zeros(1, 1, 4), lambda: torch.zeros(1, 1, 1, 4))
     >>> round(part(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4), None, marks).item(), 4)
     0.5
     """
@@ -98,7 +101,7 @@ class DeltaRule(LinearAttention):
         self.rate = nn.Linear(sizes.memory_width, sizes.heads, bias=False)
         self.norm = nn.RMSNorm(sizes.head_width, 1e-5)
 
-    def marks(self, states: Tensor, queries: Tensor) -> Tensor:
+    def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
         """Return the rates b, (B, H, T, 1)."""
         del queries
         rates: Tensor = widen(self.rate(states)).sigmoid()

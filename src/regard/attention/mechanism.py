@@ -19,7 +19,7 @@ from regard.attention.combinations import Differential, Forgetting, Selective, T
 from regard.attention.gates import HeadGate, OutputGate
 from regard.attention.linear import DeltaRule, GatedLinear, Linear
 from regard.attention.normalizers import Entmax, Sigmoid, Sink, Softmax, SoftmaxOne, Sparsemax, TopK
-from regard.attention.parts import Kind, LayerSizes, Part, Slot
+from regard.attention.parts import LayerKind, LayerSizes, Part, Slot
 from regard.attention.position_bias import Alibi, T5Bias
 from regard.attention.positions import Concatenated, LearnedPositions, NoPositions, Rotary, Sinusoidal
 from regard.attention.scores import SCORES, Score
@@ -64,8 +64,8 @@ PARTS: dict[str, type[nn.Module]] = {
 """The parts by name."""
 EMBEDDING_POSITIONS = ("none", "learned", "sinusoidal", "concatenated")
 """Positions that act on embeddings, before the first layer."""
-REPLACED: tuple[Slot, ...] = ("score", "normalizer", "combination")
-"""Slots that a part of the linear family replaces."""
+REPLACED: tuple[Slot, ...] = ("score", "mask", "normalizer", "combination")
+"""Slots that exclude a part of the linear family: it has no scores, and its state keeps all earlier steps."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class PartChoice:
         return self.cls.slot if issubclass(self.cls, Part) else "position"
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[LayerKind, ...]:
         """Kinds of layers in which the part has a meaning; none for positions of embeddings."""
         if issubclass(self.cls, Score):
             return ("causal", "self", "cross")
@@ -143,13 +143,13 @@ class Mechanism:
                 )
             slots[choice.slot] = choice
         if "linear" in slots:
-            bias = slots["position"] if isinstance(slots.get("position"), PartChoice) else None
             replaced = [slots[slot].name for slot in REPLACED if slot in slots]
-            replaced += [bias.name] if bias is not None and issubclass(bias.cls, Part) else []
+            if "position" in slots and issubclass(slots["position"].cls, Part):
+                replaced.append(slots["position"].name)
             if replaced:
                 raise InputError(
-                    f"attention part {slots['linear'].name} has no scores, so it excludes {', '.join(replaced)}: "
-                    f"leave one of them out"
+                    f"attention part {slots['linear'].name} has neither scores nor a window, so it excludes "
+                    f"{', '.join(replaced)}: leave one of them out"
                 )
 
     @property
@@ -175,7 +175,7 @@ class Mechanism:
         """Names of custom parts, `module:Class`."""
         return [choice.name for choice in self.choices if ":" in choice.name]
 
-    def for_kind(self, kind: Kind) -> "Mechanism":
+    def for_kind(self, kind: LayerKind) -> "Mechanism":
         """Return the parts that have a meaning in a layer of this kind.
 
         >>> Mechanism.parse("alibi,sink").for_kind("cross").text
@@ -187,7 +187,7 @@ class Mechanism:
         """Return the mechanism without the part of a slot."""
         return Mechanism(tuple(choice for choice in self.choices if choice.slot != slot))
 
-    def check_kinds(self, kinds: Iterable[Kind], *, positions: Iterable[str] = ()) -> None:
+    def check_kinds(self, kinds: Iterable[LayerKind], *, positions: Iterable[str] = ()) -> None:
         """Raise `InputError` unless each part acts in a layer of one of the `kinds`, or is one of the `positions`
         of embeddings that the model offers."""
         kinds, positions = set(kinds), tuple(positions)
@@ -216,6 +216,8 @@ def list_parts(slot: Slot) -> list[str]:
 
 def _parse_part(text: str) -> PartChoice:
     name, *rest = text.strip().split(":")
+    if name in EMBEDDING_POSITIONS and rest:
+        raise InputError(f"attention part {name} takes no numbers: write {name}")
     if name in PARTS:
         return PartChoice(name, PARTS[name], tuple(_parse_number(name, number) for number in rest))
     if not rest:

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
-from regard.attention.mechanism import Mechanism
+from regard.attention.mechanism import Mechanism, PartChoice
 from regard.attention.normalizers import Softmax
-from regard.attention.parts import Kind, LayerSizes, Sharing, positions_of
+from regard.attention.parts import LayerKind, LayerSizes, Marked, Sharing, Slot, positions_of
 from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.sharing import Grouped, MultiQuery
@@ -32,6 +32,8 @@ MAX_SIZE = 2**20
 """Largest number of heads, and largest width of a head."""
 GROUPED = (Grouped, MultiQuery)
 """Parts that only share keys and values between heads."""
+PLAIN_SLOTS: tuple[Slot, ...] = ("mask", "gate", "linear", "combination")
+"""Slots whose parts take the sizes of the layer. Scores and normalizers take those of each query and key."""
 
 
 class KeyValues(NamedTuple):
@@ -87,7 +89,7 @@ class MultiHeadAttention(AttentionLayer):
         rotary: bool = False,
         rotary_base: float = BASE,
         mechanism: Mechanism | str | None = None,
-        kind: Kind = "self",
+        kind: LayerKind = "self",
     ) -> None:
         super().__init__()
         check_range("heads", heads, 1, MAX_SIZE)
@@ -123,28 +125,7 @@ class MultiHeadAttention(AttentionLayer):
         self.value = nn.Linear(key_width, self.groups * self.head_width, bias=bias)
         self.output = nn.Linear(heads * self.head_width, width, bias=bias)
         self.dropout = dropout
-        built = {
-            slot: choice.build(sizes) for slot, choice in slots.items() if slot in ("mask", "gate", "linear")
-        }
-        self.mask_part, self.gate, self.linear = built.get("mask"), built.get("gate"), built.get("linear")
-        self.combination = slots["combination"].build(sizes) if "combination" in slots else None
-        # Differential attention has two queries, keys and scores for each head.
-        self.splits = 1 if self.combination is None else self.combination.splits
-        width_of_scores = self.head_width // self.splits
-        scores = dataclasses.replace(sizes, heads=heads * self.splits, head_width=width_of_scores)
-        self.score = slots["score"].build(scores) if "score" in slots else score(width_of_scores, width_of_scores)
-        self.normalizer = slots["normalizer"].build(scores) if "normalizer" in slots else None
-        if type(self.normalizer) is Softmax:
-            self.normalizer = None
-        self.rotary = Rotary(width_of_scores, rotary_base) if rotary and "position" not in slots else None
-        self.bias = None
-        if "position" in slots:
-            position = slots["position"]
-            if position.cls is Rotary:
-                self.rotary = position.build(scores)
-            else:
-                self.bias = position.build(sizes)
-        self._marked = self.linear if self.combination is None else self.combination
+        self._build_parts(slots, sizes, score, rotary_base if rotary else None)
 
     def forward(
         self,
@@ -175,12 +156,12 @@ class MultiHeadAttention(AttentionLayer):
         """Return the keys and values of states (B, T, Dm) for `attend`, appended to those of `past`."""
         offset, value, states = 0 if past is None else past.keys.shape[2], key if value is None else value, key
         if self.sharing is not None:
-            key, value = self.sharing(key), self.sharing(value)
+            key = self.sharing(states)
+            value = key if value is states else self.sharing(value)
         keys = self._split(self.key(key), self.groups, self.splits)
         keys = keys if self.rotary is None else self.rotary.rotate(keys, offset)
-        marks = None
-        if self._marked is not None:
-            marks = self._marked.marks(states, self._queries(states, offset))
+        marked = self._marked
+        marks = None if marked is None else marked.marks(states, partial(self._queries, states, offset))
         new = KeyValues(self.score.prepare(keys), self._split(self.value(value), self.groups), marks)
         return new if past is None else past.append(new)
 
@@ -215,6 +196,7 @@ class MultiHeadAttention(AttentionLayer):
             mask,
             score=self.score,
             weigh=None if self.weighs_by_softmax else partial(self.weigh, marks=marks),
+            splits=self.splits,
             causal=causal or self.kind == "causal",
             dropout=self.dropout if self.training else 0.0,
             hook=self.hook,
@@ -234,6 +216,33 @@ class MultiHeadAttention(AttentionLayer):
         full = self.rotary is None or self.rotary.full
         grouped = self.sharing is None or type(self.sharing) in GROUPED
         return super().standard and full and grouped and self.gate is None
+
+    def _build_parts(
+        self, slots: dict[Slot, PartChoice], sizes: LayerSizes, score: type[Score], rotary_base: float | None
+    ) -> None:
+        """Build the parts of all slots except sharing. `rotary_base`: base of default rotary positions."""
+        parts = {slot: choice.build(sizes) for slot, choice in slots.items() if slot in PLAIN_SLOTS}
+        self.mask_part, self.gate, self.linear = parts.get("mask"), parts.get("gate"), parts.get("linear")
+        self.combination = parts.get("combination")
+        # Differential attention has two queries, keys and scores for each head.
+        self.splits = 1 if self.combination is None else self.combination.splits
+        width = self.head_width // self.splits
+        scores = dataclasses.replace(sizes, heads=self.heads * self.splits, head_width=width)
+        self.score = slots["score"].build(scores) if "score" in slots else score(width, width)
+        self.normalizer = slots["normalizer"].build(scores) if "normalizer" in slots else None
+        if type(self.normalizer) is Softmax:
+            self.normalizer = None
+        self.rotary = self.bias = None
+        if "position" not in slots:
+            self.rotary = None if rotary_base is None else Rotary(width, rotary_base)
+        elif slots["position"].cls is Rotary:
+            self.rotary = slots["position"].build(scores)
+        else:
+            self.bias = slots["position"].build(sizes)
+
+    @property
+    def _marked(self) -> Marked | None:
+        return self.linear if self.combination is None else self.combination
 
     def _queries(self, states: Tensor, offset: int) -> Tensor:
         """Return the queries (B, H, T, d) of states (B, T, D), rotated for positions from `offset` on."""

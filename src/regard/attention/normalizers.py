@@ -121,7 +121,7 @@ class Sparsemax(Normalizer):
             size = support.sum(-1, keepdim=True)  # larger than before if several scores are equal
         # The gradient of this formula on a fixed support is the gradient of the projection.
         threshold = ((shifted * support).sum(-1, keepdim=True) - 1) / size
-        return finish(((shifted - threshold) * support).clamp(min=0), scores, mask)
+        return finish((shifted - threshold).clamp(min=0) * support, scores, mask)
 
 
 class Entmax(Normalizer):
@@ -151,7 +151,7 @@ class Entmax(Normalizer):
         average = (half * support).sum(-1, keepdim=True) / size
         spread = ((half - average) ** 2 * support).sum(-1, keepdim=True)
         threshold = average - ((1 - spread) / size).clamp(min=torch.finfo(half.dtype).tiny).sqrt()
-        return finish(((half - threshold) * support).clamp(min=0) ** 2, scores, mask)
+        return finish((half - threshold).clamp(min=0) ** 2 * support, scores, mask)
 
 
 class TopK(Normalizer):
@@ -179,10 +179,14 @@ class TopK(Normalizer):
 
 
 def shift_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return scores minus the largest score of the row, in float32 or float64, and `MASKED` for masked keys."""
+    """Return scores minus the largest score of the row, in float32 or float64, and `MASKED` for masked keys.
+
+    In a fully masked row, no key counts as masked, because the projections need at least one key.
+    """
     wide = widen(scores)
     if mask is None:
         return wide - wide.detach().amax(-1, keepdim=True)
+    mask = mask | ~mask.any(-1, keepdim=True)
     largest = wide.detach().masked_fill(~mask, torch.finfo(wide.dtype).min / 2).amax(-1, keepdim=True)
     return (wide - largest).masked_fill(~mask, MASKED)
 

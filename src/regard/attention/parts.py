@@ -11,6 +11,7 @@ A part of the slot `linear` replaces score and normalizer. `regard.attention.mec
 parts. A custom part is a subclass of the base class of its slot.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -19,9 +20,11 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 
-Kind = Literal["causal", "self", "cross"]
+LayerKind = Literal["causal", "self", "cross"]
 """Kind of a layer: each step attends to itself and to earlier steps (causal), to all steps (self), or to the
 steps of another sequence (cross)."""
+Pairs = Callable[[Tensor, Tensor], Tensor]
+"""Maps queries (B, H, Tq, d) and keys (B, H, Tk, any) to scores (B, H, Tq, Tk)."""
 Slot = Literal["score", "position", "mask", "normalizer", "gate", "combination", "sharing", "linear"]
 """Place of a part in the equations of attention."""
 
@@ -38,7 +41,7 @@ class LayerSizes:
     """Number of heads."""
     head_width: int
     """Width of each head."""
-    kind: Kind = "self"
+    kind: LayerKind = "self"
     """Kind of the layer."""
 
 
@@ -50,7 +53,7 @@ class Part(nn.Module):
 
     slot: ClassVar[Slot]
     """Slot of the part."""
-    kinds: ClassVar[tuple[Kind, ...]] = ("causal", "self", "cross")
+    kinds: ClassVar[tuple[LayerKind, ...]] = ("causal", "self", "cross")
     """Kinds of layers in which the part has a meaning."""
     normalized: ClassVar[bool] = True
     """Whether each row of weights sums to 1 (to 0 if the row is fully masked)."""
@@ -72,7 +75,7 @@ class MaskPart(Part):
     """Base class of masks that depend on the positions of queries and keys."""
 
     slot = "mask"
-    kinds: ClassVar[tuple[Kind, ...]] = ("causal", "self")
+    kinds: ClassVar[tuple[LayerKind, ...]] = ("causal", "self")
 
     def allowed(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return a mask (Tq, Tk), True = may be attended, for positions (Tq, 1) and (1, Tk) int64."""
@@ -83,7 +86,7 @@ class PositionBias(Part):
     """Base class of positions that add a number to each score."""
 
     slot = "position"
-    kinds: ClassVar[tuple[Kind, ...]] = ("causal", "self")
+    kinds: ClassVar[tuple[LayerKind, ...]] = ("causal", "self")
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return biases (H, Tq, Tk) for positions (Tq, 1) and (1, Tk) int64."""
@@ -114,12 +117,12 @@ class Gate(Part):
 
 
 class Marked(Part):
-    """Base class of parts that store values for each key in the cache, their marks."""
+    """Base class of parts that store numbers for each key in the cache, the marks of the key."""
 
-    def marks(self, states: Tensor, queries: Tensor) -> Tensor | None:
-        """Return what later queries need of each step: (B, any, T, any), or None.
+    def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor | None:
+        """Return the marks of each step, (B, any, T, any), or None if the part has no marks.
 
-        `states` (B, T, D) are the inputs of the layer, `queries` (B, H, T, d) the projected queries.
+        `states` (B, T, D) are the inputs of the layer. `queries` returns the projected queries (B, H, T, d).
         """
         del states, queries
         return None
@@ -137,9 +140,9 @@ class Combination(Marked):
     """Number of score matrices for each head. The queries and keys of a head are split into this number of
     parts."""
 
-    def change_scores(self, scores: Tensor, mask: Tensor | None, marks: Tensor | None, keys: Tensor) -> Tensor:
-        """Return changed scores (B, H, Tq, Tk). `keys` are (B, H, Tk, any)."""
-        del mask, marks, keys
+    def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
+        """Return changed scores (B, H, Tq, Tk). `keys` are (B, H, Tk, any), `score` is that of the layer."""
+        del marks, keys, score
         return scores
 
     def change_weights(self, weights: Tensor) -> Tensor:
@@ -170,14 +173,14 @@ class Sharing(Part):
 
 
 class LinearAttention(Marked):
-    """Base class of the linear family. The state of the recurrence has a fixed size; the weights that the
-    recurrence implies are computed here for all pairs, so that they can be recorded and changed.
+    """Base class of the linear family, whose recurrences have a state of fixed size.
 
-    The time is therefore quadratic in the number of steps, and the cache grows with it.
+    The layer computes the weights that the recurrence implies for all pairs, so that they can be recorded and
+    changed. The time is therefore quadratic in the number of steps, and the cache grows with the steps.
     """
 
     slot = "linear"
-    kinds: ClassVar[tuple[Kind, ...]] = ("causal",)
+    kinds: ClassVar[tuple[LayerKind, ...]] = ("causal",)
 
     def forward(self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None) -> Tensor:
         """Return weights (B, H, Tq, Tk) of queries (B, H, Tq, d) and keys (B, H, Tk, d)."""

@@ -17,23 +17,23 @@ from regard.attention.parts import LayerSizes, PositionBias, check_number
 class Alibi(PositionBias):
     """`-m |i - j|`. The slopes of H heads are `2^(-8 / H)`, `2^(-16 / H)`, ..., `2^-8`.
 
-    The paper's rule, which interpolates the slopes if H is not a power of two, is replaced by this formula for
-    every H.
+    This is the formula of the paper for every H. The authors' code, and BLOOM, use other slopes if H is not a
+    power of two. A layer that is not causal also counts the distance to later keys, which the paper leaves out.
 
     >>> sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
     >>> Alibi(sizes)(torch.tensor([[2]]), torch.tensor([[0, 1, 2]])) * 2**8
-    tensor([[[-2., -1., -0.]]])
+    tensor([[[-2., -1., -0.]]], dtype=torch.float64)
     """
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.slopes: Tensor
-        powers = torch.arange(1, sizes.heads + 1) * (-8 / sizes.heads)
-        self.register_buffer("slopes", 2.0**powers, persistent=False)
+        self.heads = sizes.heads
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the biases (H, Tq, Tk)."""
-        return -self.slopes.view(-1, 1, 1) * (queries - keys).abs()
+        """Return the biases (H, Tq, Tk), float64, because half precision rounds distances above 256."""
+        heads = torch.arange(1, self.heads + 1, device=queries.device, dtype=torch.float64)
+        slopes = 2.0 ** (heads * (-8 / self.heads))
+        return -slopes.view(-1, 1, 1) * (queries - keys).abs()
 
 
 class T5Bias(PositionBias):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from regard.attention.layer_record import AttentionTrace, Kind, Part, Parts, Record
+from regard.attention.layer_record import AttentionTrace, CallRecord, CallRecords, Kind, Record
 from regard.errors import InputError
 
 Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None, bool]]
@@ -28,7 +28,7 @@ class Recorder:
     tokens: Tokens | None = None
     inside: bool = False
     """Whether to store the traces of Regard's layers."""
-    parts: dict[str, Parts] = field(default_factory=dict)
+    parts: dict[str, CallRecords] = field(default_factory=dict)
     interventions: Callable[[], Sequence[str]] = tuple
     """Function that returns the active interventions."""
     left_out: Callable[[], dict[str, str]] = dict
@@ -82,18 +82,18 @@ class Recorder:
         record, because they are hypotheses of a beam, whose order changes from step to step.
         """
         rows, parts = self.rows_of(queries, step), self.parts.get(name)
-        part = Part(weights.detach(), mask, rows if step is None else [step] * len(rows))
+        part = CallRecord(weights.detach(), mask, rows if step is None else [step] * len(rows))
         if self.inside and inside is not None:
             part = part._replace(inside=inside.detach())
         if step and queries == 1 and parts is not None and parts.accepts(part, step):
             parts.add(part)
             return
         first, count = step or 0, queries if step is None else 1
-        self.parts[name] = Parts(
+        self.parts[name] = CallRecords(
             [part], first, first + count, whole=not first and count == queries, interventions=self.interventions()
         )
 
-    def go_on(self, name: str, part: Part, *, queries: int, start: int, kind: Kind | None = None) -> None:
+    def go_on(self, name: str, part: CallRecord, *, queries: int, start: int, kind: Kind | None = None) -> None:
         """Append a forward pass over `queries` steps from `start` on to the record of the earlier steps.
 
         A pass that starts at 0, or after steps that were not recorded, begins a new record.
@@ -104,7 +104,7 @@ class Recorder:
             parts.truncate(start)
             parts.add(part, queries)
             return
-        self.parts[name] = Parts(
+        self.parts[name] = CallRecords(
             [part], start, start + queries, whole=not start, kind=kind, interventions=self.interventions()
         )
 
@@ -140,7 +140,7 @@ class Recorder:
             )
         return parts.record
 
-    def _in_order(self, parts: Parts) -> Part:
+    def _in_order(self, parts: CallRecords) -> CallRecord:
         """Join all parts, with the rows in the order of `rows`."""
         part = parts.join()
         weights, mask, steps = part.weights, part.mask, part.steps
@@ -151,7 +151,7 @@ class Recorder:
             return part
         row_of_step = {step: row for row, step in enumerate(steps)}
         order = [row_of_step[step] for step in self.rows]
-        return Part(weights[:, :, order], None if mask is None else mask[:, :, order], self.rows)
+        return CallRecord(weights[:, :, order], None if mask is None else mask[:, :, order], self.rows)
 
 
 class Records(Mapping[str, Record]):

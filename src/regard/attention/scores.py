@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from regard import fast
 from regard.attention.functional import key_counts
+from regard.attention.parts import check_number
 from regard.errors import InputError
 from regard.fast.additive import blockwise_scores
 from regard.plugins import build_plugin, plugin_class
@@ -146,6 +147,7 @@ class Additive(Score):
     def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
         super().__init__(width, key_width)
         inner_width = width if inner_width is None else inner_width
+        check_number("additive", "inner width", inner_width, 1, 2**20)
         self.query = nn.Linear(width, inner_width, bias=False)
         self.key = nn.Linear(self.key_width, inner_width, bias=False)
         self.energy = nn.Linear(inner_width, 1, bias=False)
@@ -180,6 +182,7 @@ class Concat(Score):
     def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
         super().__init__(width, key_width)
         inner_width = width if inner_width is None else inner_width
+        check_number("concat", "inner width", inner_width, 1, 2**20)
         self.both = nn.Linear(width + self.key_width, inner_width, bias=False)
         self.energy = nn.Linear(inner_width, 1, bias=False)
 
@@ -276,6 +279,11 @@ class Scalable(ScaledDot):
     def rescale(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Return the scores times `a log(n)`."""
         return scores * (self.gain * key_counts(scores, mask).log())
+
+    def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
+        """Return an empty dictionary, because the factor depends on the number of keys."""
+        del query, prepared
+        return {}
 
 
 def additive_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Intervention
-from regard.attention.layer_record import Kind, Part
+from regard.attention.layer_record import CallRecord, Kind
 from regard.attention.records import Recorder, check_indices, short_name
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.token_labels import TokenLabels
@@ -226,7 +226,7 @@ class CaptureSession:
             if start and name in self.non_step_keys:
                 self.recorder.parts.pop(name, None)
         self.token_labels.kinds[layer] = call.kind
-        part = Part(weights, mask, [start + position for position in positions], call.first_key)
+        part = CallRecord(weights, mask, [start + position for position in positions], call.first_key)
         self._check_shape(name, weights)
         self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
 
@@ -279,7 +279,7 @@ class CaptureSession:
         if before.end != number:
             return False
         positions = [0] if rows is None or number in rows else []
-        part = Part(*self._compute(call, positions), [number] * len(positions))
+        part = CallRecord(*self._compute(call, positions), [number] * len(positions))
         part = _as_step(part) if call.flat else part
         last = before.calls[-1].weights
         keys, last_keys = part.weights.shape[-1], last.shape[-1]
@@ -303,7 +303,7 @@ class CaptureSession:
         return self.recorder.select_heads(weights), mask
 
 
-def _as_step(part: Part) -> Part:
+def _as_step(part: CallRecord) -> CallRecord:
     """Return weights (1, 1, N, Tk) as the weights of one step of N samples, (N, 1, 1, Tk)."""
     mask = None if part.mask is None else part.mask.transpose(0, 2)
     return part._replace(weights=part.weights.transpose(0, 2), mask=mask, steps=part.steps[:1])

@@ -55,7 +55,7 @@ NO_SOFTMAX = "without softmax attention"
 HIDDEN_WEIGHTS = "with weights that no hook sees: with modules=, name the module through which the weights pass"
 
 
-class Mechanism(Protocol):
+class CaptureMechanism(Protocol):
     """The interface of a capture mechanism, implemented by the modules in `MECHANISMS`."""
 
     def applies(self, session: CaptureSession) -> bool:
@@ -65,11 +65,11 @@ class Mechanism(Protocol):
         """Pass calls to the session inside the block; yields the names of known attention layers."""
 
 
-SELECTIVE: tuple[Mechanism, ...] = (output_attentions, named_modules, torch_calls)
+SELECTIVE: tuple[CaptureMechanism, ...] = (output_attentions, named_modules, torch_calls)
 """Mechanisms that track every module of the model."""
 # Hooks run in the order of registration, so `output_attentions` reads an output before `generation` ends the
 # pass. `torch_calls` skips the modules that `named_modules` captures.
-MECHANISMS: tuple[Mechanism, ...] = (
+MECHANISMS: tuple[CaptureMechanism, ...] = (
     attention_interface,
     output_attentions,
     generation,

@@ -1,0 +1,427 @@
+"""All parts, and combinations of parts, equal float64 loops and keep the contracts of attention."""
+
+import copy
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from regard import intervene, record
+from regard.attention import PARTS, Attention, LayerKind, Mechanism, MultiHeadAttention, Score, list_parts, temper
+from regard.attention.parts import Gate, LayerSizes
+from regard.errors import InputError
+from tests.attention.catalogue import (
+    CASES,
+    HEADS,
+    KINDS,
+    PARTS_OF_LAYERS,
+    SLOTS,
+    WIDTH,
+    fits,
+    make_layer,
+    make_states,
+)
+from tests.attention.reference import attend_by_loops, weights_by_loops
+
+each_case = pytest.mark.parametrize(("part", "kind"), CASES)
+each_part = pytest.mark.parametrize("part", PARTS_OF_LAYERS)
+LINEAR = SLOTS["linear"]
+
+
+def test_the_tests_cover_every_part() -> None:
+    embeddings = {"none", "learned", "sinusoidal", "concatenated"}
+    assert {part.split(":")[0] for part in PARTS_OF_LAYERS} == set(PARTS) - embeddings
+    for part in PARTS_OF_LAYERS:
+        (choice,) = Mechanism.parse(part).choices
+        assert part in SLOTS[choice.slot]
+        assert set(choice.kinds) == {kind for kind in KINDS if fits(part, kind)}
+
+
+def padding(time: int) -> Tensor:
+    """Return a mask (2, time) in which the second sample has two steps of padding."""
+    return torch.arange(time) < torch.tensor([[time], [time - 2]])
+
+
+def loops_agree(text: str, kind: LayerKind) -> None:
+    """Compare outputs and weights with the loops, for a sample with padding and one without."""
+    layer, (query, memory) = make_layer(text, kind), make_states(kind)
+    mask = padding(memory.shape[1])
+    with record(layer) as records:
+        output = layer(query, memory, mask=mask)
+    expected = attend_by_loops(layer, text, query, memory, mask)
+    torch.testing.assert_close(output, expected, atol=1e-10, rtol=0)
+    weights = records[""].weights
+    if not any(part in text for part in LINEAR):
+        reference = weights_by_loops(layer, text, query, memory, mask)
+        torch.testing.assert_close(weights, reference, atol=1e-10, rtol=0)
+    if layer.normalized:
+        sums = weights.sum(-1)
+        assert ((sums - 1).abs() < 1e-9).logical_or(sums == 0).all()
+
+
+@each_case
+def test_equals_float64_loops(part: str, kind: LayerKind) -> None:
+    loops_agree(part, kind)
+
+
+@st.composite
+def mechanisms(draw: st.DrawFn) -> tuple[str, LayerKind]:
+    """Draw a kind of layer, and at most one fitting part for each slot."""
+    kind = draw(st.sampled_from(KINDS))
+    linear = draw(st.integers(0, 4)) == 0
+    slots = ("position", "gate", "sharing", "linear") if linear else tuple(SLOTS)[:-1]
+    parts = []
+    for slot in slots:
+        choices = [part for part in SLOTS[slot] if fits(part, kind)]
+        choices = [part for part in choices if not linear or part not in ("alibi", "t5:4:6")]
+        part = draw(st.sampled_from(choices or [""]) if slot == "linear" else st.sampled_from(["", *choices]))
+        parts.append(part)
+    # The halves of a head of width 6 have the odd width 3, which rotary positions refuse.
+    chosen = [part for part in parts if part and not ("rotary" in part and "differential" in parts)]
+    return ",".join(chosen) or "softmax", kind
+
+
+@settings(max_examples=60)
+@given(mechanisms())
+def test_combinations_equal_float64_loops(case: tuple[str, LayerKind]) -> None:
+    loops_agree(*case)
+
+
+@settings(max_examples=40)
+@given(mechanisms())
+def test_combinations_record_without_changing_and_decode_with_a_cache(case: tuple[str, LayerKind]) -> None:
+    text, kind = case
+    layer, (query, memory) = make_layer(text, kind), make_states(kind)
+    plain = layer(query, memory)
+    with record(layer):
+        torch.testing.assert_close(layer(query, memory), plain, atol=1e-12, rtol=0)
+    if kind == "causal":
+        torch.testing.assert_close(decode(layer, query), plain, atol=1e-12, rtol=0)
+
+
+def decode(layer: MultiHeadAttention, states: Tensor) -> Tensor:
+    """Return the outputs of two steps at once, and then of single steps with the KV cache."""
+    past = layer.project(states[:, :2])
+    outputs = [layer.attend(states[:, :2], past)]
+    for time in range(2, states.shape[1]):
+        step = states[:, time : time + 1]
+        past = layer.project(step, past=past)
+        outputs.append(layer.attend(step, past))
+    return torch.cat(outputs, dim=1)
+
+
+@each_part
+def test_a_kv_cache_gives_the_same_outputs(part: str) -> None:
+    layer, (states, _) = make_layer(part), make_states("causal", time=8)
+    torch.testing.assert_close(decode(layer, states), layer(states), atol=1e-12, rtol=0)
+
+
+@each_case
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fully_masked_rows_are_zero_with_finite_gradients(part: str, kind: LayerKind, dtype: torch.dtype) -> None:
+    layer = make_layer(part, kind).to(dtype)
+    query, memory = (states.to(dtype).requires_grad_() for states in make_states(kind))
+    mask = torch.ones(2, memory.shape[1], dtype=torch.bool)
+    mask[1] = False
+    with record(layer) as records:
+        output = layer(query, memory, mask=mask)
+    assert output[0].any()
+    assert not output[1].any()
+    assert not records[""].weights[1].any()
+    torch.testing.assert_close(layer(query, memory, mask=mask), output)
+    (50 * output).square().sum().backward()
+    for tensor in (query, memory, *layer.parameters()):
+        assert tensor.grad is None or tensor.grad.isfinite().all()
+
+
+@each_case
+def test_a_sample_depends_neither_on_its_batch_nor_on_padding(part: str, kind: LayerKind) -> None:
+    layer, (query, memory) = make_layer(part, kind), make_states(kind, batch=3)
+    time = memory.shape[1]
+    mask = torch.arange(time) < torch.tensor([[time], [time - 2], [time - 1]])
+    together = layer(query, memory, mask=mask)
+    changed = memory.clone()
+    changed[~mask] = 100.0
+    torch.testing.assert_close(
+        layer(changed if kind != "cross" else query, changed, mask=mask)[:, : time - 2],
+        together[:, : time - 2],
+        atol=1e-12,
+        rtol=0,
+    )
+    for row, length in enumerate(mask.sum(1).tolist()):
+        states = query[row : row + 1] if kind == "cross" else query[row : row + 1, :length]
+        alone = layer(states, memory[row : row + 1, :length])
+        torch.testing.assert_close(alone[0], together[row, : alone.shape[1]], atol=1e-12, rtol=0)
+
+
+@each_part
+def test_causal_layers_do_not_read_later_steps(part: str) -> None:
+    layer, (states, _) = make_layer(part), make_states("causal")
+    changed = states.clone()
+    changed[:, 4:] = 7.0
+    torch.testing.assert_close(layer(changed)[:, :4], layer(states)[:, :4], atol=1e-12, rtol=0)
+
+
+@each_case
+def test_gradients_are_those_of_finite_differences(part: str, kind: LayerKind) -> None:
+    layer, (query, memory) = make_layer(part, kind), make_states(kind, time=4)
+    query.requires_grad_()
+    assert torch.autograd.gradcheck(lambda states: layer(states, memory if kind == "cross" else states), query)
+    for name, parameter in layer.named_parameters():
+
+        def run(value: Tensor, name: str = name) -> Tensor:
+            return torch.func.functional_call(layer, {name: value}, (query.detach(), memory.detach()))  # type: ignore[no-any-return]
+
+        assert torch.autograd.gradcheck(run, parameter.detach().requires_grad_(), fast_mode=True), name
+
+
+@each_case
+def test_every_parameter_has_a_gradient(part: str, kind: LayerKind) -> None:
+    layer, (query, memory) = make_layer(part, kind), make_states(kind)
+    layer(query, memory).square().sum().backward()
+    without = [name for name, parameter in layer.named_parameters() if parameter.grad is None]
+    assert not without
+
+
+@each_case
+def test_bfloat16_is_close_to_float64(part: str, kind: LayerKind) -> None:
+    """Parts that select keys can select different keys if scores are equal after rounding, so one tenth of their
+    outputs may differ. The linear family divides small contexts by their size, which enlarges the rounding."""
+    torch.manual_seed(1)
+    options: Any = {"mechanism": part, "kind": kind, "memory_width": WIDTH}
+    layer = MultiHeadAttention(WIDTH, HEADS, **options).double()
+    states = torch.randn(2, 6, WIDTH, dtype=torch.float64) / 2
+    rounded = copy.deepcopy(layer).bfloat16()
+    exact = copy.deepcopy(rounded).double()
+    states = states.bfloat16()
+    output = rounded(states, states)
+    assert output.dtype == torch.bfloat16
+    differences = (output.double() - exact(states.double(), states.double())).abs()
+    selects = part.split(":")[0] in ("topk", "sparsemax", "selective")
+    assert differences.quantile(0.9 if selects else 1.0) < (2e-2 if part in LINEAR else 1e-2)
+    with record(rounded) as records:
+        torch.testing.assert_close(rounded(states, states), output, atol=1e-2, rtol=0)
+    assert records[""].weights.isfinite().all()
+
+
+@each_case
+def test_a_head_can_be_ablated_and_a_weight_set(part: str, kind: LayerKind) -> None:
+    layer, (query, memory) = make_layer(part, kind), make_states(kind)
+    with intervene(layer, "", heads=[1], to="off"), record(layer) as off:
+        output = layer(query, memory)
+    assert not off[""].weights[:, 1].any()
+    assert off[""].weights[:, 0].any()
+    with intervene(layer, "", heads=[0, 1], to="off"):
+        assert not layer(query, memory).any()
+    assert not torch.equal(output, layer(query, memory))
+    with record(layer) as before:
+        layer(query, memory)
+    with intervene(layer, "", heads=[0], to=0.25, query=2, key=2), record(layer) as after:
+        layer(query, memory)
+    changed = (before[""].weights != after[""].weights).nonzero()[:, 1:3].unique(dim=0)
+    assert changed.tolist() in ([[0, 2]], [])
+    assert (after[""].weights[:, 0, 2, 2] == 0.25).all()
+
+
+@each_case
+def test_recorded_weights_and_values_give_the_output(part: str, kind: LayerKind) -> None:
+    """Output = W_o change(weights values), where gates and norms change the context of each head."""
+    layer, (query, memory) = make_layer(part, kind), make_states(kind)
+    with record(layer, inside=True) as records:
+        output = layer(query, memory)
+    insides = records[""].inside
+    assert insides is not None
+    context = insides.weights @ insides.value
+    if layer.combination is not None:
+        context = layer.combination.change_context(context)
+    if layer.linear is not None:
+        context = layer.linear.change_context(context)
+    if layer.gate is not None:
+        context = layer.gate(context, query)
+    torch.testing.assert_close(layer.output(context.transpose(1, 2).flatten(2)), output, atol=1e-12, rtol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # warnings of PyTorch's own compiler
+@each_part
+def test_compiles(part: str) -> None:
+    torch._dynamo.reset()  # the compiler counts the layers of all tests
+    layer, (states, _) = make_layer(part), make_states("causal")
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(states), layer(states), atol=1e-12, rtol=0)
+    grads = []
+    for module in (layer, compiled):
+        layer.zero_grad()
+        module(states).square().sum().backward()
+        grads.append([parameter.grad.clone() for parameter in layer.parameters() if parameter.grad is not None])
+    torch.testing.assert_close(*grads, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("part", [*SLOTS["normalizer"], "causal", "window:2", "streaming:1:2", "alibi", "t5:4:6"])
+def test_a_single_head_without_projections_has_the_same_parts(part: str) -> None:
+    torch.manual_seed(0)
+    states = torch.randn(2, 6, 4, dtype=torch.float64)
+    single = Attention(mechanism=part).double()
+    layer = MultiHeadAttention(4, 1, mechanism=part).double()
+    for projection in (layer.query, layer.key, layer.value, layer.output):
+        torch.nn.init.eye_(projection.weight)
+    torch.testing.assert_close(single(states, states, states), layer(states), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("part", ["output_gate", "differential", "rotary", "latent", "linear", "cosine"])
+def test_a_layer_without_projections_refuses_parts_that_need_them(part: str) -> None:
+    with pytest.raises(InputError, match=f"attention part {part} needs "):
+        Attention(mechanism=part, kind="causal" if part == "linear" else "self")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("alibi,rotary", "attention parts alibi and rotary are both for the slot position: choose one of them"),
+        ("sink+softmax", "attention parts sink and softmax are both for the slot normalizer: choose one of them"),
+        ("alibbi", "attention part 'alibbi' is unknown: did you mean alibi"),
+        ("", "attention part '' is unknown"),
+        ("alibi,", "attention part '' is unknown"),
+        ("window:wide", "attention part window: 'wide' is not a number"),
+        ("learned:3", "attention part learned takes no numbers: write learned"),
+        ("delta_rule,sink", "delta_rule has neither scores nor a window, so it excludes sink: leave one"),
+        ("linear,alibi", "linear has neither scores nor a window, so it excludes alibi: leave one"),
+        ("linear,window:2,cosine", "linear has neither scores nor a window, so it excludes cosine, window"),
+        ("nowhere:Part", "attention part 'nowhere:Part' is not found: there is no module 'nowhere'"),
+        ("torch:Tensor", "'torch:Tensor' is not a class derived from Score or from a class of regard.attention"),
+    ],
+)
+def test_texts_that_are_not_mechanisms_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as raised:
+        Mechanism.parse(text)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("window:0", "self", "window: width 0 does not fit: choose a whole number from 1"),
+        ("window:2.5", "self", "window: width 2.5 does not fit: choose a whole number from 1"),
+        ("streaming:4:0", "self", "streaming: number of first tokens 0 does not fit"),
+        ("topk:0", "self", "topk: number of keys 0 does not fit"),
+        ("t5:3", "self", "t5: number of buckets 3 does not fit"),
+        ("t5:32:16", "self", "t5: largest distance 16 does not fit"),
+        ("grouped:3", "self", "grouped: number of groups 3 does not fit: choose a whole number from 1 to 2"),
+        ("latent:0", "self", "latent: width 0 does not fit"),
+        ("soft_capped:-1", "self", "soft_capped: cap -1 does not fit: choose a number above 0"),
+        ("soft_capped:nan", "self", "soft_capped: cap nan does not fit: choose a number above 0"),
+        ("additive:0", "self", "additive: inner width 0 does not fit: choose a whole number from 1"),
+        ("concat:2.5", "self", "concat: inner width 2.5 does not fit: choose a whole number from 1"),
+        ("rotary:0.5", "self", "rotary: base 0.5 and fraction 1.0 do not fit"),
+        ("rotary:100:2", "self", "rotary: base 100 and fraction 2 do not fit"),
+        ("sink:3", "self", "attention part sink with 3 cannot be built: TypeError"),
+        ("dot:1:2:3", "self", "attention part dot with 1:2:3 cannot be built: TypeError"),
+        ("forgetting", "self", "attention part forgetting needs a layer of kind causal: this .* has self"),
+        ("alibi", "cross", "attention part alibi needs a layer of kind causal or self: this .* has cross"),
+        ("learned", "causal", "attention part learned acts on embeddings, which this .* does not offer"),
+    ],
+)
+def test_parts_that_do_not_fit_a_layer_are_refused(text: str, kind: LayerKind, message: str) -> None:
+    with pytest.raises(InputError, match=message) as raised:
+        MultiHeadAttention(WIDTH, HEADS, mechanism=text, kind=kind)
+    assert "\n" not in str(raised.value)
+
+
+def test_differential_attention_needs_halves_of_even_width() -> None:
+    with pytest.raises(InputError, match="differential: head width 3 is odd: choose an even width"):
+        MultiHeadAttention(6, 2, mechanism="differential")
+    with pytest.raises(InputError, match="head width 3 is odd: rotary positions need an even width"):
+        MultiHeadAttention(12, 2, mechanism="differential,rotary")
+
+
+def test_groups_are_chosen_once_and_divide_the_heads() -> None:
+    with pytest.raises(InputError, match="grouped: 3 groups do not divide 4 heads: choose a divisor"):
+        MultiHeadAttention(WIDTH, 4, mechanism="grouped:3")
+    with pytest.raises(InputError, match="groups 1 and multi_query both choose the keys: give one of them"):
+        MultiHeadAttention(WIDTH, HEADS, mechanism="multi_query", groups=1)
+
+
+@pytest.mark.parametrize("part", ["sink", "differential", "softmax"])
+def test_a_mask_of_other_heads_is_refused(part: str) -> None:
+    states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 3, 5, 5, dtype=torch.bool)
+    with pytest.raises(InputError, match="has 3 heads: expected 2, or 1 for all"):
+        MultiHeadAttention(WIDTH, HEADS, mechanism=part)(states, mask=mask)
+
+
+def test_a_mask_may_differ_between_heads() -> None:
+    torch.manual_seed(3)
+    mask = torch.rand(2, HEADS, 6, 6) < 0.6
+    states, _ = make_states("self")
+    layer = make_layer("differential", "self")
+    with record(layer) as records:
+        layer(states, mask=mask)
+    assert not records[""].weights[~mask].any()
+
+
+def test_only_a_softmax_has_a_temperature() -> None:
+    for text in ("sink", "differential", "linear", "entmax"):
+        layer = make_layer(text)
+        with pytest.raises(InputError, match="has no temperature: its weights are not a softmax over all keys"):
+            with temper(layer, "", 2.0):
+                pass
+    with temper(make_layer("alibi,forgetting"), "", 2.0):
+        pass
+
+
+def test_state_has_each_parameter_once() -> None:
+    for part in PARTS_OF_LAYERS:
+        layer = make_layer(part)
+        assert list(layer.state_dict()) == [name for name, _ in layer.named_parameters()]
+
+
+def test_texts_are_read_back() -> None:
+    mechanism = Mechanism.parse("rotary:1e6:0.25+sink, window:16")
+    assert mechanism.text == "rotary:1000000:0.25,sink,window:16"
+    assert Mechanism.parse(mechanism.text) == mechanism
+    assert mechanism.without("mask").text == "rotary:1000000:0.25,sink"
+    assert mechanism.position == "rotary"
+    assert list_parts("mask") == ["causal", "window", "streaming"]
+
+
+class Halved(Gate):
+    """A custom part: the context divided by a number."""
+
+    def __init__(self, sizes: LayerSizes, divisor: float = 2.0) -> None:
+        super().__init__()
+        del sizes
+        self.divisor = divisor
+
+    def forward(self, context: Tensor, states: Tensor) -> Tensor:
+        del states
+        return context / self.divisor
+
+
+class Broken(Score):
+    """A custom score that cannot be built."""
+
+    def __init__(self, width: int, key_width: int) -> None:
+        raise RuntimeError(f"no score\nof {width} and {key_width}")
+
+
+def test_a_custom_part_is_named_by_module_and_class() -> None:
+    text = "tests.attention.test_mechanism:Halved:4"
+    layer, (states, _) = make_layer(text), make_states("causal")
+    torch.testing.assert_close(layer(states), make_layer("softmax")(states) / 4)
+    assert Mechanism.parse(text).custom == ["tests.attention.test_mechanism:Halved"]
+    with pytest.raises(InputError, match="are both for the slot gate"):
+        Mechanism.parse(f"{text},head_gate")
+
+
+def test_errors_of_a_custom_part_are_one_line() -> None:
+    with pytest.raises(InputError, match="test_mechanism:Broken with no numbers cannot be built") as raised:
+        make_layer("tests.attention.test_mechanism:Broken")
+    assert "\n" not in str(raised.value)
+
+
+def test_sizes_are_plain_values() -> None:
+    sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
+    assert dataclasses.replace(sizes, heads=2).heads == 2
