@@ -119,9 +119,7 @@ def bias_of(parts: Choice, layer: Any, head: int, heads: int, query: int, key: i
 
 def rotate(parts: Choice, vector: Tensor, position: int) -> Tensor:
     """Return a vector whose pairs of dimensions are rotated."""
-    base, fraction = (
-        (*parts["rotary"], 10_000.0, 1.0) if len(parts["rotary"]) == 0 else (*parts["rotary"], 1.0)
-    )[:2]
+    base, fraction = parts["rotary"] + (10_000.0, 1.0)[len(parts["rotary"]) :]
     width = max(2, 2 * round(fraction * len(vector) / 2))
     rotated = vector.clone()
     for pair in range(width // 2):
@@ -156,13 +154,8 @@ class Sample:
     """One sample of a layer: its queries, keys and values by head."""
 
     def __init__(self, layer: Any, text: str, states: Tensor, memory: Tensor, padding: list[bool]) -> None:
-        self.layer, self.parts, self.states, self.memory, self.padding = (
-            layer,
-            numbers_of(text),
-            states,
-            memory,
-            padding,
-        )
+        self.layer, self.parts, self.padding = layer, numbers_of(text), padding
+        self.states, self.memory = states, memory
         self.heads, self.width, self.groups = layer.heads, layer.head_width, layer.groups
         self.offset = len(memory) - len(states)
         self.source = [self._source(state) for state in memory]

@@ -39,10 +39,15 @@ class Linear(LinearAttention):
     def forward(self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None) -> Tensor:
         """Return the normalized products."""
         del marks
-        products = (F.elu(query) + 1) @ (F.elu(keys) + 1).transpose(-2, -1)
+        products = _positive(query) @ _positive(keys).transpose(-2, -1)
         products = products if mask is None else products * mask
         total = products.sum(-1, keepdim=True)
         return products / total.masked_fill(total == 0, 1.0)  # a fully masked row is zero
+
+
+def _positive(states: Tensor) -> Tensor:
+    """Return `elu(x) + 1`, without the rounding of a sum with 1 below zero."""
+    return torch.where(states > 0, states + 1, states.clamp(max=0).exp())
 
 
 class GatedLinear(LinearAttention):

@@ -40,7 +40,7 @@ class KeyValues(NamedTuple):
     """Projected keys and values of a source, or of the steps decoded so far, cached for later queries."""
 
     keys: Tensor
-    """(B, G, Tk, any): projected, rotated and prepared for the score."""
+    """(B, G, Tk, any): projected, rotated and, unless the sharing part changes keys, prepared for the score."""
     values: Tensor
     """(B, G, Tk, d)."""
     marks: Tensor | None = None
@@ -162,7 +162,9 @@ class MultiHeadAttention(AttentionLayer):
         keys = keys if self.rotary is None else self.rotary.rotate(keys, offset)
         marked = self._marked
         marks = None if marked is None else marked.marks(states, partial(self._queries, states, offset))
-        new = KeyValues(self.score.prepare(keys), self._split(self.value(value), self.groups), marks)
+        if self.sharing is None or not self.sharing.changes_keys:
+            keys = self.score.prepare(keys)
+        new = KeyValues(keys, self._split(self.value(value), self.groups), marks)
         return new if past is None else past.append(new)
 
     def attend(
@@ -183,7 +185,8 @@ class MultiHeadAttention(AttentionLayer):
         keys, values, marks = memory
         offset = keys.shape[2] - query.shape[1]
         queries = self._queries(query, offset)
-        keys = keys if self.sharing is None else self.sharing.change_keys(keys)
+        if self.sharing is not None and self.sharing.changes_keys:
+            keys = self.score.prepare(self.sharing.change_keys(keys))
         if mask is not None:
             mask = as_weights_mask(mask, query.shape[0], query.shape[1], keys.shape[2])
         if self.mask_part is not None:

@@ -158,6 +158,8 @@ class Sharing(Part):
     """Number of heads of keys and values."""
     key_width: int
     """Width of the input of the projections of keys and values."""
+    changes_keys: ClassVar[bool] = False
+    """Whether the part changes the keys of all steps. The cache then stores keys before the change."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
@@ -168,7 +170,7 @@ class Sharing(Part):
         return states
 
     def change_keys(self, keys: Tensor) -> Tensor:
-        """Return changed keys (B, G, Tk, any) of all steps."""
+        """Return changed keys (B, G, Tk, d) of all steps, before `Score.prepare`."""
         return keys
 
 

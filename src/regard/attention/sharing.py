@@ -75,13 +75,14 @@ class ShiftedKeys(Sharing):
     """
 
     kinds = ("causal", "self")
+    changes_keys = True
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__(sizes)
         self.mixture = nn.Parameter(torch.zeros(sizes.heads))
 
     def change_keys(self, keys: Tensor) -> Tensor:
-        """Return the mixtures (B, G, Tk, any). Rotary positions are applied before."""
+        """Return the mixtures (B, G, Tk, d). Rotary positions are applied before."""
         # Differential attention has two keys for each head.
         own = self.mixture.sigmoid().repeat(keys.shape[1] // len(self.mixture)).view(-1, 1, 1).to(keys.dtype)
         before = torch.cat([keys[:, :, :1], keys[:, :, :-1]], dim=2)
