@@ -1,7 +1,7 @@
 // The poster of a model: small pictures of all heads in a grid of layers and heads.
 
 import { headName } from "./labels.js";
-import { node, oneTabStop } from "./dom.js";
+import { button, node, oneTabStop } from "./dom.js";
 import { layerTitle, shortNames } from "./layer-names.js";
 import { headImportance, shortImportance } from "./importance.js";
 import { chosenMeasure } from "./measures.js";
@@ -11,12 +11,16 @@ import { Scale } from "./scale.js";
 import { thumbPixels } from "./thumbs.js";
 
 /** @import { InterventionData, LayerData } from "./data.js" */
+/** @import { Measured } from "./measures.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 const TEXT_FROM = 54; // pixels of a picture below which nothing is written under it
 const NUMBERS_FROM = 15; // pixels of a picture below which only each fourth head is numbered
 const AT_ONCE = 250_000; // weights; of more, the heads are drawn after the picture, so that a page opens quickly
 const SLICE = 12; // milliseconds of drawing without a pause
+const RANKED = 3; // heads of the highest rank that are marked
+const LEAST_RANKED = 6; // heads of a model, of fewer none is marked
+const RANKED_WORDS = ["", "", "two ", "three "];
 const KIND_NAMES = { encoder: "encoder", decoder: "decoder", cross: "cross" };
 
 /** @typedef {{ layer: LayerData, head: number }} Small */
@@ -53,7 +57,8 @@ export function posterScale({ map, scale, shown }, kind) {
 
 /**
  * @typedef {object} Look
- * @property {number} side pixels of a picture
+ * @property {number} side pixels of the longer side of a picture
+ * @property {number} [tall] pixels of its height if it is stretched
  * @property {string} kind CSS class of a picture: "thumb" in the overview, "tile" in the navigator
  * @property {boolean} [upright] whether each layer is a column, which needs an equal number of heads in all layers
  */
@@ -76,6 +81,8 @@ export function poster(scene, actions, surface, look) {
   const names = shortNames(scene.map.layers);
   /** @param {LayerData} layer */
   const layerLabel = (layer) => node("span", { class: "layer", title: layer.title }, names.get(layer.name));
+  const ranking = node("p", { class: "ranking" });
+  box.append(ranking);
   if (!sorted) {
     box.style.gridTemplateColumns = `max-content repeat(${columns}, max-content)`;
     const labels = upright ? grid[0].map(({ layer }) => layerLabel(layer)) : headNumbers(columns, look.side);
@@ -109,7 +116,9 @@ export function poster(scene, actions, surface, look) {
     ),
     sorted ? 1 : columns,
   );
-  fillTiles(scene, surface, look, grid, all);
+  fillTiles(scene, surface, look, grid, all, (values) => {
+    ranking.append(...rankHeads(scene, grid.flat(), all, values, actions));
+  });
   return box;
 }
 
@@ -168,11 +177,12 @@ function tile(scene, { layer, head }, actions, { kind, side }, sorted) {
  * @param {Look} look
  * @param {Small[][]} rows
  * @param {HTMLButtonElement[]} buttons
+ * @param {(values: (Measured | null)[]) => void} finished called when all are drawn
  */
-function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
+function fillTiles(scene, { colours, onPaper }, { side, tall }, rows, buttons, finished) {
   const flat = rows.flat();
   const measured = chosenMeasure(scene);
-  /** @type {(ReturnType<typeof measured.of>)[]} */
+  /** @type {(Measured | null)[]} */
   const values = [];
   const kinds = new Set(scene.map.layers.map((layer) => layer.kind));
   const scales = new Map([...kinds].map((kind) => [kind, posterScale(scene, kind)]));
@@ -181,7 +191,7 @@ function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
     const { layer, head } = flat[index];
     const matrix = scene.shown(layer);
     const scale = scales.get(layer.kind) ?? scene.scale;
-    const { canvas } = thumbPixels({ matrix, head, scale }, colours, side);
+    const { canvas } = thumbPixels({ matrix, head, scale }, colours, side, tall);
     buttons[index].children[0].replaceChildren(canvas);
     values[index] = measured.of(layer, head);
     const text = values[index]?.text;
@@ -197,6 +207,7 @@ function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
       bar.style.width = `${(100 * Math.max(0, Math.min(found.value / full, 1))).toFixed(1)}%`;
       button.children[1].replaceChildren(bar);
     });
+    finished(values);
   };
   const weights = scene.map.layers.reduce(
     (sum, layer) => sum + layer.queries.length * layer.keys.length * headCount(layer),
@@ -219,6 +230,49 @@ function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
     else finish();
   };
   setTimeout(() => go(0));
+}
+
+/**
+ * Numbers the heads with the largest values of the chosen measure, and names them in a sentence. Values that are
+ * not significant do not count.
+ *
+ * @param {Scene} scene
+ * @param {Small[]} smalls
+ * @param {HTMLButtonElement[]} buttons
+ * @param {(Measured | null)[]} values
+ * @param {Actions} actions
+ */
+function rankHeads(scene, smalls, buttons, values, actions) {
+  if (smalls.length < LEAST_RANKED) return [];
+  const measured = chosenMeasure(scene);
+  const sign = measured.name === "entropy" ? -1 : 1;
+  /** @param {number} index */
+  const value = (index) => sign * (values[index]?.value ?? 0);
+  const ranked = [...smalls.keys()]
+    .filter((index) => values[index]?.sure && (sign < 0 || value(index) > 0))
+    .sort((first, second) => value(second) - value(first))
+    .slice(0, RANKED);
+  if (!ranked.length) return [`No head has a significant ${measured.title}.`];
+  const names = shortNames(scene.map.layers);
+  const kinds = new Set(scene.map.layers.map((layer) => layer.kind)).size;
+  const links = ranked.flatMap((index, place) => {
+    const { layer, head } = smalls[index];
+    buttons[index].classList.add("top");
+    buttons[index].dataset.rank = String(place + 1);
+    const said = `, number ${place + 1} of ${measured.most}`;
+    buttons[index].title += said;
+    if (buttons[index].ariaLabel) buttons[index].ariaLabel += said;
+    const kind = kinds > 1 ? `${KIND_NAMES[layer.kind]} ` : "";
+    const link = button(`${kind}${names.get(layer.name)}.${head}`, () => actions.open(layer.name, head));
+    link.dataset.name = `rank-${place}`;
+    link.tabIndex = -1; // the tab key reaches the same heads in the grid
+    link.title = `${layer.title}, ${headName(layer, head)}`;
+    const before = place === 0 ? "" : place === ranked.length - 1 ? " and " : ", ";
+    return [before, link];
+  });
+  const several = ranked.length > 1;
+  const noun = several ? `The ${RANKED_WORDS[ranked.length]}heads` : "The head";
+  return [`${noun} with ${measured.most} (layer.head): `, ...links];
 }
 
 /**

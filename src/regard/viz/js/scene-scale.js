@@ -9,6 +9,7 @@ import { chooseScale } from "./scale.js";
 /** @import { Weights } from "./weights.js" */
 
 const MOST_WEIGHED = 200_000; // weights from which the scale is chosen: of more, those of every n-th layer
+const LEAST_LAYERS = 4; // layers from which it is chosen: the first one of a deep model differs from the others
 
 /**
  * The scale that shows most heads of an input; the same for all its layers, snapshots and interventions.
@@ -24,7 +25,7 @@ export function usualScale({ maps, original }, input, weights) {
     const largest = Math.max(
       ...map.layers.map((layer) => layer.queries.length * layer.keys.length * headCount(layer)),
     );
-    const wanted = Math.max(1, Math.floor(MOST_WEIGHED / Math.max(largest, 1)));
+    const wanted = Math.max(LEAST_LAYERS, Math.floor(MOST_WEIGHED / Math.max(largest, 1)));
     const every = Math.ceil(map.layers.length / wanted);
     const matrices = map.layers
       .filter((_, index) => index % every === 0)
