@@ -213,7 +213,7 @@ def test_the_overview_has_bars_and_a_matrix(page: Any, tmp_path: Path) -> None:
     page.click("button:text-is('Matrix: entropy')")
     assert page.locator(".chart rect").count() == 3 and "chart=matrix" in page.url
     table = _saver(page)("CSV").decode()
-    assert "layer,head,entropy" in table and re.search(r"cross,0,1(\.0*)?\r\n|cross,0,0\.99", table)
+    assert re.search(r"layer,head,[^\r]*entropy", table) and re.search(r"cross,0,[\d.]+,(1|0\.99)", table)
 
 
 def test_changes_are_undone_one_by_one(page: Any, address: str, learned: regard.AnswerRun) -> None:

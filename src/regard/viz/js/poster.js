@@ -1,29 +1,25 @@
 // The poster of a model: small pictures of all heads in a grid of layers and heads.
 
 import { headName } from "./labels.js";
-import { button, node, oneTabStop } from "./dom.js";
+import { node, oneTabStop } from "./dom.js";
+import { KIND_NAMES, rankHeads } from "./ranking.js";
 import { layerTitle, shortNames } from "./layer-names.js";
 import { headImportance, shortImportance } from "./importance.js";
 import { chosenMeasure } from "./measures.js";
 import { headRole, roleSentence, shortRole } from "./roles.js";
 import { headCount } from "./packing.js";
-import { Scale } from "./scale.js";
+import { posterScale } from "./scene-scale.js";
 import { thumbPixels } from "./thumbs.js";
 
 /** @import { InterventionData, LayerData } from "./data.js" */
 /** @import { Measured } from "./measures.js" */
+/** @import { Small } from "./ranking.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 const TEXT_FROM = 54; // pixels of a picture below which nothing is written under it
 const NUMBERS_FROM = 15; // pixels of a picture below which only each fourth head is numbered
 const AT_ONCE = 250_000; // weights; of more, the heads are drawn after the picture, so that a page opens quickly
 const SLICE = 12; // milliseconds of drawing without a pause
-const RANKED = 3; // heads of the highest rank that are marked
-const LEAST_RANKED = 6; // heads of a model, of fewer none is marked
-const RANKED_WORDS = ["", "", "two ", "three "];
-const KIND_NAMES = { encoder: "encoder", decoder: "decoder", cross: "cross" };
-
-/** @typedef {{ layer: LayerData, head: number }} Small */
 
 /**
  * All heads, a row for each layer; in a single row by descending importance if that is chosen.
@@ -40,19 +36,6 @@ export function posterRows({ map, data, state }) {
   /** @param {Small} small */
   const added = ({ layer, head }) => headImportance(data, layer.name, head)?.added ?? 0;
   return [rows.flat().sort((first, second) => added(second) - added(first))];
-}
-
-/**
- * The scale of a layer's small pictures: if heads share it, over all layers of the same kind. The other kinds
- * can have 1,500 keys where this one has four, and would be white.
- *
- * @param {Scene} scene
- * @param {LayerData["kind"]} kind
- */
-export function posterScale({ map, scale, shown }, kind) {
-  const layers = map.layers.filter((layer) => layer.kind === kind);
-  const largest = scale.name === "shared" ? layers.map((layer) => shown(layer).scale) : [scale.largest];
-  return new Scale(scale.name, Math.max(...largest, 1e-9), scale.aside, scale.alike);
 }
 
 /**
@@ -230,49 +213,6 @@ function fillTiles(scene, { colours, onPaper }, { side, tall }, rows, buttons, f
     else finish();
   };
   setTimeout(() => go(0));
-}
-
-/**
- * Numbers the heads with the largest values of the chosen measure, and names them in a sentence. Values that are
- * not significant do not count.
- *
- * @param {Scene} scene
- * @param {Small[]} smalls
- * @param {HTMLButtonElement[]} buttons
- * @param {(Measured | null)[]} values
- * @param {Actions} actions
- */
-function rankHeads(scene, smalls, buttons, values, actions) {
-  if (smalls.length < LEAST_RANKED) return [];
-  const measured = chosenMeasure(scene);
-  const sign = measured.name === "entropy" ? -1 : 1;
-  /** @param {number} index */
-  const value = (index) => sign * (values[index]?.value ?? 0);
-  const ranked = [...smalls.keys()]
-    .filter((index) => values[index]?.sure && (sign < 0 || value(index) > 0))
-    .sort((first, second) => value(second) - value(first))
-    .slice(0, RANKED);
-  if (!ranked.length) return [`No head has a significant ${measured.title}.`];
-  const names = shortNames(scene.map.layers);
-  const kinds = new Set(scene.map.layers.map((layer) => layer.kind)).size;
-  const links = ranked.flatMap((index, place) => {
-    const { layer, head } = smalls[index];
-    buttons[index].classList.add("top");
-    buttons[index].dataset.rank = String(place + 1);
-    const said = `, number ${place + 1} of ${measured.most}`;
-    buttons[index].title += said;
-    if (buttons[index].ariaLabel) buttons[index].ariaLabel += said;
-    const kind = kinds > 1 ? `${KIND_NAMES[layer.kind]} ` : "";
-    const link = button(`${kind}${names.get(layer.name)}.${head}`, () => actions.open(layer.name, head));
-    link.dataset.name = `rank-${place}`;
-    link.tabIndex = -1; // the tab key reaches the same heads in the grid
-    link.title = `${layer.title}, ${headName(layer, head)}`;
-    const before = place === 0 ? "" : place === ranked.length - 1 ? " and " : ", ";
-    return [before, link];
-  });
-  const several = ranked.length > 1;
-  const noun = several ? `The ${RANKED_WORDS[ranked.length]}heads` : "The head";
-  return [`${noun} with ${measured.most} (layer.head): `, ...links];
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { cached } from "./cache.js";
 import { headCount } from "./packing.js";
-import { chooseScale } from "./scale.js";
+import { chooseScale, Scale } from "./scale.js";
 
 /** @import { LayerData, MapData, ViewData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
@@ -65,4 +65,17 @@ export function layersOnScale({ playback }, map, layer, state) {
   const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
   if (state.mode === "overview") return [...map.layers, ...frames];
   return [layer, ...frames.filter((frame) => frame.name === layer.name)];
+}
+
+/**
+ * The scale of a layer's small pictures: if heads share it, over all layers of the same kind. The other kinds
+ * can have 1,500 keys where this one has four, and would be white.
+ *
+ * @param {{ map: MapData, scale: Scale, shown: (layer: LayerData) => Matrix }} scene
+ * @param {LayerData["kind"]} kind
+ */
+export function posterScale({ map, scale, shown }, kind) {
+  const layers = map.layers.filter((layer) => layer.kind === kind);
+  const largest = scale.name === "shared" ? layers.map((layer) => shown(layer).scale) : [scale.largest];
+  return new Scale(scale.name, Math.max(...largest, 1e-9), scale.aside, scale.alike);
 }
